@@ -15,7 +15,7 @@ import numpy as np
 
 from tenon.errors import DTypeError, GraphError, Location, TenonError, user_location
 from tenon.graph.ir import Graph, Input, Literal, Node, Value
-from tenon.graph.op import OPS, Op, using
+from tenon.graph.op import OPS, Op, interpreter, using
 from tenon.graph.promotion import separate
 from tenon.types import TOKEN, DType, TensorType, as_dtype, broadcast_shapes
 
@@ -89,6 +89,13 @@ class Builder:
         shape = broadcast_shapes(*(x.shape for x in values if x is not None))
         return tuple(self.emit(OPS["broadcast_to"], (x,), {"shape": shape})
                      if isinstance(x, Value) and x.shape != shape else x for x in values)
+
+
+def current_builder() -> Builder:
+    """The builder that operator calls go to in this block."""
+    builder = interpreter()
+    assert isinstance(builder, Builder)
+    return builder
 
 
 def agree(op: Op, inputs: tuple[Any, ...]) -> list[tuple[Any, DType | None]]:
@@ -176,17 +183,12 @@ def inline(graph: Graph, builder: Builder, replaced: dict[Value, Value], visit: 
 
 def copy(node: Node, inputs: tuple[Input, ...]) -> Any:
     """The same node on new inputs: what `visit` returns to leave a node as it is."""
-    from tenon.graph.op import interpreter  # local: shadows nothing, keeps `copy` usable as a visit
-    builder = interpreter()
-    assert isinstance(builder, Builder)
-    return builder.emit(node.op, inputs, node.attrs)
+    return current_builder().emit(node.op, inputs, node.attrs)
 
 
 def call_graph(graph: Graph, inputs: Sequence[Input]) -> tuple[Value, ...]:
     """Inline `graph` on these inputs in the current builder; its results."""
-    from tenon.graph.op import interpreter  # local: see copy
-    builder = interpreter()
-    assert isinstance(builder, Builder)
+    builder = current_builder()
     loc = builder.loc
     replaced: dict[Value, Any] = dict(zip(graph.params, inputs, strict=True))
     for node in graph.nodes:
