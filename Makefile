@@ -5,7 +5,7 @@
 
 VENV    := .venv
 BIN     := $(VENV)/bin
-PIP     := $(BIN)/python -m pip --disable-pip-version-check --quiet
+PIP     := $(BIN)/python -m pip --disable-pip-version-check -qq
 # The first of these that runs, is new enough, and can make a virtual environment. Override with `make PYTHON=...`.
 PYTHON  ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
              $$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
