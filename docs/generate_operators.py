@@ -7,12 +7,14 @@ module of `tenon.ops`.
 import inspect
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+
+from tenon import ops
+from tenon.graph.op import OPS, Op
 
 
 def write_pages(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    pages = {f"{name}.md": page(name, doc, ops) for name, doc, ops in families()}
+    pages = {f"{name}.md": page(name, doc, operators) for name, doc, operators in families()}
     pages["operators.md"] = index([name.removesuffix(".md") for name in pages])
     for name, text in pages.items():
         write_if_changed(folder / name, text)
@@ -20,13 +22,10 @@ def write_pages(folder: Path) -> None:
         old.unlink()
 
 
-def families() -> Iterator[tuple[str, str, list[Any]]]:
+def families() -> Iterator[tuple[str, str, list[Op]]]:
     """(family, its text, its ops by name). Families come in the order in which they build on each other."""
-    from tenon import ops
-    from tenon.graph.op import OPS
-
     left = dict(OPS)
-    for family in getattr(ops, "FAMILIES", ()):  # TODO: `ops.FAMILIES`, once main has operator families
+    for family in ops.FAMILIES:
         names = sorted(name for name, op in left.items() if any(op is value for value in vars(family).values()))
         yield family.__name__.rpartition(".")[2], inspect.getdoc(family) or "", [left.pop(name) for name in names]
     if left:
@@ -35,15 +34,23 @@ def families() -> Iterator[tuple[str, str, list[Any]]]:
 
 def index(names: list[str]) -> str:
     listed = "\n".join(names)
-    body = f"```{{toctree}}\n:maxdepth: 1\n\n{listed}\n```\n" if names else "No operators are defined yet.\n"
-    return f"# Operators\n\nGenerated from the definitions in `tenon/ops`.\n\n{body}"
+    return f"""# Operators
+
+Generated from the definitions in `tenon/ops`.
+
+```{{toctree}}
+:maxdepth: 1
+
+{listed}
+```
+"""
 
 
-def page(name: str, doc: str, ops: list[Any]) -> str:
-    return "\n".join([f"# {name}\n\n{doc}\n", *map(entry, ops)])
+def page(name: str, doc: str, operators: list[Op]) -> str:
+    return "\n".join([f"# {name}\n\n{doc}\n", *map(entry, operators)])
 
 
-def entry(op: Any) -> str:
+def entry(op: Op) -> str:
     examples = "\n".join(["```text", *op.examples, "```"]) if op.examples else ""
     return f"## {op.name}\n\n`{op.name}({op.signature})`\n\n{op.doc}\n\n{examples}\n"
 
