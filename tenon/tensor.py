@@ -55,7 +55,7 @@ class Recorder(Protocol):
         """The error for Python code that needs the elements of a captured tensor."""
 
 
-_recorder: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
+recorder: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
 
 
 class Tensor(Operators):
@@ -74,8 +74,8 @@ class Tensor(Operators):
     __slots__ = ("__weakref__", "own")
 
     def __init__(self, payload: Payload, requires_grad: bool = False):
-        if isinstance(payload, np.ndarray) and (recorder := _recorder.get()) is not None:
-            payload = recorder.constant(payload)
+        if isinstance(payload, np.ndarray) and (capture := recorder.get()) is not None:
+            payload = capture.constant(payload)
         self.own = TensorState(payload, requires_grad)
 
     # ------------------------------------------------------------ what it is
@@ -83,8 +83,8 @@ class Tensor(Operators):
     @property
     def state(self) -> TensorState:
         """What can change about this tensor, as the running code sees it."""
-        own, recorder = self.own, _recorder.get()
-        return own if recorder is None or isinstance(own.payload, Value) else recorder.state_of(self)
+        own, capture = self.own, recorder.get()
+        return own if capture is None or isinstance(own.payload, Value) else capture.state_of(self)
 
     @property
     def payload(self) -> Payload:
@@ -164,10 +164,10 @@ class Tensor(Operators):
         payload = self.payload
         if isinstance(payload, np.ndarray):
             return payload
-        recorder = _recorder.get()
-        if recorder is None:
+        capture = recorder.get()
+        if capture is None:
             raise CaptureError(f"{what} of a tensor that belongs to a capture that has ended")
-        raise recorder.needs_value(self, what)
+        raise capture.needs_value(self, what)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         array = self._concrete("conversion to NumPy")

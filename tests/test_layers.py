@@ -16,11 +16,13 @@ LAYERS = """
 types dims errors config observe
 graph
 ops
-autodiff capture passes loops
+autodiff passes loops
 backends
 runtime
 pipeline
-tensor jit
+tensor
+capture
+jit transforms random
 distributed nn optim data interop save debug
 __init__
 serve cli
