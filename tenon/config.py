@@ -10,25 +10,29 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from tenon.errors import TenonError
 
 BACKENDS = ("cpu", "reference")
 SHOWABLE = ("graph", "loops", "llvm", "asm", "guards", "fallbacks", "time", "memory")
 MOST_THREADS = 1024
 
 
-class ConfigError(ValueError):
+class ConfigError(TenonError, ValueError):
     """A TENON_* variable holds something that has no meaning."""
 
 
 @dataclass(frozen=True)
 class Config:
     backend: str
-    threads: int | None  # None: as many as there are usable cores
+    threads: int
     cache_dir: Path | None  # None: keep nothing between processes
     show: frozenset[str]
 
@@ -58,9 +62,9 @@ def _one_of(variable: str, word: str, known: tuple[str, ...]) -> str:
     return word
 
 
-def _threads(text: str) -> int | None:
+def _threads(text: str) -> int:
     if not text:
-        return None
+        return usable_cores()
     if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MOST_THREADS):
         raise ConfigError(f"TENON_THREADS: {text!r} is not a whole number from 1 to {MOST_THREADS}")
     return int(text)
@@ -76,3 +80,28 @@ def _cache_dir(environ: Mapping[str, str]) -> Path | None:
         return Path.home() / ".cache" / "tenon"
     except RuntimeError:  # no home directory: a container with an unknown user
         return None
+
+
+@cache
+def usable_cores() -> int:
+    """The cores that this process may run on: by affinity, and by the share of time that its container is given."""
+    if hasattr(os, "process_cpu_count"):  # Python 3.13
+        allowed = os.process_cpu_count()
+    elif hasattr(os, "sched_getaffinity"):
+        allowed = len(os.sched_getaffinity(0))
+    else:
+        allowed = os.cpu_count()
+    return max(1, min(allowed or 1, math.ceil(min(_container_limits(), default=MOST_THREADS))))
+
+
+def _container_limits() -> list[float]:
+    """Cores' worth of time allowed by each control group (version 2) that this process is in."""
+    limits = []
+    root = Path("/sys/fs/cgroup")
+    with suppress(OSError):
+        group = root / Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].strip()
+        for folder in (group, *group.parents):
+            with suppress(OSError, ValueError):  # no such file, or "max" for no limit
+                quota, period = (folder / "cpu.max").read_text().split()
+                limits.append(int(quota) / int(period))
+    return limits
