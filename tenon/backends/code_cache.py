@@ -1,9 +1,9 @@
 """Key -> object code, in files that outlive the process.
 
-One file an entry: a magic line, the SHA-256 of the payload, the payload.  Several processes may share the directory: a
-file is written under a temporary name and renamed, so a reader sees all of it or nothing.  Whatever is wrong with a file
-or with the directory is a miss, never an error: the caller compiles again.  The files are run as code, so a directory
-that belongs to another user or that everybody may write to is not used.
+One file an entry: a magic line, the SHA-256 of the payload, the payload.  Several processes may share the directory:
+a file is written under a temporary name and renamed, so a reader sees all of it or nothing.  Whatever is wrong with a
+file or with the directory is a miss, never an error: the caller compiles again.  The files are run as code, so a
+directory that belongs to another user or that everybody may write to is not used.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
     library = compile('define i32 @answer() { ret i32 42 }')
     answer = ctypes.CFUNCTYPE(ctypes.c_int32)(library.address("answer"))
 
-Code is produced as a relocatable object, which is what the disk cache holds, and linked by ORC with JITLink (MCJIT would
-end the process when a name is missing).  Every compilation has an LLVM context of its own, and the two long calls go
+Code is produced as a relocatable object, which is what the disk cache holds, and linked by ORC with JITLink (MCJIT
+ends the process when a name is missing).  Every compilation has an LLVM context of its own, and the two long calls go
 round llvmlite's process-wide lock, so that Python threads compile in parallel.
 """
 
@@ -154,6 +154,7 @@ def _optimise(module: Any, machine: Any) -> Any:
 
 def _require_known_functions(module: Any) -> None:
     """The linker would only say that something is missing; say what."""
+    _linker()  # opens this process's own symbols, which LLVM searches only then
     missing = [
         function.name
         for function in module.functions
