@@ -20,7 +20,7 @@ demo: $(VENV)/.demo  ## train a network on real handwritten digits, save it, loa
 	@echo "tenon demo digits"
 	@$(BIN)/tenon demo digits
 
-test: $(VENV)/.test  ## the whole test suite
+test: $(VENV)/.test  ## the whole test suite, but for the comparison with other frameworks
 	@echo "pytest, $(WORKERS) workers"
 	@$(BIN)/python -m pytest -q -n $(WORKERS)
 

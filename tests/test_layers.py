@@ -122,8 +122,9 @@ def test_import_loads_neither_llvm_nor_extras() -> None:
 
 
 def test_import_takes_under_a_fifth_of_a_second() -> None:
-    code = "from time import perf_counter as now; start = now(); import tenon; print(now() - start)"
-    python(code)  # the first run writes bytecode
+    # The thread's computing time: what a quiet machine's clock shows, and the same on a busy one. NumPy takes half.
+    code = "from time import thread_time as now; start = now(); import tenon; print(now() - start)"
+    python(code)  # the first run writes bytecode and warms the file cache
     seconds = [float(python(code)) for _ in range(7)]
     assert statistics.median(seconds) < 0.2, [f"{second:.3f}" for second in seconds]
 
