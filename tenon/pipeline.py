@@ -55,7 +55,8 @@ class Step:
     def __str__(self) -> str:
         if not self.changed:
             return f"# {self.name} (unchanged)"
-        return f"# {self.name}: {self.nodes_before} -> {self.nodes_after} nodes, {self.seconds * 1e3:.2f} ms\n{self.text}"
+        return (f"# {self.name}: {self.nodes_before} -> {self.nodes_after} nodes, {self.seconds * 1e3:.2f} ms\n"
+                f"{self.text}")
 
 
 def optimize(graph: Graph, trace: list[Step] | None = None, backend: Backend | str | None = None) -> Graph:
@@ -65,7 +66,7 @@ def optimize(graph: Graph, trace: list[Step] | None = None, backend: Backend | s
     return run_passes(graph, [(name, _claiming(run, chosen)) for name, run in passes], trace)
 
 
-def compile(graph: Graph, backend: Backend | str | None = None, trace: list[Step] | None = None) -> Executable:  # noqa: A001
+def compile(graph: Graph, backend: Backend | str | None = None, trace: list[Step] | None = None) -> Executable:
     """The program for `graph` on this backend (TENON_BACKEND where none is named)."""
     chosen = choose(backend)
     with span("compile", graph=graph.name, backend=chosen.name):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tenon.graph.build import copy, rebuild
+from dataclasses import replace
+
 from tenon.graph.ir import Graph, Node
 from tenon.passes.nested import has_effect, nested
 
@@ -13,7 +14,7 @@ def drop_dead(graph: Graph) -> Graph:
     live = live_nodes(graph)
     if len(live) == len(graph.nodes):
         return graph
-    return rebuild(graph, lambda node, inputs: copy(node, inputs) if node in live else None)
+    return replace(graph, nodes=tuple(node for node in graph.nodes if node in live))
 
 
 def live_nodes(graph: Graph) -> set[Node]:

@@ -1,4 +1,4 @@
-"""Graph -> the same graph with composite operators opened into their definitions, down to what is claimed or primitive."""
+"""Graph -> the same graph with composite operators opened, down to what is claimed or primitive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pass on one graph -> the same pass on every sub-graph (bodies of cond, while_loop, scan ...) and then on the graph."""
+"""A pass on one graph -> the same pass on every sub-graph (bodies of cond, scan ...), then on the graph itself."""
 
 from __future__ import annotations
 

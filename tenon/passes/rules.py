@@ -48,6 +48,9 @@ class PatternMaker:
     def apply(self, op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Pattern:
         return Pattern(op, inputs, attrs)
 
+    def lift(self, x: Any) -> Any:
+        return x
+
 
 Found = dict[str, Any]
 
@@ -131,4 +134,4 @@ def same_number(number: Any, literal: Literal) -> bool:
     """Whether the literal has this value; 0.0 and -0.0 differ for floating literals, an integer 0 has no sign."""
     if literal.value != number:
         return False
-    return literal.dtype.kind != "f" or math.copysign(1.0, literal.value) == math.copysign(1.0, number)
+    return not isinstance(literal.value, float) or math.copysign(1.0, literal.value) == math.copysign(1.0, number)
