@@ -23,10 +23,13 @@ PYTHON_SCALARS = (bool, int, float, complex)
 
 
 class Builder:
-    """Appends a node for every operator call.  `loc` is where new nodes come from; None asks the caller's frame."""
+    """Appends a node for every operator call.
 
-    def __init__(self, name: str, params: Sequence[Value] = (), loc: Location | None = None):
-        self.name, self.loc = name, loc
+    `loc` is where new nodes come from; None asks the caller's frame, unless the builder is `rewriting` a graph.
+    """
+
+    def __init__(self, name: str, params: Sequence[Value] = (), loc: Location | None = None, rewriting: bool = False):
+        self.name, self.loc, self.rewriting = name, loc, rewriting
         self.params: list[Value] = list(params)
         self.nodes: list[Node] = []
         self.order: tuple[Value, ...] = ()      # the token of the last effect
@@ -50,7 +53,8 @@ class Builder:
         """The strict form: record exactly this node; its outputs, one value or a tuple."""
         types = op.type(*types_of(inputs), **attrs)
         listed = types if isinstance(types, tuple) else (types,)
-        node = Node(op, inputs, attrs, (), loc or self.loc or user_location(), after)
+        where = loc or self.loc or (None if self.rewriting else user_location())
+        node = Node(op, inputs, attrs, (), where, after)
         if op.effect:
             node.after = tuple(dict.fromkeys(after + self.order))
         node.outputs = tuple(Value(type, node, k) for k, type in enumerate(listed))
@@ -157,7 +161,7 @@ def rebuild(graph: Graph, visit: Visit, name: str | None = None) -> Graph:
     whose visit returns None is left out; its outputs must be unused.
     """
     params = [Value(p.type, name=p.name) for p in graph.params]
-    builder = Builder(name or graph.name, params)
+    builder = Builder(name or graph.name, params, rewriting=True)
     replaced: dict[Value, Value] = dict(zip(graph.params, params, strict=True))
     with using(builder):
         inline(graph, builder, replaced, visit)
