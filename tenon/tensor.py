@@ -10,20 +10,23 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
 
-from tenon.autodiff import backward, ones_like
+from tenon.autodiff import backward, call, ones_like
+from tenon.backends.base import Executable
 from tenon.dims import Dim
 from tenon.errors import ArgumentError, CaptureError, DTypeError, GradientError, Location, ShapeError
 from tenon.graph.build import agree, canonical_attrs, literal
 from tenon.graph.interpret import evaluate_op
-from tenon.graph.ir import Literal, Value
+from tenon.graph.ir import Graph, Literal, Value
 from tenon.graph.op import Op, interpreter, set_default_interpreter
 from tenon.graph.operators import Operators
 from tenon.ops import shape as shape_ops
 from tenon.ops.elementwise import add, equal, not_equal
+from tenon.pipeline import compile
 from tenon.types import DEFAULT_OF_KIND, DType, Shape, TensorType, as_dtype, float32
 
 Payload = np.ndarray | Value
@@ -454,10 +457,18 @@ class Eager(TensorInterpreter):
     def evaluate(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[Payload, ...]:
         arrays = [None if x is None else np.asarray(x.value, x.dtype.numpy) if isinstance(x, Literal)
                   else x._concrete(op.name) for x in inputs]
+        if op is call:
+            return tuple(program_of(attrs["body"]).run(arrays))
         inferred = op.type(*(None if x is None else x.type for x in inputs), **attrs)
         types = inferred if isinstance(inferred, tuple) else (inferred,)
         with np.errstate(all="ignore"):
             return evaluate_op(op, arrays, attrs, types)
+
+
+@lru_cache(maxsize=1024)
+def program_of(graph: Graph) -> Executable:
+    """The compiled form of a graph, made once."""
+    return compile(graph)
 
 
 eager = Eager()

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import dis
 import enum
+import io
+import random
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -20,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.errors import PACKAGE
+from tenon.errors import PACKAGE, location_of
 from tenon.tensor import Tensor
 from tenon.types import DType
 
@@ -32,16 +34,23 @@ LIBRARIES = tuple({p for p in (sys.prefix + "/lib", sys.base_prefix + "/lib", PA
 FRONT_END = (PACKAGE + "nn/", PACKAGE + "optim/")       # of Tenon's own code, what holds users' state
 
 
+class UnsafeCall(BaseException):
+    """Raised out of a capture just before a call whose effect a graph cannot repeat."""
+
+    def __init__(self, what: str, frame: types.FrameType):
+        super().__init__(what)
+        self.what, self.where = what, location_of(frame)
+
+
 @dataclass
 class Watch:
-    """The code that ran, and the calls in it that act on the world outside."""
+    """The code that ran."""
 
     codes: set[types.CodeType] = field(default_factory=set)
-    actions: list[str] = field(default_factory=list)
 
     @contextmanager
     def running(self) -> Iterator[Watch]:
-        """Take note of everything this thread runs in the block."""
+        """Take note of everything this thread runs in the block; stop it before an unrepeatable call."""
         before = sys.getprofile()
         sys.setprofile(self._event)
         try:
@@ -53,8 +62,15 @@ class Watch:
         if event == "call":
             if follows(frame.f_code):
                 self.codes.add(frame.f_code)
-        elif event == "c_call" and arg in PRINTING and not frame.f_code.co_filename.startswith(PACKAGE):
-            self.actions.append(f"{arg.__name__}() at {frame.f_code.co_filename}:{frame.f_lineno}")
+        elif event == "c_call" and follows(frame.f_code) and is_unrepeatable(arg):
+            raise UnsafeCall(f"{getattr(arg, '__name__', arg)}()", frame)
+
+
+def is_unrepeatable(function: Any) -> bool:
+    """Whether a built-in function acts on, or depends on, the world outside the program."""
+    owner = getattr(function, "__self__", None)
+    return function in PRINTING or getattr(function, "__module__", None) in ("time", "_random") \
+        or isinstance(owner, (random.Random, np.random.Generator, np.random.RandomState, io.IOBase))
 
 
 def follows(code: types.CodeType) -> bool:
@@ -73,8 +89,8 @@ class Names:
 @lru_cache(maxsize=4096)
 def names_of(code: types.CodeType) -> Names:
     """The globals and attributes that one code object names."""
-    loads = {"LOAD_GLOBAL": set(), "LOAD_NAME": set(), "LOAD_ATTR": set(), "LOAD_METHOD": set(),
-             "LOAD_SUPER_ATTR": set()}  # type: dict[str, set[str]]
+    loads: dict[str, set[str]] = {name: set() for name in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_ATTR", "LOAD_METHOD",
+                                                           "LOAD_SUPER_ATTR")}
     for instruction in dis.get_instructions(code):
         if instruction.opname in loads:
             loads[instruction.opname].add(instruction.argval)
@@ -118,6 +134,7 @@ class Reach:
         self.codes = codes                      # None: whatever code the roots lead to
         self.guards: list[Guard] = []
         self.holders: dict[int, Any] = {}       # mutable containers and objects found, for effects
+        self.cells: list[types.CellType] = []
         self._attributes = frozenset().union(*(names_of(c).attributes for c in codes)) if codes else None
         self._visited: set[int] = set()
         self._alive: list[Any] = []
@@ -133,6 +150,7 @@ class Reach:
             else:
                 self.guards.append(Guard(partial(function.__globals__.get, name, MISSING), MISSING, name))
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            self.cells.append(cell)
             self._add(partial(_get_cell, cell), _get_cell(cell), f"{path}.<{name}>")
         for k, value in enumerate(function.__defaults__ or ()):
             self._add(partial(_default, function, k), value, f"{path}.__defaults__[{k}]")
