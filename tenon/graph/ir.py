@@ -48,16 +48,22 @@ class Value(Operators):
     def size(self) -> Dim:
         return self.type.size
 
+    @property
+    def slot(self) -> Value:
+        """What a gradient is accumulated under."""
+        return self
+
     def __repr__(self) -> str:
         return f"Value({self.name}: {self.type})" if self.name else f"Value({self.type})"
 
 
-@dataclass(frozen=True)
-class Literal:
+@dataclass(frozen=True, eq=False)
+class Literal(Operators):
     """A scalar among a node's inputs; equal when bits and type are equal."""
 
     value: bool | int | float | complex
     type: TensorType
+    ndim = 0
 
     def key(self) -> tuple[str, str]:
         return repr(self.value), self.type.dtype.short
@@ -99,6 +105,11 @@ class Node:
     def graphs(self) -> tuple[Graph, ...]:
         """The sub-graphs among the attributes."""
         return tuple(value for value in self.attrs.values() if isinstance(value, Graph))
+
+    @property
+    def slots(self) -> tuple[Value, ...]:
+        """What the gradients of the outputs are accumulated under."""
+        return self.outputs
 
     def uses(self) -> Iterator[Value]:
         """Every value that must exist before this node runs."""

@@ -33,6 +33,9 @@ class Interpreter(Protocol):
     def apply(self, op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
         """The outputs (one, or a tuple) of `op`; `inputs` are tensors, values, Python scalars or None."""
 
+    def lift(self, x: Any) -> Any:
+        """What this interpreter calls a tensor, made from an argument; numbers and None stay as they are."""
+
 
 OPS: dict[str, Op] = {}
 _interpreter: ContextVar[Interpreter | None] = ContextVar("interpreter", default=None)
