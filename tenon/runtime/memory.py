@@ -5,7 +5,7 @@
 
 Buffers alive at the same step must not overlap.  The smallest arena is a packing problem (dynamic storage allocation),
 so this is greedy: buffer after buffer into the tightest gap that is free during its life, in a few orders of which the
-best is kept and then mended (after Pisarchyk and Lee, "Efficient memory management for deep neural net inference", 2020).
+best is kept and then mended (Pisarchyk and Lee, "Efficient memory management for deep neural net inference", 2020).
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""The thread pool: every thread runs, barriers hold, callers do not block each other, and neither fork nor exit hangs."""
+"""The thread pool: every thread runs, barriers hold, callers do not block each other, fork and exit do not hang."""
 
 import ctypes
-import os
 import subprocess
 import sys
 import textwrap
@@ -38,7 +37,8 @@ def kernel() -> str:
         return word(b.add(b.mul(b.zext(number, I64), ir.Constant(I64, 8)), ir.Constant(I64, 8)))
 
     pool, rounds = b.inttoptr(b.load(word(0), typ=I64), POINTER), b.load(word(1), typ=I64)
-    entry, loop, check, next_, out = b.block, *(function.append_basic_block(n) for n in ("loop", "check", "next", "out"))
+    entry = b.block
+    loop, check, advance, out = (function.append_basic_block(name) for name in ("loop", "check", "advance", "out"))
     b.branch(loop)
     b.position_at_end(loop)
     i = b.phi(I64)
@@ -54,8 +54,8 @@ def kernel() -> str:
     b.atomic_rmw("add", word(2), wrong, "monotonic")
     following = b.add(other, ir.Constant(I32, 1))
     other.add_incoming(following, check)
-    b.cbranch(b.icmp_unsigned("<", following, threads), check, next_)
-    b.position_at_end(next_)
+    b.cbranch(b.icmp_unsigned("<", following, threads), check, advance)
+    b.position_at_end(advance)
     emit_barrier(b, pool, threads)
     after = b.add(i, ir.Constant(I64, 1))
     i.add_incoming(after, b.block)
@@ -211,9 +211,11 @@ ENDINGS = {
     "calls sys.exit": "sys.exit(0)",
     "dies of an exception": "raise SystemExit(0) from ValueError()",
     "has a daemon thread that runs regions all the time": """
-        threading.Thread(target=lambda: [run(pools[0]) for _ in range(10**9)], daemon=True).start(); time.sleep(0.05)""",
+        threading.Thread(target=lambda: [run(pools[0]) for _ in range(10**9)], daemon=True).start()
+        time.sleep(0.05)""",
     "has a daemon thread in a region that does not end": """
-        threading.Thread(target=run, args=(pools[0], 10**13), daemon=True).start(); time.sleep(0.05)""",
+        threading.Thread(target=run, args=(pools[0], 10**13), daemon=True).start()
+        time.sleep(0.05)""",
     "has threads that outlive the main one": """
         threading.Thread(target=lambda: (time.sleep(0.1), print(run(pools[1])))).start()""",
     "forks, and both go on": """
@@ -236,5 +238,5 @@ ENDINGS = {
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_a_process_ends_cleanly_that(ending):
     script = PROGRAM + textwrap.dedent(ENDINGS[ending])
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, env={**os.environ})
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert (ended.returncode, ended.stderr) == (0, "")
