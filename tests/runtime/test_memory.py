@@ -4,7 +4,7 @@ import time
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tenon.runtime.memory import Buffer, aligned_bytes, plan_arena
@@ -31,6 +31,7 @@ def handed_over(a: Buffer, index_a: int, b: Buffer) -> bool:
     return b.shares == index_a and a.last == b.first
 
 
+@settings(max_examples=40, deadline=None)
 @given(programs())
 def test_no_two_live_buffers_overlap_unless_one_is_handed_over_to_the_other(buffers):
     plan = plan_arena(buffers)
@@ -45,6 +46,7 @@ def test_no_two_live_buffers_overlap_unless_one_is_handed_over_to_the_other(buff
                 taken.add(giver)
 
 
+@settings(max_examples=40, deadline=None)
 @given(programs())
 def test_a_plan_is_no_smaller_than_what_is_alive_at_once(buffers):
     plan = plan_arena([Buffer(b.size, b.first, b.last) for b in buffers])

@@ -224,7 +224,7 @@ ENDINGS = {
         if child: assert os.waitpid(child, 0)[1] == 0""",
     "forks while another thread is in a region": """
         threading.Thread(target=lambda: [run(pools[0], 10**5) for _ in range(10**9)], daemon=True).start()
-        for _ in range(10):
+        for _ in range(4):
             child = os.fork()
             if not child:
                 for _ in range(3): assert [run(pool) for pool in pools] == [2, 4, 3]
