@@ -31,15 +31,31 @@ _recording: ContextVar[bool] = ContextVar("recording", default=True)
 _numbers = itertools.count()
 
 
-class Watcher(Protocol):
-    """Who is told about reads and writes of tensors while a program is captured."""
+class TensorState:
+    """All that can change about a tensor."""
 
-    def reads(self, tensor: Tensor) -> None: ...
-    def writes(self, tensor: Tensor) -> None: ...
-    def needs_value(self, tensor: Tensor, what: str) -> CaptureError: ...
+    __slots__ = ("grad", "index", "node", "payload", "requires_grad")
+
+    def __init__(self, payload: Payload, requires_grad: bool = False, grad: Tensor | None = None):
+        self.payload, self.requires_grad, self.grad = payload, requires_grad, grad
+        self.node: TapeNode | None = None       # the recorded call that made it, and which of its outputs it is
+        self.index = 0
 
 
-_watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
+class Recorder(Protocol):
+    """A capture in progress: tensors from outside show it a state of their own, so that they stay untouched."""
+
+    def state_of(self, tensor: Tensor) -> TensorState:
+        """The state of an outside tensor as the captured program sees it."""
+
+    def constant(self, array: np.ndarray) -> Value:
+        """The edge of the graph that holds this array."""
+
+    def needs_value(self, tensor: Tensor, what: str) -> CaptureError:
+        """The error for Python code that needs the elements of a captured tensor."""
+
+
+_recorder: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
 
 
 class Tensor(Operators):
@@ -55,47 +71,56 @@ class Tensor(Operators):
             [6., 8.]])
     """
 
-    __slots__ = ("__weakref__", "_grad", "_payload", "_requires_grad", "index", "node")
+    __slots__ = ("__weakref__", "own")
 
     def __init__(self, payload: Payload, requires_grad: bool = False):
-        self._payload: Payload = payload
-        self._requires_grad = requires_grad
-        self._grad: Tensor | None = None
-        self.node: TapeNode | None = None
-        self.index = 0
+        if isinstance(payload, np.ndarray) and (recorder := _recorder.get()) is not None:
+            payload = recorder.constant(payload)
+        self.own = TensorState(payload, requires_grad)
 
     # ------------------------------------------------------------ what it is
 
     @property
+    def state(self) -> TensorState:
+        """What can change about this tensor, as the running code sees it."""
+        own, recorder = self.own, _recorder.get()
+        return own if recorder is None or isinstance(own.payload, Value) else recorder.state_of(self)
+
+    @property
     def payload(self) -> Payload:
         """The array, or the edge of the graph being captured."""
-        return self._payload
+        return self.state.payload
+
+    @property
+    def node(self) -> TapeNode | None:
+        """The recorded operator call that made this tensor."""
+        return self.state.node
 
     @property
     def dtype(self) -> DType:
         """The element type."""
-        dtype = self._payload.dtype
+        dtype = self.payload.dtype
         return dtype if isinstance(dtype, DType) else as_dtype(dtype)
 
     @property
     def shape(self) -> Shape:
         """The sizes of the axes."""
-        return self._payload.shape
+        return self.payload.shape
 
     @property
     def type(self) -> TensorType:
         """Element type and shape."""
-        return TensorType(self.dtype, self._payload.shape)
+        return TensorType(self.dtype, self.payload.shape)
 
     @property
     def ndim(self) -> int:
         """The number of axes."""
-        return self._payload.ndim
+        return self.payload.ndim
 
     @property
     def size(self) -> Dim:
         """The number of elements."""
-        return self._payload.size
+        return self.payload.size
 
     @property
     def T(self) -> Tensor:
@@ -136,16 +161,13 @@ class Tensor(Operators):
         return self._concrete("tolist()").tolist()
 
     def _concrete(self, what: str) -> np.ndarray:
-        if isinstance(self._payload, np.ndarray):
-            watcher = _watcher.get()
-            if watcher is not None:
-                watcher.reads(self)
-        if isinstance(self._payload, Value):
-            watcher = _watcher.get()
-            if watcher is not None:
-                raise watcher.needs_value(self, what)
+        payload = self.payload
+        if isinstance(payload, np.ndarray):
+            return payload
+        recorder = _recorder.get()
+        if recorder is None:
             raise CaptureError(f"{what} of a tensor that belongs to a capture that has ended")
-        return self._payload
+        raise recorder.needs_value(self, what)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         array = self._concrete("conversion to NumPy")
@@ -179,9 +201,9 @@ class Tensor(Operators):
         return int(self.item())
 
     def __repr__(self) -> str:
-        if isinstance(self._payload, Value):
+        if isinstance(self.payload, Value):
             return f"tensor(<captured {self.type}>)"
-        body = np.array2string(self._payload, separator=", ", prefix="tensor(", threshold=100, edgeitems=3, precision=4)
+        body = np.array2string(self.payload, separator=", ", prefix="tensor(", threshold=100, edgeitems=3, precision=4)
         notes = [] if self.dtype in (DEFAULT_OF_KIND[self.dtype.kind], as_dtype("int64")) else [f"dtype={self.dtype.name}"]
         if 0 in self.shape:
             notes.append(f"shape={self.shape}")
@@ -205,13 +227,13 @@ class Tensor(Operators):
     @property
     def requires_grad(self) -> bool:
         """Whether gradients flow to or through this tensor."""
-        return self._requires_grad
+        return self.state.requires_grad
 
     @requires_grad.setter
     def requires_grad(self, flag: bool) -> None:
         if flag and not self.dtype.is_differentiable:
             raise DTypeError(f"only floating and complex tensors have gradients, this one is {self.dtype.name}")
-        self._requires_grad = flag
+        self.state.requires_grad = flag
 
     def requires_grad_(self, flag: bool = True) -> Tensor:
         """Set `requires_grad`; returns this tensor."""
@@ -221,19 +243,13 @@ class Tensor(Operators):
     @property
     def grad(self) -> Tensor | None:
         """The gradient that `.backward()` accumulated here, or None."""
-        watcher = _watcher.get()
-        if watcher is not None:
-            watcher.reads(self)
-        return self._grad
+        return self.state.grad
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
-        watcher = _watcher.get()
-        if watcher is not None:
-            watcher.writes(self)
         if value is not None and value.shape != self.shape:
             raise ShapeError(f"the gradient of a tensor {self.type} was set to {value.type}")
-        self._grad = value
+        self.state.grad = value
 
     @property
     def is_leaf(self) -> bool:
@@ -243,11 +259,12 @@ class Tensor(Operators):
     @property
     def slot(self) -> Any:
         """What a gradient is accumulated under."""
-        return self if self.node is None else (self.node, self.index)
+        state = self.state
+        return self if state.node is None else (state.node, state.index)
 
     def detach(self) -> Tensor:
         """The same elements, cut off from what they were computed from."""
-        return Tensor(self._payload)
+        return Tensor(self.payload)
 
     def backward(self, gradient: Any = None, create_graph: bool = False) -> None:
         """Add the gradient of this scalar to `.grad` of every leaf that requires one.
@@ -287,11 +304,9 @@ class Tensor(Operators):
         return self
 
     def _rebind(self, new: Tensor) -> None:
-        watcher = _watcher.get()
-        if watcher is not None:
-            watcher.writes(self)
-        self._payload, self.node, self.index = new._payload, new.node, new.index
-        self._requires_grad = self._requires_grad or new._requires_grad
+        old, state = self.state, new.state
+        old.payload, old.node, old.index = state.payload, state.node, state.index
+        old.requires_grad = old.requires_grad or state.requires_grad
 
     def astype(self, dtype: Any) -> Tensor:
         """The elements converted to another type."""
@@ -300,7 +315,7 @@ class Tensor(Operators):
 
 def _in_place(name: str) -> Callable[[Tensor, Any], Tensor]:
     def method(self: Tensor, other: Any) -> Tensor:
-        if self._requires_grad and self.node is None and _recording.get():
+        if self.requires_grad and self.node is None and _recording.get():
             raise GradientError(f"a leaf that requires a gradient was changed in place ({name})",
                                 hint="do it under tn.no_grad(), or write x = x + y")
         new = getattr(self, name.replace("__i", "__", 1))(other)
@@ -342,7 +357,7 @@ class TapeNode:
 
 def _linked(payload: Payload, node: TapeNode, index: int) -> Tensor:
     out = Tensor(payload, as_dtype(payload.dtype).is_differentiable)
-    out.node, out.index = node, index
+    out.own.node, out.own.index = node, index
     return out
 
 
@@ -359,7 +374,7 @@ def tape_of(tensors: Sequence[Tensor]) -> list[TapeNode]:
 
 
 def _carries_gradient(x: Any) -> bool:
-    return isinstance(x, Tensor) and x._requires_grad
+    return isinstance(x, Tensor) and x.requires_grad
 
 
 @contextmanager
@@ -406,7 +421,7 @@ class TensorInterpreter:
     def apply(self, op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
         """The output tensors of `op`."""
         lifted = tuple(self.lift(x) for x in inputs)
-        record = _recording.get() and any(isinstance(x, Tensor) and x._requires_grad for x in lifted)
+        record = _recording.get() and any(isinstance(x, Tensor) and x.requires_grad for x in lifted)
         pairs = agree(op, lifted)
         if op.expand is not None and (op.vjp is None or not record) and self.opens(op):
             types = tuple(None if x is None else TensorType(d, x.shape if isinstance(x, Tensor) else ()) for x, d in pairs)
