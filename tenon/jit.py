@@ -26,7 +26,7 @@ from tenon.dims import SMALLEST_SYMBOLIC_SIZE, Assumptions, Dim, SymbolicDim, Un
 from tenon.errors import ArgumentError, CaptureError
 from tenon.graph.ir import Graph, Value
 from tenon.observe import emit, span
-from tenon.tensor import Tensor, is_grad_enabled, program_of
+from tenon.tensor import RELEASED, Tensor, is_grad_enabled, program_of
 from tenon.types import TensorType
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -39,6 +39,7 @@ class FromGraph:
 
     index: int
     requires_grad: bool
+    released: bool      # it requires a gradient, and backward() has been through its tape
 
 
 @dataclass(frozen=True)
@@ -211,7 +212,7 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
         if not isinstance(x.own.payload, Value):
             return x
         tracked.append(x)
-        return FromGraph(index_of(x), x.own.requires_grad)
+        return FromGraph(index_of(x), x.own.requires_grad, x.own.node is not None and x.own.node.released)
 
     def nest(tree: Any) -> Nest:
         leaves, structure = flatten(tree)
@@ -224,13 +225,13 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
         state = seen.state
         if seen.assigned:
             assert isinstance(state.payload, Value)
-            carries = state.node is not None
+            carries = state.node is not None and not state.node.released
             assigned.append((seen.source, values.setdefault(state.payload, len(values)), carries))
         if seen.grad_changed:
             gradients.append((seen.source, None if state.grad is None else index_of(state.grad)))
         if state.requires_grad != seen.tensor.own.requires_grad:
             flags.append((seen.source, state.requires_grad))
-    differentiable = any(x.own.requires_grad for x in tracked) or any(carries for _, _, carries in assigned)
+    differentiable = any(x.own.node is not None and not x.own.node.released for x in tracked) or any(carries for _, _, carries in assigned)
     graph, sources = capture.finish(list(values))
     outside = frozenset(key for key, seen in capture.seen.items() if isinstance(seen.source, Held))
     return Captured(graph, sources, types, guards, assumptions, output, assigned, gradients, effects, flags,
@@ -298,8 +299,7 @@ def run(captured: Captured, leaves: Sequence[Any]) -> Any:
 
     def fill(leaf: Any) -> Any:
         if isinstance(leaf, FromGraph):
-            tensor = results[leaf.index]
-            return tensor if leaf.requires_grad == tensor.requires_grad else tensor.detach()
+            return finished(results[leaf.index], leaf)
         return holder_of(leaf.source, leaves) if isinstance(leaf, FromOutside) else leaf
 
     holders_of_state = [(holder_of(s, leaves), k, c) for s, k, c in captured.assigned]
@@ -313,6 +313,15 @@ def run(captured: Captured, leaves: Sequence[Any]) -> Any:
     for effect, nest in captured.effects:
         effect.make(nest.build(fill))
     return captured.output.build(fill)
+
+
+def finished(result: Tensor, leaf: FromGraph) -> Tensor:
+    """A result of the graph as the function would have returned it."""
+    if leaf.requires_grad and not leaf.released and result.node is not None:
+        return result
+    tensor = Tensor(result.own.payload, leaf.requires_grad)
+    tensor.own.node = RELEASED if leaf.released else None
+    return tensor
 
 
 # ---------------------------------------------------------------- keys, sizes, names

@@ -269,10 +269,11 @@ class Tensor(Operators):
         """The same elements, cut off from what they were computed from."""
         return Tensor(self.payload)
 
-    def backward(self, gradient: Any = None, create_graph: bool = False) -> None:
+    def backward(self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False) -> None:
         """Add the gradient of this scalar to `.grad` of every leaf that requires one.
 
-        `gradient` seeds a tensor that is no scalar; `create_graph` records the computation, for higher derivatives.
+        `gradient` seeds a tensor that is no scalar; `create_graph` records the computation, for higher derivatives;
+        without `retain_graph` (default: `create_graph`) the tape is released, and a second backward is an error.
         Raises GradientError when nothing requires a gradient, or the shape is not () and no seed is given.
         """
         if not self.requires_grad:
@@ -285,10 +286,14 @@ class Tensor(Operators):
             seed = ones_like(self) if gradient is None else interpreter().lift(gradient)
             if seed.shape != self.shape:
                 raise ShapeError(f"backward(): the seed {seed.type} does not have the shape of {self.type}")
-            gradients = backward(tape_of([self]), {self.slot: seed}, _carries_gradient)
+            tape = tape_of([self])
+            gradients = backward(tape, {self.slot: seed}, _carries_gradient)
             for leaf, total in gradients.items():
                 if isinstance(leaf, Tensor) and leaf.requires_grad:
                     leaf.grad = total if leaf.grad is None else add(leaf.grad, total)
+        if not (create_graph if retain_graph is None else retain_graph):
+            for node in tape:
+                node.release()
 
     # ------------------------------------------------------------ in place
 
@@ -340,12 +345,17 @@ for _name in ("__iadd__", "__isub__", "__imul__", "__itruediv__", "__ifloordiv__
 class TapeNode:
     """One recorded operator call.  Holds output payloads, not tensors, so that a tape is free of cycles."""
 
-    __slots__ = ("attrs", "inputs", "loc", "number", "op", "payloads")
+    __slots__ = ("attrs", "inputs", "loc", "number", "op", "payloads", "released")
 
     def __init__(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any], payloads: tuple[Payload, ...]):
         self.op, self.inputs, self.attrs, self.payloads = op, inputs, attrs, payloads
         self.number = next(_numbers)
         self.loc: Location | None = None
+        self.released = False
+
+    def release(self) -> None:
+        """Let go of inputs and outputs; the node cannot be differentiated any more."""
+        self.inputs, self.payloads, self.released = (), (), True
 
     @property
     def slots(self) -> tuple[Any, ...]:
@@ -370,6 +380,9 @@ def tape_of(tensors: Sequence[Tensor]) -> list[TapeNode]:
     pending = [t.node for t in tensors if t.node is not None]
     while pending:
         node = pending.pop()
+        if node.released:
+            raise GradientError("backward() a second time through a tape that the first one released",
+                                hint="pass retain_graph=True to the first backward()")
         if node not in found:
             found.add(node)
             pending.extend(x.node for x in node.inputs if isinstance(x, Tensor) and x.node is not None)
@@ -378,6 +391,10 @@ def tape_of(tensors: Sequence[Tensor]) -> list[TapeNode]:
 
 def _carries_gradient(x: Any) -> bool:
     return isinstance(x, Tensor) and x.requires_grad
+
+
+RELEASED = TapeNode(call, (), {}, ())        # where a tensor comes from whose tape is gone
+RELEASED.release()
 
 
 @contextmanager

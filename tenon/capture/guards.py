@@ -75,7 +75,7 @@ def is_unrepeatable(function: Any) -> bool:
 
 def follows(code: types.CodeType) -> bool:
     """Whether what this code reads is guarded: user code, layers and optimizers, not libraries."""
-    return code.co_filename.startswith(FRONT_END) or not code.co_filename.startswith(LIBRARIES)
+    return code.co_filename.startswith(FRONT_END) or not code.co_filename.startswith((*LIBRARIES, "<string>", "<frozen"))
 
 
 @dataclass(frozen=True)
@@ -225,7 +225,7 @@ class Reach:
                         self.guards.append(Guard(partial(getattr, base, name, MISSING), getattr(base, name, MISSING),
                                                  f"{base.__name__}.{name}"))
                         self.add_function(function, f"{base.__name__}.{name}")
-                elif self._wanted(name) and isinstance(member, (*ATOMS, Tensor, list, dict, tuple)):
+                elif self._wanted(name) and not name.startswith("__") and isinstance(member, (*ATOMS, Tensor, list, dict, tuple)):
                     self._add(partial(_class_item, base, name), member, f"{base.__name__}.{name}")
 
     def _add_object(self, value: Any, path: str) -> None:
@@ -247,7 +247,8 @@ class Reach:
         """Attributes that the code asks for and an object of the user's lacks (hasattr, class defaults)."""
         if self._attributes is None or type(value).__module__.startswith("tenon."):
             return []
-        return [n for n in sorted(self._attributes) if n not in attributes and not _is_data_descriptor(type(value), n)]
+        return [name for name in sorted(self._attributes) if name not in attributes and not name.startswith("__")
+                and not _is_data_descriptor(type(value), name)]
 
     def _attribute_names(self, attributes: dict[str, Any]) -> list[str]:
         return [name for name in list(attributes) if self._wanted(name)]
