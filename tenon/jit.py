@@ -74,6 +74,7 @@ class Captured:
     gradients: list[tuple[Source, int | None]]  # tensor.grad <- result, or None
     effects: list[tuple[Effect, Nest]]
     flags: list[tuple[Source, bool]]            # tensor.requires_grad <- flag
+    without_grad: list[Source]                  # tensors whose .grad was None
     differentiable: bool
     outside: frozenset[int]                     # identities of the tensors held
     program: Executable | None = None
@@ -220,13 +221,15 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
 
     output = nest(result)
     effects = [(change, nest(change.value)) for change in changes]
-    assigned, gradients, flags = [], [], []
+    assigned, gradients, flags, without_grad = [], [], [], []
     for seen in capture.seen.values():
         state = seen.state
         if seen.assigned:
             assert isinstance(state.payload, Value)
             carries = state.node is not None and not state.node.released
             assigned.append((seen.source, values.setdefault(state.payload, len(values)), carries))
+        if seen.start_grad is None and state.requires_grad:
+            without_grad.append(seen.source)
         if seen.grad_changed:
             gradients.append((seen.source, None if state.grad is None else index_of(state.grad)))
         if state.requires_grad != seen.tensor.own.requires_grad:
@@ -235,7 +238,7 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
     graph, sources = capture.finish(list(values))
     outside = frozenset(key for key, seen in capture.seen.items() if isinstance(seen.source, Held))
     return Captured(graph, sources, types, guards, assumptions, output, assigned, gradients, effects, flags,
-                    differentiable, outside)
+                    without_grad, differentiable, outside)
 
 
 # ---------------------------------------------------------------- a call that fits
@@ -248,6 +251,7 @@ def holds(captured: Captured, leaves: Sequence[Any]) -> bool:
             and captured.assumptions.hold(sizes)
             and not any(id(x) in captured.outside for x in tensors)
             and all(guard.holds() for guard in captured.guards)
+            and all(holder_of(source, leaves).own.grad is None for source in captured.without_grad)
             and all(source_holds(s, p, leaves) for s, p in zip(captured.sources, captured.graph.params, strict=True)))
 
 

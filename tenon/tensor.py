@@ -17,7 +17,7 @@ import numpy as np
 
 from tenon.autodiff import backward, call, ones_like
 from tenon.backends.base import Executable
-from tenon.dims import Dim
+from tenon.dims import Dim, SymbolicDim
 from tenon.errors import ArgumentError, CaptureError, DTypeError, GradientError, Location, ShapeError
 from tenon.graph.build import agree, canonical_attrs, literal
 from tenon.graph.interpret import evaluate_op
@@ -432,7 +432,7 @@ class TensorInterpreter:
 
     def lift(self, x: Any) -> Any:
         """Arrays become tensors; numbers, literals and None stay."""
-        if x is None or isinstance(x, (Tensor, Literal, bool, int, float, complex)):
+        if x is None or isinstance(x, (Tensor, Literal, SymbolicDim, bool, int, float, complex)):
             return x
         if isinstance(x, (np.ndarray, np.generic)):
             return tensor(x)
@@ -465,6 +465,8 @@ class TensorInterpreter:
             return None
         if isinstance(x, Tensor):
             return x if x.dtype is dtype else shape_ops.cast(x, dtype=dtype)
+        if isinstance(x, SymbolicDim):
+            return shape_ops.dimension(size=x, dtype=dtype)
         return literal(x.value if isinstance(x, Literal) else x, dtype)
 
 

@@ -34,6 +34,11 @@ constant = define(
     ref=lambda data, dtype, shape: np.array(data, dtype.numpy).reshape(shape), vjp=lambda g, y, **_: (),
     doc="An array known when the graph is built.", examples=["constant(data=(1.0, 2.0), dtype=f32, shape=(2,)) -> f32[2]"])
 
+dimension = define(
+    "dimension", public=False, type=lambda *, size, dtype: TensorType(dtype, ()), vjp=lambda g, y, **_: (),
+    ref=lambda size, dtype: np.asarray(size, dtype.numpy), compute=lambda s, i, size, dtype: s.const(size, dtype),
+    doc="A size that may be symbolic, as a number.", examples=["dimension(size=3, dtype=i64) -> i64"])
+
 full_op = define(
     "full_op", public=False, type=lambda value, *, shape: TensorType(value.dtype, shape), vjp=lambda g, y, value, shape: (g,),
     ref=lambda value, shape: np.full(shape, value, value.dtype), compute=lambda s, i, value, shape: value(()),
