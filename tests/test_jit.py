@@ -306,9 +306,7 @@ def test_threads_call_one_function():
     want = float(f.function(x))
 
     def work():
-        for _ in range(20):
-            if abs(float(f(x)) - want) > 1e-4:
-                wrong.append(1)
+        wrong.extend(1 for _ in range(20) if abs(float(f(x)) - want) > 1e-4)
     threads = [threading.Thread(target=work) for _ in range(4)]
     for t in threads:
         t.start()

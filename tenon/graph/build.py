@@ -89,7 +89,8 @@ class Builder:
         if isinstance(x, Value):
             return x if x.dtype is dtype else self.emit(OPS["cast"], (x,), {"dtype": dtype})
         if isinstance(x, SymbolicDim):
-            return self.emit(OPS["dimension"], (), {"size": x, "dtype": dtype})
+            size: Value = self.emit(OPS["dimension"], (), {"size": x, "dtype": dtype})
+            return size
         return literal(x.value if isinstance(x, Literal) else x, dtype)
 
     def broadcast(self, values: tuple[Input, ...]) -> tuple[Input, ...]:
@@ -129,7 +130,7 @@ def literal(value: Any, dtype: DType) -> Literal:
         if value != int(value) or not info.min <= int(value) <= info.max:
             raise DTypeError(f"the number {value} does not fit {dtype.name}")
         return Literal(int(value), TensorType(dtype, ()))
-    convert = {"b": bool, "f": float, "c": complex}[dtype.kind]
+    convert: Callable[[Any], Any] = {"b": bool, "f": float, "c": complex}[dtype.kind]
     return Literal(convert(value), TensorType(dtype, ()))
 
 

@@ -11,7 +11,12 @@ from tenon.dims import Dim, product
 from tenon.errors import ArgumentError, ShapeError
 from tenon.ops.define import define, function
 from tenon.types import (
-    DType, Shape, TensorType, as_dtype, broadcast_shapes, normalize_axes,
+    DType,
+    Shape,
+    TensorType,
+    as_dtype,
+    broadcast_shapes,
+    normalize_axes,
 )
 
 
