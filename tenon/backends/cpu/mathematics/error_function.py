@@ -9,7 +9,7 @@ import math
 from tenon.backends.cpu.mathematics.exponential import exp_of_sum
 from tenon.backends.cpu.mathematics.logarithm import log
 from tenon.backends.cpu.mathematics.notation import Number, copysign, fma, minimum, polynomial, sqrt, where
-from tenon.backends.cpu.mathematics.pairs import two_product
+from tenon.backends.cpu.mathematics.pairs import quick_two_sum, quotient, two_product, two_sum
 
 # erf(x) = x + x*NEAR(x*x) for |x| < 1
 NEAR = {
@@ -78,14 +78,15 @@ def near_zero(x: Number) -> Number:
 
 
 def erfc(x: Number) -> Number:
-    """1 - erf(x), within 4 ulp, also where it is tiny."""
+    """1 - erf(x), within 2 ulp, also where it is tiny."""
     bits = x.format.bits
     k, end = ERFC_CENTRE[bits], ERFC_END[bits]
     a = minimum(abs(x), end)
     t = (a - k) / (a + k)
-    scaled = (polynomial(t, ERFC[bits]) + 1.0) / fma(a, 2.0, 1.0)
+    one = x.constant(1.0)
+    factor = quotient(quick_two_sum(one, polynomial(t, ERFC[bits])), two_sum(one, a + a))
     square, lost = two_product(a, a)
-    positive = scaled * exp_of_sum(-square, -lost)
+    positive = exp_of_sum(-square, -lost, factor)
     return where(abs(x) < 0.5, 1.0 - near_zero(x), where(x < 0.0, 2.0 - positive, positive))
 
 

@@ -5,7 +5,15 @@ subtracted in two parts (Cody and Waite 1980), the first one exactly thanks to f
 """
 
 from tenon.backends.cpu.mathematics.notation import Number, copysign, fma, maximum, minimum, polynomial, where
-from tenon.backends.cpu.mathematics.pairs import nearest_integer, power_of_two, times_power_of_two
+from tenon.backends.cpu.mathematics.pairs import (
+    Pair,
+    exactly,
+    nearest_integer,
+    power_of_two,
+    quick_two_sum,
+    quotient,
+    times_power_of_two,
+)
 
 P = {
     32: (0.5, 0.1666654646396637, 0.04166685789823532, 0.008366287685930729, 0.0013898165198042989),
@@ -23,20 +31,28 @@ def exp(x: Number) -> Number:
     return exp_of_sum(x)
 
 
-def exp_of_sum(x: Number, tail: Number | None = None, extra: int = 0) -> Number:
-    """exp(x + tail) * 2**extra, for a tail that is small beside 1."""
+def exp_of_sum(x: Number, tail: Number | None = None, factor: Number | None = None, extra: int = 0) -> Number:
+    """factor * exp(x + tail) * 2**extra, for a tail that is small and a factor that is not far from 1."""
     low, high = RANGE[x.format.bits]
-    k, shifted, r = reduce(maximum(minimum(x, high + abs(extra)), low))
+    shifted, r, _ = reduce(maximum(minimum(x, high + abs(extra)), low))
     if tail is not None:
         r = r + tail
-    return times_power_of_two(fma(r * r, polynomial(r, P[x.format.bits]), r) + 1.0, shifted, extra)
+    p = polynomial_part(r)
+    return times_power_of_two(p + 1.0 if factor is None else fma(p, factor, factor), shifted, extra)
+
+
+def polynomial_part(r: Number) -> Number:
+    """exp(r) - 1 for |r| <= log(2)/2."""
+    return fma(r * r, polynomial(r, P[r.format.bits]), r)
 
 
 def reduce(x: Number) -> tuple[Number, Number, Number]:
-    """(k, shifted, r) with x = k*log(2) + r; see nearest_integer for `shifted`."""
+    """(shifted, r, lost) with x = k*log(2) + r + lost; see nearest_integer for `shifted`."""
     ln2_high, ln2_low = LN2[x.format.bits]
     k, shifted = nearest_integer(x * LOG2_E)
-    return k, shifted, fma(k, -ln2_low, fma(k, -ln2_high, x))
+    high = fma(k, -ln2_high, x)
+    r = fma(k, -ln2_low, high)
+    return shifted, r, fma(k, -ln2_low, high - r)
 
 
 def exp2(x: Number) -> Number:
@@ -45,7 +61,7 @@ def exp2(x: Number) -> Number:
     clamped = maximum(minimum(x, limit), -limit)
     k, shifted = nearest_integer(clamped)
     r = (clamped - k) * LN2[x.format.bits][0]
-    return times_power_of_two(fma(r * r, polynomial(r, P[x.format.bits]), r) + 1.0, shifted)
+    return times_power_of_two(polynomial_part(r) + 1.0, shifted)
 
 
 def expm1(x: Number) -> Number:
@@ -53,23 +69,23 @@ def expm1(x: Number) -> Number:
 
     2**k * (exp(r) - 1) + (2**k - 1), computed at half the scale so that 2**k cannot overflow before the result does.
     """
-    low = -(x.format.mantissa + 5.0)
-    k, shifted, r = reduce(maximum(minimum(x, RANGE[x.format.bits][1]), low))
-    p = fma(r * r, polynomial(r, P[x.format.bits]), r)
+    shifted, r, lost = reduce(maximum(minimum(x, RANGE[x.format.bits][1]), -(x.format.mantissa + 5.0)))
     half_scale = power_of_two(shifted - 1.0)
-    scaled = fma(half_scale, p, half_scale - 0.5)
-    # Near zero p is the result itself; halving a denormal would round it.
-    return copysign(where(k.equals(0.0), p, scaled + scaled), x)
+    curved = fma(r * r, polynomial(r, P[x.format.bits]), lost)
+    half = fma(half_scale, curved, fma(half_scale, r, half_scale - 0.5))
+    # Near zero half of the result could be a denormal, and would be rounded.
+    return copysign(where(abs(x) < 0.25, r + curved, half + half), x)
 
 
-def expm1_of_negative(x: Number) -> Number:
-    """e**x - 1 for x <= 0, without the care for overflow and for the sign of zero."""
-    k, shifted, r = reduce(maximum(x, -(x.format.mantissa + 5.0)))
+def expm1_of_negative(x: Number) -> Pair:
+    """e**x - 1 for x <= 0 as a pair, without the care for overflow and for the sign of zero."""
+    shifted, r, lost = reduce(maximum(x, -(x.format.mantissa + 5.0)))
     scale = power_of_two(shifted)
-    return fma(scale, fma(r * r, polynomial(r, P[x.format.bits]), r), scale - 1.0)
+    p = r + fma(r * r, polynomial(r, P[x.format.bits]), lost)
+    return quick_two_sum(scale - 1.0, scale * p)
 
 
 def sigmoid(x: Number) -> Number:
     """1 / (1 + e**-x), within 2 ulp, also where it is tiny: e**x / (1 + e**x) for negative x."""
     e = exp_of_sum(-abs(x))
-    return where(x < 0.0, e, 1.0) / (e + 1.0)
+    return quotient(exactly(where(x < 0.0, e, 1.0)), quick_two_sum(x.constant(1.0), e))

@@ -3,9 +3,12 @@
 The arrangements are those of fdlibm (Sun Microsystems 1993); sinh near zero is a minimax polynomial (tools/minimax.py sinh).
 """
 
+import math
+
 from tenon.backends.cpu.mathematics.exponential import exp_of_sum, expm1_of_negative
-from tenon.backends.cpu.mathematics.logarithm import Q, log1p
+from tenon.backends.cpu.mathematics.logarithm import Q, log1p, log1p_of_sum
 from tenon.backends.cpu.mathematics.notation import Number, copysign, fma, polynomial, sqrt, where
+from tenon.backends.cpu.mathematics.pairs import exactly, quick_two_sum, quotient, two_sum
 
 # sinh(x) = x + x**3 * P(x*x) for |x| < 1
 P = {32: (0.1666671633720398, 0.008330270648002625, 0.00020373347797431052),
@@ -16,8 +19,9 @@ LN2 = 0.6931471805599453
 
 def tanh(x: Number) -> Number:
     """The hyperbolic tangent, within 2 ulp: -e / (2 + e) with e = exp(-2*|x|) - 1."""
-    e = expm1_of_negative(-2.0 * abs(x))
-    return copysign(e / (e + 2.0), x)
+    e, lost = expm1_of_negative(-2.0 * abs(x))
+    bottom, bottom_low = quick_two_sum(x.constant(2.0), e)
+    return copysign(quotient((e, lost), (bottom, bottom_low + lost)), x)
 
 
 def sinh(x: Number) -> Number:
@@ -38,19 +42,19 @@ def asinh(x: Number) -> Number:
     """The inverse hyperbolic sine, within 2 ulp: log(a + sqrt(a*a + 1)), a = |x|, as log1p(a + a*a / (1 + sqrt(a*a + 1)))."""
     a = abs(x)
     square = a * a
-    return copysign(log1p_or_log_of_twice(a, a + square / (sqrt(square + 1.0) + 1.0)), x)
+    return copysign(log1p_or_log_of_twice(a, *two_sum(a, square / (sqrt(square + 1.0) + 1.0))), x)
 
 
 def acosh(x: Number) -> Number:
     """The inverse hyperbolic cosine, within 2 ulp: log(x + sqrt(x*x - 1)), as log1p(t + sqrt(2*t + t*t)), t = x - 1."""
     t = x - 1.0
-    return log1p_or_log_of_twice(x, t + sqrt(fma(t, t, t + t)))
+    return log1p_or_log_of_twice(x, *quick_two_sum(sqrt(fma(t, t, t + t)), t))
 
 
-def log1p_or_log_of_twice(a: Number, u: Number) -> Number:
-    """log1p(u), or log(2*a) where a is so large that its square might overflow."""
+def log1p_or_log_of_twice(a: Number, u: Number, lost: Number) -> Number:
+    """log1p(u + lost), or log(2*a) where a is so large that its square might overflow."""
     large = a > 2.0 ** (a.format.mantissa + 3)
-    return log1p(where(large, a, u)) + where(large, a.constant(LN2), 0.0)
+    return log1p_of_sum(where(large, a, u), where(large, 0.0, lost)) + where(large, a.constant(LN2), 0.0)
 
 
 def atanh(x: Number) -> Number:
@@ -58,4 +62,5 @@ def atanh(x: Number) -> Number:
     a = abs(x)
     z = x * x
     small = fma(x * z, 0.5 * polynomial(z, Q[x.format.bits]), x)
-    return where(a < 0.17, small, copysign(0.5 * log1p((a + a) / (1.0 - a)), x))
+    outer = 0.5 * log1p(quotient(exactly(a + a), quick_two_sum(x.constant(1.0), -a)))
+    return where(a < 0.17, small, copysign(where(a.equals(1.0), math.inf, outer), x))

@@ -28,6 +28,19 @@ def two_product(x: Number, y: Operand) -> Pair:
     return product, fma(x, y, -product)
 
 
+def quotient(top: Pair, bottom: Pair) -> Number:
+    """top / bottom, within 0.51 ulp for exact pairs, by one division; everything finite, bottom not 0."""
+    inverse = 1.0 / bottom[0]
+    y = top[0] * inverse
+    remainder = fma(-y, bottom[1], fma(-y, bottom[0], top[0]) + top[1])
+    return fma(remainder, inverse, y)
+
+
+def exactly(x: Number) -> Pair:
+    """x as a pair; adding -0.0 is nothing at all, so that LLVM removes it."""
+    return x, x.constant(-0.0)
+
+
 def nearest_integer(x: Number) -> Pair:
     """(k, shifted): k is x rounded to an integer, and the low bits of `shifted` hold k too. |x| < 2**(mantissa - 1)."""
     shifted = x + x.format.to_integer

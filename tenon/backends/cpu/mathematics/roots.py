@@ -14,7 +14,7 @@ CBRT_2, CBRT_4 = 2.0 ** (1 / 3), 4.0 ** (1 / 3)
 
 
 def rsqrt(x: Number) -> Number:
-    """1 / sqrt(x), within 1 ulp.
+    """1 / sqrt(x), within 1.5 ulp.
 
     A root and a division: with no approximate instruction to start from, Newton's steps from a guess in the bits cost as much.
     """

@@ -6,7 +6,7 @@ number of quarter turns say which of the two it is, and with which sign.
 
 from tenon.backends.cpu.mathematics.angle import Angle, reduce_double, reduce_single, reduce_single_wide
 from tenon.backends.cpu.mathematics.notation import Bits, Mask, Number, fma, narrow, polynomial, where
-from tenon.backends.cpu.mathematics.pairs import Pair, quick_two_sum, two_product
+from tenon.backends.cpu.mathematics.pairs import Pair, quick_two_sum, quotient, two_product
 
 S = {32: (-0.16666655242443085, 0.008332187309861183, -0.000195179003640078),
      64: (-0.1666666666666663, 0.00833333333332184, -0.00019841269829358376, 2.755731353842411e-06,
@@ -72,11 +72,5 @@ def sin_and_cos_pairs(turn: Angle) -> tuple[Pair, Pair]:
     return sine, quick_two_sum(one, low)
 
 
-def quotient(top: Pair, bottom: Pair) -> Number:
-    """top / bottom within 1 ulp, by one division."""
-    inverse = 1.0 / bottom[0]
-    y = top[0] * inverse
-    remainder = fma(-y, bottom[1], fma(-y, bottom[0], top[0]) + top[1])
-    return fma(remainder, inverse, y)
 
 
