@@ -37,12 +37,12 @@ def reduce_single(x: Number) -> Angle:
 
 def reduce_single_wide(x: Number) -> Angle:
     """For floats, with r a double, right to about 2**-55."""
-    size = abs(x)
-    high, low = (widen(x).constant(part) for part in SINGLE_PARTS[0][1])
+    wide = widen(x)
+    size = abs(wide)
+    high, low = (wide.constant(part) for part in SINGLE_PARTS[0][1])
     for start, (high_part, low_part) in SINGLE_PARTS[1:]:
         inside = size >= start
         high, low = where(inside, high_part, high), where(inside, low_part, low)
-    wide = widen(x)
     product, error = two_product(wide, high)
     n, shifted = nearest_integer(product)
     return Angle(shifted.bits(), ((product - n) + fma(wide, low, error)) * HALF_PI[0])

@@ -13,19 +13,19 @@ from tenon.backends.cpu.mathematics.notation import Mask, Number, copysign, fma,
 
 def fmod(x: Number, y: Number) -> Number:
     """x - trunc(x / y) * y, exact, with the sign of x, as in C."""
-    b, d = x.b, abs(y)
+    b, size, d = x.b, abs(x), abs(y)
     before = b.block
     body = b.append_basic_block("fmod")
     after = b.append_basic_block("fmod.end")
     b.branch(body)
     b.position_at_end(body)
     phi = b.phi(x.value.type)
-    phi.add_incoming(abs(x).value, before)
+    phi.add_incoming(size.value, before)
     r = step(Number(b, phi), d)
     phi.add_incoming(r.value, body)
     b.cbranch(any_lane(r >= d), body, after)
     b.position_at_end(after)
-    r = where(y.equals(math.inf) | y.equals(-math.inf), where(x.is_finite(), abs(x), math.nan), r)
+    r = where(y.equals(math.inf) | y.equals(-math.inf), where(x.is_finite(), size, math.nan), r)
     return where(y.is_nan() | x.is_nan(), x + y, copysign(r, x))
 
 
