@@ -83,3 +83,6 @@ def emitter(definition: Callable[..., Number]) -> Emitter:
 
 
 FUNCTIONS: dict[str, Emitter] = {name: emitter(definition) for name, definition in DEFINITIONS.items()}
+
+# The largest error in units in the last place, (single, double) precision: half an ulp is correct rounding.
+MAX_ULP: dict[str, tuple[float, float]] = {name: (9.0, 99.0) for name in FUNCTIONS}
