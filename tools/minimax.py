@@ -173,7 +173,7 @@ FITS: dict[str, Fit] = {
     # (1 + 2*a) * exp(a*a) * erfc(a) = P(t), t = (a - k) / (a + k)
     "erfc_32": Fit(lambda t: (1 + 2 * from_erfcx_variable(t, 2)) * erfcx(from_erfcx_variable(t, 2)) - 1,
                    lambda t: 1 / ((1 + 2 * from_erfcx_variable(t, 2)) * erfcx(from_erfcx_variable(t, 2))),
-                   mpf("-0.7"), mpf("0.68"), {32: 10}),
+                   mpf("-0.7"), mpf("0.68"), {32: 11}),
     "erfc_64": Fit(lambda t: (1 + 2 * from_erfcx_variable(t, 4)) * erfcx(from_erfcx_variable(t, 4)) - 1,
                    lambda t: 1 / ((1 + 2 * from_erfcx_variable(t, 4)) * erfcx(from_erfcx_variable(t, 4))),
                    mpf("-0.81"), mpf("0.75"), {64: 22}),

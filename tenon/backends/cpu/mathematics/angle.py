@@ -44,8 +44,11 @@ def reduce_single_wide(x: Number) -> Angle:
         inside = size >= start
         high, low = where(inside, high_part, high), where(inside, low_part, low)
     product, error = two_product(wide, high)
-    n, shifted = nearest_integer(product)
-    return Angle(shifted.bits(), ((product - n) + fma(wide, low, error)) * HALF_PI[0])
+    # The product may be so large that its rounding error is a part of a turn: first drop multiples of 4, then count.
+    multiple = (product + 4.0 * DOUBLE.to_integer) - 4.0 * DOUBLE.to_integer
+    kept, rest = product - multiple, fma(wide, low, error)
+    n, shifted = nearest_integer(kept + rest)
+    return Angle(shifted.bits(), ((kept - n) + rest) * HALF_PI[0])
 
 
 def reduce_double(x: Number) -> Angle:
@@ -69,7 +72,8 @@ def reduce_double(x: Number) -> Angle:
     tail = (error_c + error_d) + (error_e + error_f) + fma(a, parts[3], e2)
     t, tail = quick_two_sum(t, tail)
     r, r_error = two_product(t, HALF_PI[0])
-    r_tail = fma(t, HALF_PI[1], fma(tail, HALF_PI[0], r_error))
+    # x - x is nan where x is infinite, and nothing elsewhere.
+    r_tail = fma(t, HALF_PI[1], fma(tail, HALF_PI[0], r_error)) + (x - x)
     # Small angles are their own rest, and negative ones turn the other way.
     small = abs(x) < math.pi / 4
     negative = x.sign_bit()

@@ -63,7 +63,8 @@ def lgamma_double(x: Number) -> Number:
     sine, _ = sin_and_cos_of_pi(a)
     scale = where(below_one, x.constant(1.0), divisor) / (where(below_one, 1.0, a) * abs(sine)) * math.pi
     y = where(reflected, log(scale) - main, main - log(divisor))
-    return where(a.equals(math.inf), math.inf, y)
+    # + 0.0: the zeros at 1 and 2 are positive.
+    return where(a.equals(math.inf) | (reflected & sine.equals(0.0)), math.inf, y + 0.0)
 
 
 def sin_and_cos_of_pi(a: Number) -> Pair:

@@ -47,6 +47,7 @@ def asinh(x: Number) -> Number:
 
 def acosh(x: Number) -> Number:
     """The inverse hyperbolic cosine, within 2 ulp: log(x + sqrt(x*x - 1)), as log1p(t + sqrt(2*t + t*t)), t = x - 1."""
+    x = where(x < 1.0, math.nan, x)
     t = x - 1.0
     return log1p_or_log_of_twice(x, *quick_two_sum(sqrt(fma(t, t, t + t)), t))
 
