@@ -2,9 +2,9 @@
 
     y = FUNCTIONS["exp"](builder, x)         # x: float, double or a vector of either; y has the same type
 
-Nothing calls a library, and only straight-line arithmetic comes out (fmod and its two relatives loop), so that LLVM vectorises a loop around it.
-Accuracies stand in TABLE; tests/backends/test_mathematics.py measures them. All functions rely on fused multiply-add and on IEEE
-arithmetic: emit them without fast-math flags.
+Nothing calls a library, and only straight-line arithmetic comes out (fmod and its two relatives loop), so that LLVM
+vectorises a loop around it. Accuracies stand in TABLE; tests/backends/test_mathematics.py measures them. All
+functions rely on fused multiply-add and on IEEE arithmetic: emit them without fast-math flags.
 """
 
 from collections.abc import Callable
@@ -28,8 +28,8 @@ from tenon.backends.cpu.mathematics.notation import Number
 
 Emitter = Callable[..., ir.Value]
 
-# Name, definition, and the largest error in units in the last place for (float, double); half a unit is correct rounding.
-# The gamma functions' bounds are for positive numbers; logaddexp's is in units of the largest of its operands and result.
+# Name, definition, and the largest error in units in the last place for (float, double): 0.5 is correct rounding.
+# The gamma functions' are for positive numbers; logaddexp's unit is that of the largest of operands and result.
 TABLE: list[tuple[str, Callable[..., Number], tuple[float, float]]] = [
     ("acos", inverse_trigonometric.acos, (1.1, 1.1)),
     ("acosh", hyperbolic.acosh, (1.8, 1.8)),

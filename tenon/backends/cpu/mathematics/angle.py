@@ -1,8 +1,9 @@
 """Turns an angle x into quarter turns and a rest: x = n * pi/2 + r with |r| <= pi/4 and n modulo 4, for every x.
 
-Payne and Hanek (1983): x * 2/pi is wanted modulo 4, so the bits of 2/pi that make multiples of 4 with the lowest bit of x are left out, and as many of
-the following bits are kept as r needs. Which bits these are depends on the exponent of x. Single precision works in doubles and selects among
-four pairs of them; double precision needs four doubles for every 16 exponents, which it loads from a table of 2 KB.
+Payne and Hanek (1983): x * 2/pi is wanted modulo 4, so the bits of 2/pi that make multiples of 4 with the lowest bit
+of x are left out, and as many of the following bits are kept as r needs. Which bits these are depends on the exponent
+of x. Single precision works in doubles and selects among four pairs of them; double precision needs four doubles for
+every 16 exponents, which it loads from a table of 2 KB.
 """
 
 import math
@@ -52,7 +53,7 @@ def reduce_single_wide(x: Number) -> Angle:
 
 
 def reduce_double(x: Number) -> Angle:
-    """For doubles: r + tail to about 100 bits behind the point, which is enough for the doubles nearest to multiples of pi/2.
+    """For doubles: r + tail to 120 bits behind the point, enough for the doubles nearest to multiples of pi/2.
 
     |x| is written as a * 2**(16 * row - bias) with 1 <= a < 2**16.
     """
@@ -63,7 +64,7 @@ def reduce_double(x: Number) -> Angle:
     (p0, e0), (p1, e1), (p2, e2) = (two_product(a, part) for part in parts[:3])
     total, error_a = two_sum(modulo_4(p0), modulo_4(e0))
     total, error_b = two_sum(total, modulo_4(p1))
-    n, shifted = nearest_integer(total)
+    n, _ = nearest_integer(total)
     # What is left of the total may cancel against the products' lower parts, so each step keeps its error.
     t, error_c = two_sum(total - n, p2)
     t, error_d = two_sum(t, e1)
