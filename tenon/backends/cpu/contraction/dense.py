@@ -1,0 +1,91 @@
+"""Worked examples that are also of use: products and convolutions of dense row-major arrays, as contractions.
+
+    matmul(F32, left="km")      void f(out, left, right, i64 batch, i64 m, i64 n, i64 k, thread, threads, scratch), left transposed
+    convolution(F32, ...)       void f(out, image, weight, thread, threads, scratch), sizes fixed
+"""
+from llvmlite import ir
+
+from .emit import I64, POINTER, address, const
+from .spec import Args, Contraction, Index, Operand, Size, Store
+
+F32, F64 = ir.FloatType(), ir.DoubleType()
+
+
+def argument(place: int) -> Size:
+    return lambda b, args: args[place]
+
+
+def fixed(size: int) -> Size:
+    return lambda b, args: const(size)
+
+
+def matmul(element: ir.Type, left: str = "mk", right: str = "kn", bias_relu: bool = False) -> Contraction:
+    """out[g] = left[g] @ right[g], each operand stored as its letters say; the last argument is a bias of n if asked for."""
+    sizes = {"m": 4, "n": 5, "k": 6}
+
+    def operand(place: int, letters: str, outer: str) -> Operand:
+        def pointer(b: ir.IRBuilder, args: Args, g: Index, i: Index, k: Index) -> ir.Value:
+            index, extent = {outer: i[0], "k": k[0]}, {letter: args[where] for letter, where in sizes.items()}
+            line = b.add(b.mul(g[0], extent[letters[0]]), index[letters[0]])
+            return address(b, args[place], b.add(b.mul(line, extent[letters[1]]), index[letters[1]]), element)
+        return Operand(pointer=pointer, contiguous="depth" if letters[1] == "k" else "outer")
+
+    def store(b: ir.IRBuilder, args: Args, g: Index, m: ir.Value, n: ir.Value, value: ir.Value, lanes: int) -> None:
+        if bias_relu:
+            bias = b.load(address(b, args[7], n, element), typ=value.type, align=4)
+            value = b.fadd(value, bias)
+            value = b.select(b.fcmp_ordered(">", value, ir.Constant(value.type, None)), value, ir.Constant(value.type, None))
+        place = b.add(b.mul(b.add(b.mul(g[0], args[4]), m), args[5]), n)
+        b.store(value, address(b, args[0], place, element), align=4)
+
+    arguments = (POINTER, POINTER, POINTER, I64, I64, I64, I64) + ((POINTER,) if bias_relu else ())
+    return Contraction(arguments, element, (argument(3),), (argument(4),), (argument(5),), (argument(6),),
+                       operand(1, left, "m"), operand(2, right, "n"), store)
+
+
+def convolution(element: ir.Type, images: int, channels: int, height: int, width: int, filters: int, kernel: int,
+                padding: int = 0, stride: int = 1) -> Contraction:
+    """out[image, filter, y, x] = sum over channel, dy, dx of weight[filter, channel, dy, dx] * image[...], zero padded."""
+    out_height, out_width = ((size + 2 * padding - kernel) // stride + 1 for size in (height, width))
+
+    def pixel(b: ir.IRBuilder, args: Args, g: Index, outer: Index, k: Index) -> ir.Value:
+        (y, x), (channel, dy, dx) = outer, k
+        row = b.sub(b.add(b.mul(y, const(stride)), dy), const(padding))
+        column = b.sub(b.add(b.mul(x, const(stride)), dx), const(padding))
+        line = b.add(b.mul(b.add(b.mul(g[0], const(channels)), channel), const(height)), row)
+        return address(b, args[1], b.add(b.mul(line, const(width)), column), element)
+
+    def in_row(b: ir.IRBuilder, y: ir.Value, dy: ir.Value) -> ir.Value:
+        return b.icmp_unsigned("<", b.sub(b.add(b.mul(y, const(stride)), dy), const(padding)), const(height))
+
+    def inside(b: ir.IRBuilder, args: Args, g: Index, outer: Index, k: Index) -> tuple[ir.Value, ir.Value]:
+        low, high = b.sub(const(padding), k[2]), b.sub(const(width + padding), k[2])
+        return low, b.select(in_row(b, outer[0], k[1]), high, low)
+
+    def load(b: ir.IRBuilder, args: Args, g: Index, outer: Index, k: Index) -> ir.Value:
+        column = b.sub(b.add(b.mul(outer[1], const(stride)), k[2]), const(padding))
+        before = b.block
+        with b.if_then(b.and_(in_row(b, outer[0], k[1]), b.icmp_unsigned("<", column, const(width)))):
+            value, found = b.load(pixel(b, args, g, outer, k), typ=element), b.block
+        result = b.phi(element)
+        result.add_incoming(ir.Constant(element, None), before)
+        result.add_incoming(value, found)
+        return result
+
+    def weight(b: ir.IRBuilder, args: Args, g: Index, m: Index, k: Index) -> ir.Value:
+        line = b.add(b.mul(m[0], const(channels)), k[0])
+        line = b.add(b.mul(line, const(kernel)), k[1])
+        return address(b, args[2], b.add(b.mul(line, const(kernel)), k[2]), element)
+
+    def store(b: ir.IRBuilder, args: Args, g: Index, m: ir.Value, n: ir.Value, value: ir.Value, lanes: int) -> None:
+        place = b.add(b.mul(b.add(b.mul(g[0], const(filters)), m), const(out_height * out_width)), n)
+        b.store(value, address(b, args[0], place, element), align=4)
+
+    image = (Operand(pointer=pixel, contiguous="outer", inside=inside) if stride == 1 else
+             Operand(load=load, contiguous="outer"))
+    return Contraction((POINTER,) * 3, element, (fixed(images),), (fixed(filters),), (fixed(out_height), fixed(out_width)),
+                       (fixed(channels), fixed(kernel), fixed(kernel)),
+                       Operand(pointer=weight, contiguous="depth", flat=True), image, store)
+
+
+__all__ = ["F32", "F64", "convolution", "matmul"]
