@@ -12,6 +12,7 @@ from .spec import Args, Contraction, Size, Tile, choose_tile, element_of, reads_
 from .tiles import emit_tile
 
 FEW = 3                 # rows (columns) up to which right (left) is read once from where it is, rather than packed
+PACK_LINES = 16         # of a plain right matrix are packed together, to read memory along its rows
 TINY = 6 * 16 * 16      # products, below which packing does not pay
 
 
@@ -59,7 +60,7 @@ def scratch_parts(spec: Contraction, tile: Tile) -> tuple[int, int, int]:
     """Bytes of the packed block of right, of the panel (or row addresses) of left, of the partial sums."""
     size = element_bytes(spec.element)
     sums = (tile.sum_rows // tile.rows + 1) * tile.rows * tile.columns * size
-    return tile.depth * tile.columns * size, max(tile.rows * tile.depth * size, tile.rows * 8) // 64 * 64 + 64, sums
+    return tile.depth * tile.columns * size, max(tile.rows * tile.depth * size, tile.rows * 16) // 64 * 64 + 64, sums
 
 
 def extent(b: ir.IRBuilder, args: Args, axis: tuple[Size, ...]) -> ir.Value:
@@ -91,32 +92,35 @@ def emit_by_tiles(module: ir.Module, name: str, spec: Contraction, tile: Tile) -
         m_end = minimum(b, b.add(m0, row_block), row_to)
         k_size = minimum(b, depth_block, b.sub(depth, k0))
         first, last = b.icmp_signed("==", k0, ZERO), b.icmp_signed(">=", b.add(k0, depth_block), depth)
-        with loop(b, n0, n_end, width) as (n, _):
-            panel = address(b, right, b.mul(b.sub(n, n0), k_size), spec.element)
-            b.call(pack_right, [*args, g, n, minimum(b, width, b.sub(n_end, n)), k0, k_size, panel])
+        chunk = const(PACK_LINES) if reads_lines(spec) and len(spec.depth) == 1 else maximum(b, k_size, ONE)
+        with loop(b, ZERO, k_size, chunk) as (k, _), loop(b, n0, n_end, width) as (n, _):
+            panel = address(b, right, b.add(b.mul(b.sub(n, n0), k_size), b.mul(k, width)), spec.element)
+            b.call(pack_right, [*args, g, n, minimum(b, width, b.sub(n_end, n)), b.add(k0, k),
+                                minimum(b, chunk, b.sub(k_size, k)), panel])
         with loop(b, m0, m_end, tile_rows) as (m, _):
             valid = minimum(b, tile_rows, b.sub(m_end, m))
             if pack_left is None:
-                list_rows(b, spec, tile, args, (g, m, k0), b.sub(valid, ONE), left)
+                list_rows(b, spec, tile, args, (g, m, k0), b.sub(m_end, ONE), left)
             else:
                 b.call(pack_left, [*args, g, m, valid, k0, k_size, left])
             with loop(b, n0, n_end, width) as (n, _):
+                ahead = b.udiv(b.mul(b.sub(n, n0), k_size), b.sub(n_end, n0))
                 panel = address(b, right, b.mul(b.sub(n, n0), k_size), spec.element)
                 place = b.add(b.mul(b.sub(m, m0), column_block), b.mul(b.sub(n, n0), tile_rows))
                 partial = address(b, sums, b.select(one_pass, ZERO, place), spec.element)
-                b.call(inner, [*args, g, m, n, valid, b.sub(n_end, n), k_size, left, panel, partial, first, last])
+                b.call(inner, [*args, g, m, n, valid, b.sub(n_end, n), k_size, ahead, left, panel, partial, first, last])
     b.ret_void()
     return function
 
 
 def list_rows(b: ir.IRBuilder, spec: Contraction, tile: Tile, args: Args, at: tuple[ir.Value, ...], last: ir.Value,
               table: ir.Value) -> None:
-    """Write the addresses of a tile's rows; past the last row it serves again, and nobody reads those results."""
+    """Write the addresses of a tile's rows and of the next tile's; past the last row it serves again, for results nobody reads."""
     assert spec.left.pointer is not None
     batch, rows, depth = ([size(b, args) for size in axis] for axis in (spec.batch, spec.rows, spec.depth))
     g, m, k0 = at
-    for i in range(tile.rows):
-        row = unravel(b, b.add(m, minimum(b, const(i), last)), rows)
+    for i in range(2 * tile.rows):
+        row = unravel(b, minimum(b, b.add(m, const(i)), last), rows)
         b.store(spec.left.pointer(b, args, unravel(b, g, batch), row, unravel(b, k0, depth)), address(b, table, const(i), POINTER))
 
 

@@ -157,6 +157,17 @@ def multiply_add(b: ir.IRBuilder, x: ir.Value, y: ir.Value, total: ir.Value) -> 
     return intrinsic(b, "llvm.fmuladd", [x, y, total])
 
 
+def add(b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
+    scalar = x.type.element if isinstance(x.type, ir.VectorType) else x.type
+    return b.add(x, y) if isinstance(scalar, ir.IntType) else b.fadd(x, y)
+
+
+def prefetch(b: ir.IRBuilder, where: ir.Value) -> None:
+    name, kind = "llvm.prefetch.p0", ir.FunctionType(ir.VoidType(), [POINTER, I32, I32, I32])
+    function = b.module.globals.get(name) or ir.Function(b.module, kind, name)
+    b.call(function, [where, *(ir.Constant(I32, flag) for flag in (0, 3, 1))])
+
+
 def transpose(b: ir.IRBuilder, rows: Sequence[ir.Value]) -> list[ir.Value]:
     """The columns of a square of vectors, by log2(lanes) rounds of shuffles."""
     lanes, vectors, half = len(rows), list(rows), len(rows) // 2

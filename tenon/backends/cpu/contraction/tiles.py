@@ -1,23 +1,23 @@
 """One register tile: rows x width sums over a block of depth, and what is done with them when depth is finished.
 
-void tile(arguments..., g, m, n, rows, columns, depth, left, right, sums, first, last): `right` is a packed panel; `left` a
+void tile(arguments..., g, m, n, rows, columns, depth, ahead, left, right, sums, first, last): `right` is a packed panel; `left` a
 packed panel or, read in place, a table of row addresses; `sums` keeps partial sums between blocks of depth.
 """
 from llvmlite import ir
 
-from .emit import (I1, I64, ONE, POINTER, ZERO, address, const, load_vector, loop, minimum, multiply_add, splat,
-                   store_vector, unravel, zero)
+from .emit import (I1, I64, ONE, POINTER, ZERO, add, address, const, element_bytes, load_vector, loop, minimum, multiply_add,
+                   prefetch, splat, store_vector, unravel, zero)
 from .spec import Contraction, Tile, reads_in_place
 
 
 def emit_tile(module: ir.Module, name: str, spec: Contraction, tile: Tile) -> ir.Function:
     finish = emit_finish(module, f"{name}.finish", spec, tile)
-    kind = ir.FunctionType(ir.VoidType(), [*spec.arguments, *[I64] * 6, *[POINTER] * 3, I1, I1])
+    kind = ir.FunctionType(ir.VoidType(), [*spec.arguments, *[I64] * 7, *[POINTER] * 3, I1, I1])
     function = ir.Function(module, kind, name)
     function.linkage = "internal"
     function.attributes.add("noinline")
     args, values = tuple(function.args[:len(spec.arguments)]), function.args[len(spec.arguments):]
-    g, m, n, rows, columns, depth, left, right, sums, first, last = values
+    g, m, n, rows, columns, depth, ahead, left, right, sums, first, last = values
     right.add_attribute("noalias")
     b = ir.IRBuilder(function.append_basic_block("entry"))
     vector = ir.VectorType(spec.element, tile.lanes)
@@ -28,19 +28,13 @@ def emit_tile(module: ir.Module, name: str, spec: Contraction, tile: Tile) -> ir
 
     in_place = reads_in_place(spec.left, len(spec.depth))
     if in_place:
-        row = [b.load(address(b, left, const(i), POINTER), typ=POINTER) for i in range(tile.rows)]
-    with b.if_else(first) as (fresh, more):
-        with fresh:
-            fresh_block = b.block
-        with more:
-            partial = [load_vector(b, sum_at(i, v), spec.element, tile.lanes) for i, v in places]
-            more_block = b.block
-    total = [b.phi(vector) for _ in places]
-    for phi, value in zip(total, partial, strict=True):
-        phi.add_incoming(zero(vector), fresh_block)
-        phi.add_incoming(value, more_block)
-
-    with loop(b, ZERO, depth, carried=total) as (k, state):
+        row = [b.load(address(b, left, const(i), POINTER), typ=POINTER) for i in range(2 * tile.rows)]
+        for following in row[tile.rows:]:
+            prefetch(b, address(b, following, ahead, spec.element))
+    with b.if_then(b.not_(first)):                                     # they are needed when the loop is done
+        for line in range(0, len(places) * tile.lanes * element_bytes(spec.element), 64):
+            prefetch(b, b.gep(sums, [const(line)], source_etype=ir.IntType(8)))
+    with loop(b, ZERO, depth, carried=[zero(vector)] * len(places)) as (k, state):
         line = address(b, right, b.mul(k, const(tile.width)), spec.element)
         factors = [load_vector(b, address(b, line, const(v * tile.lanes), spec.element), spec.element, tile.lanes)
                    for v in range(tile.vectors)]
@@ -51,6 +45,17 @@ def emit_tile(module: ir.Module, name: str, spec: Contraction, tile: Tile) -> ir
             for v in range(tile.vectors):
                 place = i * tile.vectors + v
                 state[place] = multiply_add(b, factor, factors[v], state[place])
+
+    alone = b.block
+    with b.if_then(b.not_(first)):
+        joined = [add(b, value, load_vector(b, sum_at(i, v), spec.element, tile.lanes))
+                  for (i, v), value in zip(places, state, strict=True)]
+        together = b.block
+    for place, value in enumerate(joined):
+        total = b.phi(vector)
+        total.add_incoming(state[place], alone)
+        total.add_incoming(value, together)
+        state[place] = total
 
     whole = b.and_(b.icmp_signed(">=", rows, const(tile.rows)), b.icmp_signed(">=", columns, const(tile.width)))
     if spec.store_run is not None:
