@@ -147,7 +147,7 @@ def goes_by_elements(b: ir.IRBuilder, spec: Contraction, rows: ir.Value, columns
 def reads_lines(spec: Contraction) -> bool:
     """Whether right's columns are one run of memory, so that a vector of them can be read where it is."""
     right = spec.right
-    return (right.pointer is not None and right.contiguous == "outer" and right.inside is None
+    return (right.pointer is not None and right.contiguous == "outer" and right.inside is None and right.step == 1
             and (right.flat or len(spec.columns) == 1) and spec.store_run is None)
 
 

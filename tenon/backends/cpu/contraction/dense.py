@@ -55,22 +55,11 @@ def convolution(element: ir.Type, images: int, channels: int, height: int, width
         line = b.add(b.mul(b.add(b.mul(g[0], const(channels)), channel), const(height)), row)
         return address(b, args[1], b.add(b.mul(line, const(width)), column), element)
 
-    def in_row(b: ir.IRBuilder, y: ir.Value, dy: ir.Value) -> ir.Value:
-        return b.icmp_unsigned("<", b.sub(b.add(b.mul(y, const(stride)), dy), const(padding)), const(height))
-
     def inside(b: ir.IRBuilder, args: Args, g: Index, outer: Index, k: Index) -> tuple[ir.Value, ir.Value]:
-        low, high = b.sub(const(padding), k[2]), b.sub(const(width + padding), k[2])
-        return low, b.select(in_row(b, outer[0], k[1]), high, low)
-
-    def load(b: ir.IRBuilder, args: Args, g: Index, outer: Index, k: Index) -> ir.Value:
-        column = b.sub(b.add(b.mul(outer[1], const(stride)), k[2]), const(padding))
-        before = b.block
-        with b.if_then(b.and_(in_row(b, outer[0], k[1]), b.icmp_unsigned("<", column, const(width)))):
-            value, found = b.load(pixel(b, args, g, outer, k), typ=element), b.block
-        result = b.phi(element)
-        result.add_incoming(ir.Constant(element, None), before)
-        result.add_incoming(value, found)
-        return result
+        row = b.sub(b.add(b.mul(outer[0], const(stride)), k[1]), const(padding))
+        low, high = (b.sub(const(edge + padding + stride - 1), k[2]) for edge in (0, width))     # both rounded up
+        low, high = b.sdiv(low, const(stride)), b.sdiv(high, const(stride))
+        return low, b.select(b.icmp_unsigned("<", row, const(height)), high, low)
 
     def weight(b: ir.IRBuilder, args: Args, g: Index, m: Index, k: Index) -> ir.Value:
         line = b.add(b.mul(m[0], const(channels)), k[0])
@@ -81,8 +70,7 @@ def convolution(element: ir.Type, images: int, channels: int, height: int, width
         place = b.add(b.mul(b.add(b.mul(g[0], const(filters)), m), const(out_height * out_width)), n)
         b.store(value, address(b, args[0], place, element), align=4)
 
-    image = (Operand(pointer=pixel, contiguous="outer", inside=inside) if stride == 1 else
-             Operand(load=load, contiguous="outer"))
+    image = Operand(pointer=pixel, contiguous="outer", step=stride, inside=inside)
     return Contraction((POINTER,) * 3, element, (fixed(images),), (fixed(filters),), (fixed(out_height), fixed(out_width)),
                        (fixed(channels), fixed(kernel), fixed(kernel)),
                        Operand(pointer=weight, contiguous="depth", flat=True), image, store)

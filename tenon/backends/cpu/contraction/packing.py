@@ -11,7 +11,7 @@ from llvmlite import ir
 
 from .emit import (I32, I64, ONE, POINTER, ZERO, address, const, element_bytes, intrinsic, load_vector, loop, maximum, minimum,
                    product, runs, splat, store_vector, transpose, unravel, zero)
-from .spec import Contraction, Operand, Size, Tile, element_of, reads_in_place
+from .spec import Contraction, Index, Operand, Size, Tile, reads_in_place
 
 
 def emit_pack(module: ir.Module, name: str, spec: Contraction, tile: Tile, side: str) -> ir.Function:
@@ -25,12 +25,14 @@ def emit_pack(module: ir.Module, name: str, spec: Contraction, tile: Tile, side:
     function.args[-1].add_attribute("noalias")
     b = ir.IRBuilder(function.append_basic_block("entry"))
     pack = Pack(b, spec, tile, operand, outer_sizes, width, function.args)
-    if operand.pointer is not None and operand.contiguous == "outer":
+    if operand.pointer is None:
+        pack.elements()
+    elif operand.contiguous == "outer" and operand.step == 1:
         pack.lines()
     elif reads_in_place(operand, len(spec.depth)) and width % tile.lanes == 0:
         pack.squares()
     else:
-        pack.elements()
+        pack.spans()
     b.ret_void()
     return function
 
@@ -63,8 +65,6 @@ class Pack:
         if len(outer_sizes) > 1:
             room = b.sub(outer_sizes[-1], b.urem(self.first, maximum(b, outer_sizes[-1], ONE)))
             whole = b.and_(whole, b.icmp_signed(">=", room, const(self.width)))
-        with b.if_then(b.not_(whole)):
-            self.clear(ZERO)
         with runs(b, self.first, self.count, outer_sizes) as (i, start, length):
             outer = unravel(b, start[0], self.outer_sizes) if self.operand.flat else start
             with runs(b, self.k0, self.depth, self.depth_sizes) as (k, k_start, k_length), \
@@ -72,8 +72,8 @@ class Pack:
                 index = (*k_start[:-1], b.add(k_start[-1], step))
                 self.line(b.add(k, step), i, length, outer, index, whole)
 
-    def line(self, k: ir.Value, i: ir.Value, length: ir.Value, outer: tuple[ir.Value, ...],
-             index: tuple[ir.Value, ...], whole: ir.Value) -> None:
+    def line(self, k: ir.Value, i: ir.Value, length: ir.Value, outer: Index,
+             index: Index, whole: ir.Value) -> None:
         b = self.b
         assert self.operand.pointer is not None
         low, high = i, b.add(i, length)                         # the lanes of this run that are in memory
@@ -88,13 +88,20 @@ class Pack:
             with copy:
                 store_vector(b, load_vector(b, source, self.spec.element, self.width), target)
             with select:
-                lanes = ir.Constant(ir.VectorType(I32, self.width), list(range(self.width)))
-                above = b.icmp_signed(">=", lanes, splat(b, b.trunc(low, I32), self.width))
-                below = b.icmp_signed("<", lanes, splat(b, b.trunc(high, I32), self.width))
-                before = load_vector(b, target, self.spec.element, self.width)
-                align = ir.Constant(I32, element_bytes(self.spec.element))
-                found = intrinsic(b, "llvm.masked.load", [source, align, b.and_(above, below), before], ".p0")
-                store_vector(b, found, target)
+                low, high, fills = b.trunc(low, I32), b.trunc(high, I32), b.icmp_signed("==", i, ZERO)
+                for lane in range(0, self.width, self.lanes):   # one machine vector at a time: wider masks compile badly
+                    self.masked(source, target, lane, low, high, fills)
+
+    def masked(self, source: ir.Value, target: ir.Value, lane: int, low: ir.Value, high: ir.Value, fills: ir.Value) -> None:
+        """Copy those of the lanes from `lane` on that lie in low <= i < high; the others keep what is there, or are zero."""
+        b, element, lanes = self.b, self.spec.element, min(self.lanes, self.width - lane)
+        source, target = (address(b, base, const(lane), element) for base in (source, target))
+        numbers = ir.Constant(ir.VectorType(I32, lanes), list(range(lane, lane + lanes)))
+        mask = b.and_(b.icmp_signed(">=", numbers, splat(b, low, lanes)), b.icmp_signed("<", numbers, splat(b, high, lanes)))
+        before = load_vector(b, target, element, lanes)
+        before = b.select(fills, zero(before.type), before)
+        align = ir.Constant(I32, element_bytes(element))
+        store_vector(b, intrinsic(b, "llvm.masked.load", [source, align, mask, before], ".p0"), target)
 
     def squares(self) -> None:
         """Neighbours along depth are neighbours in memory: load lanes x lanes squares and transpose them."""
@@ -115,25 +122,45 @@ class Pack:
                 for i, row in enumerate(rows):
                     b.store(b.load(address(b, row, k, element), typ=element), self.slot(k, const(group + i)))
 
+    def spans(self) -> None:
+        """Neighbours are apart in memory or in the panel: copy the part of each run that is in memory, zero the rest."""
+        b, by_depth = self.b, self.operand.contiguous == "depth"
+        with b.if_then(b.icmp_signed("<", self.count, const(self.width))):
+            self.clear(self.count)
+        with runs(b, self.first, self.count, self.outer_sizes) as (i, outer, length), \
+                loop(b, ZERO, length if by_depth else ONE) as (lane, _), \
+                runs(b, self.k0, self.depth, self.depth_sizes) as (k, index, k_length), \
+                loop(b, ZERO, ONE if by_depth else k_length) as (step, _):
+            outer, index = (*outer[:-1], b.add(outer[-1], lane)), (*index[:-1], b.add(index[-1], step))
+            i, k, size = b.add(i, lane), b.add(k, step), k_length if by_depth else length
+            low, high = ZERO, size
+            if self.operand.inside is not None:
+                start, limits = (index if by_depth else outer)[-1], self.operand.inside(b, self.args, self.g, outer, index)
+                low, high = (minimum(b, maximum(b, b.sub(limit, start), ZERO), size) for limit in limits)
+                high = maximum(b, low, high)
+            for begin, end in (ZERO, low), (high, size):
+                with loop(b, begin, end) as (at, _):
+                    b.store(zero(self.spec.element), self.slot(b.add(k, at), i) if by_depth else self.slot(k, b.add(i, at)))
+            with loop(b, low, high) as (at, _):
+                self.element(k, i, outer, index, *((at, ZERO) if by_depth else (ZERO, at)))
+
     def elements(self) -> None:
         """By element; the inner loop runs along what the operand calls contiguous, so that LLVM can vectorise it."""
         b, by_depth = self.b, self.operand.contiguous != "outer"
         with b.if_then(b.icmp_signed("<", self.count, const(self.width))):
             self.clear(self.count)
-        with runs(b, self.first, self.count, self.outer_sizes) as (i, outer, length):
-            if by_depth:
-                with loop(b, ZERO, length) as (lane, _), \
-                        runs(b, self.k0, self.depth, self.depth_sizes) as (k, index, k_length), \
-                        loop(b, ZERO, k_length) as (step, _):
-                    self.element(k, step, i, lane, outer, index)
-            else:
-                with runs(b, self.k0, self.depth, self.depth_sizes) as (k, index, k_length), \
-                        loop(b, ZERO, k_length) as (step, _), loop(b, ZERO, length) as (lane, _):
-                    self.element(k, step, i, lane, outer, index)
+        with runs(b, self.first, self.count, self.outer_sizes) as (i, outer, length), \
+                loop(b, ZERO, length if by_depth else ONE) as (lane, _), \
+                runs(b, self.k0, self.depth, self.depth_sizes) as (k, index, k_length), \
+                loop(b, ZERO, k_length) as (step, _), loop(b, ZERO, ONE if by_depth else length) as (more, _):
+            self.element(k, i, outer, index, step, b.add(lane, more))
 
-    def element(self, k: ir.Value, step: ir.Value, i: ir.Value, lane: ir.Value, outer: tuple[ir.Value, ...],
-                index: tuple[ir.Value, ...]) -> None:
+    def element(self, k: ir.Value, i: ir.Value, outer: Index, index: Index, step: ir.Value, lane: ir.Value) -> None:
         b = self.b
-        value = element_of(b, self.spec, self.operand, self.args, self.g, (*outer[:-1], b.add(outer[-1], lane)),
-                           (*index[:-1], b.add(index[-1], step)))
+        outer, index = (*outer[:-1], b.add(outer[-1], lane)), (*index[:-1], b.add(index[-1], step))
+        if self.operand.load is not None:
+            value = self.operand.load(b, self.args, self.g, outer, index)
+        else:
+            assert self.operand.pointer is not None
+            value = b.load(self.operand.pointer(b, self.args, self.g, outer, index), typ=self.spec.element)
         b.store(value, self.slot(b.add(k, step), b.add(i, lane)))

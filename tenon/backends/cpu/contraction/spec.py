@@ -32,6 +32,7 @@ class Operand:
     load: Access | None = None
     pointer: Access | None = None
     contiguous: Literal["outer", "depth"] | None = None
+    step: int = 1                       # how many elements neighbours are apart, if it is not one (a convolution's stride)
     flat: bool = False                  # adjacent along the whole contiguous axis, not only its innermost component
     inside: Range | None = None         # (low, high) of the innermost contiguous index that is in memory, else zero
 
@@ -76,7 +77,7 @@ class Tile:
 
 
 # widest vector in bytes: rows, vectors, depth, columns in vectors, sum_rows
-TILES = {64: (14, 2, 384, 24, 448), 32: (6, 2, 256, 32, 384), 16: (8, 2, 256, 48, 384)}
+TILES = {64: (14, 2, 384, 24, 784), 32: (6, 2, 384, 24, 768), 16: (8, 2, 256, 48, 768)}
 
 
 def host_vector_bytes() -> int:
@@ -92,7 +93,7 @@ def choose_tile(element: ir.Type, vector_bytes: int | None = None) -> Tile:
 
 def reads_in_place(operand: Operand, depth_components: int) -> bool:
     """Whether a row of the operand is one run of memory, so that a tile can read it where it is."""
-    return (operand.pointer is not None and operand.contiguous == "depth" and operand.inside is None
+    return (operand.pointer is not None and operand.contiguous == "depth" and operand.inside is None and operand.step == 1
             and (operand.flat or depth_components == 1))
 
 
