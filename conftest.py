@@ -1,0 +1,17 @@
+"""Options and doctest names shared by every test below this folder."""
+
+import numpy as np
+import pytest
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="rewrite the expected text of tests/golden/*.test")
+
+
+@pytest.fixture(autouse=True)
+def doctest_names(request: pytest.FixtureRequest, doctest_namespace: dict[str, object]) -> None:
+    """Doctests know `tn` and `np` without importing them."""
+    if isinstance(request.node, pytest.DoctestItem):
+        import tenon as tn  # not above: a broken package should fail its tests, not pytest's start
+
+        doctest_namespace.update(tn=tn, np=np)

@@ -1,0 +1,132 @@
+"""Reverse-mode differentiation: one loop for the eager tape and for graphs.
+
+Both record nodes of operator, inputs, attributes and outputs; rules are ordinary operator calls, so a gradient is
+computed at once, recorded, or differentiated again, as the innermost interpreter decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Protocol
+
+from tenon.errors import GradientError, Location
+from tenon.graph.build import Builder, call_graph, copy, expansion, inline, literal, rebuild, types_of
+from tenon.graph.ir import Graph, Input, Node, Value
+from tenon.graph.op import Op, using
+from tenon.ops.shape import broadcast_to, cast, sum_to
+from tenon.ops.elementwise import add
+
+
+class Recorded(Protocol):
+    """What the loop needs of a node, on a tape or in a graph."""
+
+    @property
+    def op(self) -> Op: ...
+    @property
+    def inputs(self) -> tuple[Any, ...]: ...
+    @property
+    def attrs(self) -> Any: ...
+    @property
+    def outputs(self) -> tuple[Any, ...]: ...
+    @property
+    def slots(self) -> tuple[Any, ...]: ...
+    @property
+    def loc(self) -> Location | None: ...
+
+
+def backward(nodes: Iterable[Recorded], gradients: dict[Any, Any], wanted: Callable[[Any], bool],
+             at: Callable[[Recorded], None] = lambda node: None) -> dict[Any, Any]:
+    """Accumulate gradients from the last node to the first.
+
+    `nodes` in the order they ran; `gradients` maps slots (what `Value.slot` and `Tensor.slot` give) to the gradients
+    known so far and is extended; `wanted` says which inputs need one; `at` is told before each node's rule runs.
+    """
+    for node in reversed(list(nodes)):
+        seeds = [gradients.get(slot) for slot in node.slots]
+        if all(seed is None for seed in seeds):
+            continue
+        at(node)
+        for x, gradient in zip(node.inputs, pullback(node, seeds), strict=True):
+            if gradient is not None and x is not None and wanted(x):
+                _accumulate(gradients, x, gradient() if callable(gradient) else gradient)
+    return gradients
+
+
+def pullback(node: Recorded, seeds: Sequence[Any]) -> Sequence[Any]:
+    """The gradient of each input (None: there is none; a function: computed when called) from those of the outputs."""
+    if node.op.vjp is None:
+        raise GradientError(f"{node.op.name} has no gradient", where=node.loc,
+                            hint="x.detach() stops the gradient before it, or give the operator a vjp")
+    outputs = node.outputs
+    filled = tuple(zeros_like(y) if seed is None else seed for seed, y in zip(seeds, outputs, strict=True))
+    g, y = (filled[0], outputs[0]) if len(outputs) == 1 else (filled, tuple(outputs))
+    rule: Sequence[Any] = node.op.vjp(g, y, *node.inputs, **node.attrs)
+    return rule
+
+
+def zeros_like(x: Any) -> Any:
+    """Zeros of the shape and type of `x`."""
+    return broadcast_to(cast(literal(0, x.dtype), dtype=x.dtype), shape=x.shape)
+
+
+def ones_like(x: Any) -> Any:
+    """Ones of the shape and type of `x`."""
+    return broadcast_to(cast(literal(1, x.dtype), dtype=x.dtype), shape=x.shape)
+
+
+def _accumulate(gradients: dict[Any, Any], x: Any, gradient: Any) -> None:
+    gradient = sum_to(gradient, x.shape)
+    if gradient.dtype is not x.dtype:
+        gradient = cast(gradient, dtype=x.dtype)
+    known = gradients.get(x.slot)
+    gradients[x.slot] = gradient if known is None else add(known, gradient)
+
+
+# ---------------------------------------------------------------- graph -> graph
+
+def gradient_graph(graph: Graph, wrt: Sequence[int] | None = None) -> Graph:
+    """The graph that returns the first result and its gradients with respect to parameters (all by default).
+
+    The forward nodes stay as they are; the dual nodes are appended and carry the location of the node they belong to.
+    The first result must be a scalar; a parameter that does not reach it has a gradient of zero.
+    """
+    graph = open_composites(graph)
+    builder = Builder(graph.name + "_grad", [Value(p.type, name=p.name) for p in graph.params])
+    replaced = dict(zip(graph.params, builder.params, strict=True))
+    with using(builder):
+        inline(graph, builder, replaced, copy)
+        loss = replaced[graph.results[0]]
+        if loss.shape != () or not loss.dtype.is_differentiable:
+            raise GradientError(f"{graph.name}: the gradient of {loss.type} was asked for, it needs a floating scalar")
+        chosen = [builder.params[k] for k in (range(len(builder.params)) if wrt is None else wrt)]
+        forward = list(builder.nodes)
+        needed = _reached(forward, chosen)
+
+        def follow(node: Recorded) -> None:
+            builder.loc = node.loc
+        gradients = backward(forward, {loss: ones_like(loss)}, lambda x: isinstance(x, Value) and x in needed, follow)
+        builder.loc = None
+        results = [gradients[p] if p in gradients else zeros_like(p) for p in chosen]
+    return builder.finish([loss, *results])
+
+
+def open_composites(graph: Graph) -> Graph:
+    """Replace every composite without a gradient rule of its own by its definition, so that rules exist for all."""
+    def visit(node: Node, inputs: tuple[Input, ...]) -> Any:
+        if node.op.expand is None or node.op.vjp is not None:
+            return copy(node, inputs)
+        body = open_composites(expansion(node.op, types_of(inputs), node.attrs))
+        results = call_graph(body, [x for x in inputs if x is not None])
+        return results if len(node.outputs) > 1 else results[0]
+    return rebuild(graph, visit)
+
+
+def _reached(nodes: Iterable[Node], start: Sequence[Value]) -> set[Value]:
+    """The values that depend on `start` through differentiable types."""
+    found = {value for value in start if value.dtype.is_differentiable}
+    for node in nodes:
+        if any(x in found for x in node.inputs if isinstance(x, Value)):
+            found.update(x for x in node.outputs if x.dtype.is_differentiable)
+    return found
+
+

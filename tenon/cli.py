@@ -1,0 +1,90 @@
+"""The `tenon` command: a table of subcommands, one function each. Each imports what it needs when it is called."""
+
+import argparse
+import importlib.metadata
+import os
+import platform
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+Run = Callable[[argparse.Namespace], int]
+Argument = Callable[[argparse.ArgumentParser], object]
+
+REQUIRED = ("numpy", "llvmlite", "ml_dtypes", "safetensors")
+OPTIONAL = ("scikit-learn", "rich", "matplotlib", "torch", "onnx")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one subcommand and return the exit code."""
+    parser = argparse.ArgumentParser(prog="tenon", description="Look at, run and measure computational graphs.")
+    parser.add_argument("--version", action="version", version=f"tenon {version('tenon-graph')}")
+    subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
+    for name, command in COMMANDS.items():
+        subparser = subparsers.add_parser(name, help=command.help, description=command.help)
+        for argument in command.arguments:
+            argument(subparser)
+        subparser.set_defaults(run=command.run)
+    arguments = parser.parse_args(argv)
+    run: Run = arguments.run
+    return run(arguments)
+
+
+def env(arguments: argparse.Namespace) -> int:
+    from tenon.debug.console import table
+
+    rows = [
+        ("tenon", version("tenon-graph")),
+        ("python", f"{platform.python_version()} ({sys.executable})"),
+        *((package, version(package)) for package in REQUIRED),
+        *((f"{package} (optional)", version(package)) for package in OPTIONAL),
+        ("system", platform.platform()),
+        ("cpu", cpu_name()),
+        ("cores for this process", str(usable_cores())),
+        *((name, value) for name, value in sorted(os.environ.items()) if name.startswith("TENON_")),
+    ]
+    table("Tenon's environment", ["what", "value"], rows)
+    return 0
+
+
+def argument(*flags: str, **options: Any) -> Argument:
+    """What `add_argument` takes, to be given to a parser later."""
+    return lambda parser: parser.add_argument(*flags, **options)
+
+
+@dataclass(frozen=True)
+class Command:
+    help: str
+    run: Run
+    arguments: tuple[Argument, ...] = ()
+
+
+COMMANDS = {
+    "env": Command("versions, CPU, cores, settings: what to paste into a bug report", env),
+}
+
+
+def version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def cpu_name() -> str:
+    """The processor's name as the system tells it; `platform.processor()` is empty on Linux."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text().splitlines() if info.exists() else []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor() or platform.machine()
+
+
+def usable_cores() -> int:
+    """Cores that this process may run on, which in a container can be fewer than the machine has."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

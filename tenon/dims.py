@@ -1,0 +1,308 @@
+"""Sizes that may be unknown: a dimension is an int or a symbolic expression such as `B`, `2*B + 1`, `((B + 2)//(3))`.
+
+A symbol stands for a size of at least 2 (sizes 0 and 1 broadcast, so captures specialise on them).  An expression is a
+polynomial over atoms in normal form, so equal sizes compare equal.  A question that the form cannot answer
+(`B == 32`, `B > C`) is put to the innermost `assuming(...)`, which answers from the sizes at hand and records the
+answer as a guard.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import TypeAlias
+
+from tenon.errors import TenonError
+
+SMALLEST_SYMBOLIC_SIZE = 2
+
+
+class UndecidedSize(TenonError):
+    """A decision needs the number behind a symbolic size, and nothing may be assumed about it."""
+
+
+@dataclass(frozen=True)
+class Quotient:
+    """`numerator // denominator`, an atom of the polynomial."""
+
+    numerator: Dim
+    denominator: Dim
+
+    def __str__(self) -> str:
+        return f"(({self.numerator})//({self.denominator}))"
+
+    def evaluate(self, sizes: Mapping[str, int]) -> int:
+        return evaluate(self.numerator, sizes) // evaluate(self.denominator, sizes)
+
+    def parts(self) -> tuple[Dim, ...]:
+        return (self.numerator, self.denominator)
+
+
+@dataclass(frozen=True)
+class Maximum:
+    """`max(left, right)`, an atom of the polynomial."""
+
+    left: Dim
+    right: Dim
+
+    def __str__(self) -> str:
+        return f"max({self.left}, {self.right})"
+
+    def evaluate(self, sizes: Mapping[str, int]) -> int:
+        return max(evaluate(self.left, sizes), evaluate(self.right, sizes))
+
+    def parts(self) -> tuple[Dim, ...]:
+        return (self.left, self.right)
+
+
+Atom: TypeAlias = "str | Quotient | Maximum"
+Monomial: TypeAlias = "tuple[Atom, ...]"
+
+
+@dataclass(frozen=True, eq=False)
+class SymbolicDim:
+    """A polynomial with integer coefficients over atoms; `terms` is sorted, without zeros, never a lone constant."""
+
+    terms: tuple[tuple[Monomial, int], ...]
+
+    def __str__(self) -> str:
+        rows = [("*".join(([] if c == 1 and m else [str(c)]) + [str(a) for a in m])) for m, c in reversed(self.terms)]
+        return " + ".join(rows).replace("+ -", "- ")
+
+    __repr__ = __str__
+
+    def __hash__(self) -> int:
+        return hash(self.terms)
+
+    def __add__(self, other: Dim) -> Dim:
+        return _collect([*self.terms, *_terms(other)])
+
+    def __sub__(self, other: Dim) -> Dim:
+        return _collect([*self.terms, *((m, -c) for m, c in _terms(other))])
+
+    def __rsub__(self, other: Dim) -> Dim:
+        return (-self) + other
+
+    def __neg__(self) -> Dim:
+        return _collect((m, -c) for m, c in self.terms)
+
+    def __mul__(self, other: Dim) -> Dim:
+        return _collect((tuple(sorted(m + n, key=str)), c * d) for m, c in self.terms for n, d in _terms(other))
+
+    __radd__, __rmul__ = __add__, __mul__
+
+    def __floordiv__(self, other: Dim) -> Dim:
+        exact = _divide_exactly(self, other)
+        return _collect([((Quotient(self, other),), 1)]) if exact is None else exact
+
+    def __rfloordiv__(self, other: Dim) -> Dim:
+        return _collect([((Quotient(other, self),), 1)]) if other != 0 else 0
+
+    def __mod__(self, other: Dim) -> Dim:
+        return self - (self // other) * other
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, (int, SymbolicDim)):
+            return NotImplemented
+        return (isinstance(other, SymbolicDim) and self.terms == other.terms) or _ask(self, "==", other)
+
+    def __lt__(self, other: Dim) -> bool:
+        return _ask(self, "<", other)
+
+    def __le__(self, other: Dim) -> bool:
+        return not _ask(other, "<", self)
+
+    def __gt__(self, other: Dim) -> bool:
+        return _ask(other, "<", self)
+
+    def __ge__(self, other: Dim) -> bool:
+        return not _ask(self, "<", other)
+
+    def __bool__(self) -> bool:
+        return not _ask(self, "==", 0)
+
+    def __index__(self) -> int:
+        assumptions = _assumptions.get()
+        if assumptions is None:
+            raise UndecidedSize(f"the size {self} is symbolic, and an exact number is needed here")
+        value = evaluate(self, assumptions.sizes)
+        assumptions.record(self, "==", value, True)
+        return value
+
+    __int__ = __index__
+
+
+Dim: TypeAlias = int | SymbolicDim
+
+
+def symbol(name: str) -> SymbolicDim:
+    """The size called `name`.
+
+    >>> B = symbol("B")
+    >>> print((B + 2) * 3, (4 * B) // 2, B // 3)
+    3*B + 6 2*B ((B)//(3))
+    """
+    return SymbolicDim((((name,), 1),))
+
+
+def evaluate(dim: Dim, sizes: Mapping[str, int]) -> int:
+    """The number that `dim` is when its symbols have these sizes."""
+    if isinstance(dim, int):
+        return dim
+    total = 0
+    for monomial, coefficient in dim.terms:
+        for atom in monomial:
+            coefficient *= sizes[atom] if isinstance(atom, str) else atom.evaluate(sizes)
+        total += coefficient
+    return total
+
+
+def symbols(dim: Dim) -> set[str]:
+    """The names of the symbols in `dim`."""
+    if isinstance(dim, int):
+        return set()
+    atoms = [atom for monomial, _ in dim.terms for atom in monomial]
+    nested = (symbols(part) for atom in atoms if not isinstance(atom, str) for part in atom.parts())
+    return {atom for atom in atoms if isinstance(atom, str)}.union(*nested)
+
+
+def maximum(left: Dim, right: Dim) -> Dim:
+    """The larger of two sizes."""
+    if isinstance(left, int) and isinstance(right, int):
+        return max(left, right)
+    low = _bounds(left - right)
+    if low[0] is not None and low[0] >= 0:
+        return left
+    if low[1] is not None and low[1] <= 0:
+        return right
+    return _collect([((Maximum(left, right),), 1)])
+
+
+def product(dims: Iterable[Dim]) -> Dim:
+    """The number of elements of a shape."""
+    return reduce(lambda x, y: x * y, dims, 1)
+
+
+def parse_dim(node: ast.expr) -> Dim:
+    """The dimension that a syntax tree spells; raises ValueError for anything but +, -, *, // and max of sizes."""
+    match node:
+        case ast.Constant(value=int(value)):
+            return value
+        case ast.Name(id=name):
+            return symbol(name)
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -parse_dim(operand)
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _ARITHMETIC:
+            return _ARITHMETIC[type(op)](parse_dim(left), parse_dim(right))
+        case ast.Call(func=ast.Name(id="max"), args=[left, right]):
+            return maximum(parse_dim(left), parse_dim(right))
+    raise ValueError(f"not a size: {ast.unparse(node)}")
+
+
+_ARITHMETIC = {
+    ast.Add: lambda x, y: x + y, ast.Sub: lambda x, y: x - y, ast.Mult: lambda x, y: x * y,
+    ast.FloorDiv: lambda x, y: x // y,
+}
+
+
+@dataclass
+class Assumptions:
+    """The sizes at hand, and the answers given from them; each answer is a condition for the capture to hold."""
+
+    sizes: Mapping[str, int]
+    recorded: dict[tuple[Dim, str, Dim], bool] = field(default_factory=dict)
+
+    def record(self, left: Dim, relation: str, right: Dim, answer: bool) -> bool:
+        self.recorded[left, relation, right] = answer
+        return answer
+
+    def hold(self, sizes: Mapping[str, int]) -> bool:
+        """Whether every recorded answer is the same for these sizes."""
+        return all(_compare(evaluate(left, sizes), relation, evaluate(right, sizes)) == answer
+                   for (left, relation, right), answer in self.recorded.items())
+
+
+_assumptions: ContextVar[Assumptions | None] = ContextVar("assumptions", default=None)
+
+
+@contextmanager
+def assuming(assumptions: Assumptions) -> Iterator[Assumptions]:
+    """Answer undecided questions about sizes from `assumptions`, and record them there."""
+    token = _assumptions.set(assumptions)
+    try:
+        yield assumptions
+    finally:
+        _assumptions.reset(token)
+
+
+def _ask(left: Dim, relation: str, right: Dim) -> bool:
+    low, high = _bounds(left - right)
+    if relation == "<" and low is not None and low >= 0:
+        return False
+    if relation == "<" and high is not None and high < 0:
+        return True
+    if relation == "==" and ((low is not None and low > 0) or (high is not None and high < 0)):
+        return False
+    if low is not None and low == high:
+        return _compare(low, relation, 0)
+    assumptions = _assumptions.get()
+    if assumptions is not None:
+        answer = _compare(evaluate(left, assumptions.sizes), relation, evaluate(right, assumptions.sizes))
+        return assumptions.record(left, relation, right, answer)
+    if relation == "==":
+        return False
+    raise UndecidedSize(f"whether {left} {relation} {right} depends on the sizes at run time")
+
+
+def _compare(left: int, relation: str, right: int) -> bool:
+    return left == right if relation == "==" else left < right
+
+
+def _bounds(dim: Dim) -> tuple[int | None, int | None]:
+    """A lower and an upper bound that hold for every size; None is unknown."""
+    if isinstance(dim, int):
+        return dim, dim
+    if any(not isinstance(atom, str) for monomial, _ in dim.terms for atom in monomial):
+        return None, None
+    smallest = evaluate(dim, dict.fromkeys(symbols(dim), SMALLEST_SYMBOLIC_SIZE))
+    signs = {coefficient > 0 for monomial, coefficient in dim.terms if monomial}
+    return (smallest if signs == {True} else None), (smallest if signs == {False} else None)
+
+
+def _terms(dim: Dim) -> tuple[tuple[Monomial, int], ...]:
+    return dim.terms if isinstance(dim, SymbolicDim) else (((), int(dim)),)
+
+
+def _collect(terms: Iterable[tuple[Monomial, int]]) -> Dim:
+    total: dict[Monomial, int] = {}
+    for monomial, coefficient in terms:
+        total[monomial] = total.get(monomial, 0) + coefficient
+    kept = {monomial: c for monomial, c in total.items() if c}
+    if not kept.keys() - {()}:
+        return kept.get((), 0)
+    return SymbolicDim(tuple(sorted(kept.items(), key=lambda item: (len(item[0]), str(item[0])))))
+
+
+def _divide_exactly(dim: SymbolicDim, divisor: Dim) -> Dim | None:
+    """The quotient when the division leaves no remainder for any size, else None."""
+    if isinstance(divisor, int):
+        if divisor != 0 and all(c % divisor == 0 for _, c in dim.terms):
+            return _collect((m, c // divisor) for m, c in dim.terms)
+        return None
+    if len(divisor.terms) != 1:
+        return 1 if dim.terms == divisor.terms else None
+    (monomial, coefficient), quotient = divisor.terms[0], []
+    for m, c in dim.terms:
+        rest = list(m)
+        for atom in monomial:
+            if atom not in rest:
+                return None
+            rest.remove(atom)
+        if c % coefficient:
+            return None
+        quotient.append((tuple(rest), c // coefficient))
+    return _collect(quotient)

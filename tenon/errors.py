@@ -1,0 +1,107 @@
+"""Errors that say what went wrong, where in the user's program, why, and how to mend it."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+
+PACKAGE = str(Path(__file__).parent) + "/"
+
+
+@dataclass(frozen=True)
+class Location:
+    """A place in a source file: the line, and the columns of the expression where they are known."""
+
+    file: str
+    line: int
+    column: int | None = None
+    end_column: int | None = None
+    function: str = ""
+
+    def __str__(self) -> str:
+        return f"{Path(self.file).name}:{self.line}"
+
+    def excerpt(self) -> str:
+        """The source line with carets under the expression, or an empty string where there is no source."""
+        source = linecache.getline(self.file, self.line).rstrip("\n")
+        if not source.strip():
+            return f"  {self}"
+        prefix = f"  {self}   "
+        shown = source.lstrip()
+        indent = len(source) - len(shown)
+        if self.column is None or self.end_column is None:
+            return prefix + shown
+        column = len(source.encode()[:self.column].decode(errors="replace")) - indent
+        width = max(1, self.end_column - self.column)
+        return f"{prefix}{shown}\n{' ' * (len(prefix) + column)}{'^' * width}"
+
+
+def location_of(frame: FrameType) -> Location:
+    """The place that `frame` is executing."""
+    code = frame.f_code
+    line: int | None = frame.f_lineno
+    column = end_column = None
+    positions = list(code.co_positions())
+    if 0 <= frame.f_lasti // 2 < len(positions):
+        start, end, begin, finish = positions[frame.f_lasti // 2]
+        if start == end:
+            line, column, end_column = start, begin, finish
+    return Location(code.co_filename, line or 0, column, end_column, code.co_name)
+
+
+def user_location() -> Location | None:
+    """Where the innermost frame outside Tenon's own code stands."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        frame = frame.f_back
+    return location_of(frame) if frame is not None else None
+
+
+class TenonError(Exception):
+    """What happened; `where` in the user's program (found by itself when not given); `why`; and a `hint` to mend it."""
+
+    def __init__(self, what: str, where: Location | None = None, why: str | None = None, hint: str | None = None):
+        self.what, self.why, self.hint = what, why, hint
+        self.where = where or user_location()
+        super().__init__(what)
+
+    def __str__(self) -> str:
+        rows = [self.what]
+        if self.where:
+            rows.append(self.where.excerpt())
+        if self.why:
+            rows.append(f"  why: {self.why}")
+        if self.hint:
+            rows.append(f"  hint: {self.hint}")
+        return "\n".join(rows)
+
+
+class ShapeError(TenonError, ValueError):
+    """Shapes, sizes or axes that do not fit the operator."""
+
+
+class DTypeError(TenonError, TypeError):
+    """An element type that the operator does not take."""
+
+
+class ArgumentError(TenonError, ValueError):
+    """An argument that the operator does not take."""
+
+
+class OutOfRange(TenonError, IndexError):
+    """An index outside the axis it indexes."""
+
+
+class GraphError(TenonError, ValueError):
+    """A graph that breaks the rules of the intermediate representation."""
+
+
+class CaptureError(TenonError, RuntimeError):
+    """A program, or a part of one, that cannot be captured as a graph."""
+
+
+class GradientError(TenonError, RuntimeError):
+    """A derivative that was asked for and does not exist."""

@@ -1,0 +1,210 @@
+"""Operator calls -> graph nodes: the interpreter that records, and the loop behind every pass.
+
+    graph = trace(lambda x, y: x @ y + 1.0, TensorType(float32, (2, 3)), TensorType(float32, (3, 4)))
+    graph = rebuild(graph, lambda node, inputs: ...)      # op calls inside append to the new graph
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from tenon.errors import DTypeError, GraphError, Location, TenonError, user_location
+from tenon.graph.ir import Graph, Input, Literal, Node, Value
+from tenon.graph.op import OPS, Op, interpreter, using
+from tenon.graph.promotion import separate
+from tenon.types import TOKEN, DType, TensorType, as_dtype, broadcast_shapes
+
+PYTHON_SCALARS = (bool, int, float, complex)
+
+
+class Builder:
+    """Appends a node for every operator call.  `loc` is where new nodes come from; None asks the caller's frame."""
+
+    def __init__(self, name: str, params: Sequence[Value] = (), loc: Location | None = None):
+        self.name, self.loc = name, loc
+        self.params: list[Value] = list(params)
+        self.nodes: list[Node] = []
+        self.order: tuple[Value, ...] = ()      # the token of the last effect
+        self._constants: dict[tuple[Any, ...], Value] = {}
+
+    def parameter(self, type: TensorType, name: str = "") -> Value:
+        """A new parameter."""
+        self.params.append(Value(type, name=name))
+        return self.params[-1]
+
+    def apply(self, op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
+        """The lenient form: promote, broadcast and normalise, then record."""
+        recorded = agree(op, tuple(self.lift(x) for x in inputs))
+        values = tuple(self._cast(x, dtype) for x, dtype in recorded)
+        if op.elementwise:
+            values = self._broadcast(values)
+        return self.emit(op, values, canonical_attrs(op, types_of(values), attrs))
+
+    def emit(self, op: Op, inputs: tuple[Input, ...], attrs: Mapping[str, Any], loc: Location | None = None,
+             after: tuple[Value, ...] = ()) -> Any:
+        """The strict form: record exactly this node; its outputs, one value or a tuple."""
+        types = op.type(*types_of(inputs), **attrs)
+        listed = types if isinstance(types, tuple) else (types,)
+        node = Node(op, inputs, attrs, (), loc or self.loc or user_location(), after)
+        if op.effect:
+            node.after = tuple(dict.fromkeys(after + self.order))
+        node.outputs = tuple(Value(type, node, k) for k, type in enumerate(listed))
+        if op.effect:
+            self.order = tuple(x for x in node.outputs if x.type == TOKEN)
+        self.nodes.append(node)
+        return node.outputs if isinstance(types, tuple) else node.outputs[0]
+
+    def lift(self, x: Any) -> Any:
+        """What an argument is in the graph: arrays become constants."""
+        if x is None or isinstance(x, (Value, Literal, *PYTHON_SCALARS)):
+            return x
+        if isinstance(x, (np.ndarray, np.generic)):
+            return self.constant(np.asarray(x))
+        raise DTypeError(f"expected a tensor, an array or a number, not {type(x).__name__}")
+
+    def constant(self, array: np.ndarray) -> Value:
+        """The value of an array known now; equal arrays are one node."""
+        key = (array.dtype.str, array.shape, array.tobytes())
+        if key not in self._constants:
+            self._constants[key] = self.emit(OPS["constant"], (), constant_attrs(array))
+        return self._constants[key]
+
+    def finish(self, results: Sequence[Value]) -> Graph:
+        """The graph recorded so far, returning `results`."""
+        return Graph(self.name, tuple(self.params), tuple(self.nodes), tuple(results))
+
+    def _cast(self, x: Any, dtype: DType | None) -> Input:
+        if x is None or dtype is None:
+            return None
+        if isinstance(x, Value):
+            return x if x.dtype is dtype else self.emit(OPS["cast"], (x,), {"dtype": dtype})
+        return literal(x.value if isinstance(x, Literal) else x, dtype)
+
+    def _broadcast(self, values: tuple[Input, ...]) -> tuple[Input, ...]:
+        shape = broadcast_shapes(*(x.shape for x in values if x is not None))
+        return tuple(self.emit(OPS["broadcast_to"], (x,), {"shape": shape})
+                     if isinstance(x, Value) and x.shape != shape else x for x in values)
+
+
+def current_builder() -> Builder:
+    """The builder that operator calls go to in this block."""
+    builder = interpreter()
+    assert isinstance(builder, Builder)
+    return builder
+
+
+def agree(op: Op, inputs: tuple[Any, ...]) -> list[tuple[Any, DType | None]]:
+    """Each input with the element type that the operator's promotion gives it."""
+    kinds = tuple(None if x is None else x.dtype if hasattr(x, "dtype") else type(x) for x in inputs)
+    try:
+        return list(zip(inputs, (op.promote or separate)(kinds), strict=True))
+    except TenonError as error:
+        raise type(error)(f"{op.name}: {error.what}", hint=error.hint) from None
+
+
+def literal(value: Any, dtype: DType) -> Literal:
+    """A scalar of this type; raises DTypeError when the type cannot hold it."""
+    if dtype.kind in "ui":
+        info = np.iinfo(dtype.numpy)
+        if value != int(value) or not info.min <= int(value) <= info.max:
+            raise DTypeError(f"the number {value} does not fit {dtype.name}")
+        return Literal(int(value), TensorType(dtype, ()))
+    convert = {"b": bool, "f": float, "c": complex}[dtype.kind]
+    return Literal(convert(value), TensorType(dtype, ()))
+
+
+def types_of(inputs: Sequence[Any]) -> tuple[Any, ...]:
+    """The types of a node's inputs, None for one left out."""
+    return tuple(None if x is None else x.type for x in inputs)
+
+
+def canonical_attrs(op: Op, types: Sequence[Any], attrs: dict[str, Any]) -> Mapping[str, Any]:
+    """Attributes in their one IR form (axes counted from the front, tuples for lists)."""
+    return op.canonical(*types, **attrs) if op.canonical else attrs
+
+
+def constant_attrs(array: np.ndarray) -> dict[str, Any]:
+    """The attributes of the `constant` that holds this array."""
+    return {"data": tuple(array.ravel().tolist()), "dtype": as_dtype(array.dtype), "shape": array.shape}
+
+
+def trace(fn: Callable[..., Any], *types: TensorType | None, name: str | None = None, **attrs: Any) -> Graph:
+    """The graph of `fn` applied to values of these types; None passes None."""
+    names = list(inspect.signature(fn).parameters) if not isinstance(fn, Op) else []
+    builder = Builder(name or getattr(fn, "__name__", "graph").strip("<>"))
+    names += [f"x{k}" for k in range(len(names), len(types))]
+    inputs = [None if t is None else builder.parameter(t, n) for t, n in zip(types, names, strict=False)]
+    with using(builder):
+        out = fn(*inputs, **attrs)
+        results = [x if isinstance(x, Value) else builder.constant(np.asarray(x)) for x in
+                   (out if isinstance(out, (tuple, list)) else [out])]
+    return builder.finish(results)
+
+
+Visit = Callable[[Node, tuple[Input, ...]], Any]
+
+
+def rebuild(graph: Graph, visit: Visit, name: str | None = None) -> Graph:
+    """The loop behind every rewriting pass: `visit(node, new inputs)` returns the new outputs.
+
+    Operator calls inside `visit` append to the new graph and carry the location of the node they replace.  A node
+    whose visit returns None is left out; its outputs must be unused.
+    """
+    params = [Value(p.type, name=p.name) for p in graph.params]
+    builder = Builder(name or graph.name, params)
+    replaced: dict[Value, Value] = dict(zip(graph.params, params, strict=True))
+    with using(builder):
+        inline(graph, builder, replaced, visit)
+    new = builder.finish([replaced[r] for r in graph.results])
+    new.notes = graph.notes
+    return new
+
+
+def inline(graph: Graph, builder: Builder, replaced: dict[Value, Value], visit: Visit) -> None:
+    """Visit the nodes of `graph` into `builder`; `replaced` maps its parameters, and afterwards all its values."""
+    for node in graph.nodes:
+        builder.loc = node.loc
+        inputs = tuple(replaced[x] if isinstance(x, Value) else x for x in node.inputs)
+        outputs = visit(node, inputs)
+        if outputs is None:
+            continue
+        listed = outputs if isinstance(outputs, tuple) else (outputs,)
+        if len(listed) != len(node.outputs):
+            raise GraphError(f"{node.op.name} was replaced by {len(listed)} values, it has {len(node.outputs)} outputs",
+                             where=node.loc)
+        replaced.update(zip(node.outputs, listed, strict=True))
+    builder.loc = None
+
+
+def copy(node: Node, inputs: tuple[Input, ...]) -> Any:
+    """The same node on new inputs: what `visit` returns to leave a node as it is."""
+    return current_builder().emit(node.op, inputs, node.attrs)
+
+
+def call_graph(graph: Graph, inputs: Sequence[Input]) -> tuple[Value, ...]:
+    """Inline `graph` on these inputs in the current builder; its results."""
+    builder = current_builder()
+    loc = builder.loc
+    replaced: dict[Value, Any] = dict(zip(graph.params, inputs, strict=True))
+    for node in graph.nodes:
+        outputs = builder.emit(node.op, tuple(replaced[x] if isinstance(x, Value) else x for x in node.inputs),
+                               node.attrs, loc or node.loc)
+        replaced.update(zip(node.outputs, outputs if isinstance(outputs, tuple) else (outputs,), strict=True))
+    builder.loc = loc
+    return tuple(replaced[r] for r in graph.results)
+
+
+def expansion(op: Op, types: tuple[TensorType | None, ...], attrs: Mapping[str, Any]) -> Graph:
+    """The graph of a composite operator's definition for inputs of these types."""
+    return _expansion(op, types, tuple(attrs.items()))
+
+
+@lru_cache(maxsize=4096)
+def _expansion(op: Op, types: tuple[TensorType | None, ...], attrs: tuple[tuple[str, Any], ...]) -> Graph:
+    assert op.expand is not None
+    return trace(op.expand, *types, name=op.name, **dict(attrs))

@@ -1,0 +1,104 @@
+"""The reference interpreter: a graph run node by node on NumPy arrays.  The oracle for all compiled code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tenon.dims import SymbolicDim, evaluate
+from tenon.errors import GraphError
+from tenon.graph.build import expansion
+from tenon.graph.ir import Graph, Literal, Value
+from tenon.graph.op import Op
+from tenon.types import TOKEN, DType, TensorType, as_dtype, bfloat16, float16
+
+NARROW = (float16, bfloat16)    # computed in float32 and rounded once, as compiled code does
+
+
+def interpret(graph: Graph, arrays: Sequence[np.ndarray], sizes: Mapping[str, int] | None = None) -> list[np.ndarray]:
+    """The results of `graph` on these arrays.  `sizes` gives symbols; they are read off the arrays otherwise."""
+    sizes = dict(sizes or bind_sizes(graph, [a.shape for a in arrays]))
+    values: dict[Value, Any] = dict(zip(graph.params, arrays, strict=True))
+    for node in graph.nodes:
+        inputs = [None if x is None else np.asarray(x.value, x.dtype.numpy) if isinstance(x, Literal) else values[x]
+                  for x in node.inputs]
+        attrs = concrete(node.attrs, sizes) if sizes else node.attrs
+        types = tuple(concrete_type(x.type, sizes) for x in node.outputs)
+        values.update(zip(node.outputs, evaluate_op(node.op, inputs, attrs, types), strict=True))
+    return [values[r] for r in graph.results]
+
+
+def evaluate_op(op: Op, arrays: Sequence[Any], attrs: Mapping[str, Any],
+                types: Sequence[TensorType] | None = None) -> tuple[Any, ...]:
+    """The outputs of one operator by its reference; `types` are the output types, inferred where not given."""
+    if types is None:
+        inferred = op.type(*map(type_of, arrays), **attrs)
+        types = inferred if isinstance(inferred, tuple) else (inferred,)
+    if op.ref is None:
+        return tuple(interpret(expansion(op, tuple(map(type_of, arrays)), attrs), [a for a in arrays if a is not None]))
+    out = op.ref(*map(_widen, arrays), **attrs)
+    listed = out if isinstance(out, tuple) and len(types) > 1 else (out,)
+    return tuple(_as_type(x, t) for x, t in zip(listed, types, strict=True))
+
+
+def type_of(array: Any) -> TensorType | None:
+    """The type of an array."""
+    return None if array is None else TensorType(as_dtype(array.dtype), array.shape)
+
+
+def bind_sizes(graph: Graph, shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
+    """The size of every symbol, read off the shapes of the arguments; raises GraphError where they do not fit."""
+    sizes: dict[str, int] = {}
+    for value, shape in zip(graph.params, shapes, strict=True):
+        if len(shape) != value.ndim:
+            raise GraphError(f"{graph.name}: {value.name} is {value.type} and got an array of shape {list(shape)}")
+        for dim, size in zip(value.shape, shape, strict=True):
+            if isinstance(dim, SymbolicDim) and len(dim.terms) == 1 and dim.terms[0][1] == 1 \
+                    and len(dim.terms[0][0]) == 1 and isinstance(dim.terms[0][0][0], str):
+                sizes.setdefault(dim.terms[0][0][0], size)
+    for value, shape in zip(graph.params, shapes, strict=True):
+        if any(evaluate(dim, sizes) != size for dim, size in zip(value.shape, shape, strict=True)):
+            raise GraphError(f"{graph.name}: {value.name} is {value.type} and got an array of shape {list(shape)}")
+    return sizes
+
+
+def concrete(attrs: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
+    """Attributes with every symbolic size replaced by its number."""
+    return {name: _concrete(value, sizes) for name, value in attrs.items()}
+
+
+def concrete_type(type: TensorType, sizes: Mapping[str, int]) -> TensorType:
+    """The type with every symbolic size replaced by its number."""
+    return type.with_shape([evaluate(dim, sizes) for dim in type.shape]) if sizes else type
+
+
+def _concrete(value: Any, sizes: Mapping[str, int]) -> Any:
+    if isinstance(value, SymbolicDim):
+        return evaluate(value, sizes)
+    if isinstance(value, tuple):
+        return tuple(_concrete(x, sizes) for x in value)
+    return value
+
+
+def _widen(array: Any) -> Any:
+    return array.astype(np.float32) if isinstance(array, np.ndarray) and _is_narrow(array.dtype) else array
+
+
+def _is_narrow(dtype: np.dtype[Any]) -> bool:
+    return dtype.itemsize == 2 and any(dtype == narrow.numpy for narrow in NARROW)
+
+
+def _as_type(array: Any, type: TensorType) -> np.ndarray:
+    if type == TOKEN:
+        return np.zeros((), np.bool_)
+    array = np.asarray(array)
+    if array.dtype != type.dtype.numpy:
+        array = _astype(array, type.dtype)
+    return array
+
+
+def _astype(array: np.ndarray, dtype: DType) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        return array.astype(dtype.numpy)

@@ -1,0 +1,153 @@
+"""The graph: values, the nodes that make them, and sub-graphs as attributes.
+
+    Graph(name, params, nodes, results)      nodes in an order that respects their inputs
+    Node(op, inputs, attrs, outputs)         inputs are Values, Literals, or None for an optional input left out
+    Value(type)                              made by one node, or a parameter; a type in a graph, not a number
+    Literal(value, type)                     a scalar written among a node's inputs
+
+Graphs are data that nobody changes: a pass takes a graph and makes another (`tenon.graph.build.rebuild`).  Effects
+(print, check) return a `token`; `Node.after` holds the tokens that must come first: control edges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from tenon.dims import Dim, symbols
+from tenon.errors import Location
+from tenon.graph.operators import Operators
+from tenon.types import DType, Shape, TensorType
+
+if TYPE_CHECKING:
+    from tenon.graph.op import Op
+
+
+class Value(Operators):
+    """An edge of the graph: what a node's output or a parameter will be.  Compared by identity."""
+
+    __slots__ = ("index", "name", "node", "type")
+
+    def __init__(self, type: TensorType, node: Node | None = None, index: int = 0, name: str = ""):
+        self.type, self.node, self.index, self.name = type, node, index, name
+
+    @property
+    def dtype(self) -> DType:
+        return self.type.dtype
+
+    @property
+    def shape(self) -> Shape:
+        return self.type.shape
+
+    @property
+    def ndim(self) -> int:
+        return len(self.type.shape)
+
+    @property
+    def size(self) -> Dim:
+        return self.type.size
+
+    @property
+    def slot(self) -> Value:
+        """What a gradient is accumulated under."""
+        return self
+
+    def __repr__(self) -> str:
+        return f"Value({self.name}: {self.type})" if self.name else f"Value({self.type})"
+
+
+@dataclass(frozen=True, eq=False)
+class Literal(Operators):
+    """A scalar among a node's inputs; equal when bits and type are equal."""
+
+    value: bool | int | float | complex
+    type: TensorType
+    ndim = 0
+
+    def key(self) -> tuple[str, str]:
+        return repr(self.value), self.type.dtype.short
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Literal) and self.key() == other.key()
+
+    def __hash__(self) -> int:
+        return hash(self.key())
+
+    @property
+    def dtype(self) -> DType:
+        return self.type.dtype
+
+    @property
+    def shape(self) -> Shape:
+        return ()
+
+
+Input = Value | Literal | None
+
+
+@dataclass(eq=False, slots=True)
+class Node:
+    """One application of an operator.  Compared by identity, so repeated operations stay distinct."""
+
+    op: Op
+    inputs: tuple[Input, ...]
+    attrs: Mapping[str, Any]
+    outputs: tuple[Value, ...] = ()
+    loc: Location | None = None
+    after: tuple[Value, ...] = ()
+
+    @property
+    def output(self) -> Value:
+        return self.outputs[0]
+
+    @property
+    def graphs(self) -> tuple[Graph, ...]:
+        """The sub-graphs among the attributes."""
+        return tuple(value for value in self.attrs.values() if isinstance(value, Graph))
+
+    @property
+    def slots(self) -> tuple[Value, ...]:
+        """What the gradients of the outputs are accumulated under."""
+        return self.outputs
+
+    def uses(self) -> Iterator[Value]:
+        """Every value that must exist before this node runs."""
+        yield from (x for x in self.inputs if isinstance(x, Value))
+        yield from self.after
+
+
+@dataclass(eq=False)
+class Graph:
+    """A function: parameters, nodes in order, results.  A graph closes over nothing."""
+
+    name: str
+    params: tuple[Value, ...]
+    nodes: tuple[Node, ...] = ()
+    results: tuple[Value, ...] = ()
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+    def symbols(self) -> tuple[str, ...]:
+        """The symbolic sizes of the parameters, in order of first appearance."""
+        found: dict[str, None] = {}
+        for value in self.params:
+            for dim in value.shape:
+                found.update(dict.fromkeys(sorted(symbols(dim))))
+        return tuple(found)
+
+    def users(self) -> dict[Value, list[Node]]:
+        """For every value, the nodes that read it."""
+        found: dict[Value, list[Node]] = {value: [] for value in self.params}
+        for node in self.nodes:
+            found.update({output: [] for output in node.outputs})
+        for node in self.nodes:
+            for value in dict.fromkeys(node.uses()):
+                found[value].append(node)
+        return found
+
+    def __str__(self) -> str:
+        from tenon.graph.text import print_graph  # local: the printer imports this module
+        return print_graph(self)
+
+    def __repr__(self) -> str:
+        return f"<Graph {self.name}: {len(self.params)} params, {len(self.nodes)} nodes>"

@@ -1,0 +1,147 @@
+"""An operator: one object that says everything Tenon knows about it.
+
+    relu = Op("relu", type=lambda x: x, ref=..., vjp=..., compute=..., examples=[...])
+
+The signature of `type` is the signature of the operator: positional parameters are data (a default of None makes one
+optional, `*xs` takes any number), keyword-only parameters are static attributes.  Exactly one of these is its meaning:
+
+    compute(s, i, *loads, **attrs)   the scalar at output index `i`; `s` is whoever asks (tenon.loops.build)
+    expand(*inputs, **attrs)         the same thing in simpler operators
+    host                             only `ref`: a step that NumPy does at run time
+
+Calling an operator asks the innermost interpreter what the call means: evaluate, record, or rewrite.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, Iterator, Protocol
+
+from tenon.errors import ArgumentError
+from tenon.types import TensorType
+
+Types = TensorType | tuple[TensorType, ...]
+
+
+class Interpreter(Protocol):
+    """Decides what an operator call means."""
+
+    def apply(self, op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
+        """The outputs (one, or a tuple) of `op`; `inputs` are tensors, values, Python scalars or None."""
+
+    def lift(self, x: Any) -> Any:
+        """What this interpreter calls a tensor, made from an argument; numbers and None stay as they are."""
+
+
+OPS: dict[str, Op] = {}
+_interpreter: ContextVar[Interpreter | None] = ContextVar("interpreter", default=None)
+_default: list[Interpreter] = []
+
+
+def interpreter() -> Interpreter:
+    """The innermost interpreter; eager evaluation if there is none."""
+    return _interpreter.get() or _default[-1]
+
+
+def set_default_interpreter(default: Interpreter) -> None:
+    """Let `default` decide wherever no `using` is in force."""
+    _default.append(default)
+
+
+@contextmanager
+def using(inner: Interpreter) -> Iterator[Interpreter]:
+    """Let `inner` decide what operator calls mean in this block, in this thread."""
+    token = _interpreter.set(inner)
+    try:
+        yield inner
+    finally:
+        _interpreter.reset(token)
+
+
+@dataclass(frozen=True, eq=False)
+class Signature:
+    """How arguments of a call divide into data and attributes."""
+
+    data: tuple[str, ...]
+    optional: int                       # how many of the last data parameters may be None
+    variadic: bool
+    attrs: Mapping[str, Any]            # attribute -> default; inspect.Parameter.empty where there is none
+
+    @staticmethod
+    def of(rule: Callable[..., Any]) -> Signature:
+        parameters = inspect.signature(rule).parameters.values()
+        data = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        return Signature(tuple(p.name for p in data), sum(p.default is None for p in data),
+                         any(p.kind is p.VAR_POSITIONAL for p in parameters),
+                         {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY})
+
+    def __str__(self) -> str:
+        required = len(self.data) - self.optional
+        names = [n if k < required else f"{n}=None" for k, n in enumerate(self.data)] + ["*tensors"] * self.variadic
+        empty = inspect.Parameter.empty
+        return ", ".join(names + [n if d is empty else f"{n}={d!r}" for n, d in self.attrs.items()])
+
+    def bind(self, name: str, args: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Divide a call's arguments into data inputs and attributes."""
+        keywords = dict(keywords)
+        if self.variadic:
+            inputs, extra = (tuple(args[0]), args[1:]) if args and isinstance(args[0], (tuple, list)) else (tuple(args), ())
+        else:
+            inputs, extra = tuple(args[:len(self.data)]), args[len(self.data):]
+            inputs += tuple(keywords.pop(n, None) for n in self.data[len(inputs):])
+        if len(extra) > len(self.attrs):
+            raise ArgumentError(f"{name} takes ({self}), and {len(args)} positional arguments were given")
+        keywords.update(zip(self.attrs, extra, strict=False))
+        attrs = {n: keywords.pop(n, default) for n, default in self.attrs.items()}
+        missing = [n for n, value in attrs.items() if value is inspect.Parameter.empty]
+        missing += [n for n, x in zip(self.data[:len(self.data) - self.optional], inputs, strict=False) if x is None]
+        if keywords or missing:
+            problem = f"no argument {next(iter(keywords))!r}" if keywords else f"{missing[0]!r} is missing"
+            raise ArgumentError(f"{name}: {problem}", hint=f"its arguments are ({self})")
+        return inputs, attrs
+
+
+@dataclass(eq=False)
+class Op:
+    """An operator; see the module's text for what the fields mean together."""
+
+    name: str
+    type: Callable[..., Types]                          # input types, attributes -> output types
+    ref: Callable[..., Any] | None = None               # NumPy: oracle, constant folder, eager kernel, host step
+    vjp: Callable[..., Any] | None = None               # (g, y, *inputs, **attrs) -> a gradient per input, None, or a thunk
+    compute: Callable[..., Any] | None = None
+    expand: Callable[..., Any] | None = None
+    canonical: Callable[..., Mapping[str, Any]] | None = None  # (*types, **attrs) -> attributes in their one IR form
+    promote: str | None = None                          # how inputs agree on a type: "same", "float" or None
+    elementwise: bool = False                           # inputs broadcast; element i depends on input elements i only
+    effect: bool = False                                # ordered with other effects, never removed
+    data_dependent: bool = False                        # the output shape depends on the data: eager only
+    batch: Callable[..., Any] | None = None             # vmap rule, where it does not follow from the meaning
+    examples: Sequence[str] = ()                        # "relu(f32[2, 3]) -> f32[2, 3]", "... -> error"
+    doc: str = ""
+    signature: Signature = field(init=False)
+
+    def __post_init__(self) -> None:
+        if self.name in OPS:
+            raise ArgumentError(f"an operator named {self.name!r} exists already")
+        if self.compute is None and self.expand is None and self.ref is None:
+            raise ArgumentError(f"{self.name}: an operator needs a meaning", hint="give compute, expand or ref")
+        self.signature = Signature.of(self.type)
+        self.__doc__, self.__name__ = self.doc, self.name
+        OPS[self.name] = self
+
+    @property
+    def is_host(self) -> bool:
+        """Whether NumPy does this step at run time."""
+        return self.compute is None and self.expand is None
+
+    def __call__(self, *args: Any, **attrs: Any) -> Any:
+        inputs, bound = self.signature.bind(self.name, args, attrs)
+        return interpreter().apply(self, inputs, bound)
+
+    def __repr__(self) -> str:
+        return f"<Op {self.name}({self.signature})>"

@@ -1,0 +1,253 @@
+"""Graph <-> text.  The text form is Python syntax, and is also the saved form: it parses back to an equal graph.
+
+    def step(x: f32[B, 784], w: f32[784, 10]):
+        v0: f32[B, 10] = matmul(x, w)                    # train.py:14
+        v1: tuple[f32[B, 2], i64[B, 2]] = topk(v0, k=2, axis=1)
+        return v1[0], v1[1]
+
+A literal has the type of the first value among its node's inputs, unless written `f64(1.0)`.  Sub-graphs are nested
+functions, named by the attribute that holds them.  Reading text never runs it.
+"""
+
+from __future__ import annotations
+
+import ast
+import math
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from tenon.dims import SymbolicDim, parse_dim
+from tenon.errors import GraphError, Location, TenonError
+from tenon.graph.build import literal
+from tenon.graph.ir import Graph, Input, Literal, Node, Value
+from tenon.graph.op import OPS
+from tenon.types import BY_SHORT, DType, TensorType
+
+INDENT = "    "
+_NUMBERS = {"inf": math.inf, "nan": math.nan}
+
+
+# ---------------------------------------------------------------- printing
+
+def print_graph(graph: Graph, locations: bool = True) -> str:
+    """The text of `graph`; `locations` adds the user's line to every node."""
+    return "\n".join(_lines(graph, graph.name, "", locations))
+
+
+def _lines(graph: Graph, title: str, indent: str, locations: bool) -> Iterator[str]:
+    names = value_names(graph)
+    params = ", ".join(f"{names[p]}: {p.type}" for p in graph.params)
+    yield f"{indent}def {title}({params}):"
+    inner, taken = indent + INDENT, set(names.values())
+    for node in graph.nodes:
+        titles: dict[Graph, str] = {}
+        for attribute, value in node.attrs.items():
+            if isinstance(value, Graph):
+                titles[value] = _unused(value.name or attribute, taken)
+                yield from _lines(value, titles[value], inner, locations)
+        comment = f"  # {node.loc}" if node.loc and locations else ""
+        yield f"{inner}{_left(node, names)} = {_call(node, names, titles)}{comment}"
+    yield f"{inner}return {', '.join(names[r] for r in graph.results)}".rstrip()
+
+
+def value_names(graph: Graph) -> dict[Value, str]:
+    """The name of every value in the text form."""
+    names: dict[Value, str] = {}
+    taken: set[str] = set()
+    for k, param in enumerate(graph.params):
+        wanted = param.name if param.name.isidentifier() else f"p{k}"
+        names[param] = _unused(wanted, taken)
+    number = 0
+    for node in graph.nodes:
+        while f"v{number}" in taken:
+            number += 1
+        base = f"v{number}"
+        number += 1
+        single = len(node.outputs) == 1
+        names.update({x: base if single else f"{base}[{x.index}]" for x in node.outputs})
+    return names
+
+
+def _unused(wanted: str, taken: set[str]) -> str:
+    name, k = wanted, 0
+    while name in taken or name in BY_SHORT or name in _NUMBERS:
+        k += 1
+        name = f"{wanted}_{k}"
+    taken.add(name)
+    return name
+
+
+def _left(node: Node, names: Mapping[Value, str]) -> str:
+    if len(node.outputs) == 1:
+        return f"{names[node.output]}: {node.output.type}"
+    base = names[node.outputs[0]].partition("[")[0]
+    return f"{base}: tuple[{', '.join(str(x.type) for x in node.outputs)}]"
+
+
+def _call(node: Node, names: Mapping[Value, str], titles: Mapping[Graph, str]) -> str:
+    natural = next((x.dtype for x in node.inputs if isinstance(x, Value)), None)
+    args = [_input(x, names, natural) for x in node.inputs]
+    args += [f"{name}={_attribute(value, titles)}" for name, value in node.attrs.items()]
+    if node.after:
+        args.append(f"after=[{', '.join(names[x] for x in node.after)}]")
+    return f"{node.op.name}({', '.join(args)})"
+
+
+def _input(x: Input, names: Mapping[Value, str], natural: DType | None) -> str:
+    if x is None:
+        return "None"
+    if isinstance(x, Value):
+        return names[x]
+    return repr(x.value) if x.dtype is natural else f"{x.dtype.short}({x.value!r})"
+
+
+def _attribute(value: Any, titles: Mapping[Graph, str]) -> str:
+    match value:
+        case Graph():
+            return titles[value]
+        case DType():
+            return value.short
+        case tuple():
+            return f"({', '.join(_attribute(x, titles) for x in value)}{',' * (len(value) == 1)})"
+        case None | bool() | int() | float() | complex() | str() | SymbolicDim():
+            return repr(value)
+    raise GraphError(f"an attribute of type {type(value).__name__} has no text form: {value!r}")
+
+
+# ---------------------------------------------------------------- parsing
+
+def parse_graph(text: str) -> Graph:
+    """The graph that `text` describes; raises GraphError naming the line that is not understood."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        raise GraphError(f"the text of a graph is not valid: {error}") from None
+    if len(tree.body) != 1 or not isinstance(tree.body[0], ast.FunctionDef):
+        raise GraphError("the text of a graph is one function definition")
+    return _Parser(text.splitlines()).graph(tree.body[0])
+
+
+class _Parser:
+    def __init__(self, lines: list[str]):
+        self.lines = lines
+
+    def graph(self, definition: ast.FunctionDef) -> Graph:
+        params = [Value(self.types(arg.annotation, arg)[0], name=arg.arg) for arg in definition.args.args]
+        env: dict[str, tuple[Value, ...]] = {p.name: (p,) for p in params}
+        graphs: dict[str, Graph] = {}
+        nodes: list[Node] = []
+        for statement in definition.body:
+            match statement:
+                case ast.FunctionDef():
+                    graphs[statement.name] = self.graph(statement)
+                case ast.AnnAssign(target=ast.Name(id=name), value=ast.Call() as call):
+                    node = self.node(call, self.types(statement.annotation, statement), env, graphs)
+                    env[name] = node.outputs
+                    nodes.append(node)
+                case ast.Return(value=value):
+                    listed = [] if value is None else value.elts if isinstance(value, ast.Tuple) else [value]
+                    return Graph(definition.name, tuple(params), tuple(nodes),
+                                 tuple(self.value(x, env) for x in listed))
+                case _:
+                    raise self.error(statement, "expected `name: type = op(...)`, a nested def or return")
+        raise self.error(definition, "a graph ends with return")
+
+    def node(self, call: ast.Call, types: tuple[TensorType, ...], env: Mapping[str, tuple[Value, ...]],
+             graphs: Mapping[str, Graph]) -> Node:
+        if not isinstance(call.func, ast.Name) or call.func.id not in OPS:
+            raise self.error(call, f"no operator named {ast.unparse(call.func)!r}")
+        keywords = {k.arg: k.value for k in call.keywords}
+        after = keywords.pop("after", None)
+        values = [self.value(x, env) if self.names_value(x, env) else x for x in call.args]
+        natural = next((v.dtype for v in values if isinstance(v, Value)), None)
+        inputs = tuple(v if isinstance(v, Value) else self.literal(v, natural) for v in values)
+        attrs = {str(name): self.attribute(x, graphs) for name, x in keywords.items()}
+        order = tuple(self.value(x, env) for x in after.elts) if isinstance(after, ast.List) else ()
+        node = Node(OPS[call.func.id], inputs, attrs, (), self.location(call), order)
+        node.outputs = tuple(Value(t, node, k) for k, t in enumerate(types))
+        return node
+
+    def names_value(self, node: ast.expr, env: Mapping[str, tuple[Value, ...]]) -> bool:
+        base = node.value if isinstance(node, ast.Subscript) else node
+        return isinstance(base, ast.Name) and base.id not in _NUMBERS
+
+    def value(self, node: ast.expr, env: Mapping[str, tuple[Value, ...]]) -> Value:
+        match node:
+            case ast.Name(id=name) if name in env and len(env[name]) == 1:
+                return env[name][0]
+            case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=int(k))) \
+                    if name in env and 0 <= k < len(env[name]):
+                return env[name][k]
+        raise self.error(node, f"no value named {ast.unparse(node)!r}")
+
+    def literal(self, node: Any, natural: DType | None) -> Literal | None:
+        match node:
+            case ast.Constant(value=None):
+                return None
+            case ast.Call(func=ast.Name(id=short), args=[number]) if short in BY_SHORT:
+                return literal(self.number(number), BY_SHORT[short])
+        if natural is None:
+            raise self.error(node, "a literal beside no value states its type, as in f32(1.0)")
+        try:
+            return literal(self.number(node), natural)
+        except (TenonError, ValueError, OverflowError) as error:
+            raise self.error(node, str(error)) from None
+
+    def number(self, node: ast.expr) -> Any:
+        match node:
+            case ast.Constant(value=bool() | int() | float() | complex() as value):
+                return value
+            case ast.Name(id=name) if name in _NUMBERS:
+                return _NUMBERS[name]
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return -self.number(operand)
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                return self.number(left) + self.number(right)
+            case ast.BinOp(left=left, op=ast.Sub(), right=right):
+                return self.number(left) - self.number(right)
+        raise self.error(node, f"not a number: {ast.unparse(node)}")
+
+    def attribute(self, node: ast.expr, graphs: Mapping[str, Graph]) -> Any:
+        match node:
+            case ast.Tuple(elts=elements):
+                return tuple(self.attribute(x, graphs) for x in elements)
+            case ast.Constant(value=None | str() as value):
+                return value
+            case ast.Name(id=name) if name in graphs:
+                return graphs[name]
+            case ast.Name(id=name) if name in BY_SHORT:
+                return BY_SHORT[name]
+        try:
+            return self.number(node)
+        except GraphError:
+            pass
+        try:
+            return parse_dim(node)
+        except ValueError:
+            raise self.error(node, f"not an attribute: {ast.unparse(node)}") from None
+
+    def types(self, node: ast.expr | None, where: ast.AST) -> tuple[TensorType, ...]:
+        match node:
+            case ast.Name(id=short) if short in BY_SHORT:
+                return (TensorType(BY_SHORT[short], ()),)
+            case ast.Subscript(value=ast.Name(id="tuple"), slice=inner):
+                listed = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+                return tuple(t for x in listed for t in self.types(x, where))
+            case ast.Subscript(value=ast.Name(id=short), slice=inner) if short in BY_SHORT:
+                dims = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+                try:
+                    return (TensorType(BY_SHORT[short], tuple(map(parse_dim, dims))),)
+                except ValueError as error:
+                    raise self.error(node, str(error)) from None
+        raise self.error(where, f"not a type: {ast.unparse(node) if node else 'nothing'}")
+
+    def location(self, node: ast.expr) -> Location | None:
+        line = self.lines[(node.end_lineno or node.lineno) - 1]
+        _, _, comment = line[node.end_col_offset or 0:].partition("# ")
+        file, _, number = comment.strip().rpartition(":")
+        return Location(file, int(number)) if file and number.isdigit() else None
+
+    def error(self, node: Any, problem: str) -> GraphError:
+        line = getattr(node, "lineno", 1)
+        source = self.lines[line - 1].strip() if line <= len(self.lines) else ""
+        return GraphError(f"graph text, line {line}: {problem}", why=source or None)

@@ -1,0 +1,90 @@
+"""Short ways to define operators, and the one table of what users may call.
+
+Every `Op` made here and every `@function` is `tn.<name>`; where its first parameter is called `x` it is a tensor
+method too.  Adding an operator is one definition in one family file; nothing else is edited.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from tenon.errors import DTypeError
+from tenon.graph.build import expansion
+from tenon.graph.op import Op
+from tenon.graph.promotion import Promotion, floating, same
+from tenon.types import DType, TensorType, broadcast_shapes, float32
+
+PUBLIC: dict[str, Callable[..., Any]] = {}
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def function(fn: F) -> F:
+    """Make a plain function of operators public; it leaves no node of its own in the graph."""
+    PUBLIC[fn.__name__.rstrip("_")] = fn
+    return fn
+
+
+def define(name: str, public: bool = True, **fields: Any) -> Op:
+    """An operator; `public=False` keeps it out of `tn.` (an operator that only gradients and passes use)."""
+    op = Op(name, **fields)
+    if public:
+        PUBLIC[name] = op
+    return op
+
+
+def unary(name: str, ref: Callable[..., Any], scalar: Callable[..., Any] | None, vjp: Callable[..., Any] | None,
+          doc: str, promote: Promotion = floating, result: Callable[[DType], DType] | None = None,
+          kinds: str = "buifc", examples: Sequence[str] = ()) -> Op:
+    """An elementwise operator of one input.  `scalar(s, x)` is element i; None leaves it to NumPy."""
+    def rule(x: TensorType) -> TensorType:
+        check_kind(name, x.dtype, kinds)
+        return x.with_dtype(result(x.dtype)) if result else x
+    compute = None if scalar is None else lambda s, i, x: scalar(s, x(i))
+    return define(name, type=rule, ref=ref, vjp=vjp, compute=compute, promote=promote, elementwise=True, doc=doc,
+                  examples=examples or [f"{name}(f32[2, 3]) -> {(result or _keep)(float32).short}[2, 3]"])
+
+
+def binary(name: str, ref: Callable[..., Any], scalar: Callable[..., Any] | None, vjp: Callable[..., Any] | None,
+           doc: str, promote: Promotion = same, result: Callable[[DType], DType] | None = None,
+           kinds: str = "buifc", examples: Sequence[str] = ()) -> Op:
+    """An elementwise operator of two inputs that broadcast.  `scalar(s, x, y)` is element i."""
+    def rule(x: TensorType, y: TensorType) -> TensorType:
+        check_kind(name, x.dtype, kinds)
+        return TensorType(result(x.dtype) if result else x.dtype, broadcast_shapes(x.shape, y.shape))
+    compute = None if scalar is None else lambda s, i, x, y: scalar(s, x(i), y(i))
+    return define(name, type=rule, ref=ref, vjp=vjp, compute=compute, promote=promote, elementwise=True, doc=doc,
+                  examples=examples or [f"{name}(f32[2, 3], f32[2, 3]) -> {(result or _keep)(float32).short}[2, 3]"])
+
+
+def composite(examples: Sequence[str] = (), vjp: Callable[..., Any] | None = None, promote: Promotion | None = None,
+              ref: Callable[..., Any] | None = None, canonical: Callable[..., Any] | None = None,
+              public: bool = True) -> Callable[[Callable[..., Any]], Op]:
+    """Decorate a function of operators: it becomes an operator that stays whole until a pass opens it.
+
+    With `vjp` its gradient is that rule; without, the gradient of its definition.
+    """
+    def decorate(fn: Callable[..., Any]) -> Op:
+        def rule(*types: TensorType | None, **attrs: Any) -> Any:
+            results = tuple(r.type for r in expansion(op, types, attrs).results)
+            return results if len(results) > 1 else results[0]
+        rule.__signature__ = inspect.signature(fn)  # type: ignore[attr-defined]
+        op = define(fn.__name__.rstrip("_"), public=public, type=rule, expand=fn, vjp=vjp, promote=promote, ref=ref,
+                    canonical=canonical, doc=inspect.getdoc(fn) or "", examples=examples)
+        return op
+    return decorate
+
+
+def check_kind(name: str, dtype: DType, kinds: str) -> None:
+    """Raise DTypeError unless the kind of `dtype` is among `kinds`."""
+    if dtype.kind not in kinds:
+        words = {"b": "bool", "u": "unsigned", "i": "integer", "f": "floating", "c": "complex"}
+        raise DTypeError(f"{name}: elements of type {dtype.name} are not taken",
+                         hint=f"{name} takes {', '.join(words[k] for k in kinds)} elements; cast with .astype(...)")
+
+
+def _keep(dtype: DType) -> DType:
+    return dtype
+
+

@@ -1,0 +1,56 @@
+"""Operator definitions -> methods and Python operators of every tensor and value."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from tenon.graph.op import Op
+from tenon.graph.operators import install
+from tenon.ops.define import PUBLIC
+
+PYTHON_OPERATORS = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide",
+    "mod": "remainder", "pow": "power", "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or",
+    "xor": "bitwise_xor", "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift",
+}
+COMPARISONS = {"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
+UNARY = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert"}
+
+
+def install_methods() -> None:
+    """Give tensors and values a method for every public operator whose first parameter is `x`."""
+    methods: dict[str, Any] = {}
+    for name, operator in PUBLIC.items():
+        if first_parameter(operator) == "x":
+            methods[name] = _method(operator)
+    for python, name in (PYTHON_OPERATORS | COMPARISONS).items():
+        if name in PUBLIC:
+            methods[f"__{python}__"] = _method(PUBLIC[name])
+    for python, name in PYTHON_OPERATORS.items():
+        if name in PUBLIC:
+            methods[f"__r{python}__"] = _reflected(PUBLIC[name])
+    methods.update({f"__{python}__": _method(PUBLIC[name]) for python, name in UNARY.items() if name in PUBLIC})
+    install(methods)
+
+
+def first_parameter(operator: Callable[..., Any]) -> str | None:
+    """The name of the first parameter of a public operator."""
+    if isinstance(operator, Op):
+        return operator.signature.data[0] if operator.signature.data else None
+    return next(iter(inspect.signature(operator).parameters), None)
+
+
+def _method(operator: Callable[..., Any]) -> Callable[..., Any]:
+    def method(self: Any, *args: Any, **keywords: Any) -> Any:
+        return operator(self, *args, **keywords)
+    method.__name__, method.__doc__ = operator.__name__, operator.__doc__
+    return method
+
+
+def _reflected(operator: Callable[..., Any]) -> Callable[..., Any]:
+    def method(self: Any, other: Any) -> Any:
+        return operator(other, self)
+    method.__name__ = operator.__name__
+    return method

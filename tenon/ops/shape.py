@@ -1,0 +1,178 @@
+"""Operators that move elements without computing: cast, constant, reshape, permute, broadcast, pad, concat ..."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tenon.dims import Dim, product
+from tenon.errors import ArgumentError, ShapeError
+from tenon.ops.define import define, function
+from tenon.types import (
+    DType, Shape, TensorType, as_dtype, broadcast_shapes, normalize_axes,
+)
+
+
+def _cast_ref(x: Any, dtype: DType) -> Any:
+    with np.errstate(all="ignore"):
+        return np.asarray(x).astype(dtype.numpy)
+
+
+cast = define(
+    "cast", type=lambda x, *, dtype: x.with_dtype(dtype), ref=_cast_ref, elementwise=True,
+    canonical=lambda x, dtype: {"dtype": as_dtype(dtype)},
+    vjp=lambda g, y, x, dtype: (cast(g, dtype=x.dtype),)
+    if dtype.is_differentiable else (None,),
+    compute=lambda s, i, x, dtype: s.cast(x(i), dtype),
+    doc="The elements converted to another type; fractions are cut off towards zero, as NumPy does.",
+    examples=["cast(f32[2, 3], dtype=i64) -> i64[2, 3]", "cast(f32[3], dtype=f64) -> f64[3]"])
+
+constant = define(
+    "constant", public=False, type=lambda *, data, dtype, shape: TensorType(dtype, shape),
+    ref=lambda data, dtype, shape: np.array(data, dtype.numpy).reshape(shape), vjp=lambda g, y, **_: (),
+    doc="An array known when the graph is built.", examples=["constant(data=(1.0, 2.0), dtype=f32, shape=(2,)) -> f32[2]"])
+
+full_op = define(
+    "full_op", public=False, type=lambda value, *, shape: TensorType(value.dtype, shape), vjp=lambda g, y, value, shape: (g,),
+    ref=lambda value, shape: np.full(shape, value, value.dtype), compute=lambda s, i, value, shape: value(()),
+    doc="A tensor with one value everywhere.", examples=["full_op(f32(1.5), shape=(2, 3)) -> f32[2, 3]"])
+
+broadcast_to = define(
+    "broadcast_to",
+    type=lambda x, *, shape: _broadcast_type(x, shape),
+    canonical=lambda x, shape: {"shape": as_shape(shape)},
+    ref=lambda x, shape: np.broadcast_to(x, shape),
+    vjp=lambda g, y, x, shape: (sum_to(g, x.shape),),
+    compute=lambda s, i, x, shape: x(tuple(0 if n == 1 else k for n, k in zip(x.shape, i[len(i) - x.ndim:], strict=True))),
+    doc="The tensor repeated along axes of size 1 and new leading axes until it has this shape.",
+    examples=["broadcast_to(f32[3, 1], shape=(2, 3, 4)) -> f32[2, 3, 4]", "broadcast_to(f32[3], shape=(2,)) -> error"])
+
+reshape_op = define(
+    "reshape", public=False, type=lambda x, *, shape: _reshape_type(x, shape),
+    canonical=lambda x, shape: {"shape": resolve_shape(x, shape)},
+    ref=np.reshape, vjp=lambda g, y, x, shape: (reshape_op(g, shape=x.shape),),
+    compute=lambda s, i, x, shape: x(unravel(ravel(i, shape), x.shape)),
+    doc="The same elements in row-major order under another shape; one size may be -1 and is worked out.",
+    examples=["reshape(f32[2, 6], shape=(3, 4)) -> f32[3, 4]", "reshape(f32[2, 6], shape=(5, 2)) -> error"])
+
+permute = define(
+    "permute", type=lambda x, *, axes: x.with_shape([x.shape[a] for a in axes]),
+    canonical=lambda x, axes: {"axes": _permutation(x, axes)},
+    ref=np.transpose, vjp=lambda g, y, x, axes: (permute(g, axes=inverse_permutation(axes)),),
+    compute=lambda s, i, x, axes: x(tuple(i[axes.index(k)] for k in range(len(axes)))),
+    doc="The axes in another order; axis k of the result is axis axes[k] of the input.",
+    examples=["permute(f32[2, 3, 4], axes=(2, 0, 1)) -> f32[4, 2, 3]", "permute(f32[2, 3], axes=(0, 0)) -> error"])
+
+
+# ---------------------------------------------------------------- the lenient surface
+
+@function
+def reshape(x: Any, *shape: Any) -> Any:
+    """The same elements in row-major order under another shape, given as sizes or a tuple; one may be -1.
+
+    >>> tn.arange(6).reshape(2, -1).shape
+    (2, 3)
+    """
+    return reshape_op(x, shape=shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape)
+
+
+@function
+def transpose(x: Any, *axes: Any) -> Any:
+    """The axes reversed, or in the order given (as `permute`)."""
+    listed = axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
+    return permute(x, axes=tuple(listed) or tuple(reversed(range(x.ndim))))
+
+
+# ---------------------------------------------------------------- shapes and indices
+
+def as_shape(shape: Any) -> Shape:
+    """A shape given as a size or a sequence of sizes, as a tuple; raises ShapeError on a negative size."""
+    listed = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
+    sizes = tuple(size if not hasattr(size, "__index__") or not isinstance(size, (np.integer, bool)) else int(size)
+                  for size in listed)
+    for size in sizes:
+        if isinstance(size, int) and size < 0:
+            raise ShapeError(f"a size must not be negative: {list(sizes)}")
+        if isinstance(size, float) or not hasattr(size, "__index__"):
+            raise ArgumentError(f"a size must be an integer, not {size!r}")
+    return sizes
+
+
+def resolve_shape(x: Any, shape: Any) -> Shape:
+    """The shape with its -1 worked out from the number of elements of `x`."""
+    listed = list(shape) if isinstance(shape, (tuple, list)) else [shape]
+    unknown = [k for k, size in enumerate(listed) if isinstance(size, int) and size == -1]
+    if len(unknown) > 1:
+        raise ShapeError(f"only one size may be -1: {listed}")
+    if unknown:
+        known = product(size for k, size in enumerate(listed) if k != unknown[0])
+        if isinstance(known, int) and known == 0:
+            raise ShapeError(f"-1 has no single answer in {listed}: the other sizes multiply to 0")
+        total = product(x.shape)
+        if isinstance(total, int) and isinstance(known, int) and total % known:
+            raise ShapeError(f"reshape: {total} elements do not divide into {listed}")
+        listed[unknown[0]] = total // known
+    return as_shape(tuple(listed))
+
+
+def ravel(i: Sequence[Any], shape: Sequence[Dim]) -> Any:
+    """The position of index `i` in row-major order."""
+    flat: Any = 0
+    for k, size in zip(i, shape, strict=True):
+        flat = flat * size + k
+    return flat
+
+
+def unravel(flat: Any, shape: Sequence[Dim]) -> tuple[Any, ...]:
+    """The index at a position in row-major order."""
+    index: list[Any] = []
+    for size in reversed(shape[1:]):
+        index.append(flat % size)
+        flat = flat // size
+    return (flat, *reversed(index)) if shape else ()
+
+
+def inverse_permutation(axes: Sequence[int]) -> tuple[int, ...]:
+    """The order that undoes `axes`."""
+    return tuple(axes.index(k) for k in range(len(axes)))
+
+
+def sum_to(g: Any, shape: Shape) -> Any:
+    """Sum a gradient over the axes along which its tensor was broadcast, back to `shape`."""
+    if g.shape == shape:
+        return g
+    extra = len(g.shape) - len(shape)
+    repeated = tuple(range(extra)) + tuple(
+        k + extra for k, (small, wide) in enumerate(zip(shape, g.shape[extra:], strict=True)) if small == 1 and wide != 1)
+    g = g.sum(axis=repeated) if repeated else g
+    return g if g.shape == shape else reshape_op(g, shape=shape)
+
+
+def restore(g: Any, shape: Shape, axis: tuple[int, ...], keepdims: bool) -> Any:
+    """Undo a reduction's loss of axes: `g` broadcast to `shape`."""
+    if not keepdims:
+        g = reshape_op(g, shape=tuple(1 if k in axis else n for k, n in enumerate(shape)))
+    return broadcast_to(g, shape=shape)
+
+
+def _permutation(x: TensorType, axes: Any) -> tuple[int, ...]:
+    normal = normalize_axes(axes, x.ndim, "axes")
+    if len(normal) != x.ndim:
+        raise ShapeError(f"permute: {x} needs {x.ndim} axes, got {axes}")
+    return normal
+
+
+def _broadcast_type(x: TensorType, shape: Shape) -> TensorType:
+    if broadcast_shapes(x.shape, shape) != shape:
+        raise ShapeError(f"broadcast_to: {x} does not broadcast to {list(shape)}")
+    return x.with_shape(shape)
+
+
+def _reshape_type(x: TensorType, shape: Shape) -> TensorType:
+    if product(shape) != x.size:
+        raise ShapeError(f"reshape: {x} has {x.size} elements, {list(shape)} has {product(shape)}")
+    return x.with_shape(shape)
+
+

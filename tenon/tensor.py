@@ -1,0 +1,504 @@
+"""The tensor that users hold: a value with a shape, an element type and, where asked for, a gradient.
+
+Its payload is a NumPy array (eager), or an edge of the graph being captured.  Tensors have value semantics: an
+in-place operation rebinds this object's payload, so aliasing is Python's own object identity and nothing else.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, Protocol
+
+import numpy as np
+
+from tenon.autodiff import backward, ones_like
+from tenon.dims import Dim
+from tenon.errors import ArgumentError, CaptureError, DTypeError, GradientError, Location, ShapeError
+from tenon.graph.build import agree, canonical_attrs, literal
+from tenon.graph.interpret import evaluate_op
+from tenon.graph.ir import Literal, Value
+from tenon.graph.op import Op, interpreter, set_default_interpreter
+from tenon.graph.operators import Operators
+from tenon.ops import shape as shape_ops
+from tenon.ops.elementwise import add, equal, not_equal
+from tenon.types import DEFAULT_OF_KIND, DType, Shape, TensorType, as_dtype, float32
+
+Payload = np.ndarray | Value
+_recording: ContextVar[bool] = ContextVar("recording", default=True)
+_numbers = itertools.count()
+
+
+class Watcher(Protocol):
+    """Who is told about reads and writes of tensors while a program is captured."""
+
+    def reads(self, tensor: Tensor) -> None: ...
+    def writes(self, tensor: Tensor) -> None: ...
+    def needs_value(self, tensor: Tensor, what: str) -> CaptureError: ...
+
+
+_watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
+
+
+class Tensor(Operators):
+    """An array of elements of one type.
+
+    Make one with `tn.tensor`, `tn.zeros` and the like.  `requires_grad=True` marks a leaf whose `.grad` is filled by
+    `.backward()`.  `numpy()` gives the elements without a copy, and every operator is a method: `x.sum(axis=0)`.
+
+    >>> x = tn.tensor([[1.0, 2.0], [3.0, 4.0]], requires_grad=True)
+    >>> (x * x).sum().backward()
+    >>> x.grad
+    tensor([[2., 4.],
+            [6., 8.]])
+    """
+
+    __slots__ = ("__weakref__", "_grad", "_payload", "_requires_grad", "index", "node")
+
+    def __init__(self, payload: Payload, requires_grad: bool = False):
+        self._payload: Payload = payload
+        self._requires_grad = requires_grad
+        self._grad: Tensor | None = None
+        self.node: TapeNode | None = None
+        self.index = 0
+
+    # ------------------------------------------------------------ what it is
+
+    @property
+    def payload(self) -> Payload:
+        """The array, or the edge of the graph being captured."""
+        return self._payload
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        dtype = self._payload.dtype
+        return dtype if isinstance(dtype, DType) else as_dtype(dtype)
+
+    @property
+    def shape(self) -> Shape:
+        """The sizes of the axes."""
+        return self._payload.shape
+
+    @property
+    def type(self) -> TensorType:
+        """Element type and shape."""
+        return TensorType(self.dtype, self._payload.shape)
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return self._payload.ndim
+
+    @property
+    def size(self) -> Dim:
+        """The number of elements."""
+        return self._payload.size
+
+    @property
+    def T(self) -> Tensor:
+        """The axes reversed."""
+        return shape_ops.permute(self, axes=tuple(reversed(range(self.ndim))))
+
+    @property
+    def mT(self) -> Tensor:
+        """The last two axes swapped."""
+        if self.ndim < 2:
+            raise ShapeError(f"mT needs at least two axes, this tensor is {self.type}")
+        return shape_ops.permute(self, axes=(*range(self.ndim - 2), self.ndim - 1, self.ndim - 2))
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise DTypeError("a scalar tensor has no length")
+        return self.shape[0]  # type: ignore[return-value]
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return (self[k] for k in range(len(self)))
+
+    # ------------------------------------------------------------ values
+
+    def numpy(self) -> np.ndarray:
+        """The elements as a NumPy array, without a copy; read-only, since tensors have value semantics."""
+        array = self._concrete("numpy()").view()
+        array.flags.writeable = False
+        return array
+
+    def item(self) -> Any:
+        """The one element as a Python number."""
+        if self.size != 1:
+            raise ShapeError(f"item() needs exactly one element, this tensor is {self.type}")
+        return self._concrete("item()").item()
+
+    def tolist(self) -> Any:
+        """The elements as nested Python lists."""
+        return self._concrete("tolist()").tolist()
+
+    def _concrete(self, what: str) -> np.ndarray:
+        if isinstance(self._payload, np.ndarray):
+            watcher = _watcher.get()
+            if watcher is not None:
+                watcher.reads(self)
+        if isinstance(self._payload, Value):
+            watcher = _watcher.get()
+            if watcher is not None:
+                raise watcher.needs_value(self, what)
+            raise CaptureError(f"{what} of a tensor that belongs to a capture that has ended")
+        return self._payload
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        array = self._concrete("conversion to NumPy")
+        converted = array.astype(dtype) if dtype is not None and dtype != array.dtype else array
+        return converted.copy() if copy and converted is array else converted
+
+    def __dlpack__(self, **keywords: Any) -> Any:
+        return self._concrete("DLPack export").__dlpack__(**keywords)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (1, 0)
+
+    def __bool__(self) -> bool:
+        if self.size != 1:
+            raise ArgumentError(f"the truth of a tensor with shape {list(self.shape)} is ambiguous",
+                                hint="use .any() or .all()")
+        return bool(self._concrete("a Python condition").item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def __index__(self) -> int:
+        if self.dtype.kind not in "bui" or self.ndim:
+            raise DTypeError(f"only an integer scalar can be an index, this tensor is {self.type}")
+        return int(self.item())
+
+    def __repr__(self) -> str:
+        if isinstance(self._payload, Value):
+            return f"tensor(<captured {self.type}>)"
+        body = np.array2string(self._payload, separator=", ", prefix="tensor(", threshold=100, edgeitems=3, precision=4)
+        notes = [] if self.dtype in (DEFAULT_OF_KIND[self.dtype.kind], as_dtype("int64")) else [f"dtype={self.dtype.name}"]
+        if 0 in self.shape:
+            notes.append(f"shape={self.shape}")
+        if self.requires_grad:
+            notes.append("requires_grad=True")
+        return f"tensor({', '.join([body, *notes])})"
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if spec and self.size == 1 else str(self)
+
+    def __eq__(self, other: object) -> Any:
+        return equal(self, other)
+
+    def __ne__(self, other: object) -> Any:
+        return not_equal(self, other)
+
+    __hash__ = Operators.__hash__
+
+    # ------------------------------------------------------------ gradients
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether gradients flow to or through this tensor."""
+        return self._requires_grad
+
+    @requires_grad.setter
+    def requires_grad(self, flag: bool) -> None:
+        if flag and not self.dtype.is_differentiable:
+            raise DTypeError(f"only floating and complex tensors have gradients, this one is {self.dtype.name}")
+        self._requires_grad = flag
+
+    def requires_grad_(self, flag: bool = True) -> Tensor:
+        """Set `requires_grad`; returns this tensor."""
+        self.requires_grad = flag
+        return self
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The gradient that `.backward()` accumulated here, or None."""
+        watcher = _watcher.get()
+        if watcher is not None:
+            watcher.reads(self)
+        return self._grad
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        watcher = _watcher.get()
+        if watcher is not None:
+            watcher.writes(self)
+        if value is not None and value.shape != self.shape:
+            raise ShapeError(f"the gradient of a tensor {self.type} was set to {value.type}")
+        self._grad = value
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether this tensor was made by the user, not by an operator that recorded itself."""
+        return self.node is None
+
+    @property
+    def slot(self) -> Any:
+        """What a gradient is accumulated under."""
+        return self if self.node is None else (self.node, self.index)
+
+    def detach(self) -> Tensor:
+        """The same elements, cut off from what they were computed from."""
+        return Tensor(self._payload)
+
+    def backward(self, gradient: Any = None, create_graph: bool = False) -> None:
+        """Add the gradient of this scalar to `.grad` of every leaf that requires one.
+
+        `gradient` seeds a tensor that is no scalar; `create_graph` records the computation, for higher derivatives.
+        Raises GradientError when nothing requires a gradient, or the shape is not () and no seed is given.
+        """
+        if not self.requires_grad:
+            raise GradientError("backward() on a tensor that depends on nothing with requires_grad=True",
+                                hint="pass requires_grad=True where the parameters are made")
+        if gradient is None and self.shape != ():
+            raise GradientError(f"backward() needs a scalar, this tensor is {self.type}",
+                                hint="reduce it first, as in loss.mean().backward(), or pass gradient=")
+        with _recording_is(create_graph):
+            seed = ones_like(self) if gradient is None else interpreter().lift(gradient)
+            if seed.shape != self.shape:
+                raise ShapeError(f"backward(): the seed {seed.type} does not have the shape of {self.type}")
+            gradients = backward(tape_of([self]), {self.slot: seed}, _carries_gradient)
+            for leaf, total in gradients.items():
+                if isinstance(leaf, Tensor) and leaf.requires_grad:
+                    leaf.grad = total if leaf.grad is None else add(leaf.grad, total)
+
+    # ------------------------------------------------------------ in place
+
+    def assign(self, value: Any) -> Tensor:
+        """Rebind this tensor to new elements of the same type and shape; returns it.
+
+        Other tensors computed from the old elements keep theirs.
+        """
+        new = interpreter().lift(value)
+        new = new if isinstance(new, Tensor) else tensor(new, dtype=self.dtype)
+        if new.shape != self.shape:
+            raise ShapeError(f"assign: a tensor {self.type} was given {new.type}")
+        if new.dtype is not self.dtype:
+            new = shape_ops.cast(new, dtype=self.dtype)
+        self._rebind(new)
+        return self
+
+    def _rebind(self, new: Tensor) -> None:
+        watcher = _watcher.get()
+        if watcher is not None:
+            watcher.writes(self)
+        self._payload, self.node, self.index = new._payload, new.node, new.index
+        self._requires_grad = self._requires_grad or new._requires_grad
+
+    def astype(self, dtype: Any) -> Tensor:
+        """The elements converted to another type."""
+        return shape_ops.cast(self, dtype=dtype)
+
+
+def _in_place(name: str) -> Callable[[Tensor, Any], Tensor]:
+    def method(self: Tensor, other: Any) -> Tensor:
+        if self._requires_grad and self.node is None and _recording.get():
+            raise GradientError(f"a leaf that requires a gradient was changed in place ({name})",
+                                hint="do it under tn.no_grad(), or write x = x + y")
+        new = getattr(self, name.replace("__i", "__", 1))(other)
+        if new.shape != self.shape or new.dtype is not self.dtype:
+            raise ShapeError(f"in-place operation would change {self.type} to {new.type}")
+        self._rebind(new)
+        return self
+    method.__name__ = name
+    return method
+
+
+for _name in ("__iadd__", "__isub__", "__imul__", "__itruediv__", "__ifloordiv__", "__imod__", "__ipow__",
+              "__imatmul__", "__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__"):
+    setattr(Tensor, _name, _in_place(_name))
+
+
+# ---------------------------------------------------------------- the tape
+
+class TapeNode:
+    """One recorded operator call.  Holds output payloads, not tensors, so that a tape is free of cycles."""
+
+    __slots__ = ("attrs", "inputs", "loc", "number", "op", "payloads")
+
+    def __init__(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any], payloads: tuple[Payload, ...]):
+        self.op, self.inputs, self.attrs, self.payloads = op, inputs, attrs, payloads
+        self.number = next(_numbers)
+        self.loc: Location | None = None
+
+    @property
+    def slots(self) -> tuple[Any, ...]:
+        """What the gradients of the outputs are accumulated under."""
+        return tuple((self, k) for k in range(len(self.payloads)))
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        """The output tensors, linked to this node."""
+        return tuple(_linked(payload, self, k) for k, payload in enumerate(self.payloads))
+
+
+def _linked(payload: Payload, node: TapeNode, index: int) -> Tensor:
+    out = Tensor(payload, as_dtype(payload.dtype).is_differentiable)
+    out.node, out.index = node, index
+    return out
+
+
+def tape_of(tensors: Sequence[Tensor]) -> list[TapeNode]:
+    """The recorded nodes that these tensors were computed by, in the order they ran."""
+    found: set[TapeNode] = set()
+    pending = [t.node for t in tensors if t.node is not None]
+    while pending:
+        node = pending.pop()
+        if node not in found:
+            found.add(node)
+            pending.extend(x.node for x in node.inputs if isinstance(x, Tensor) and x.node is not None)
+    return sorted(found, key=lambda node: node.number)
+
+
+def _carries_gradient(x: Any) -> bool:
+    return isinstance(x, Tensor) and x._requires_grad
+
+
+@contextmanager
+def _recording_is(flag: bool) -> Iterator[None]:
+    token = _recording.set(flag)
+    try:
+        yield
+    finally:
+        _recording.reset(token)
+
+
+def no_grad() -> Any:
+    """A context (or decorator) in which operators do not record themselves for `backward`."""
+    return _recording_is(False)
+
+
+def enable_grad() -> Any:
+    """A context (or decorator) in which operators record themselves again, inside `no_grad`."""
+    return _recording_is(True)
+
+
+def is_grad_enabled() -> bool:
+    """Whether operators record themselves for `backward` here."""
+    return _recording.get()
+
+
+# ---------------------------------------------------------------- what an operator call means
+
+class TensorInterpreter:
+    """An operator call on tensors: evaluate it, and record it on the tape where a gradient may be wanted."""
+
+    def evaluate(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[Payload, ...]:
+        """The output payloads of inputs that are Tensors, Literals or None, of agreed types."""
+        raise NotImplementedError
+
+    def lift(self, x: Any) -> Any:
+        """Arrays become tensors; numbers, literals and None stay."""
+        if x is None or isinstance(x, (Tensor, Literal, bool, int, float, complex)):
+            return x
+        if isinstance(x, (np.ndarray, np.generic)):
+            return tensor(x)
+        raise DTypeError(f"expected a tensor, an array or a number, not {type(x).__name__}")
+
+    def apply(self, op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
+        """The output tensors of `op`."""
+        lifted = tuple(self.lift(x) for x in inputs)
+        record = _recording.get() and any(isinstance(x, Tensor) and x._requires_grad for x in lifted)
+        pairs = agree(op, lifted)
+        if op.expand is not None and (op.vjp is None or not record) and self.opens(op):
+            types = tuple(None if x is None else TensorType(d, x.shape if isinstance(x, Tensor) else ()) for x, d in pairs)
+            agreed = tuple(self.cast(x, d) for x, d in pairs) if op.promote else lifted
+            return op.expand(*agreed, **canonical_attrs(op, types, attrs))
+        agreed = tuple(self.cast(x, d) for x, d in pairs)
+        types = tuple(None if x is None else x.type for x in agreed)
+        canonical = canonical_attrs(op, types, attrs)
+        payloads = self.evaluate(op, agreed, canonical)
+        node = TapeNode(op, agreed, canonical, payloads) if record else None
+        outputs = tuple(_linked(p, node, k) if node else Tensor(p) for k, p in enumerate(payloads))
+        return outputs if len(outputs) > 1 else outputs[0]
+
+    def opens(self, op: Op) -> bool:
+        """Whether a composite is run by its definition."""
+        return True
+
+    def cast(self, x: Any, dtype: DType | None) -> Any:
+        """`x` as a Tensor or Literal of this type."""
+        if x is None or dtype is None:
+            return None
+        if isinstance(x, Tensor):
+            return x if x.dtype is dtype else shape_ops.cast(x, dtype=dtype)
+        return literal(x.value if isinstance(x, Literal) else x, dtype)
+
+
+class Eager(TensorInterpreter):
+    """Evaluate at once on NumPy arrays."""
+
+    def evaluate(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[Payload, ...]:
+        arrays = [None if x is None else np.asarray(x.value, x.dtype.numpy) if isinstance(x, Literal)
+                  else x._concrete(op.name) for x in inputs]
+        inferred = op.type(*(None if x is None else x.type for x in inputs), **attrs)
+        types = inferred if isinstance(inferred, tuple) else (inferred,)
+        with np.errstate(all="ignore"):
+            return evaluate_op(op, arrays, attrs, types)
+
+
+eager = Eager()
+set_default_interpreter(eager)
+
+
+# ---------------------------------------------------------------- making tensors
+
+def tensor(data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
+    """A tensor of this data (a number, nested lists, an array, another tensor), copied.
+
+    Python floats become float32 and integers int64 unless `dtype` is given; arrays keep their type.
+
+    >>> tn.tensor([1, 2, 3])
+    tensor([1, 2, 3])
+    """
+    return asarray(data, dtype=dtype, copy=True).requires_grad_(requires_grad)
+
+
+def asarray(data: Any, dtype: Any = None, copy: bool | None = None) -> Tensor:
+    """A tensor that shares the array's memory where it can (`copy=False` insists on it).
+
+    >>> tn.asarray(np.ones(2, np.float32))
+    tensor([1., 1.])
+    """
+    wanted = None if dtype is None else as_dtype(dtype)
+    if isinstance(data, Tensor) and isinstance(data.payload, Value):
+        return data if wanted is None or wanted is data.dtype else shape_ops.cast(data, dtype=wanted)
+    array = _as_array(data, wanted)
+    shares = isinstance(data, (np.ndarray, Tensor)) and np.shares_memory(array, np.asarray(data))
+    if copy is False and not shares and array.size:
+        raise ArgumentError("asarray(copy=False): this data cannot be shared without a copy")
+    return Tensor(array.copy() if copy and shares else array)
+
+
+def _as_array(data: Any, dtype: DType | None) -> np.ndarray:
+    if isinstance(data, Tensor):
+        data = data._concrete("asarray")
+    if isinstance(data, (list, tuple)):
+        data = _nested(data)
+    try:
+        array = np.asarray(data)
+    except ValueError as error:
+        raise ShapeError(f"the nested lists are ragged: {error}") from None
+    if array.dtype == object or array.dtype.kind in "USMmO":
+        raise DTypeError(f"no tensor can be made of {type(data).__name__} with elements of type {array.dtype}")
+    if dtype is None and not isinstance(data, (np.ndarray, np.generic)):
+        dtype = {"f": float32, "c": as_dtype("complex64")}.get(array.dtype.kind)
+    array = array if dtype is None or array.dtype == dtype.numpy else array.astype(dtype.numpy)
+    as_dtype(array.dtype)
+    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+
+
+def _nested(data: Any) -> Any:
+    if isinstance(data, (list, tuple)):
+        return [_nested(x) for x in data]
+    return data._concrete("tensor()") if isinstance(data, Tensor) else data
+
+

@@ -1,0 +1,56 @@
+"""The command line and what it draws with."""
+
+import io
+import sys
+
+import pytest
+
+from tenon import cli
+from tenon.debug import console
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_env_says_what_a_bug_report_needs(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TENON_SHOW", "graph")
+    assert cli.main(["env"]) == 0
+    printed = capsys.readouterr().out
+    assert all(word in printed for word in ("tenon", "python", "numpy", "llvmlite", "cpu", "cores", "TENON_SHOW"))
+
+
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_every_subcommand_has_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        cli.main([name, "--help"])
+    assert cli.COMMANDS[name].help[:20] in capsys.readouterr().out
+
+
+def test_an_unknown_subcommand_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        cli.main(["fly"])
+    assert "env" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("have_rich", [False, True])
+def test_a_table_shows_types_as_they_are(have_rich: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if have_rich:
+        pytest.importorskip("rich")
+    monkeypatch.setattr(console, "HAVE_RICH", have_rich)
+    console.table("[a] title", ["value", "ms"], [("f32[n, 3]", 1.5), ("[red]x", 12)], file=(screen := Terminal()))
+    assert all(text in screen.getvalue() for text in ("[a] title", "f32[n, 3]", "[red]x", " 1.5", "12"))
+
+
+@pytest.mark.parametrize("have_rich", [False, True])
+@pytest.mark.parametrize("screen", [io.StringIO, Terminal])
+def test_progress_gives_every_item_and_draws_only_on_a_terminal(
+    have_rich: bool, screen: type[io.StringIO], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if have_rich:
+        pytest.importorskip("rich")
+    monkeypatch.setattr(console, "HAVE_RICH", have_rich)
+    monkeypatch.setattr(sys, "stderr", screen())
+    assert list(console.progress(iter([3, 1, 2]), "[b] read", total=3)) == [3, 1, 2]
+    assert ("[b] read" in sys.stderr.getvalue()) == sys.stderr.isatty()

@@ -1,0 +1,205 @@
+"""Every page runs: the blocks of README.md and docs/ are executed in order, as a reader would.
+
+```python   runs in the page's own module, which all python blocks of the page share; the working folder is a fresh one
+```console  runs its `$ tenon ...` lines (no shell); lines below a command, if any, are what it must print
+```text     after `<!-- output -->` is what the python block above must print; after `<!-- error -->`, the message of
+            the exception that it must raise
+
+`...` in expected text stands for anything; blanks are compared loosely. `<!-- not run: why -->` skips the next block.
+"""
+
+import contextlib
+import doctest
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted(p for p in (ROOT / "docs").rglob("*.md") if not {"api", "_build"} & set(p.parts))]
+
+
+@dataclass(frozen=True)
+class Block:
+    language: str
+    text: str
+    line: int  # of the first line of text, counted from 1
+    marker: str  # the comment directly above: "output", "error", "not run: why" or nothing
+
+
+def blocks(page: str) -> Iterator[Block]:
+    marker = ""
+    for token in MarkdownIt().parse(page):
+        comment = re.fullmatch(r"<!--\s*(output|error|not run: .+?)\s*-->\s*", token.content)
+        if token.type == "fence" and token.map:
+            yield Block(token.info.strip(), token.content, token.map[0] + 2, marker)
+        marker = comment[1] if comment else ""
+
+
+def run_page(page: Path, folder: Path) -> None:
+    """Execute the blocks of a page; `folder` is the working folder and gets the page's python as one file."""
+    todo = [block for block in blocks(page.read_text(encoding="utf-8")) if not block.marker.startswith("not run")]
+    module = types.ModuleType(page.stem.lower())
+    module.__file__ = f"{module.__name__}.py"
+    write_python(todo, folder / module.__file__)
+    printed, error = "", None
+    with contextlib.chdir(folder), registered(module):
+        for block in todo:
+            where = f"{page.name}:{block.line}"
+            if error and block.marker != "error":
+                raise error
+            if block.language == "python":
+                printed, error = run_python(block, module)
+            elif block.language == "console":
+                run_console(block, where)
+            elif block.marker == "output":
+                compare(block.text, printed, where)
+            elif block.marker == "error":
+                assert error, f"{where}: the block above should have raised"
+                compare(block.text, str(error), where)
+                error = None
+        if error:
+            raise error
+
+
+def write_python(todo: list[Block], path: Path) -> None:
+    """The python blocks on the lines that they have in the page, so that source can be found and line numbers agree."""
+    lines: list[str] = []
+    for block in todo:
+        if block.language == "python":
+            lines += [""] * (block.line - 1 - len(lines)) + block.text.splitlines()
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+@contextlib.contextmanager
+def registered(module: types.ModuleType) -> Iterator[None]:
+    """`module` is importable, as dataclasses and `inspect` expect of code they look at."""
+    assert module.__name__ not in sys.modules
+    sys.modules[module.__name__] = module
+    try:
+        yield
+    finally:
+        del sys.modules[module.__name__]
+
+
+def run_python(block: Block, module: types.ModuleType) -> tuple[str, Exception | None]:
+    with contextlib.redirect_stdout(printed := io.StringIO()):
+        try:
+            code = compile("\n" * (block.line - 1) + block.text, str(module.__file__), "exec", dont_inherit=True)
+            exec(code, vars(module))
+        except Exception as error:
+            return printed.getvalue(), error
+    return printed.getvalue(), None
+
+
+def run_console(block: Block, where: str) -> None:
+    for command, expected in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block.text, re.MULTILINE):
+        program, *arguments = shlex.split(command, comments=True)
+        if program != "tenon":
+            continue
+        done = subprocess.run(
+            [sys.executable, "-m", "tenon.cli", *arguments],
+            env=os.environ | {"PYTHONPATH": str(ROOT)}, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+        )  # fmt: skip
+        assert done.returncode == 0, f"{where}: $ {command}\n{done.stdout}{done.stderr}"
+        if expected.strip():
+            compare(expected, done.stdout, where)
+
+
+def compare(expected: str, printed: str, where: str) -> None:
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    if not doctest.OutputChecker().check_output(expected.strip(), printed.strip(), flags):
+        pytest.fail(f"{where}: the page says\n{expected}\nbut it is\n{printed}", pytrace=False)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_page_runs(page: Path, tmp_path: Path) -> None:
+    run_page(page, tmp_path)
+
+
+def run_text(text: str, folder: Path) -> None:
+    (folder / "page.md").write_text(text)
+    run_page(folder / "page.md", folder)
+
+
+PAGE = """
+# A page
+
+```python
+import inspect
+def f(x):
+    return x / 2
+```
+
+Text between.
+
+```python
+print(f(5), "is a half")
+print(inspect.getsource(f))
+```
+<!-- output -->
+```text
+2.5 is ...
+def f(x):
+    return x / 2
+```
+
+```python
+f("a")
+```
+
+<!-- error -->
+```text
+unsupported operand type(s) ...
+```
+
+<!-- not run: it never ends -->
+```python
+while True: pass
+```
+
+```console
+$ tenon env
+Tenon's environment
+...
+$ make coffee
+```
+"""
+
+
+def test_blocks_share_names_and_are_compared(tmp_path: Path) -> None:
+    run_text(PAGE, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("2.5 is", "2.4 is"),
+        ("operand type", "operator type"),
+        ("Tenon's", "Nobody's"),
+        ("tenon env", "tenon fly"),
+        ("f(5)", "g(5)"),
+    ],
+)
+def test_a_page_that_is_wrong_fails(old: str, new: str, tmp_path: Path) -> None:
+    with pytest.raises((pytest.fail.Exception, AssertionError, NameError)):
+        run_text(PAGE.replace(old, new), tmp_path)
+
+
+def test_an_error_that_does_not_come_fails(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="should have raised"):
+        run_text("```python\nx = 1\n```\n<!-- error -->\n```text\nno\n```\n", tmp_path)
+
+
+def test_the_last_block_may_not_raise(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError):
+        run_text("```python\n1 / 0\n```\n", tmp_path)
