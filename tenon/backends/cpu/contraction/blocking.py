@@ -5,8 +5,27 @@ depends on sizes only, and every element is summed by the same steps wherever it
 """
 from llvmlite import ir
 
-from .emit import (I1, I32, I64, ONE, POINTER, ZERO, address, balanced, ceil_div, const, element_bytes, load_vector, loop,
-                   maximum, minimum, multiply_add, product, splat, unravel, zero)
+from .emit import (
+    I32,
+    I64,
+    ONE,
+    POINTER,
+    ZERO,
+    address,
+    balanced,
+    ceil_div,
+    const,
+    element_bytes,
+    load_vector,
+    loop,
+    maximum,
+    minimum,
+    multiply_add,
+    product,
+    splat,
+    unravel,
+    zero,
+)
 from .packing import emit_pack
 from .spec import Args, Contraction, Size, Tile, choose_tile, element_of, reads_in_place
 from .tiles import emit_tile

@@ -6,7 +6,7 @@
 from llvmlite import ir
 
 from .emit import I64, POINTER, address, const
-from .spec import Args, Contraction, Index, Operand, Size, Store
+from .spec import Args, Contraction, Index, Operand, Size
 
 F32, F64 = ir.FloatType(), ir.DoubleType()
 

@@ -9,8 +9,28 @@ from collections.abc import Sequence
 
 from llvmlite import ir
 
-from .emit import (I32, I64, ONE, POINTER, ZERO, address, const, element_bytes, intrinsic, load_vector, loop, maximum, minimum,
-                   product, runs, splat, store_vector, transpose, unravel, zero)
+from .emit import (
+    I32,
+    I64,
+    ONE,
+    POINTER,
+    ZERO,
+    address,
+    const,
+    element_bytes,
+    intrinsic,
+    load_vector,
+    loop,
+    maximum,
+    minimum,
+    product,
+    runs,
+    splat,
+    store_vector,
+    transpose,
+    unravel,
+    zero,
+)
 from .spec import Contraction, Index, Operand, Size, Tile, reads_in_place
 
 

@@ -5,8 +5,26 @@ packed panel or, read in place, a table of row addresses; `sums` keeps partial s
 """
 from llvmlite import ir
 
-from .emit import (I1, I64, ONE, POINTER, ZERO, add, address, const, element_bytes, load_vector, loop, minimum, multiply_add,
-                   prefetch, splat, store_vector, unravel, zero)
+from .emit import (
+    I1,
+    I64,
+    ONE,
+    POINTER,
+    ZERO,
+    add,
+    address,
+    const,
+    element_bytes,
+    load_vector,
+    loop,
+    minimum,
+    multiply_add,
+    prefetch,
+    splat,
+    store_vector,
+    unravel,
+    zero,
+)
 from .spec import Contraction, Tile, reads_in_place
 
 
