@@ -17,7 +17,7 @@ from llvmlite import ir
 from tenon.backends.cpu.contraction import choose_tile
 from tenon.backends.cpu.contraction.dense import F32, F64, convolution, matmul
 from tenon.backends.cpu.contraction.emit import I32, I64, ZERO, intrinsic, loop, splat
-from tenon.backends.cpu.contraction.run import load, native
+from tenon.backends.cpu.contraction.run import Native, load
 
 ELEMENTS = {"f32": (F32, np.float32, c_float), "f64": (F64, np.float64, c_double)}
 MATMUL = [(64,) * 3, (256,) * 3, (768,) * 3, (1024,) * 3, (2048,) * 3, (257, 263, 269), (101, 1009, 503), (1000, 64, 1000)]
@@ -52,23 +52,23 @@ def main() -> None:
                 image = random.standard_normal((images, channels, height, width)).astype(kind)
                 weight = random.standard_normal((filters, channels * kernel * kernel)).astype(kind)
                 windows = random.standard_normal((images, channels * kernel * kernel, places)).astype(kind)
-                out, call = np.empty((images, filters, places), kind), native(convolution(element, *case))
-                report(f"convolution {case}", 2 * out.size * weight.shape[1], lambda: call(out, image, weight),
+                out, call = np.empty((images, filters, places), kind), Native(convolution(element, *case))
+                report(f"convolution {case}", 2 * out.size * weight.shape[1], call.bind(out, image, weight),
                        lambda: np.matmul(weight, windows, out=out))
             continue
         for left, right in product(("mk", "km"), ("kn", "nk")):
-            call = native(matmul(element, left, right))
+            call = Native(matmul(element, left, right))
             for m, n, k in MATMUL if what == "matmul" else SKINNY:
                 a, b = (random.standard_normal([{"m": m, "n": n, "k": k}[letter] for letter in letters]).astype(kind)
                         for letters in (left, right))
                 out, ours = (np.empty((m, n), kind) for _ in range(2))
                 plain_a, plain_b = a if left == "mk" else a.T, b if right == "kn" else b.T
-                report(f"{left} {right} {m}x{n}x{k}", 2 * m * n * k, lambda: call(ours, a, b, 1, m, n, k),
+                report(f"{left} {right} {m}x{n}x{k}", 2 * m * n * k, call.bind(ours, a, b, 1, m, n, k),
                        lambda: np.matmul(plain_a, plain_b, out=out))
                 np.testing.assert_allclose(ours, out, rtol=1e-3, atol=1e-2)
 
 
-PEAK_TURNS = 100_000
+PEAK_TURNS = 500_000
 
 
 def peak_loop(element: ir.Type, number: type) -> Callable[[], object]:

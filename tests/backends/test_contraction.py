@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from llvmlite import ir
 
-from tenon.backends.cpu.contraction import Contraction, Operand, choose_tile, scratch_size
+from tenon.backends.cpu.contraction import Contraction, Operand, choose_tile
 from tenon.backends.cpu.contraction.dense import F32, F64, argument, convolution, fixed, matmul
 from tenon.backends.cpu.contraction.emit import I32, I64, address, const
-from tenon.backends.cpu.contraction.run import native
+from tenon.backends.cpu.contraction.run import Native
 
 ELEMENTS = {"f32": (F32, np.float32), "f64": (F64, np.float64), "i32": (I32, np.int32), "i64": (I64, np.int64)}
 LAYOUTS = list(product(("mk", "km"), ("kn", "nk")))
 SIZES = [(1, 1, 1), (0, 3, 3), (3, 0, 3), (5, 5, 0), (2, 50, 600), (70, 1, 33), (1, 70, 23), (7, 17, 5), (6, 16, 40),
          (101, 103, 97), (13, 200, 801)]
-compiled = cache(lambda *args, **options: native(matmul(*args, **options)))
+compiled = cache(lambda *args, **options: Native(matmul(*args, **options)))
 
 
 def random(kind: type, *shape: int) -> np.ndarray:
@@ -32,8 +32,7 @@ def run(name: str, left: str, right: str, sizes: tuple[int, int, int], batch: in
                           for x, plain in ((a, left == "mk"), (b, right == "kn")))
     out = np.full((batch, m, n), 99, kind)
     for thread in range(threads):
-        scratch = np.full(scratch_size(matmul(element)), 255, np.uint8)
-        call(out, a_stored, b_stored, batch, m, n, k, thread=thread, threads=threads, scratch=scratch)
+        call(out, a_stored, b_stored, batch, m, n, k, thread=thread, threads=threads)
     np.testing.assert_allclose(out, a @ b, rtol=1e-4 if kind is np.float32 else 1e-12, atol=1e-5 * np.sqrt(k + 1))
     return out
 
@@ -88,7 +87,7 @@ def test_convolution_gathers_its_windows_while_packing(case: tuple[int, ...]) ->
     images, channels, height, width, filters, kernel, padding, stride = case
     image, weight = random(np.float32, images, channels, height, width), random(np.float32, filters, channels, kernel, kernel)
     expected = reference_convolution(image, weight, padding, stride)
-    call, results = native(convolution(F32, *case)), []
+    call, results = Native(convolution(F32, *case)), []
     for threads in (1, 3):
         out = np.full(expected.shape, np.nan, np.float32)
         for thread in range(threads):
@@ -139,7 +138,7 @@ def test_the_gradient_of_a_convolutions_weight_sums_over_composite_depth() -> No
         spec = Contraction((pointer,) * 3, F32, (), (fixed(filters),), columns, depth,
                            Operand(pointer=upstream, contiguous="depth"), right, store)
         out = np.full(expected.shape, np.nan, np.float32)
-        native(spec)(out, above, image)
+        Native(spec)(out, above, image)
         np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-4)
 
 
@@ -156,5 +155,5 @@ def test_vectors_handed_to_store_do_not_cross_a_store_run() -> None:
     spec = Contraction(plain.arguments, F32, plain.batch, plain.rows, plain.columns, (argument(6),), plain.left, plain.right,
                        store, store_run=fixed(places))
     a, b, out = random(np.float32, m, k), random(np.float32, k, images * places), np.full((images, m, places), np.nan, np.float32)
-    native(spec)(out, a, b, 1, m, images * places, k)
+    Native(spec)(out, a, b, 1, m, images * places, k)
     np.testing.assert_allclose(out, (a @ b).reshape(m, images, places).swapaxes(0, 1), rtol=1e-4, atol=1e-4)

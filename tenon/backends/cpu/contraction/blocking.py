@@ -23,15 +23,19 @@ from .emit import (
     multiply_add,
     product,
     splat,
+    store_vector,
     unravel,
     zero,
 )
 from .packing import emit_pack
-from .spec import Args, Contraction, Size, Tile, choose_tile, element_of, reads_in_place
+from .spec import Args, Contraction, Operand, Size, Tile, choose_tile, element_of, reads_in_place
 from .tiles import emit_tile
 
 FEW = 3                 # rows (columns) up to which right (left) is read once from where it is, rather than packed
-PACK_LINES = 16         # of a plain right matrix are packed together, to read memory along its rows
+PACK_LINES = 16         # of a plain matrix are packed together, to read memory along its rows
+LINE_VECTORS = 64       # sums of a line that are kept in the first cache, LINES lines being added to them at once
+LINES = 4
+LEFT_PANELS = 8         # of left are packed together
 TINY = 6 * 16 * 16      # products, below which packing does not pay
 
 
@@ -79,7 +83,7 @@ def scratch_parts(spec: Contraction, tile: Tile) -> tuple[int, int, int]:
     """Bytes of the packed block of right, of the panel (or row addresses) of left, of the partial sums."""
     size = element_bytes(spec.element)
     sums = (tile.sum_rows // tile.rows + 1) * tile.rows * tile.columns * size
-    return tile.depth * tile.columns * size, max(tile.rows * tile.depth * size, tile.rows * 16) // 64 * 64 + 64, sums
+    return tile.depth * tile.columns * size, max(LEFT_PANELS * tile.rows * tile.depth * size, tile.rows * 16) // 64 * 64 + 64, sums
 
 
 def extent(b: ir.IRBuilder, args: Args, axis: tuple[Size, ...]) -> ir.Value:
@@ -104,32 +108,44 @@ def emit_by_tiles(module: ir.Module, name: str, spec: Contraction, tile: Tile) -
     column_block = balanced(b, b.sub(column_to, column_from), tile.columns, tile.width)
     one_pass = b.icmp_signed("<=", depth, depth_block)
     row_block = b.select(one_pass, maximum(b, rows, ONE), balanced(b, rows, tile.sum_rows, tile.rows))
-    tile_rows, width = const(tile.rows), const(tile.width)
+    tile_rows, width, group = const(tile.rows), const(tile.width), const(tile.rows * (1 if in_place else LEFT_PANELS))
     with loop(b, column_from, column_to, column_block) as (n0, _), loop(b, row_from, row_to, row_block) as (m0, _), \
             loop(b, ZERO, maximum(b, depth, ONE), depth_block) as (k0, _):
         n_end = minimum(b, b.add(n0, column_block), column_to)
         m_end = minimum(b, b.add(m0, row_block), row_to)
         k_size = minimum(b, depth_block, b.sub(depth, k0))
         first, last = b.icmp_signed("==", k0, ZERO), b.icmp_signed(">=", b.add(k0, depth_block), depth)
-        chunk = const(PACK_LINES) if reads_lines(spec) and len(spec.depth) == 1 else maximum(b, k_size, ONE)
-        with loop(b, ZERO, k_size, chunk) as (k, _), loop(b, n0, n_end, width) as (n, _):
-            panel = address(b, right, b.add(b.mul(b.sub(n, n0), k_size), b.mul(k, width)), spec.element)
-            b.call(pack_right, [*args, g, n, minimum(b, width, b.sub(n_end, n)), b.add(k0, k),
-                                minimum(b, chunk, b.sub(k_size, k)), panel])
-        with loop(b, m0, m_end, tile_rows) as (m, _):
-            valid = minimum(b, tile_rows, b.sub(m_end, m))
-            if pack_left is None:
-                list_rows(b, spec, tile, args, (g, m, k0), b.sub(m_end, ONE), left)
-            else:
-                b.call(pack_left, [*args, g, m, valid, k0, k_size, left])
-            with loop(b, n0, n_end, width) as (n, _):
-                ahead = b.udiv(b.mul(b.sub(n, n0), k_size), b.sub(n_end, n0))
-                panel = address(b, right, b.mul(b.sub(n, n0), k_size), spec.element)
-                place = b.add(b.mul(b.sub(m, m0), column_block), b.mul(b.sub(n, n0), tile_rows))
-                partial = address(b, sums, b.select(one_pass, ZERO, place), spec.element)
-                b.call(inner, [*args, g, m, n, valid, b.sub(n_end, n), k_size, ahead, left, panel, partial, first, last])
+        pack_block(b, pack_right, spec, spec.right, (*args, g), n0, n_end, tile.width, k0, k_size, right)
+        with loop(b, m0, m_end, group) as (m1, _):
+            group_end = minimum(b, b.add(m1, group), m_end)
+            if pack_left is not None:
+                pack_block(b, pack_left, spec, spec.left, (*args, g), m1, group_end, tile.rows, k0, k_size, left)
+            with loop(b, m1, group_end, tile_rows) as (m, _):
+                rows_at = left
+                if pack_left is None:
+                    list_rows(b, spec, tile, args, (g, m, k0), b.sub(m_end, ONE), left)
+                else:
+                    rows_at = address(b, left, b.mul(b.sub(m, m1), k_size), spec.element)
+                with loop(b, n0, n_end, width) as (n, _):
+                    ahead = b.udiv(b.mul(b.sub(n, n0), k_size), b.sub(n_end, n0))
+                    panel = address(b, right, b.mul(b.sub(n, n0), k_size), spec.element)
+                    place = b.add(b.mul(b.sub(m, m0), column_block), b.mul(b.sub(n, n0), tile_rows))
+                    partial = address(b, sums, b.select(one_pass, ZERO, place), spec.element)
+                    b.call(inner, [*args, g, m, n, b.sub(m_end, m), b.sub(n_end, n), k_size, ahead, rows_at, panel, partial,
+                                   first, last])
     b.ret_void()
     return function
+
+
+def pack_block(b: ir.IRBuilder, pack: ir.Function, spec: Contraction, operand: Operand, args: Args, first: ir.Value,
+               end: ir.Value, width: int, k0: ir.Value, depth: ir.Value, block: ir.Value) -> None:
+    """Pack the panels of first <= i < end; of a plain operand a few lines of all panels at a time, as memory is laid out."""
+    plain = operand.pointer is not None and operand.contiguous == "outer" and operand.inside is None and len(spec.depth) == 1
+    chunk = const(PACK_LINES) if plain else maximum(b, depth, ONE)
+    with loop(b, ZERO, depth, chunk) as (k, _), loop(b, first, end, const(width)) as (i, _):
+        panel = address(b, block, b.add(b.mul(b.sub(i, first), depth), b.mul(k, const(width))), spec.element)
+        count, lines = minimum(b, const(width), b.sub(end, i)), minimum(b, chunk, b.sub(depth, k))
+        b.call(pack, [*args, i, count, b.add(k0, k), lines, panel])
 
 
 def list_rows(b: ir.IRBuilder, spec: Contraction, tile: Tile, args: Args, at: tuple[ir.Value, ...], last: ir.Value,
@@ -156,18 +172,18 @@ def goes_by_elements(b: ir.IRBuilder, spec: Contraction, rows: ir.Value, columns
     """Whether an operand is used so little that packing it costs more than it brings."""
     plain = b.icmp_signed("<=", b.mul(b.mul(rows, columns), depth), const(TINY))
     left_by_depth, right_by_depth = (reads_in_place(x, len(spec.depth)) for x in (spec.left, spec.right))
-    if reads_lines(spec) or (left_by_depth and right_by_depth):
+    if reads_lines(spec, "right") or right_by_depth:
         plain = b.or_(plain, b.icmp_signed("<=", rows, const(FEW)))
-    if left_by_depth:
+    if reads_lines(spec, "left") or left_by_depth:
         plain = b.or_(plain, b.icmp_signed("<=", columns, const(FEW)))
     return plain
 
 
-def reads_lines(spec: Contraction) -> bool:
-    """Whether right's columns are one run of memory, so that a vector of them can be read where it is."""
-    right = spec.right
-    return (right.pointer is not None and right.contiguous == "outer" and right.inside is None and right.step == 1
-            and (right.flat or len(spec.columns) == 1) and spec.store_run is None)
+def reads_lines(spec: Contraction, side: str) -> bool:
+    """Whether right's columns (left's rows) are one run of memory, so that a vector of them can be read where it is."""
+    operand, components = (spec.right, spec.columns) if side == "right" else (spec.left, spec.rows)
+    return (operand.pointer is not None and operand.contiguous == "outer" and operand.inside is None and operand.step == 1
+            and (operand.flat or len(components) == 1) and (side == "left" or spec.store_run is None))
 
 
 def emit_by_elements(module: ir.Module, name: str, spec: Contraction, tile: Tile) -> ir.Function:
@@ -180,43 +196,82 @@ def emit_by_elements(module: ir.Module, name: str, spec: Contraction, tile: Tile
                                    for axis in (spec.batch, spec.rows, spec.columns, spec.depth))
     g_index = unravel(b, g, batch)
 
-    def line(m: ir.Value, n: ir.Value, vectors: int) -> None:
-        """The sums of vectors * lanes columns at n, by vectors."""
-        vector = ir.VectorType(spec.element, tile.lanes)
-        row, column = unravel(b, m, rows), unravel(b, n, columns)
-        with loop(b, ZERO, product(b, depth), carried=[zero(vector)] * vectors) as (flat, sums):
-            k = unravel(b, flat, depth)
-            factor = splat(b, element_of(b, spec, spec.left, args, g_index, row, k), tile.lanes)
-            assert spec.right.pointer is not None
-            start = spec.right.pointer(b, args, g_index, column, k)
-            for v in range(vectors):
-                other = load_vector(b, address(b, start, const(v * tile.lanes), spec.element), spec.element, tile.lanes)
-                sums[v] = multiply_add(b, factor, other, sums[v])
-        for v in range(vectors):
-            spec.store(b, args, g_index, m, b.add(n, const(v * tile.lanes)), sums[v], tile.lanes)
+    vector, lanes = ir.VectorType(spec.element, tile.lanes), const(tile.lanes)
+    strip = b.alloca(vector, LINE_VECTORS)
 
-    def single(m: ir.Value, n: ir.Value) -> None:
-        """One sum, in an order that LLVM may choose (the same for every thread count): it vectorises along depth."""
+    def line(m: ir.Value, n: ir.Value, length: ir.Value, side: str) -> None:
+        """The sums of the `length` columns (side right) or rows (left) from m, n on, whole vectors of them."""
+        at = unravel(b, m, rows), unravel(b, n, columns)
+        near, far = ((spec.left, at[0]), (spec.right, at[1]))[::1 if side == "right" else -1]
+        assert far[0].pointer is not None
+
+        def add_lines(first: ir.Value, count: int) -> None:
+            factors, lines = [], []
+            for i in range(count):
+                k = unravel(b, b.add(first, const(i)), depth)
+                factors.append(splat(b, element_of(b, spec, near[0], args, g_index, near[1], k), tile.lanes))
+                lines.append(far[0].pointer(b, args, g_index, far[1], k))
+            with loop(b, ZERO, length, lanes) as (j, _):
+                where = address(b, strip, j, spec.element)
+                total = load_vector(b, where, spec.element, tile.lanes)
+                for factor, start in zip(factors, lines):
+                    other = load_vector(b, address(b, start, j, spec.element), spec.element, tile.lanes)
+                    total = multiply_add(b, factor, other, total)
+                store_vector(b, total, where)
+
+        with loop(b, ZERO, length, lanes) as (j, _):
+            store_vector(b, zero(vector), address(b, strip, j, spec.element))
+        whole = b.and_(product(b, depth), const(-LINES))
+        with loop(b, ZERO, whole, const(LINES)) as (k, _):
+            add_lines(k, LINES)
+        with loop(b, whole, product(b, depth)) as (k, _):
+            add_lines(k, 1)
+        with loop(b, ZERO, length, lanes) as (j, _):
+            where = address(b, strip, j, spec.element)
+            if side == "right":
+                total = load_vector(b, where, spec.element, tile.lanes)
+                spec.store(b, args, g_index, m, b.add(n, j), total, tile.lanes)
+            else:
+                with loop(b, j, b.add(j, lanes)) as (i, _):
+                    one = b.load(address(b, strip, i, spec.element), typ=spec.element)
+                    spec.store(b, args, g_index, b.add(m, i), n, one, 1)
+
+    def single(m: ir.Value, n: ir.Value, in_order: bool) -> None:
+        """One sum: in the order that `line` has, or in one that LLVM may choose, to vectorise along depth."""
+        step = multiply_add if in_order else add_products
         row, column = unravel(b, m, rows), unravel(b, n, columns)
         with loop(b, ZERO, product(b, depth[:-1]) if depth[:-1] else ONE, carried=[zero(spec.element)]) as (flat, total):
             outer = unravel(b, flat, depth[:-1]) if depth[:-1] else ()
             with loop(b, ZERO, depth[-1], carried=total) as (inner, sums):
                 x, y = (element_of(b, spec, operand, args, g_index, index, (*outer, inner))
                         for operand, index in ((spec.left, row), (spec.right, column)))
-                sums[0] = add_products(b, x, y, sums[0])
+                sums[0] = step(b, x, y, sums[0])
             total[0] = sums[0]
         spec.store(b, args, g_index, m, n, total[0], 1)
 
-    with loop(b, row_from, row_to) as (m, _):
-        rest = column_from
-        for vectors in (4, 1) if reads_lines(spec) else ():
-            step = const(vectors * tile.lanes)
-            end = b.add(rest, b.mul(b.udiv(b.sub(column_to, rest), step), step))
-            with loop(b, rest, end, step) as (n, _):
-                line(m, n, vectors)
-            rest = end
-        with loop(b, rest, column_to) as (n, _):
-            single(m, n)
+    def lines(side: str) -> None:
+        """Vectors along columns (right) or rows (left) as long as they last, then one by one."""
+        outer, position, stop = ((row_from, row_to), column_from, column_to) if side == "right" else \
+            ((column_from, column_to), row_from, row_to)
+        end, step = b.add(position, b.and_(b.sub(stop, position), const(-tile.lanes))), const(LINE_VECTORS * tile.lanes)
+        with loop(b, *outer) as (i, _):
+            with loop(b, position, end, step) as (j, _):
+                line(*((i, j) if side == "right" else (j, i)), minimum(b, step, b.sub(end, j)), side)
+            with loop(b, end, stop) as (j, _):
+                single(*((i, j) if side == "right" else (j, i)), in_order=True)
+
+    def schedule(side: str) -> None:
+        if reads_lines(spec, side):
+            lines(side)
+        else:
+            with loop(b, row_from, row_to) as (m, _), loop(b, column_from, column_to) as (n, _):
+                single(m, n, in_order=False)
+
+    with b.if_else(b.icmp_signed("<=", product(b, columns), const(FEW))) as (tall, wide):
+        with tall:
+            schedule("left")
+        with wide:
+            schedule("right")
     b.ret_void()
     return function
 
@@ -226,6 +281,3 @@ def add_products(b: ir.IRBuilder, x: ir.Value, y: ir.Value, total: ir.Value) -> 
         return b.add(total, b.mul(x, y))
     flags = ("reassoc", "contract", "nsz")
     return b.fadd(total, b.fmul(x, y, flags=flags), flags=flags)
-
-
-

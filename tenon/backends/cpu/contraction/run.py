@@ -1,6 +1,6 @@
 """A contraction -> a Python function on NumPy arrays and integers; for tests and benchmarks.
 
-    product = native(matmul(F32)); product(out, a, b, 1, m, n, k)       # as one thread; thread=, threads= for a share of it
+    product = Native(matmul(F32)); product(out, a, b, 1, m, n, k)       # as one thread; thread=, threads= for a share of it
 """
 import ctypes
 from collections.abc import Callable
@@ -16,18 +16,24 @@ from .spec import Contraction, Tile
 CTYPES = {"ptr": ctypes.c_void_p, "i32": ctypes.c_int32, "i64": ctypes.c_int64, "float": ctypes.c_float}
 
 
-def native(spec: Contraction, tile: Tile | None = None) -> Callable[..., None]:
-    module = ir.Module("contraction")
-    function = emit_contraction(module, "contraction", spec, tile)
-    call = load(module, "contraction", None, [CTYPES[str(argument.type)] for argument in function.args])
-    size = scratch_size(spec, tile)
+class Native:
+    """A compiled contraction."""
 
-    def run(*values: Any, thread: int = 0, threads: int = 1, scratch: np.ndarray | None = None) -> None:
-        space = np.empty(size, np.uint8) if scratch is None else scratch
-        assert space.nbytes >= size
-        given = [value.ctypes.data if isinstance(value, np.ndarray) else value for value in values]
-        call(*given, thread, threads, space.ctypes.data)
-    return run
+    def __init__(self, spec: Contraction, tile: Tile | None = None) -> None:
+        module = ir.Module("contraction")
+        function = emit_contraction(module, "contraction", spec, tile)
+        self.code = load(module, "contraction", None, [CTYPES[str(argument.type)] for argument in function.args])
+        self.scratch_size = scratch_size(spec, tile)
+
+    def bind(self, *values: Any, thread: int = 0, threads: int = 1) -> Callable[[], None]:
+        """The call with these arguments, ready to be timed; it keeps its arrays and its scratch memory."""
+        scratch = np.full(self.scratch_size, 255, np.uint8)
+        given = [value.ctypes.data if isinstance(value, np.ndarray) else value for value in (*values, thread, threads, scratch)]
+        code, kept = self.code, (values, scratch)
+        return lambda kept=kept: code(*given)
+
+    def __call__(self, *values: Any, thread: int = 0, threads: int = 1) -> None:
+        self.bind(*values, thread=thread, threads=threads)()
 
 
 # TODO when backends/llvm.py is on main: llvm.compile(str(module)).address(name), and delete this.
@@ -42,6 +48,8 @@ def load(module: ir.Module, name: str, result: Any, arguments: list[Any]) -> Any
     builder.getModulePassManager().run(parsed, builder)
     engine = llvm.create_mcjit_compiler(parsed, machine)
     engine.finalize_object()
-    call = ctypes.CFUNCTYPE(result, *arguments)(engine.get_function_address(name))
-    call.engine = engine                # the code lives as long as the function
-    return call
+    _engines.append(engine)             # the code lives as long as its engine
+    return ctypes.CFUNCTYPE(result, *arguments)(engine.get_function_address(name))
+
+
+_engines: list[Any] = []
