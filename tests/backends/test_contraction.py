@@ -49,6 +49,17 @@ def test_a_large_product_goes_through_every_block_boundary() -> None:
     run("f32", "mk", "kn", (tile.sum_rows + tile.rows + 1, tile.columns + tile.width + 1, tile.depth + 1))
 
 
+@pytest.mark.parametrize("vector_bytes", [16, 32, 64])
+def test_the_tiles_of_other_machines_give_right_results_too(vector_bytes: int) -> None:
+    for left, right in LAYOUTS:
+        call = Native(matmul(F32, left, right), choose_tile(F32, vector_bytes))
+        for m, n, k in [(37, 70, 20), (16, 33, 401), (100, 1, 50), (1, 100, 50)]:
+            a, b, out = random(np.float32, m, k), random(np.float32, k, n), np.full((m, n), np.nan, np.float32)
+            call(out, np.ascontiguousarray(a if left == "mk" else a.T), np.ascontiguousarray(b if right == "kn" else b.T),
+                 1, m, n, k)
+            np.testing.assert_allclose(out, a @ b, rtol=1e-4, atol=1e-3)
+
+
 @pytest.mark.parametrize("left, right", LAYOUTS)
 def test_any_number_of_threads_gives_the_same_bits(left: str, right: str) -> None:
     for sizes in [(97, 33, 801), (33, 211, 801), (2, 100, 50), (50, 3, 70), (1, 1, 5), (5, 0, 5)]:

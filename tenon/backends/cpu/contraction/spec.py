@@ -77,7 +77,7 @@ class Tile:
 
 
 # widest vector in bytes: rows, vectors, depth, columns in vectors, sum_rows
-TILES = {64: (14, 2, 384, 24, 784), 32: (6, 2, 384, 24, 768), 16: (8, 2, 256, 48, 768)}
+TILES = {64: (14, 2, 384, 24, 784), 32: (6, 2, 256, 48, 768), 16: (8, 2, 256, 48, 768)}
 
 
 def host_vector_bytes() -> int:
