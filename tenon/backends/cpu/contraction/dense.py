@@ -5,7 +5,7 @@
 """
 from llvmlite import ir
 
-from .emit import I64, POINTER, address, const
+from .emit import I64, POINTER, address, const, element_bytes
 from .spec import Args, Contraction, Index, Operand, Size
 
 F32, F64 = ir.FloatType(), ir.DoubleType()
@@ -32,11 +32,11 @@ def matmul(element: ir.Type, left: str = "mk", right: str = "kn", bias_relu: boo
 
     def store(b: ir.IRBuilder, args: Args, g: Index, m: ir.Value, n: ir.Value, value: ir.Value, lanes: int) -> None:
         if bias_relu:
-            bias = b.load(address(b, args[7], n, element), typ=value.type, align=4)
+            bias = b.load(address(b, args[7], n, element), typ=value.type, align=element_bytes(element))
             value = b.fadd(value, bias)
             value = b.select(b.fcmp_ordered(">", value, ir.Constant(value.type, None)), value, ir.Constant(value.type, None))
         place = b.add(b.mul(b.add(b.mul(g[0], args[4]), m), args[5]), n)
-        b.store(value, address(b, args[0], place, element), align=4)
+        b.store(value, address(b, args[0], place, element), align=element_bytes(element))
 
     arguments = (POINTER, POINTER, POINTER, I64, I64, I64, I64) + ((POINTER,) if bias_relu else ())
     return Contraction(arguments, element, (argument(3),), (argument(4),), (argument(5),), (argument(6),),
@@ -47,16 +47,17 @@ def convolution(element: ir.Type, images: int, channels: int, height: int, width
                 padding: int = 0, stride: int = 1) -> Contraction:
     """out[image, filter, y, x] = sum over channel, dy, dx of weight[filter, channel, dy, dx] * image[...], zero padded."""
     out_height, out_width = ((size + 2 * padding - kernel) // stride + 1 for size in (height, width))
+    places = out_height * out_width
 
     def pixel(b: ir.IRBuilder, args: Args, g: Index, outer: Index, k: Index) -> ir.Value:
-        (y, x), (channel, dy, dx) = outer, k
+        (image, y, x), (channel, dy, dx) = outer, k
         row = b.sub(b.add(b.mul(y, const(stride)), dy), const(padding))
         column = b.sub(b.add(b.mul(x, const(stride)), dx), const(padding))
-        line = b.add(b.mul(b.add(b.mul(g[0], const(channels)), channel), const(height)), row)
+        line = b.add(b.mul(b.add(b.mul(image, const(channels)), channel), const(height)), row)
         return address(b, args[1], b.add(b.mul(line, const(width)), column), element)
 
     def inside(b: ir.IRBuilder, args: Args, g: Index, outer: Index, k: Index) -> tuple[ir.Value, ir.Value]:
-        row = b.sub(b.add(b.mul(outer[0], const(stride)), k[1]), const(padding))
+        row = b.sub(b.add(b.mul(outer[1], const(stride)), k[1]), const(padding))
         low, high = (b.sub(const(edge + padding + stride - 1), k[2]) for edge in (0, width))     # both rounded up
         low, high = b.sdiv(low, const(stride)), b.sdiv(high, const(stride))
         return low, b.select(b.icmp_unsigned("<", row, const(height)), high, low)
@@ -67,13 +68,12 @@ def convolution(element: ir.Type, images: int, channels: int, height: int, width
         return address(b, args[2], b.add(b.mul(line, const(kernel)), k[2]), element)
 
     def store(b: ir.IRBuilder, args: Args, g: Index, m: ir.Value, n: ir.Value, value: ir.Value, lanes: int) -> None:
-        place = b.add(b.mul(b.add(b.mul(g[0], const(filters)), m), const(out_height * out_width)), n)
-        b.store(value, address(b, args[0], place, element), align=4)
+        image, place = b.udiv(n, const(places)), b.urem(n, const(places))
+        place = b.add(b.mul(b.add(b.mul(image, const(filters)), m), const(places)), place)
+        b.store(value, address(b, args[0], place, element), align=element_bytes(element))
 
     image = Operand(pointer=pixel, contiguous="outer", step=stride, inside=inside)
-    return Contraction((POINTER,) * 3, element, (fixed(images),), (fixed(filters),), (fixed(out_height), fixed(out_width)),
+    columns = fixed(images), fixed(out_height), fixed(out_width)       # of all images: the weights are read once
+    return Contraction((POINTER,) * 3, element, (), (fixed(filters),), columns,
                        (fixed(channels), fixed(kernel), fixed(kernel)),
-                       Operand(pointer=weight, contiguous="depth", flat=True), image, store)
-
-
-__all__ = ["F32", "F64", "convolution", "matmul"]
+                       Operand(pointer=weight, contiguous="depth", flat=True), image, store, store_run=fixed(places))
