@@ -1,11 +1,11 @@
 """Worked examples that are also of use: products and convolutions of dense row-major arrays, as contractions.
 
-    matmul(F32, left="km")      void f(out, left, right, i64 batch, i64 m, i64 n, i64 k, thread, threads, scratch), left transposed
-    convolution(F32, ...)       void f(out, image, weight, thread, threads, scratch), sizes fixed
+    matmul(F32, left="km")      void f(out, left, right, i64 batch, i64 m, i64 n, i64 k, ...), left stored transposed
+    convolution(F32, ...)       void f(out, image, weight, ...), sizes fixed
 """
 from llvmlite import ir
 
-from .emit import I64, POINTER, address, const, element_bytes
+from .emit import I64, POINTER, address, const, element_bytes, zero
 from .spec import Args, Contraction, Index, Operand, Size
 
 F32, F64 = ir.FloatType(), ir.DoubleType()
@@ -20,7 +20,7 @@ def fixed(size: int) -> Size:
 
 
 def matmul(element: ir.Type, left: str = "mk", right: str = "kn", bias_relu: bool = False) -> Contraction:
-    """out[g] = left[g] @ right[g], each operand stored as its letters say; the last argument is a bias of n if asked for."""
+    """out[g] = left[g] @ right[g], each stored as its letters say; the last argument is a bias of n if asked for."""
     sizes = {"m": 4, "n": 5, "k": 6}
 
     def operand(place: int, letters: str, outer: str) -> Operand:
@@ -34,7 +34,7 @@ def matmul(element: ir.Type, left: str = "mk", right: str = "kn", bias_relu: boo
         if bias_relu:
             bias = b.load(address(b, args[7], n, element), typ=value.type, align=element_bytes(element))
             value = b.fadd(value, bias)
-            value = b.select(b.fcmp_ordered(">", value, ir.Constant(value.type, None)), value, ir.Constant(value.type, None))
+            value = b.select(b.fcmp_ordered(">", value, zero(value.type)), value, zero(value.type))
         place = b.add(b.mul(b.add(b.mul(g[0], args[4]), m), args[5]), n)
         b.store(value, address(b, args[0], place, element), align=element_bytes(element))
 
@@ -45,7 +45,7 @@ def matmul(element: ir.Type, left: str = "mk", right: str = "kn", bias_relu: boo
 
 def convolution(element: ir.Type, images: int, channels: int, height: int, width: int, filters: int, kernel: int,
                 padding: int = 0, stride: int = 1) -> Contraction:
-    """out[image, filter, y, x] = sum over channel, dy, dx of weight[filter, channel, dy, dx] * image[...], zero padded."""
+    """out[image, filter, y, x] = sum over channel, dy, dx of weight[filter, channel, dy, dx] * zero padded image[...]."""
     out_height, out_width = ((size + 2 * padding - kernel) // stride + 1 for size in (height, width))
     places = out_height * out_width
 

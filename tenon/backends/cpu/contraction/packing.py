@@ -2,8 +2,9 @@
 
     panel[k, i] = operand[first + i, k0 + k]        i < width, zero (or anything) where first + i is past the end
 
-This is where im2col, transposition and conversion happen.  Three ways, chosen by what the operand says of itself:
-neighbours along the panel's line: vector copies; along depth: squares of vectors transposed; neither: by element.
+This is where im2col, transposition and conversion happen.  Four ways, chosen by what the operand says of itself: lines
+(neighbours in memory are neighbours in the panel: vector copies), squares (neighbours along depth: vectors transposed),
+spans (a step between neighbours, or holes along depth: scalar copies), elements (only `load` is known).
 """
 from collections.abc import Sequence
 
@@ -58,7 +59,7 @@ def emit_pack(module: ir.Module, name: str, spec: Contraction, tile: Tile, side:
 
 
 class Pack:
-    """The values that all three ways of packing work with."""
+    """The values that all four ways of packing work with."""
 
     def __init__(self, b: ir.IRBuilder, spec: Contraction, tile: Tile, operand: Operand, outer_sizes: Sequence[Size],
                  width: int, values: Sequence[ir.Value]) -> None:
@@ -92,36 +93,37 @@ class Pack:
                 index = (*k_start[:-1], b.add(k_start[-1], step))
                 self.line(b.add(k, step), i, length, outer, index, whole)
 
-    def line(self, k: ir.Value, i: ir.Value, length: ir.Value, outer: Index,
-             index: Index, whole: ir.Value) -> None:
-        b = self.b
+    def line(self, k: ir.Value, i: ir.Value, length: ir.Value, outer: Index, index: Index, whole: ir.Value) -> None:
+        b, width = self.b, const(self.width)
         assert self.operand.pointer is not None
         low, high = i, b.add(i, length)                         # the lanes of this run that are in memory
         if self.operand.inside is not None:
             first, last = self.operand.inside(b, self.args, self.g, outer, index)
             low = maximum(b, low, b.add(i, b.sub(first, outer[-1])))
             high = minimum(b, high, b.add(i, b.sub(last, outer[-1])))
-            whole = b.and_(whole, b.and_(b.icmp_signed("==", low, ZERO), b.icmp_signed("==", high, const(self.width))))
+            whole = b.and_(whole, b.and_(b.icmp_signed("==", low, ZERO), b.icmp_signed("==", high, width)))
         source = address(b, self.operand.pointer(b, self.args, self.g, outer, index), b.neg(i), self.spec.element)
         target = self.slot(k, ZERO)
         with b.if_else(whole, likely=True) as (copy, select):
             with copy:
                 store_vector(b, load_vector(b, source, self.spec.element, self.width), target)
             with select:
-                low, high, fills = b.trunc(low, I32), b.trunc(high, I32), b.icmp_signed("==", i, ZERO)
+                low, high = b.trunc(minimum(b, low, width), I32), b.trunc(maximum(b, high, ZERO), I32)
+                fills = b.icmp_signed("==", i, ZERO)
                 for lane in range(0, self.width, self.lanes):   # one machine vector at a time: wider masks compile badly
                     self.masked(source, target, lane, low, high, fills)
 
-    def masked(self, source: ir.Value, target: ir.Value, lane: int, low: ir.Value, high: ir.Value, fills: ir.Value) -> None:
-        """Copy those of the lanes from `lane` on that lie in low <= i < high; the others keep what is there, or are zero."""
+    def masked(self, source: ir.Value, target: ir.Value, lane: int, low: ir.Value, high: ir.Value,
+               fills: ir.Value) -> None:
+        """Copy the lanes from `lane` on that lie in low <= i < high; the others are zero if this fills, or stay."""
         b, element, lanes = self.b, self.spec.element, min(self.lanes, self.width - lane)
         source, target = (address(b, base, const(lane), element) for base in (source, target))
         numbers = ir.Constant(ir.VectorType(I32, lanes), list(range(lane, lane + lanes)))
-        mask = b.and_(b.icmp_signed(">=", numbers, splat(b, low, lanes)), b.icmp_signed("<", numbers, splat(b, high, lanes)))
+        above, below = b.icmp_signed(">=", numbers, splat(b, low, lanes)), b.icmp_signed("<", numbers, splat(b, high, lanes))
         before = load_vector(b, target, element, lanes)
         before = b.select(fills, zero(before.type), before)
         align = ir.Constant(I32, element_bytes(element))
-        store_vector(b, intrinsic(b, "llvm.masked.load", [source, align, mask, before], ".p0"), target)
+        store_vector(b, intrinsic(b, "llvm.masked.load", [source, align, b.and_(above, below), before], ".p0"), target)
 
     def squares(self) -> None:
         """Neighbours along depth are neighbours in memory: load lanes x lanes squares and transpose them."""
@@ -131,7 +133,7 @@ class Pack:
         whole = b.and_(self.depth, const(-lanes))
         for group in range(0, self.width, lanes):
             rows = []
-            for i in range(group, group + lanes):               # past the end the last row serves: nobody reads the result
+            for i in range(group, group + lanes):               # past the end the last row serves, to no effect
                 outer = unravel(b, b.add(self.first, minimum(b, const(i), last)), self.outer_sizes)
                 rows.append(self.operand.pointer(b, self.args, self.g, outer, k_start))
             with loop(b, ZERO, whole, const(lanes)) as (k, _):
@@ -155,17 +157,18 @@ class Pack:
             i, k, size = b.add(i, lane), b.add(k, step), k_length if by_depth else length
             low, high = ZERO, size
             if self.operand.inside is not None:
-                start, limits = (index if by_depth else outer)[-1], self.operand.inside(b, self.args, self.g, outer, index)
+                limits, start = self.operand.inside(b, self.args, self.g, outer, index), (index if by_depth else outer)[-1]
                 low, high = (minimum(b, maximum(b, b.sub(limit, start), ZERO), size) for limit in limits)
                 high = maximum(b, low, high)
             for begin, end in (ZERO, low), (high, size):
                 with loop(b, begin, end) as (at, _):
-                    b.store(zero(self.spec.element), self.slot(b.add(k, at), i) if by_depth else self.slot(k, b.add(i, at)))
+                    slot = self.slot(b.add(k, at), i) if by_depth else self.slot(k, b.add(i, at))
+                    b.store(zero(self.spec.element), slot)
             with loop(b, low, high) as (at, _):
                 self.element(k, i, outer, index, *((at, ZERO) if by_depth else (ZERO, at)))
 
     def elements(self) -> None:
-        """By element; the inner loop runs along what the operand calls contiguous, so that LLVM can vectorise it."""
+        """One by one; the inner loop runs along what the operand calls contiguous, so that LLVM can vectorise it."""
         b, by_depth = self.b, self.operand.contiguous != "outer"
         with b.if_then(b.icmp_signed("<", self.count, const(self.width))):
             self.clear(self.count)

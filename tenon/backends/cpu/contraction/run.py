@@ -1,6 +1,6 @@
 """A contraction -> a Python function on NumPy arrays and integers; for tests and benchmarks.
 
-    product = Native(matmul(F32)); product(out, a, b, 1, m, n, k)       # as one thread; thread=, threads= for a share of it
+    product = Native(matmul(F32)); product(out, a, b, 1, m, n, k)       # as one thread; thread=, threads= for a share
 """
 import ctypes
 from collections.abc import Callable
@@ -28,9 +28,12 @@ class Native:
     def bind(self, *values: Any, thread: int = 0, threads: int = 1) -> Callable[[], None]:
         """The call with these arguments, ready to be timed; it keeps its arrays and its scratch memory."""
         scratch = np.full(self.scratch_size, 255, np.uint8)
-        given = [value.ctypes.data if isinstance(value, np.ndarray) else value for value in (*values, thread, threads, scratch)]
-        code, kept = self.code, (values, scratch)
-        return lambda kept=kept: code(*given)
+        kept = (*values, thread, threads, scratch)
+        given = [value.ctypes.data if isinstance(value, np.ndarray) else value for value in kept]
+
+        def call(code: Any = self.code, kept: Any = kept) -> None:
+            code(*given)
+        return call
 
     def __call__(self, *values: Any, thread: int = 0, threads: int = 1) -> None:
         self.bind(*values, thread=thread, threads=threads)()

@@ -2,8 +2,8 @@
 
     C[g, m, n] = epilogue(sum over k of left[g, m, k] * right[g, k, n])
 
-Each of the four axes is a tuple of components, outermost first (a convolution: rows (image, y, x), depth (channel, dy, dx)).
-Operand callbacks get composite indices as tuples, so that nobody divides for an element; `store` gets flat m and n.
+Each of the four axes is a tuple of components, outermost first: a convolution has depth (channel, dy, dx).  Operands get
+composite indices as tuples, so that nobody divides for an element; `store` gets flat m and n.
 """
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from typing import Literal
 import llvmlite.binding as llvm
 from llvmlite import ir
 
-from .emit import element_bytes, zero
+from .emit import I64, ONE, element_bytes, product, zero
 
 Args = tuple[ir.Value, ...]
 Index = tuple[ir.Value, ...]
@@ -26,15 +26,16 @@ Store = Callable[[ir.IRBuilder, Args, Index, ir.Value, ir.Value, ir.Value, int],
 class Operand:
     """How left[g, m, k] or right[g, k, n] is read; callbacks are called (b, args, g, outer, k), outer being m or n.
 
-    Give `load` (any element, of the accumulating type), or `pointer` (its address) with the axis along whose innermost
-    component neighbours are adjacent in memory: then packing copies vectors, and a plain left matrix is read in place.
+    Give `load`, which makes an element of the type of the sums, from whatever: slow, though LLVM may vectorise it along
+    `contiguous`.  Or `pointer`, the address of an element of that type, with the axis along whose innermost component
+    neighbours are adjacent: then packing copies vectors, and a plain left matrix is read in place.
     """
     load: Access | None = None
     pointer: Access | None = None
     contiguous: Literal["outer", "depth"] | None = None
-    step: int = 1                       # how many elements neighbours are apart, if it is not one (a convolution's stride)
+    step: int = 1                       # neighbours are so many elements apart (a convolution's stride)
     flat: bool = False                  # adjacent along the whole contiguous axis, not only its innermost component
-    inside: Range | None = None         # (low, high) of the innermost contiguous index that is in memory, else zero
+    inside: Range | None = None         # low <= innermost contiguous index < high is in memory, elsewhere are zeros
 
     def __post_init__(self) -> None:
         assert (self.load is None) != (self.pointer is None), "an operand has either load or pointer"
@@ -46,8 +47,8 @@ class Operand:
 class Contraction:
     """C[g, m, n] = epilogue(sum over k of left[g, m, k] * right[g, k, n]).
 
-    `store(b, args, g, m, n, value, lanes)` is called once for every element, with the finished sums of `lanes` consecutive
-    columns (a scalar if lanes is 1): a vector never crosses a multiple of `store_run` columns.
+    `store(b, args, g, m, n, value, lanes)` is called once for every element, with the finished sums of `lanes`
+    consecutive columns (a scalar if lanes is 1); they never cross a multiple of `store_run` columns.
     """
     arguments: tuple[ir.Type, ...]
     element: ir.Type                    # of the sums: f32, f64, i32 or i64
@@ -93,11 +94,12 @@ def choose_tile(element: ir.Type, vector_bytes: int | None = None) -> Tile:
 
 def reads_in_place(operand: Operand, depth_components: int) -> bool:
     """Whether a row of the operand is one run of memory, so that a tile can read it where it is."""
-    return (operand.pointer is not None and operand.contiguous == "depth" and operand.inside is None and operand.step == 1
-            and (operand.flat or depth_components == 1))
+    plain = operand.pointer is not None and operand.inside is None and operand.step == 1
+    return plain and operand.contiguous == "depth" and (operand.flat or depth_components == 1)
 
 
-def element_of(b: ir.IRBuilder, spec: Contraction, operand: Operand, args: Args, g: Index, outer: Index, k: Index) -> ir.Value:
+def element_of(b: ir.IRBuilder, spec: Contraction, operand: Operand, args: Args, g: Index, outer: Index,
+               k: Index) -> ir.Value:
     """One element of an operand, zero where it is outside of memory."""
     if operand.load is not None:
         return operand.load(b, args, g, outer, k)
@@ -115,3 +117,16 @@ def element_of(b: ir.IRBuilder, spec: Contraction, operand: Operand, args: Args,
     result.add_incoming(value, found)
     return result
 
+
+def extent(b: ir.IRBuilder, args: Args, axis: tuple[Size, ...]) -> ir.Value:
+    return product(b, [size(b, args) for size in axis]) if axis else ONE
+
+
+def region_function(module: ir.Module, name: str, spec: Contraction, more: list[ir.Type]) -> ir.Function:
+    """void name(arguments..., g, row_from, row_to, column_from, column_to, more...), for use inside of its module."""
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [*spec.arguments, *[I64] * 5, *more]), name)
+    function.linkage = "internal"
+    function.attributes.add("noinline")
+    for pointer in function.args[len(spec.arguments) + 5:]:
+        pointer.add_attribute("noalias")
+    return function

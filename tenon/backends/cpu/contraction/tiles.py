@@ -1,7 +1,8 @@
 """One register tile: rows x width sums over a block of depth, and what is done with them when depth is finished.
 
-void tile(arguments..., g, m, n, rows, columns, depth, ahead, left, right, sums, first, last): `right` is a packed panel; `left` a
-packed panel or, read in place, a table of row addresses; `sums` keeps partial sums between blocks of depth.
+void tile(arguments..., g, m, n, rows, columns, depth, ahead, left, right, sums, first, last): `right` is a packed panel;
+`left` a packed panel or, read in place, a table of row addresses, of which the later half is fetched `ahead`; `sums`
+keeps partial sums between blocks of depth.
 """
 from llvmlite import ir
 
@@ -99,7 +100,8 @@ def emit_finish(module: ir.Module, name: str, spec: Contraction, tile: Tile) -> 
     function = ir.Function(module, kind, name)
     function.linkage = "internal"
     function.attributes.add("noinline")
-    args, (g, m, n, rows, columns, sums) = tuple(function.args[:len(spec.arguments)]), function.args[len(spec.arguments):]
+    args = tuple(function.args[:len(spec.arguments)])
+    g, m, n, rows, columns, sums = function.args[len(spec.arguments):]
     sums.add_attribute("noalias")
     b = ir.IRBuilder(function.append_basic_block("entry"))
     batch, lanes = unravel(b, g, [size(b, args) for size in spec.batch]), const(tile.lanes)
