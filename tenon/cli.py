@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import tenon
+from tenon.errors import TenonError
+
 Run = Callable[[argparse.Namespace], int]
 Argument = Callable[[argparse.ArgumentParser], object]
 
@@ -20,7 +23,7 @@ OPTIONAL = ("scikit-learn", "rich", "matplotlib", "torch", "onnx")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand and return the exit code."""
     parser = argparse.ArgumentParser(prog="tenon", description="Look at, run and measure computational graphs.")
-    parser.add_argument("--version", action="version", version=f"tenon {version('tenon-graph')}")
+    parser.add_argument("--version", action="version", version=f"tenon {tenon.__version__}")
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
     for name, command in COMMANDS.items():
         subparser = subparsers.add_parser(name, help=command.help, description=command.help)
@@ -29,14 +32,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         subparser.set_defaults(run=command.run)
     arguments = parser.parse_args(argv)
     run: Run = arguments.run
-    return run(arguments)
+    try:
+        code = run(arguments)
+        sys.stdout.flush()
+    except TenonError as error:  # the user's mistake: the message says all, a traceback of ours nothing
+        print(error, file=sys.stderr)
+        return 1
+    except BrokenPipeError:  # the reader had enough, as in `tenon env | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains once more at exit
+        return 1
+    return code
 
 
 def env(arguments: argparse.Namespace) -> int:
     from tenon.debug.console import table
 
     rows = [
-        ("tenon", version("tenon-graph")),
+        ("tenon", tenon.__version__),
         ("python", f"{platform.python_version()} ({sys.executable})"),
         *((package, version(package)) for package in REQUIRED),
         *((f"{package} (optional)", version(package)) for package in OPTIONAL),

@@ -60,18 +60,17 @@ class Library:
         return int(tracker[name])
 
 
-def compile(ir_text: str) -> Library:  # noqa: A001 - llvm.compile(...) is what callers write
+def compile(ir_text: str) -> Library:
     """The library for a module: the one in memory, or from the disk cache, or compiled now."""
-    key = make_key(str(ir_text), *_environment())
+    key = make_key(ir_text, *_environment())
     library = _libraries.get(key)
     if library is None:
-        library = _libraries[key] = _from_disk(key) or _from_text(key, str(ir_text))
+        library = _libraries[key] = _from_disk(key) or _from_text(key, ir_text)
     return library
 
 
 def compile_all(texts: Sequence[str]) -> list[Library]:
-    """The libraries of several modules, compiled at the same time on as many threads as the machine has cores."""
-    texts = [str(text) for text in texts]
+    """The libraries of several modules, compiled at the same time on TENON_THREADS threads."""
     distinct = list(dict.fromkeys(texts))
     workers = min(len(distinct), config().threads)
     if workers <= 1:
@@ -134,7 +133,7 @@ def _compile(ir_text: str, form: int) -> bytes:
 
 def _parse(ir_text: str, machine: Any) -> Any:
     try:
-        module = llvm.parse_assembly(str(ir_text), llvm.create_context())
+        module = llvm.parse_assembly(ir_text, llvm.create_context())
         module.triple = machine.triple
         module.data_layout = str(machine.target_data)
         module.verify()

@@ -45,7 +45,7 @@ class Builder:
         recorded = agree(op, tuple(self.lift(x) for x in inputs))
         values = tuple(self._cast(x, dtype) for x, dtype in recorded)
         if op.elementwise:
-            values = self._broadcast(values)
+            values = self.broadcast(values)
         return self.emit(op, values, canonical_attrs(op, types_of(values), attrs))
 
     def emit(self, op: Op, inputs: tuple[Input, ...], attrs: Mapping[str, Any], loc: Location | None = None,
@@ -89,7 +89,8 @@ class Builder:
             return x if x.dtype is dtype else self.emit(OPS["cast"], (x,), {"dtype": dtype})
         return literal(x.value if isinstance(x, Literal) else x, dtype)
 
-    def _broadcast(self, values: tuple[Input, ...]) -> tuple[Input, ...]:
+    def broadcast(self, values: tuple[Input, ...]) -> tuple[Input, ...]:
+        """The inputs of an elementwise operator, all of one shape; literals stay scalars."""
         shape = broadcast_shapes(*(x.shape for x in values if x is not None))
         return tuple(self.emit(OPS["broadcast_to"], (x,), {"shape": shape})
                      if isinstance(x, Value) and x.shape != shape else x for x in values)

@@ -34,6 +34,9 @@ def print_graph(graph: Graph, locations: bool = True) -> str:
     return "\n".join(_lines(graph, graph.name, "", locations))
 
 
+Graph.__str__ = print_graph  # type: ignore[assignment]  # here, since ir.py stands below the printer
+
+
 def _lines(graph: Graph, title: str, indent: str, locations: bool) -> Iterator[str]:
     names = value_names(graph)
     params = ", ".join(f"{names[p]}: {p.type}" for p in graph.params)

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 
+import llvmlite.binding
 import pytest
 
 from tenon.backends import llvm
@@ -130,21 +131,17 @@ def test_object_code_that_cannot_be_loaded_is_compiled_again(disk, compiled):
     assert call(llvm.compile(ANSWER.format(8)), "answer") == 8 and len(compiled) == 2
 
 
-def test_threads_compile_at_the_same_time(disk):
-    """A long compilation in one thread does not hold up a short one in another."""
-    long = "\n".join(SAXPY.replace("@saxpy", f"@f{number}") for number in range(40))
-    ends = {}
-
-    def build(name: str, text: str) -> None:
-        llvm.compile_object(text)
-        ends[name] = time.perf_counter()
-
-    slow = threading.Thread(target=build, args=("long", long))
-    slow.start()
-    time.sleep(0.05)
-    build("short", ANSWER.format(1))
-    slow.join()
-    assert ends["short"] < ends["long"]
+def test_other_threads_can_use_llvm_while_one_compiles():
+    """Nobody waits for a lock that is held through the passes or through code generation."""
+    text = "\n".join(SAXPY.replace("@saxpy", f"@f{number}") for number in range(40))
+    compiling = threading.Thread(target=llvm.compile_object, args=(text,))
+    start = last = time.perf_counter()
+    longest = 0.0
+    compiling.start()
+    while compiling.is_alive():
+        llvmlite.binding.get_host_cpu_name()
+        longest, last = max(longest, time.perf_counter() - last), time.perf_counter()
+    assert longest < (last - start) / 4
 
 
 def test_importing_tenon_does_not_import_llvmlite():
