@@ -6,7 +6,7 @@ barriers the threads are not in step, so memory may be used again only after the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,9 +20,10 @@ from tenon.runtime.memory import Buffer, Plan, plan_arena
 from tenon.types import TensorType
 
 PARALLEL_WORK = 30_000      # elements below which one thread is done sooner than others are woken
+STATUS_WORDS = 3            # that a kernel writes: number of the check, index, size
 QUICK_WORK = 30_000         # elements below which it is not worth to let other Python threads run meanwhile
 
-Addresses = Mapping[Unit, Sequence[int]]
+AddressOf = Callable[[Unit], Sequence[int]]
 Sizes = Mapping[str, int]
 
 
@@ -48,20 +49,20 @@ class Layout:
     memory: Plan
     work: int
     status_words: int
-    checked: list[KernelStep]                   # who sets status word k + 1
+    checked: list[KernelStep]                   # who writes the status words
     host: list[HostStep]
     sizes: Sizes
     of: dict[Storage, Place]
     labels: list[str] = field(default_factory=list)   # every row of the table of steps, to be read
 
 
-def make_layout(assembly: Assembly, addresses: Addresses, sizes: Sizes, donated: Collection[int],
+def make_layout(assembly: Assembly, address_of: AddressOf, sizes: Sizes, donated: Collection[int],
                 threads: int) -> Layout:
     """The plan of a run with these sizes."""
     work = {step: _work(step, sizes) for step in assembly.steps}
     several = threads > 1 and any(isinstance(s, KernelStep) and work[s] >= PARALLEL_WORK for s in assembly.steps)
     taken = take_donated(assembly, donated)
-    table = _Table(assembly, addresses, dict(sizes), taken, threads if several else 1)
+    table = _Table(assembly, address_of, dict(sizes), taken, threads if several else 1)
     for k, step in enumerate(assembly.steps):
         table.add(k, step, several and isinstance(step, KernelStep) and work[step] >= PARALLEL_WORK)
     return table.finish(sum(work.values()))
@@ -101,9 +102,15 @@ def take_donated(assembly: Assembly, donated: Collection[int]) -> dict[Storage, 
     return taken
 
 
+def unit_for(step: KernelStep, taken: Mapping[Storage, Storage]) -> Unit:
+    """The kernel of the step, for the outputs that have the memory of inputs."""
+    outputs = [taken.get(x, x) for x in step.outputs]
+    return step.unit.sharing(tuple((k, step.inputs.index(x)) for k, x in enumerate(outputs) if x in step.inputs))
+
+
 def can_fail(step: Step) -> bool:
     """Whether the step may find an error in the data."""
-    return isinstance(step, HostStep) or (isinstance(step, KernelStep) and bool(step.unit.checks))
+    return isinstance(step, HostStep) or (isinstance(step, KernelStep) and bool(step.unit.kernel.checks))
 
 
 def _reads_in_place(step: Step, source: Storage) -> bool:
@@ -116,9 +123,10 @@ def _reads_in_place(step: Step, source: Storage) -> bool:
 class _Table:
     """Rows of the driver's table, and which steps run between the same two barriers."""
 
-    def __init__(self, assembly: Assembly, addresses: Addresses, sizes: dict[str, int],
+    def __init__(self, assembly: Assembly, address_of: AddressOf, sizes: dict[str, int],
                  taken: dict[Storage, Storage], threads: int):
-        self.assembly, self.addresses, self.sizes, self.taken, self.threads = assembly, addresses, sizes, taken, threads
+        self.assembly, self.address_of, self.sizes = assembly, address_of, sizes
+        self.taken, self.threads = taken, threads
         self.rows: list[list[int]] = []
         self.labels: list[str] = []
         self.operands: list[Storage] = []
@@ -168,18 +176,19 @@ class _Table:
     def kernel(self, step: KernelStep, everyone: bool) -> None:
         at = self.place_operands(touched(step))
         sizes_at = len(self.size_words)
-        self.size_words += [self.sizes[name] for name in step.unit.sizes]
+        self.size_words += [self.sizes[name] for name in step.unit.kernel.sizes]
         status = 0
-        if step.unit.checks:
+        if step.unit.kernel.checks:
             self.checked.append(step)
-            status, self.unchecked = len(self.checked), True
+            status, self.unchecked = STATUS_WORDS * len(self.checked), True
+        unit = unit_for(step, self.taken)
         code = driver.KERNEL_ALL if everyone else driver.KERNEL_ONE
-        for stage, address in enumerate(self.addresses[step.unit]):
+        for stage, address in enumerate(self.address_of(unit)):
             if stage and everyone:
                 self.barrier()
             if everyone:
                 self.parallel.add(self.segment)
-            self.row(step.unit.functions[stage], code, address, at, status, sizes_at)
+            self.row(unit.functions[stage], code, address, at, status, sizes_at)
 
     def place_operands(self, storages: Sequence[Storage]) -> int:
         self.operands += storages
@@ -208,17 +217,18 @@ class _Table:
         results = [concrete_type(r.type, sizes) for r in graph.results]
         donors = [self.taken[x].index if x in self.taken else None for x in self.assembly.results]
         return Layout(
-            steps=_words(self.rows), bindings=_words([(p.where, slot) for slot, p in slots if p.kind == "object"]),
+            steps=_words(self.rows),
+            bindings=_words([(p.where, slot) for slot, p in slots if p.kind == "object"]),
             places=_words([(p.where, slot) for slot, p in slots if p.kind == "arena"]),
             pointers=_words([p.where if p.kind == "address" else 0 for _, p in slots]),
             size_words=_words(self.size_words), params=[_array_type(t) for t in params],
             results=[(_array_type(t)[1], _array_type(t)[0], donor) for t, donor in zip(results, donors, strict=True)],
-            threads=self.threads, scratch=max((u.scratch for u in self.assembly.units), default=0), memory=plan,
-            work=work, status_words=len(self.checked) + 1, checked=self.checked, host=self.host, sizes=sizes, of=of,
-            labels=self.labels)
+            threads=self.threads, scratch=max((count(u.scratch, sizes) for u in self.assembly.units), default=0),
+            memory=plan, work=work, status_words=STATUS_WORDS * (len(self.checked) + 1), checked=self.checked,
+            host=self.host, sizes=sizes, of=of, labels=self.labels)
 
     def plan_memory(self) -> tuple[dict[Storage, int], Plan]:
-        """Offsets in the arena: memory is free after its last use, for several threads after the barrier that follows."""
+        """Offsets in the arena: memory is free after its last use, or (several threads) the barrier after."""
         bounds: dict[int, tuple[int, int]] = {}
         for k, (first, last) in enumerate(self.segments):
             for segment in (first, last):

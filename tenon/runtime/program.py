@@ -21,13 +21,13 @@ import numpy as np
 from tenon.backends import llvm
 from tenon.backends.base import Array
 from tenon.backends.cpu import driver as native
-from tenon.backends.cpu.assemble import Assembly, HostStep, Storage
+from tenon.backends.cpu.assemble import Assembly, HostStep, KernelStep, Storage
 from tenon.backends.cpu.unit import Unit
 from tenon.errors import ArgumentError, Location, OutOfRange, TenonError
 from tenon.graph.interpret import bind_sizes, concrete, concrete_type, evaluate_op
 from tenon.graph.ir import Graph, Input, Literal, Value
 from tenon.observe import span
-from tenon.runtime.layout import QUICK_WORK, Layout, make_layout
+from tenon.runtime.layout import QUICK_WORK, STATUS_WORDS, Layout, make_layout, unit_for
 from tenon.runtime.memory import aligned_bytes
 from tenon.runtime.scheduler import pool
 from tenon.types import TensorType, as_dtype
@@ -44,11 +44,8 @@ class Program:
         self.assembly = assembly
         self.timings: dict[str, float] = {}
         started = time.perf_counter()
-        with span("machine_code", graph=self.graph.name, kernels=len(assembly.units)):
-            libraries = llvm.compile_all([unit.ir for unit in assembly.units])
-        self._libraries = libraries     # keeps the code alive
-        self._addresses = {unit: tuple(library.address(name) for name in unit.functions)
-                           for unit, library in zip(assembly.units, libraries, strict=True)}
+        self._libraries: dict[Unit, llvm.Library] = {}      # which keep the code alive
+        self._compile({unit_for(step, {}): None for step in assembly.steps if isinstance(step, KernelStep)})
         self.timings["machine_code"] = time.perf_counter() - started
         self._native = native.driver()
         self._layouts: dict[Any, Layout] = {}
@@ -115,6 +112,16 @@ class Program:
             if arena is not None:
                 self._arenas.append(arena)
 
+    def _compile(self, units: Collection[Unit]) -> None:
+        with span("machine_code", graph=self.graph.name, kernels=len(units)):
+            self._libraries.update(zip(units, llvm.compile_all([unit.ir for unit in units]), strict=True))
+
+    def _address_of(self, unit: Unit) -> list[int]:
+        """The stages of a kernel; a variant for donated memory is compiled when first asked for."""
+        if unit not in self._libraries:
+            self._compile([unit])
+        return [self._libraries[unit].address(name) for name in unit.functions]
+
     def _take_arena(self, layout: Layout) -> Array | None:
         """Memory for one run: an idle arena that is large enough, or a new one in the place of a smaller."""
         needed = layout.memory.size + layout.scratch * layout.threads
@@ -133,10 +140,11 @@ class Program:
         accepted = []
         for array, param in zip(arrays, self.graph.params, strict=True):
             array = np.asarray(array)
-            if array.dtype != param.dtype.numpy or array.ndim != param.ndim:
-                given = TensorType(as_dtype(array.dtype.newbyteorder("=")), array.shape)
+            native_type = array.dtype if array.dtype.isnative else array.dtype.newbyteorder("=")
+            if native_type != param.dtype.numpy or array.ndim != param.ndim:
+                given = TensorType(as_dtype(native_type), array.shape)
                 raise ArgumentError(f"{self.graph.name}: {param.name or 'an argument'} is {param.type}, not {given}")
-            accepted.append(np.require(array, param.dtype.numpy.newbyteorder("="), ["C", "A"]))
+            accepted.append(np.require(array, native_type, ["C", "A"]))
         return accepted
 
     def _layout_for(self, arrays: Sequence[Array], donated: Collection[int]) -> Layout:
@@ -147,7 +155,7 @@ class Program:
         if layout is None:
             with self._changing:
                 with span("layout", graph=self.graph.name, **sizes):
-                    layout = make_layout(self.assembly, self._addresses, sizes, sorted(donated), threads)
+                    layout = make_layout(self.assembly, self._address_of, sizes, sorted(donated), threads)
                 self._layouts[key] = layout
                 while len(self._layouts) > MOST_LAYOUTS:
                     self._idle.pop(self._layouts.pop(next(iter(self._layouts))), None)
@@ -175,7 +183,7 @@ class Frame:
         self.number = next(_frame_numbers)
         self.pointers = layout.pointers.copy()
         self.objects = (ctypes.c_uint64 * max(1, len(layout.params) + len(layout.results)))()
-        self.statuses = np.zeros(layout.status_words, np.int32)
+        self.statuses = np.zeros(layout.status_words, np.int64)
         self.context = np.zeros(native.CONTEXT_WORDS, np.int64)
         self.address = self.context.ctypes.data
         self.arena: Array | None = None
@@ -234,11 +242,18 @@ class Frame:
             del _frames[self.number]
             self.arrays, self.results = (), []
         self.raise_host_error()
-        failed = np.flatnonzero(self.statuses)
-        if failed.size:
-            what, where = self.layout.checked[failed[0] - 1].unit.checks[self.statuses[failed[0]] - 1]
-            raise OutOfRange(what, where=where)
+        if self.statuses.any():
+            raise self.failed_check()
         return results
+
+    def failed_check(self) -> OutOfRange:
+        """The error of the first kernel that met an index out of range."""
+        rows = self.statuses.reshape(-1, STATUS_WORDS)
+        row = int(np.flatnonzero(rows[:, 0])[0])
+        number, index, size = rows[row].tolist()
+        step = self.layout.checked[row - 1]
+        where = step.unit.kernel.checks[number - 1].where or step.node.loc
+        return OutOfRange(f"index {index} is out of range for an axis of size {size}", where=where)
 
     # ------------------------------------------------------------ host steps
 

@@ -113,7 +113,7 @@ def assemble(graph: Graph, make_unit: MakeUnit) -> Assembly:
     for node in graph.nodes:
         assembler.add(node)
     results = assembler.own_results(graph.results)
-    return Assembly(graph, tuple(share_in_place(assembler.steps, results)), arguments, tuple(results))
+    return Assembly(graph, tuple(share_in_place(assembler.steps)), arguments, tuple(results))
 
 
 class _Assembler:
@@ -199,32 +199,33 @@ def distinct_inputs(node: Node) -> tuple[Value, ...]:
 
 # ---------------------------------------------------------------- results in the place of inputs
 
-def share_in_place(steps: Sequence[Step], results: Sequence[Storage]) -> list[Step]:
-    """The same steps, where an output takes the place of an input that is read for the last time at the same index."""
+def share_in_place(steps: Sequence[Step]) -> list[Step]:
+    """The same steps, where an output takes the place of an input that is read for the last time at the same index.
+
+    Not results: the longer theirs are unwritten, the longer a donated argument may be read in the same place.
+    """
     last_read = {x: k for k, step in enumerate(steps) for x in step.inputs}
     merged: dict[Storage, Storage] = {}
     shared: list[Step] = []
     for k, step in enumerate(steps):
         step = _replaced(step, merged)
         for source, target in _candidates(step):
-            if source.kind == "arena" and last_read[source] == k and source.bytes == target.bytes:
+            unused = source not in step.outputs and target in step.outputs
+            if unused and last_read[source] == k and source.bytes == target.bytes:
                 merged[target] = source
                 last_read[source] = last_read.get(target, k)
-                source.kind, source.index = target.kind, target.index
                 step = _replaced(step, merged)
-                break
         shared.append(step)
-    if isinstance(results, list):
-        results[:] = [merged.get(x, x) for x in results]
     return shared
 
 
 def _candidates(step: Step) -> Iterator[tuple[Storage, Storage]]:
     """(input, output) pairs where the kernel reads the input only at the element that it writes."""
-    if isinstance(step, KernelStep) and len(step.outputs) == 1 and step.unit.in_place:
+    if isinstance(step, KernelStep):
         for k in step.unit.in_place:
             if step.inputs.count(step.inputs[k]) == 1:
-                yield step.inputs[k], step.outputs[0]
+                yield from ((step.inputs[k], output) for output in step.outputs
+                            if step.inputs[k].kind == output.kind == "arena")
 
 
 def _replaced(step: Step, merged: dict[Storage, Storage]) -> Step:

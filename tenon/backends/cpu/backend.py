@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import partial
 
 from tenon.backends.cpu.assemble import Assembly, assemble
-from tenon.backends.cpu.unit import Unit, key_of
+from tenon.backends.cpu.unit import Unit, key_of, make_unit
 from tenon.graph.ir import Graph
-from tenon.observe import span
+from tenon.observe import emit, span
 
 
 def assemble_graph(graph: Graph) -> Assembly:
@@ -18,12 +18,20 @@ def assemble_graph(graph: Graph) -> Assembly:
 
 
 def _shared_unit(units: dict[str, Unit | None], body: Graph) -> Unit | None:
+    """The kernel of a body, or None; one that can fail is not shared, since it belongs to one place in the source."""
     key = key_of(body)
-    if key not in units:
-        units[key] = make_unit(body)
-    return units[key]
+    if key in units:
+        return units[key]
+    with span("lower", kernel=body.name):
+        unit = _try_unit(body)
+    if unit is None or not unit.kernel.checks:
+        units[key] = unit
+    return unit
 
 
-def make_unit(body: Graph) -> Unit | None:
-    """The kernel of a body; None where loops cannot express it."""
-    return None
+def _try_unit(body: Graph) -> Unit | None:
+    try:
+        return make_unit(body)
+    except (NotImplementedError, KeyError, AssertionError, RecursionError) as error:
+        emit("no_kernel", kernel=body.name, error=repr(error))
+        return None

@@ -14,8 +14,9 @@ A step is five words: what it does, and up to four operands.
     HOST step                  COPY        operands bytes                    thread 0
     JUMP step                  JUMP_UNLESS step operands                     where the boolean is false
 
-`operands` is the place in the context's table of pointers where those of the step begin; `status` the word that a
-kernel sets when it fails (an index out of range), 0 for all that cannot fail; `sizes` where its symbolic sizes begin.
+`operands` is the place in the context's table of pointers where those of the step begin; `status` the place of the
+words that a kernel writes when it fails (an index out of range), 0 for all that cannot fail; `sizes` where its symbolic
+sizes begin.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ next:
   %b = load i64, ptr %b.at, align 8
   %c = load i64, ptr %c.at, align 8
   %d = load i64, ptr %d.at, align 8
-  %status = getelementptr i32, ptr %statuses, i64 %c
+  %status = getelementptr i64, ptr %statuses, i64 %c
   %kernel.sizes = getelementptr i64, ptr %sizes, i64 %d
   switch i64 %code, label %end [
     i64 {KERNEL_ALL}, label %all
@@ -149,10 +150,10 @@ host.mine:
   %looked = icmp uge i64 %k, %status.count
   br i1 %looked, label %host.ask, label %host.look
 host.look:
-  %failed.at = getelementptr i32, ptr %statuses, i64 %k
-  %failed = load i32, ptr %failed.at, align 4
+  %failed.at = getelementptr i64, ptr %statuses, i64 %k
+  %failed = load i64, ptr %failed.at, align 8
   %k.next = add i64 %k, 1
-  %bad = icmp ne i32 %failed, 0
+  %bad = icmp ne i64 %failed, 0
   br i1 %bad, label %host.stop, label %host.mine
 host.ask:
   %check = icmp eq i64 %a, {CHECK}
