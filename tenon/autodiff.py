@@ -170,7 +170,8 @@ def _call_ref(*xs: Any, body: Graph) -> Any:
 
 def _call_vjp(g: Any, y: Any, *xs: Any, body: Graph) -> list[Any]:
     """One call of the pullback, itself an operator with a gradient."""
-    seeds = [s for s, r in zip(g if isinstance(g, tuple) else (g,), body.results, strict=True) if r.dtype.is_differentiable]
+    given = g if isinstance(g, tuple) else (g,)
+    seeds = [seed for seed, r in zip(given, body.results, strict=True) if r.dtype.is_differentiable]
     out = call(*xs, *seeds, body=_pullback_of(body))
     listed = iter(out if isinstance(out, tuple) else (out,))
     return [next(listed) if p.dtype.is_differentiable else None for p in body.params]

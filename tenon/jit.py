@@ -74,6 +74,7 @@ class Captured:
     gradients: list[tuple[Source, int | None]]  # tensor.grad <- result, or None
     effects: list[tuple[Effect, Nest]]
     flags: list[tuple[Source, bool]]            # tensor.requires_grad <- flag
+    without_grad: list[Source]                  # tensors whose .grad was None
     differentiable: bool
     outside: frozenset[int]                     # identities of the tensors held
     program: Executable | None = None
@@ -105,6 +106,7 @@ class Jitted:
 
     def __init__(self, function: Callable[..., Any], fullgraph: bool = False):
         functools.update_wrapper(self, function)
+        self.__name__: str = getattr(function, "__name__", type(function).__name__)
         self.function, self.fullgraph = function, fullgraph
         self.records: dict[Any, Record] = {}
         self._lock = threading.RLock()
@@ -212,7 +214,8 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
         if not isinstance(x.own.payload, Value):
             return x
         tracked.append(x)
-        return FromGraph(index_of(x), x.own.requires_grad, x.own.node is not None and x.own.node.released)
+        node = x.own.node
+        return FromGraph(index_of(x), x.own.requires_grad, node is not None and node.released)
 
     def nest(tree: Any) -> Nest:
         leaves, structure = flatten(tree)
@@ -220,22 +223,25 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
 
     output = nest(result)
     effects = [(change, nest(change.value)) for change in changes]
-    assigned, gradients, flags = [], [], []
+    assigned, gradients, flags, without_grad = [], [], [], []
     for seen in capture.seen.values():
         state = seen.state
         if seen.assigned:
             assert isinstance(state.payload, Value)
             carries = state.node is not None and not state.node.released
             assigned.append((seen.source, values.setdefault(state.payload, len(values)), carries))
+        if seen.start_grad is None and state.requires_grad:
+            without_grad.append(seen.source)
         if seen.grad_changed:
             gradients.append((seen.source, None if state.grad is None else index_of(state.grad)))
         if state.requires_grad != seen.tensor.own.requires_grad:
             flags.append((seen.source, state.requires_grad))
-    differentiable = any(x.own.node is not None and not x.own.node.released for x in tracked) or any(carries for _, _, carries in assigned)
+    nodes = [x.own.node for x in tracked if x.own.node is not None]
+    differentiable = any(not node.released for node in nodes) or any(carries for _, _, carries in assigned)
     graph, sources = capture.finish(list(values))
     outside = frozenset(key for key, seen in capture.seen.items() if isinstance(seen.source, Held))
     return Captured(graph, sources, types, guards, assumptions, output, assigned, gradients, effects, flags,
-                    differentiable, outside)
+                    without_grad, differentiable, outside)
 
 
 # ---------------------------------------------------------------- a call that fits
@@ -248,6 +254,7 @@ def holds(captured: Captured, leaves: Sequence[Any]) -> bool:
             and captured.assumptions.hold(sizes)
             and not any(id(x) in captured.outside for x in tensors)
             and all(guard.holds() for guard in captured.guards)
+            and all(holder_of(source, leaves).own.grad is None for source in captured.without_grad)
             and all(source_holds(s, p, leaves) for s, p in zip(captured.sources, captured.graph.params, strict=True)))
 
 
@@ -387,7 +394,8 @@ def why_not(captured: Captured, leaves: Sequence[Any]) -> str:
             return f"an argument was {type} and is {x.type}"
     if not captured.assumptions.hold(sizes):
         return "a comparison of sizes came out differently"
-    return next((f"guard failed: {guard}" for guard in captured.guards if not guard.holds()), "a tensor changed its type")
+    return next((f"guard failed: {guard}" for guard in captured.guards if not guard.holds()),
+                "a tensor changed its type")
 
 
 # ---------------------------------------------------------------- the public functions

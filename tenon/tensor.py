@@ -17,7 +17,7 @@ import numpy as np
 
 from tenon.autodiff import backward, call, ones_like
 from tenon.backends.base import Executable
-from tenon.dims import Dim
+from tenon.dims import Dim, SymbolicDim
 from tenon.errors import ArgumentError, CaptureError, DTypeError, GradientError, Location, ShapeError
 from tenon.graph.build import agree, canonical_attrs, literal
 from tenon.graph.interpret import evaluate_op
@@ -27,7 +27,7 @@ from tenon.graph.operators import Operators
 from tenon.ops import shape as shape_ops
 from tenon.ops.elementwise import add, equal, not_equal
 from tenon.pipeline import compile
-from tenon.types import DEFAULT_OF_KIND, DType, Shape, TensorType, as_dtype, float32
+from tenon.types import DEFAULT_OF_KIND, DType, Shape, TensorType, as_dtype, float32, int64
 
 Payload = np.ndarray | Value
 _recording: ContextVar[bool] = ContextVar("recording", default=True)
@@ -128,14 +128,16 @@ class Tensor(Operators):
     @property
     def T(self) -> Tensor:
         """The axes reversed."""
-        return shape_ops.permute(self, axes=tuple(reversed(range(self.ndim))))
+        reversed_axes: Tensor = shape_ops.permute(self, axes=tuple(reversed(range(self.ndim))))
+        return reversed_axes
 
     @property
     def mT(self) -> Tensor:
         """The last two axes swapped."""
         if self.ndim < 2:
             raise ShapeError(f"mT needs at least two axes, this tensor is {self.type}")
-        return shape_ops.permute(self, axes=(*range(self.ndim - 2), self.ndim - 1, self.ndim - 2))
+        swapped: Tensor = shape_ops.permute(self, axes=(*range(self.ndim - 2), self.ndim - 1, self.ndim - 2))
+        return swapped
 
     def __len__(self) -> int:
         if not self.shape:
@@ -207,7 +209,8 @@ class Tensor(Operators):
         if isinstance(self.payload, Value):
             return f"tensor(<captured {self.type}>)"
         body = np.array2string(self.payload, separator=", ", prefix="tensor(", threshold=100, edgeitems=3, precision=4)
-        notes = [] if self.dtype in (DEFAULT_OF_KIND[self.dtype.kind], as_dtype("int64")) else [f"dtype={self.dtype.name}"]
+        usual = (DEFAULT_OF_KIND[self.dtype.kind], int64)
+        notes = [] if self.dtype in usual else [f"dtype={self.dtype.name}"]
         if 0 in self.shape:
             notes.append(f"shape={self.shape}")
         if self.requires_grad:
@@ -318,7 +321,8 @@ class Tensor(Operators):
 
     def astype(self, dtype: Any) -> Tensor:
         """The elements converted to another type."""
-        return shape_ops.cast(self, dtype=dtype)
+        converted: Tensor = shape_ops.cast(self, dtype=dtype)
+        return converted
 
 
 def _in_place(name: str) -> Callable[[Tensor, Any], Tensor]:
@@ -432,7 +436,7 @@ class TensorInterpreter:
 
     def lift(self, x: Any) -> Any:
         """Arrays become tensors; numbers, literals and None stay."""
-        if x is None or isinstance(x, (Tensor, Literal, bool, int, float, complex)):
+        if x is None or isinstance(x, (Tensor, Literal, SymbolicDim, bool, int, float, complex)):
             return x
         if isinstance(x, (np.ndarray, np.generic)):
             return tensor(x)
@@ -440,11 +444,12 @@ class TensorInterpreter:
 
     def apply(self, op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
         """The output tensors of `op`."""
-        lifted = tuple(self.lift(x) for x in inputs)
+        lifted = tuple(map(self.lift, inputs))
         record = _recording.get() and any(isinstance(x, Tensor) and x.requires_grad for x in lifted)
         pairs = agree(op, lifted)
         if op.expand is not None and (op.vjp is None or not record) and self.opens(op):
-            types = tuple(None if x is None else TensorType(d, x.shape if isinstance(x, Tensor) else ()) for x, d in pairs)
+            types = tuple(None if x is None or d is None else TensorType(d, x.shape if isinstance(x, Tensor) else ())
+                          for x, d in pairs)
             agreed = tuple(self.cast(x, d) for x, d in pairs) if op.promote else lifted
             return op.expand(*agreed, **canonical_attrs(op, types, attrs))
         agreed = tuple(self.cast(x, d) for x, d in pairs)
@@ -465,6 +470,8 @@ class TensorInterpreter:
             return None
         if isinstance(x, Tensor):
             return x if x.dtype is dtype else shape_ops.cast(x, dtype=dtype)
+        if isinstance(x, SymbolicDim):
+            return shape_ops.dimension(size=x, dtype=dtype)
         return literal(x.value if isinstance(x, Literal) else x, dtype)
 
 
@@ -472,7 +479,7 @@ class Eager(TensorInterpreter):
     """Evaluate at once on NumPy arrays."""
 
     def evaluate(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[Payload, ...]:
-        arrays = [None if x is None else np.asarray(x.value, x.dtype.numpy) if isinstance(x, Literal)
+        arrays: list[Any] = [None if x is None else np.asarray(x.value, x.dtype.numpy) if isinstance(x, Literal)
                   else x._concrete(op.name) for x in inputs]
         if op is call:
             return tuple(program_of(attrs["body"]).run(arrays))

@@ -80,9 +80,11 @@ class Snapshot:
         for now, before in self._lists:
             if not _same(now, before):
                 grew = len(now) > len(before) and _same(now[:len(before)], before)
-                found.append(Effect("list", now, len(before) if grew else None, now[len(before):] if grew else list(now)))
+                found.append(Effect("list", now, len(before), now[len(before):]) if grew
+                             else Effect("list", now, None, list(now)))
         found += [Effect("item", d, k, v) for d, before in self._dicts for k, v in _differences(d, before)]
-        found += [Effect("attribute", x, k, v) for x, before in self._objects for k, v in _differences(x.__dict__, before)]
+        found += [Effect("attribute", x, k, v)
+                  for x, before in self._objects for k, v in _differences(x.__dict__, before)]
         found += [Effect("set", now, None, set(now)) for now, before in self._sets if now != before]
         found += [Effect("cell", c, None, _contents(c)) for c, before in self._cells if _contents(c) is not before]
         return found
@@ -92,9 +94,9 @@ class Snapshot:
         for holder, before in self._lists:
             if not _same(holder, before):
                 holder[:] = before
-        for holder, before in [*self._dicts, *((x.__dict__, b) for x, b in self._objects)]:
-            for key, _ in _differences(holder, before):
-                _store_item(holder, key, before.get(key, MISSING))
+        for table, entries in [*self._dicts, *((x.__dict__, b) for x, b in self._objects)]:
+            for key, _ in _differences(table, entries):
+                _store_item(table, key, entries.get(key, MISSING))
         for group, members in self._sets:
             if group != members:
                 _store_set(group, None, members)

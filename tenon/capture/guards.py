@@ -26,11 +26,14 @@ from tenon.errors import PACKAGE, location_of
 from tenon.tensor import Tensor
 from tenon.types import DType
 
-ATOMS = (bool, int, float, complex, str, bytes, type(None), DType, np.dtype, np.generic, enum.Enum, range, type(Ellipsis))
+ATOMS = (bool, int, float, complex, str, bytes, type(None), DType, np.dtype, np.generic, enum.Enum, range,
+         type(Ellipsis))
+DATA = (*ATOMS, Tensor, list, dict, tuple)
 MISSING = object()
 LARGEST_CONTAINER = 10_000
 PRINTING = (print, input, open)
 LIBRARIES = tuple({p for p in (sys.prefix + "/lib", sys.base_prefix + "/lib", PACKAGE) if p})
+ELSEWHERE = (*LIBRARIES, "<string>", "<frozen")         # generated code reads nothing of its own
 FRONT_END = (PACKAGE + "nn/", PACKAGE + "optim/")       # of Tenon's own code, what holds users' state
 
 
@@ -75,7 +78,7 @@ def is_unrepeatable(function: Any) -> bool:
 
 def follows(code: types.CodeType) -> bool:
     """Whether what this code reads is guarded: user code, layers and optimizers, not libraries."""
-    return code.co_filename.startswith(FRONT_END) or not code.co_filename.startswith((*LIBRARIES, "<string>", "<frozen"))
+    return code.co_filename.startswith(FRONT_END) or not code.co_filename.startswith(ELSEWHERE)
 
 
 @dataclass(frozen=True)
@@ -225,7 +228,7 @@ class Reach:
                         self.guards.append(Guard(partial(getattr, base, name, MISSING), getattr(base, name, MISSING),
                                                  f"{base.__name__}.{name}"))
                         self.add_function(function, f"{base.__name__}.{name}")
-                elif self._wanted(name) and not name.startswith("__") and isinstance(member, (*ATOMS, Tensor, list, dict, tuple)):
+                elif self._wanted(name) and not name.startswith("__") and isinstance(member, DATA):
                     self._add(partial(_class_item, base, name), member, f"{base.__name__}.{name}")
 
     def _add_object(self, value: Any, path: str) -> None:
@@ -235,7 +238,8 @@ class Reach:
         self._add_class(cls)
         attributes = getattr(value, "__dict__", None)
         if not isinstance(attributes, dict):
-            slots = [s for c in cls.__mro__ for s in getattr(c, "__slots__", ()) if self._wanted(s) and hasattr(value, s)]
+            slots = [s for base in cls.__mro__ for s in getattr(base, "__slots__", ())
+                     if self._wanted(s) and hasattr(value, s)]
             self._children(value, [(getattr(value, s), partial(getattr, value, s), f"{path}.{s}") for s in slots])
             return
         self._children(value, [(attributes[n], partial(_get_item, attributes, n), f"{path}.{n}")

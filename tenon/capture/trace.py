@@ -86,7 +86,7 @@ class Capture(TensorInterpreter):
 
     def evaluate(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[Payload, ...]:
         """Append the node; the payloads are its output values."""
-        values = tuple(x.payload if isinstance(x, Tensor) else x for x in inputs)
+        values: tuple[Any, ...] = tuple(x.payload if isinstance(x, Tensor) else x for x in inputs)
         if op.elementwise:
             values = self.builder.broadcast(values)
         out = self.builder.emit(op, values, attrs)
@@ -98,7 +98,7 @@ class Capture(TensorInterpreter):
 
     def lift(self, x: Any) -> Any:
         """NumPy arrays are read again on every call, since their elements may change."""
-        if isinstance(x, np.ndarray) and not isinstance(x, np.generic):
+        if isinstance(x, np.ndarray):
             return Tensor(self.array(x))
         return super().lift(x)
 

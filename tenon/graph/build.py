@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tenon.dims import SymbolicDim
 from tenon.errors import DTypeError, GraphError, Location, TenonError, user_location
 from tenon.graph.ir import Graph, Input, Literal, Node, Value
 from tenon.graph.op import OPS, Op, interpreter, using
@@ -65,7 +66,7 @@ class Builder:
 
     def lift(self, x: Any) -> Any:
         """What an argument is in the graph: arrays become constants."""
-        if x is None or isinstance(x, (Value, Literal, *PYTHON_SCALARS)):
+        if x is None or isinstance(x, (Value, Literal, SymbolicDim, *PYTHON_SCALARS)):
             return x
         if isinstance(x, (np.ndarray, np.generic)):
             return self.constant(np.asarray(x))
@@ -87,6 +88,9 @@ class Builder:
             return None
         if isinstance(x, Value):
             return x if x.dtype is dtype else self.emit(OPS["cast"], (x,), {"dtype": dtype})
+        if isinstance(x, SymbolicDim):
+            size: Value = self.emit(OPS["dimension"], (), {"size": x, "dtype": dtype})
+            return size
         return literal(x.value if isinstance(x, Literal) else x, dtype)
 
     def broadcast(self, values: tuple[Input, ...]) -> tuple[Input, ...]:
@@ -105,11 +109,18 @@ def current_builder() -> Builder:
 
 def agree(op: Op, inputs: tuple[Any, ...]) -> list[tuple[Any, DType | None]]:
     """Each input with the element type that the operator's promotion gives it."""
-    kinds = tuple(None if x is None else x.dtype if hasattr(x, "dtype") else type(x) for x in inputs)
+    kinds = tuple(map(_kind, inputs))
     try:
         return list(zip(inputs, (op.promote or separate)(kinds), strict=True))
     except TenonError as error:
         raise type(error)(f"{op.name}: {error.what}", hint=error.hint) from None
+
+
+def _kind(x: Any) -> Any:
+    """What promotion sees of an input: a size is a Python integer."""
+    if x is None or isinstance(x, SymbolicDim):
+        return None if x is None else int
+    return x.dtype if hasattr(x, "dtype") else type(x)
 
 
 def literal(value: Any, dtype: DType) -> Literal:
@@ -119,7 +130,7 @@ def literal(value: Any, dtype: DType) -> Literal:
         if value != int(value) or not info.min <= int(value) <= info.max:
             raise DTypeError(f"the number {value} does not fit {dtype.name}")
         return Literal(int(value), TensorType(dtype, ()))
-    convert = {"b": bool, "f": float, "c": complex}[dtype.kind]
+    convert: Callable[[Any], Any] = {"b": bool, "f": float, "c": complex}[dtype.kind]
     return Literal(convert(value), TensorType(dtype, ()))
 
 
