@@ -13,7 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from tenon.backends.base import Backend, Executable
-from tenon.backends.cpu.backend import assemble_graph
 from tenon.backends.reference import REFERENCE
 from tenon.config import config
 from tenon.errors import ArgumentError
@@ -27,7 +26,6 @@ from tenon.passes.fold import fold
 from tenon.passes.merge_duplicates import merge_duplicates
 from tenon.passes.nested import Pass
 from tenon.passes.simplify import simplify
-from tenon.runtime.program import Program
 
 PASSES: dict[str, Pass] = {
     "expand": expand,
@@ -40,7 +38,15 @@ PASSES: dict[str, Pass] = {
 # In order.  The second simplify uses what fold made literal.
 OPTIMIZE = ("expand", "simplify", "fold", "simplify", "merge_duplicates", "drop_dead")
 
-CPU = Backend("cpu", lambda graph: Program(assemble_graph(graph)), fuses=True)
+
+def native_program(graph: Graph) -> Executable:
+    """Machine code for this processor."""
+    from tenon.backends.cpu.backend import assemble_graph  # local: LLVM is slow to load, and not always needed
+    from tenon.runtime.program import Program
+    return Program(assemble_graph(graph))
+
+
+CPU = Backend("cpu", native_program, fuses=True)
 BACKENDS: dict[str, Backend] = {backend.name: backend for backend in (CPU, REFERENCE)}
 
 
