@@ -127,3 +127,81 @@ def test_compute_rules_of_windows():
     check(windows, x, **attrs)
     g = normal(windows(x, **attrs).shape)
     check(add_windows, g, sizes=(6, 5), **attrs)
+
+
+# ---------------------------------------------------------------- pooling
+
+POOLS = [
+    ((2, 3, 8), 2, {}),
+    ((1, 2, 7, 6), (3, 2), {"stride": (2, 1), "padding": (1, 1)}),
+    ((1, 2, 7, 6), 3, {"stride": 2, "padding": 1, "ceil_mode": True}),
+    ((1, 2, 4, 3, 5), (2, 1, 3), {"stride": (1, 2, 2)}),
+]
+
+
+@pytest.mark.parametrize(("shape", "kernel", "attrs"), POOLS)
+def test_pooling_against_loops_and_differences(shape, kernel, attrs):
+    x = normal(shape)
+    count = len(shape) - 2
+    kernel = (kernel,) * count if isinstance(kernel, int) else kernel
+    pad = attrs.get("padding", 0)
+    pad = (pad,) * count if isinstance(pad, int) else pad
+    stride = attrs.get("stride", kernel)
+    stride = (stride,) * count if isinstance(stride, int) else stride
+    largest, mean, plain = tn.max_pool(x, kernel, **attrs), tn.avg_pool(tn.tensor(x), kernel, **attrs), \
+        tn.avg_pool(tn.tensor(x), kernel, **attrs, count_include_pad=False)
+    inner = np.pad(np.ones(shape[2:]), [(p, p) for p in pad])
+    wide = np.pad(x, [(0, 0), (0, 0), *((p, p) for p in pad)])
+    for p in np.ndindex(*largest.shape[2:]):
+        window = (..., *(slice(a * s, a * s + k) for a, s, k in zip(p, stride, kernel)))
+        weight = inner[window[1:]]
+        flat = np.where(weight, wide[window], -np.inf).reshape(*shape[:2], -1)
+        np.testing.assert_allclose(largest.numpy()[(..., *p)], flat.max(-1))
+        total = wide[window].reshape(*shape[:2], -1).sum(-1)
+        np.testing.assert_allclose(mean.numpy()[(..., *p)], total / weight.size)
+        np.testing.assert_allclose(plain.numpy()[(..., *p)], total / weight.sum())
+    check_gradient(lambda x: tn.max_pool(x, kernel, **attrs), x, order=2)
+    check_gradient(lambda x: tn.avg_pool(x, kernel, **attrs), x, order=2)
+
+
+def test_compute_rules_of_max_pooling():
+    from tenon.ops.pooling import max_pool_grad, max_pool_op, max_pool_positions
+    attrs = {"kernel": (3, 2), "stride": (2, 1), "padding": ((1, 2), (0, 1)), "dilation": (1, 2)}
+    x = RNG.integers(0, 3, (2, 6, 5)).astype(float)
+    check(max_pool_op, x, **attrs)
+    check(max_pool_positions, x, **attrs)
+    at = max_pool_positions(x, **attrs).numpy()
+    check(max_pool_grad, normal(at.shape), at, sizes=(6, 5), **attrs)
+
+
+def test_equal_elements_give_the_gradient_to_the_first():
+    x = tn.tensor(np.ones((1, 1, 4)), requires_grad=True)
+    tn.max_pool1d(x, 2).sum().backward()
+    assert x.grad.tolist() == [[[1, 0, 1, 0]]]
+
+
+def test_positions_of_the_largest():
+    y, at = tn.max_pool2d(tn.tensor([[[[1.0, 2], [4, 3]]]]), 2, return_indices=True)
+    assert y.tolist() == [[[[4]]]] and at.tolist() == [[[[2]]]]
+
+
+@pytest.mark.parametrize("size", [2, 3, (2, None), (6, 4)])
+def test_adaptive_pooling_divides_as_evenly_as_can_be(size):
+    x = normal((2, 2, 6, 4))
+    wanted = [n if w is None else w for n, w in zip(x.shape[2:], size if isinstance(size, tuple) else (size, size))]
+    mean, largest = tn.adaptive_avg_pool2d(tn.tensor(x), size), tn.adaptive_max_pool2d(tn.tensor(x), size)
+    for p in np.ndindex(*wanted):
+        window = (..., *(slice(a * n // w, -(-(a + 1) * n // w)) for a, n, w in zip(p, x.shape[2:], wanted)))
+        np.testing.assert_allclose(mean.numpy()[(..., *p)], x[window].mean((-1, -2)))
+        np.testing.assert_allclose(largest.numpy()[(..., *p)], x[window].max((-1, -2)))
+    check_gradient(lambda x: tn.adaptive_avg_pool2d(x, size), x)
+
+
+def test_pooling_bad_arguments():
+    x = tn.tensor(normal((1, 1, 4, 4)))
+    with pytest.raises(ArgumentError):
+        tn.max_pool2d(x, 2, padding=2)
+    with pytest.raises(ShapeError):
+        tn.max_pool2d(x, 5)
+    with pytest.raises(ShapeError):
+        tn.max_pool1d(x, 2)
