@@ -26,6 +26,7 @@ from tenon.graph.op import Op, interpreter, set_default_interpreter
 from tenon.graph.operators import Operators
 from tenon.ops import shape as shape_ops
 from tenon.ops.elementwise import add, equal, not_equal
+from tenon.ops.getitem import setitem
 from tenon.pipeline import compile
 from tenon.types import DEFAULT_OF_KIND, DType, Shape, TensorType, as_dtype, float32, int64
 
@@ -319,6 +320,16 @@ class Tensor(Operators):
         old.payload, old.node, old.index = state.payload, state.node, state.index
         old.requires_grad = old.requires_grad or state.requires_grad
 
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Rebind this tensor to a copy with `self[key]` replaced by `value`, which broadcasts."""
+        self._refuse_leaf("x[key] = value")
+        self._rebind(setitem(self, key, value))
+
+    def _refuse_leaf(self, what: str) -> None:
+        if self.requires_grad and self.node is None and _recording.get():
+            raise GradientError(f"a leaf that requires a gradient was changed in place ({what})",
+                                hint="do it under tn.no_grad(), or write x = x + y")
+
     def astype(self, dtype: Any) -> Tensor:
         """The elements converted to another type."""
         converted: Tensor = shape_ops.cast(self, dtype=dtype)
@@ -327,9 +338,7 @@ class Tensor(Operators):
 
 def _in_place(name: str) -> Callable[[Tensor, Any], Tensor]:
     def method(self: Tensor, other: Any) -> Tensor:
-        if self.requires_grad and self.node is None and _recording.get():
-            raise GradientError(f"a leaf that requires a gradient was changed in place ({name})",
-                                hint="do it under tn.no_grad(), or write x = x + y")
+        self._refuse_leaf(name)
         new = getattr(self, name.replace("__i", "__", 1))(other)
         if new.shape != self.shape or new.dtype is not self.dtype:
             raise ShapeError(f"in-place operation would change {self.type} to {new.type}")
