@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tenon.autodiff import backward, ones_like
+from tenon.autodiff import backward
 from tenon.dims import Dim
 from tenon.errors import ArgumentError, CaptureError, DTypeError, GradientError, Location, ShapeError
 from tenon.graph.build import agree, canonical_attrs, literal
@@ -23,7 +23,9 @@ from tenon.graph.ir import Literal, Value
 from tenon.graph.op import Op, interpreter, set_default_interpreter
 from tenon.graph.operators import Operators
 from tenon.ops import shape as shape_ops
-from tenon.ops.elementwise import add, equal, not_equal
+from tenon.ops.arithmetic import add
+from tenon.ops.comparison import equal, not_equal
+from tenon.ops.creation import ones_like
 from tenon.types import DEFAULT_OF_KIND, DType, Shape, TensorType, as_dtype, float32
 
 Payload = np.ndarray | Value

@@ -101,4 +101,4 @@ def _as_type(array: Any, type: TensorType) -> np.ndarray:
 
 def _astype(array: np.ndarray, dtype: DType) -> np.ndarray:
     with np.errstate(all="ignore"):
-        return array.astype(dtype.numpy)
+        return (array.real if array.dtype.kind == "c" and dtype.kind != "c" else array).astype(dtype.numpy)

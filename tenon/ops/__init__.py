@@ -1,10 +1,28 @@
 """What every operator means: one definition each, in the file of its family."""
 
-from tenon.ops import elementwise, linalg, reduction, shape
-from tenon.ops.define import PUBLIC, binary, composite, define, function, unary
+from tenon.ops import (
+    arithmetic,
+    arranging,
+    comparison,
+    complex_parts,
+    creation,
+    diagonal,
+    exponential,
+    linalg,
+    pieces,
+    reduction,
+    rounding,
+    scan,
+    shape,
+    special,
+    trigonometric,
+)
+from tenon.ops.define import PUBLIC, alias, binary, composite, define, function, unary
 from tenon.ops.methods import install_methods
 
-FAMILIES = (elementwise, shape, reduction, linalg)
+# In the order in which they build on each other.
+FAMILIES = (comparison, shape, complex_parts, arithmetic, exponential, trigonometric, rounding, special, pieces, creation,
+            arranging, diagonal, reduction, scan, linalg)
 install_methods()
 
-__all__ = ["FAMILIES", "PUBLIC", "binary", "composite", "define", "function", "unary"]
+__all__ = ["FAMILIES", "PUBLIC", "alias", "binary", "composite", "define", "function", "unary"]
