@@ -295,10 +295,6 @@ class Tensor(Operators):
         self._payload, self.node, self.index = new._payload, new.node, new.index
         self._requires_grad = self._requires_grad or new._requires_grad
 
-    def astype(self, dtype: Any) -> Tensor:
-        """The elements converted to another type."""
-        return shape_ops.cast(self, dtype=dtype)
-
 
 def _in_place(name: str) -> Callable[[Tensor, Any], Tensor]:
     def method(self: Tensor, other: Any) -> Tensor:
@@ -443,8 +439,7 @@ class Eager(TensorInterpreter):
                   else x._concrete(op.name) for x in inputs]
         inferred = op.type(*(None if x is None else x.type for x in inputs), **attrs)
         types = inferred if isinstance(inferred, tuple) else (inferred,)
-        with np.errstate(all="ignore"):
-            return evaluate_op(op, arrays, attrs, types)
+        return evaluate_op(op, arrays, attrs, types)
 
 
 eager = Eager()

@@ -38,7 +38,8 @@ def evaluate_op(op: Op, arrays: Sequence[Any], attrs: Mapping[str, Any],
         types = inferred if isinstance(inferred, tuple) else (inferred,)
     if op.ref is None:
         return tuple(interpret(expansion(op, tuple(map(type_of, arrays)), attrs), [a for a in arrays if a is not None]))
-    out = op.ref(*map(_widen, arrays), **attrs)
+    with np.errstate(all="ignore"):
+        out = op.ref(*map(_widen, arrays), **attrs)
     listed = out if isinstance(out, tuple) and len(types) > 1 else (out,)
     return tuple(_as_type(x, t) for x, t in zip(listed, types, strict=True))
 

@@ -15,8 +15,8 @@ from tenon.dims import Dim, product
 from tenon.errors import ArgumentError, ShapeError
 from tenon.ops.define import alias, function, lift
 from tenon.ops.pieces import concat_op, pad_op, slice_op
-from tenon.ops.shape import as_shape, broadcast_to, permute, reshape_op, resolve_shape
-from tenon.types import broadcast_shapes, normalize_axes, normalize_axis
+from tenon.ops.shape import as_shape, broadcast_to, cast, permute, reshape_op, resolve_shape
+from tenon.types import as_dtype, broadcast_shapes, normalize_axes, normalize_axis
 
 
 def listed(values: Sequence[Any]) -> tuple[Any, ...]:
@@ -34,7 +34,18 @@ def reshaped(x: Any, shape: Sequence[Any]) -> Any:
     return x if tuple(shape) == x.shape else reshape_op(x, shape=tuple(shape))
 
 
-# ---------------------------------------------------------------- shapes
+# ---------------------------------------------------------------- shapes and types
+
+@function
+def astype(x: Any, dtype: Any) -> Any:
+    """The elements converted to another type; fractions are cut off towards zero.
+
+    >>> tn.tensor([1.9, -1.9]).astype(int)
+    tensor([ 1, -1])
+    """
+    x, dtype = lift(x), as_dtype(dtype)
+    return x if x.dtype is dtype else cast(x, dtype=dtype)
+
 
 @function
 def reshape(x: Any, *shape: Any) -> Any:

@@ -109,7 +109,7 @@ pad_op = define(
     canonical=lambda x, value, low, high, interior: {
         "low": tuple(low), "high": tuple(high), "interior": (0,) * x.ndim if interior is None else tuple(interior)},
     doc="The tensor with `value` before (low), after (high) and between (interior) its elements, axis by axis.",
-    examples=["pad(f32[2, 3], 0.0, low=(1, 0), high=(0, 2), interior=(0, 1)) -> f32[3, 7]"])
+    examples=["pad(f32[2, 3], f32(0.0), low=(1, 0), high=(0, 2), interior=(0, 1)) -> f32[3, 7]"])
 
 
 def _concat_type(*xs: TensorType, axis: int = 0) -> TensorType:

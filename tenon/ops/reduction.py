@@ -92,7 +92,7 @@ sum_ = define(
     "sum", type=_total_type, canonical=_total_attrs, ref=_total_ref(np.sum), compute=reducing("add"),
     vjp=lambda g, y, x, axis, keepdims, dtype: (restore(g, x.shape, axis, keepdims),),
     doc="The sum over axes (all of them by default); integers are summed in 64 bits.  The sum of nothing is 0.",
-    examples=["sum(f32[2, 3], axis=(1,), keepdims=False, dtype=f32) -> f32[2]", "sum(i8[2, 3], axis=(0, 1)) -> i64",
+    examples=["sum(f32[2, 3], axis=(1,), keepdims=False, dtype=f64) -> f64[2]", "sum(i8[2, 3], axis=(0, 1)) -> i64",
               "sum(f32[2, 3], axis=(0,), keepdims=True) -> f32[1, 3]", "sum(f32[2, 3], axis=(2,)) -> error"])
 
 

@@ -14,7 +14,7 @@ from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.op import Op
 from tenon.graph.promotion import floating, same
 from tenon.ops.arranging import concat, expand_dims, narrow, ravel, reshaped
-from tenon.ops.comparison import equal, where
+from tenon.ops.comparison import equal, isfinite, where
 from tenon.ops.complex_parts import conj
 from tenon.ops.creation import iota
 from tenon.ops.define import check_kind, define, function, lift
@@ -23,11 +23,16 @@ from tenon.ops.shape import cast, full_op
 from tenon.types import DType, TensorType, as_dtype, int64, normalize_axis
 
 
-def _scan(name: str, total: Callable[[Any, int], Any], vjp: Callable[..., Any], doc: str, promote: Any = same) -> Op:
+def _scan(name: str, total: Callable[[Any, int], Any], vjp: Callable[..., Any], doc: str, promote: Any = same,
+          kinds: str = "buifc") -> Op:
     """A running total; `reverse` runs from the last element to the first."""
+    def rule(x: TensorType, *, axis: int, reverse: bool = False) -> TensorType:
+        check_kind(name, x.dtype, kinds)
+        return x
+
     def ref(x: Any, axis: int, reverse: bool) -> Any:
         return np.flip(total(np.flip(x, axis), axis), axis) if reverse else total(x, axis)
-    return define(name, public=False, type=lambda x, *, axis, reverse=False: x, ref=ref, vjp=vjp, promote=promote, doc=doc,
+    return define(name, public=False, type=rule, ref=ref, vjp=vjp, promote=promote, doc=doc,
                   canonical=lambda x, axis, reverse: {"axis": normalize_axis(axis, x.ndim), "reverse": bool(reverse)},
                   examples=[f"{name}(f32[2, 3], axis=1) -> f32[2, 3]", f"{name}(f32[2, 3], axis=0, reverse=True) -> f32[2, 3]",
                             f"{name}(f32[2, 3], axis=2) -> error"])
@@ -44,9 +49,11 @@ def _cumprod_vjp(g: Any, y: Any, x: Any, axis: int, reverse: bool) -> tuple[Any]
 
 def _logcumsumexp_vjp(g: Any, y: Any, x: Any, axis: int, reverse: bool) -> tuple[Any]:
     """The sum of g * exp(x - y) over later positions, kept in logarithms, apart for each sign of g."""
+    known = where(isfinite(y), y, 0)
+
     def part(g: Any) -> Any:
         log_g = where(g > 0, where(g > 0, g, 1).log(), -np.inf)
-        return (logcumsumexp_op(log_g - y, axis=axis, reverse=not reverse) + x).exp()
+        return (logcumsumexp_op(log_g - known, axis=axis, reverse=not reverse) + x).exp()
     return (part(g) - part(-g),)
 
 
@@ -58,7 +65,7 @@ cumsum_op = _scan("cumsum", np.cumsum, lambda g, y, x, axis, reverse: (cumsum_op
                   "The running sum along an axis.")
 cumprod_op = _scan("cumprod", np.cumprod, _cumprod_vjp, "The running product along an axis.")
 logcumsumexp_op = _scan("logcumsumexp", _log_total, _logcumsumexp_vjp,
-                        "The running log(sum(exp(x))) along an axis.", promote=floating)
+                        "The running log(sum(exp(x))) along an axis.", promote=floating, kinds="f")
 
 
 def _running_extreme(name: str, extreme: Any, doc: str) -> Op:

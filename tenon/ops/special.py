@@ -9,10 +9,17 @@ from tenon.errors import ArgumentError
 from tenon.graph.promotion import floating
 from tenon.ops import special_reference as reference
 from tenon.ops.comparison import equal, where
-from tenon.ops.define import define, function, unary
+from tenon.ops.define import check_kind, define, function, unary
 from tenon.ops.exponential import call, exp
+from tenon.types import TensorType
 
 SLOPE = 2 / math.sqrt(math.pi)
+
+
+def _polygamma_type(x: TensorType, *, n: int) -> TensorType:
+    check_kind("polygamma", x.dtype, "f")
+    return x
+
 
 erf = unary("erf", reference.erf, call("erf"), lambda g, y, x: (g * (exp(-x * x) * SLOPE),), "The error function.",
             kinds="f")
@@ -25,7 +32,7 @@ lgamma = unary("lgamma", reference.lgamma, call("lgamma"), lambda g, y, x: (g * 
 digamma = unary("digamma", reference.digamma, call("digamma"), lambda g, y, x: (g * polygamma_op(x, n=1),),
                 "The derivative of lgamma.", kinds="f", domain=(0.3, 4.0))
 polygamma_op = define(
-    "polygamma", public=False, type=lambda x, *, n: x, ref=reference.polygamma, promote=floating, elementwise=True,
+    "polygamma", public=False, type=_polygamma_type, ref=reference.polygamma, promote=floating, elementwise=True,
     vjp=lambda g, y, x, n: (g * polygamma_op(x, n=n + 1),), doc="The n-th derivative of digamma, n >= 1.",
     domain=(0.5, 4.0), examples=["polygamma(f32[2, 3], n=1) -> f32[2, 3]"])
 i0 = unary("i0", reference.i0, None, lambda g, y, x: (g * i1(x),), "The modified Bessel function of order 0.", kinds="f")
