@@ -45,6 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def env(arguments: argparse.Namespace) -> int:
+    from tenon.config import config
     from tenon.debug.console import table
 
     rows = [
@@ -54,10 +55,30 @@ def env(arguments: argparse.Namespace) -> int:
         *((f"{package} (optional)", version(package)) for package in OPTIONAL),
         ("system", platform.platform()),
         ("cpu", cpu_name()),
-        ("cores for this process", str(usable_cores())),
+        ("threads", str(config().threads)),
+        ("backend", config().backend),
+        ("code cache", str(config().cache_dir or "off")),
         *((name, value) for name, value in sorted(os.environ.items()) if name.startswith("TENON_")),
     ]
     table("Tenon's environment", ["what", "value"], rows)
+    return 0
+
+
+def opt(arguments: argparse.Namespace) -> int:
+    from tenon.debug.stages import run_on_text
+
+    text = sys.stdin.read() if arguments.file == "-" else Path(arguments.file).read_text(encoding="utf-8")
+    names = [name for name in arguments.passes.split(",") if name]
+    for line in run_on_text(text, names, arguments.each):
+        print(line)
+    return 0
+
+
+def show(arguments: argparse.Namespace) -> int:
+    from tenon.debug.stages import show_function
+
+    for line in show_function(arguments.function, arguments.types, arguments.stages.split(",")):
+        print(line)
     return 0
 
 
@@ -74,6 +95,14 @@ class Command:
 
 
 COMMANDS = {
+    "show": Command("a function at every stage: graph, passes, loops, llvm, asm", show, (
+        argument("function", metavar="FILE:FUNCTION"),
+        argument("types", nargs="*", metavar="TYPE", help="of the arguments, such as f32[8, 784] or f32[B, 784]"),
+        argument("--stages", default="graph,passes,loops", help="comma-separated (default: %(default)s)"))),
+    "opt": Command("run passes on the text of a graph", opt, (
+        argument("file", nargs="?", default="-", metavar="FILE"),
+        argument("--passes", default="", help="comma-separated names, in order"),
+        argument("--each", action="store_true", help="print the graph after every pass"))),
     "env": Command("versions, CPU, cores, settings: what to paste into a bug report", env),
 }
 
@@ -91,11 +120,6 @@ def cpu_name() -> str:
     lines = info.read_text().splitlines() if info.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
-
-
-def usable_cores() -> int:
-    """Cores that this process may run on, which in a container can be fewer than the machine has."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 if __name__ == "__main__":

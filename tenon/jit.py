@@ -133,6 +133,22 @@ class Jitted:
                 return self.function(*args, **keywords)
         return run(captured, leaves)
 
+    def capture(self, *args: Any, **keywords: Any) -> Captured:
+        """The capture that a call with these arguments would use; nothing of the program is run.
+
+        Raises CaptureError when such a call would run eagerly.
+        """
+        leaves, structure = flatten((args, keywords))
+        record = self._record(leaves, structure)
+        captured = self._find(record, leaves) or self._capture(record, leaves, structure)
+        if captured is None:
+            raise CaptureError(f"{self.__name__}: {record.eager}")
+        return captured
+
+    def graph(self, *args: Any, **keywords: Any) -> Graph:
+        """The captured graph of a call with these arguments, before any pass."""
+        return self.capture(*args, **keywords).graph
+
     def _record(self, leaves: Sequence[Any], structure: Structure) -> Record:
         key = (structure, is_grad_enabled(), tuple(map(leaf_key, leaves)), aliases(leaves))
         record = self.records.get(key)
@@ -178,8 +194,9 @@ class Jitted:
         assumptions = Assumptions(symbol_sizes(types, leaves))
         with assuming(assumptions), capturing(capture):
             tensors = [(k, x) for k, x in enumerate(leaves) if isinstance(x, Tensor)]
+            names = argument_names(root, structure)
             for (k, x), type in zip(tensors, types, strict=True):
-                capture.argument(x, k, type, argument_name(k, structure))
+                capture.argument(x, k, type, names[k])
             try:
                 with watch.running():
                     result = self.function(*args, **keywords)
@@ -380,9 +397,16 @@ def symbol_sizes(types: Sequence[TensorType], leaves: Sequence[Any]) -> Mapping[
             for dim, size in zip(type.shape, x.own.payload.shape, strict=True) if isinstance(dim, SymbolicDim)}
 
 
-def argument_name(position: int, structure: Structure) -> str:
-    """A name for a leaf of the arguments in the text of the graph."""
-    return f"x{position}"
+def argument_names(function: Any, structure: Structure) -> list[str]:
+    """A name for every leaf of the arguments: that of its parameter, numbered where it is one of several."""
+    positional, keywords = structure.children
+    code = getattr(function, "__code__", None)
+    known = code.co_varnames[:code.co_argcount] if code else ()
+    tops = [known[k] if k < len(known) else f"x{k}" for k in range(len(positional.children))]
+    names: list[str] = []
+    for name, child in zip([*tops, *keywords.labels], [*positional.children, *keywords.children], strict=True):
+        names += [name] if child.kind is None else [f"{name}_{k}" for k in range(child.leaves)]
+    return names
 
 
 def why_not(captured: Captured, leaves: Sequence[Any]) -> str:

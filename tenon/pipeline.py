@@ -38,7 +38,16 @@ PASSES: dict[str, Pass] = {
 # In order.  The second simplify uses what fold made literal.
 OPTIMIZE = ("expand", "simplify", "fold", "simplify", "merge_duplicates", "drop_dead")
 
-BACKENDS: dict[str, Backend] = {backend.name: backend for backend in (REFERENCE,)}
+
+def native_program(graph: Graph) -> Executable:
+    """Machine code for this processor."""
+    from tenon.backends.cpu.backend import assemble_graph  # local: LLVM is slow to load, and not always needed
+    from tenon.runtime.program import Program
+    return Program(assemble_graph(graph))
+
+
+CPU = Backend("cpu", native_program, fuses=True)
+BACKENDS: dict[str, Backend] = {backend.name: backend for backend in (CPU, REFERENCE)}
 
 
 @dataclass(frozen=True)

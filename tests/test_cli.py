@@ -24,7 +24,7 @@ def test_env_says_what_a_bug_report_needs(capsys: pytest.CaptureFixture[str], mo
     monkeypatch.setenv("TENON_SHOW", "graph")
     assert cli.main(["env"]) == 0
     printed = capsys.readouterr().out
-    assert all(word in printed for word in ("tenon", "python", "numpy", "llvmlite", "cpu", "cores", "TENON_SHOW"))
+    assert all(word in printed for word in ("tenon", "python", "numpy", "llvmlite", "cpu", "threads", "TENON_SHOW"))
 
 
 @pytest.mark.parametrize("name", cli.COMMANDS)

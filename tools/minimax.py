@@ -3,8 +3,9 @@
     python tools/minimax.py exp            # prints the table that stands in the source
 
 Remez's exchange on a fixed grid of Chebyshev points, in 60 digits. Coefficients are rounded one by one, and what is
-left is fitted again after each, so that the others absorb its rounding error: from the lowest upwards, or, where the variable
-changes sign, from the highest downwards (powers without the constant have a common zero there, and Remez's exchange fails).
+left is fitted again after each, so that the others absorb its rounding error: from the lowest upwards, or, where the
+variable changes sign, from the highest downwards (powers without the constant have a common zero there, and Remez's
+exchange fails).
 """
 
 import bisect
@@ -38,7 +39,7 @@ def remez(u: list[mpf], target: list[mpf], weight: list[mpf], first: int, count:
     size = len(u)
     if count == 0:
         return [], max(abs(w * t) for w, t in zip(weight, target, strict=True))
-    nodes = [int(round((size - 1) * i / count)) for i in range(count + 1)]
+    nodes = [round((size - 1) * i / count) for i in range(count + 1)]
     powers = [[w * x ** (first + j) for j in range(count)] for x, w in zip(u, weight, strict=True)]
     goal = [w * t for w, t in zip(weight, target, strict=True)]
     best: tuple[list[mpf], mpf] = ([], mpf("inf"))
@@ -143,7 +144,8 @@ FITS: dict[str, Fit] = {
                         mpf("1e-9"), (mpmath.sqrt(2) - 1) / (mpmath.sqrt(2) + 1), {32: 4, 64: 7},
                         lambda s: s * s),
     # log((1 + s) / (1 - s)) = 2*s + 2/3*s**3 + s**5 * P(s*s)
-    "log_pair": Fit(lambda s: (2 * mpmath.atanh(s) - 2 * s - 2 * s**3 / 3) / s**5, lambda s: s**5 / (2 * mpmath.atanh(s)),
+    "log_pair": Fit(lambda s: (2 * mpmath.atanh(s) - 2 * s - 2 * s**3 / 3) / s**5,
+                    lambda s: s**5 / (2 * mpmath.atanh(s)),
                     mpf("1e-6"), (mpmath.sqrt(2) - 1) / (mpmath.sqrt(2) + 1), {64: 8}, lambda s: s * s),
     # sin(r) = r + r**3 * P(r*r)
     "sin": Fit(lambda r: (mpmath.sin(r) - r) / r**3, lambda r: r**3 / mpmath.sin(r), mpf("1e-6"),
@@ -161,7 +163,8 @@ FITS: dict[str, Fit] = {
     "sinh": Fit(lambda x: (mpmath.sinh(x) - x) / x**3, lambda x: x**3 / mpmath.sinh(x), mpf("1e-6"), mpf(1),
                 {32: 3, 64: 7}, lambda x: x * x),
     # m ** (-1/3) to start Newton's method
-    "inverse_cbrt": Fit(lambda m: m ** (-mpf(1) / 3), lambda m: m ** (mpf(1) / 3), mpf("0.707"), mpf("1.4143"), {64: 5}),
+    "inverse_cbrt": Fit(lambda m: m ** (-mpf(1) / 3), lambda m: m ** (mpf(1) / 3),
+                        mpf("0.707"), mpf("1.4143"), {64: 5}),
     # erf(x) = x + x*P(x*x) for |x| < 1
     "erf": Fit(lambda x: mpmath.erf(x) / x - 1, lambda x: x / mpmath.erf(x), mpf("1e-6"), mpf(1),
                {32: 7, 64: 13}, lambda x: x * x),
@@ -173,7 +176,7 @@ FITS: dict[str, Fit] = {
     # (1 + 2*a) * exp(a*a) * erfc(a) = P(t), t = (a - k) / (a + k)
     "erfc_32": Fit(lambda t: (1 + 2 * from_erfcx_variable(t, 2)) * erfcx(from_erfcx_variable(t, 2)) - 1,
                    lambda t: 1 / ((1 + 2 * from_erfcx_variable(t, 2)) * erfcx(from_erfcx_variable(t, 2))),
-                   mpf("-0.7"), mpf("0.68"), {32: 10}),
+                   mpf("-0.7"), mpf("0.68"), {32: 11}),
     "erfc_64": Fit(lambda t: (1 + 2 * from_erfcx_variable(t, 4)) * erfcx(from_erfcx_variable(t, 4)) - 1,
                    lambda t: 1 / ((1 + 2 * from_erfcx_variable(t, 4)) * erfcx(from_erfcx_variable(t, 4))),
                    mpf("-0.81"), mpf("0.75"), {64: 22}),

@@ -24,6 +24,11 @@ class Structure:
     def __hash__(self) -> int:
         return hash((self.kind, self.labels, self.children))
 
+    @property
+    def leaves(self) -> int:
+        """How many leaves the nest has."""
+        return 1 if self.kind is None else sum(child.leaves for child in self.children)
+
     def build(self, leaves: Iterable[Any]) -> Any:
         """The nest of this structure with these leaves."""
         return _build(self, iter(leaves))

@@ -130,6 +130,15 @@ def parse_graph(text: str) -> Graph:
     return _Parser(text.splitlines()).graph(tree.body[0])
 
 
+def parse_type(text: str) -> TensorType:
+    """The type that a text such as `f32[B, 784]` spells; raises GraphError otherwise."""
+    try:
+        expression = ast.parse(text.strip(), mode="eval").body
+    except SyntaxError as error:
+        raise GraphError(f"not a type: {text!r} ({error.msg})") from None
+    return _Parser([text]).types(expression, expression)[0]
+
+
 class _Parser:
     def __init__(self, lines: list[str]):
         self.lines = lines

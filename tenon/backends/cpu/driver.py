@@ -4,17 +4,19 @@ One function for all programs, compiled once in a process, and not a module of c
 costs some nanoseconds a step, compiling such a module milliseconds a graph (0.1 ms a kernel at -O1).
 
     drive(context, thread, threads)    walks the steps on this thread
-    bind(context)                      writes the addresses of the arguments and results of this run
+    bind(context)                      writes the addresses of this run's arguments, results and arena
     run_alone(context)                 both, on the calling thread only
 
-A step is four words: what it does, and three operands.
+A step is five words: what it does, and up to four operands.
 
-    END                                           KERNEL_ALL  function operands     every thread
-    BARRIER                                       KERNEL_ONE  function operands     thread 0 for all
-    HOST step                                     COPY        operands bytes        thread 0
-    JUMP step                                     JUMP_UNLESS step operands         where the boolean is false
+    END                        KERNEL_ALL  function operands status sizes    every thread
+    BARRIER                    KERNEL_ONE  function operands status sizes    thread 0 for all
+    HOST step                  COPY        operands bytes                    thread 0
+    JUMP step                  JUMP_UNLESS step operands                     where the boolean is false
 
-`operands` is the place in the context's table of pointers where those of the step begin.
+`operands` is the place in the context's table of pointers where those of the step begin; `status` the place of the
+words that a kernel writes when it fails (an index out of range), 0 for all that cannot fail; `sizes` where its symbolic
+sizes begin.
 """
 
 from __future__ import annotations
@@ -28,13 +30,13 @@ from tenon.backends.llvm import Library, compile
 from tenon.backends.threads import BARRIER as POOL_BARRIER
 
 END, KERNEL_ALL, KERNEL_ONE, BARRIER, HOST, COPY, JUMP, JUMP_UNLESS = range(8)
-STEP_WORDS = 4
-CHECK = -1                   # the HOST step that only looks at the status
+STEP_WORDS = 5
+CHECK = -1                   # the HOST step that only looks whether a kernel failed
 
 # Words of the context, 8 bytes each.
-(STEPS, POINTERS, SIZES, SCRATCH, SCRATCH_STRIDE, POOL, CALLBACK, FRAME, STATUS, STOP, OBJECTS, BINDINGS,
- BINDING_COUNT, DATA_OFFSET) = range(14)
-CONTEXT_WORDS = 16
+(STEPS, POINTERS, SIZES, SCRATCH, SCRATCH_STRIDE, POOL, CALLBACK, FRAME, STATUSES, STATUS_COUNT, STOP, OBJECTS,
+ BINDINGS, BINDING_COUNT, DATA_OFFSET, ARENA, PLACES, PLACE_COUNT) = range(18)
+CONTEXT_WORDS = 18
 
 Callback = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.c_int64)   # (frame, step) -> 0, or 1 to stop
 
@@ -75,8 +77,7 @@ define void @drive(ptr %context, i32 %thread, i32 %threads) {{
 entry:
 {_word("steps", STEPS)}{_word("pointers", POINTERS)}{_word("sizes", SIZES)}{_word("scratch.all", SCRATCH)}\
 {_word("stride", SCRATCH_STRIDE, "i64")}{_word("pool", POOL)}{_word("callback", CALLBACK)}\
-{_word("frame", FRAME, "i64")}
-  %status = getelementptr i64, ptr %context, i64 {STATUS}
+{_word("frame", FRAME, "i64")}{_word("statuses", STATUSES)}{_word("status.count", STATUS_COUNT, "i64")}
   %stop = getelementptr i64, ptr %context, i64 {STOP}
   %thread.wide = zext i32 %thread to i64
   %scratch.offset = mul i64 %thread.wide, %stride
@@ -87,10 +88,16 @@ next:
   %step = phi ptr [%steps, %entry], [%following, %advance], [%target, %jump]
   %a.at = getelementptr i64, ptr %step, i64 1
   %b.at = getelementptr i64, ptr %step, i64 2
+  %c.at = getelementptr i64, ptr %step, i64 3
+  %d.at = getelementptr i64, ptr %step, i64 4
   %following = getelementptr i64, ptr %step, i64 {STEP_WORDS}
   %code = load i64, ptr %step, align 8
   %a = load i64, ptr %a.at, align 8
   %b = load i64, ptr %b.at, align 8
+  %c = load i64, ptr %c.at, align 8
+  %d = load i64, ptr %d.at, align 8
+  %status = getelementptr i64, ptr %statuses, i64 %c
+  %kernel.sizes = getelementptr i64, ptr %sizes, i64 %d
   switch i64 %code, label %end [
     i64 {KERNEL_ALL}, label %all
     i64 {KERNEL_ONE}, label %one
@@ -103,14 +110,14 @@ next:
 all:
   %all.function = inttoptr i64 %a to ptr
   %all.operands = getelementptr ptr, ptr %pointers, i64 %b
-  call void %all.function(ptr %all.operands, ptr %sizes, i32 %thread, i32 %threads, ptr %scratch, ptr %status)
+  call void %all.function(ptr %all.operands, ptr %kernel.sizes, i32 %thread, i32 %threads, ptr %scratch, ptr %status)
   br label %advance
 one:
   br i1 %first, label %one.mine, label %advance
 one.mine:
   %one.function = inttoptr i64 %a to ptr
   %one.operands = getelementptr ptr, ptr %pointers, i64 %b
-  call void %one.function(ptr %one.operands, ptr %sizes, i32 0, i32 1, ptr %scratch, ptr %status)
+  call void %one.function(ptr %one.operands, ptr %kernel.sizes, i32 0, i32 1, ptr %scratch, ptr %status)
   br label %advance
 barrier:
   call void @wait(ptr %pool, i32 %threads)
@@ -139,9 +146,15 @@ host:                                     ; thread 0 alone decides whether to st
   call void @wait(ptr %pool, i32 %threads)
   br i1 %first, label %host.mine, label %host.after
 host.mine:
-  %failed = load i32, ptr %status, align 4
-  %bad = icmp ne i32 %failed, 0
-  br i1 %bad, label %host.stop, label %host.ask
+  %k = phi i64 [0, %host], [%k.next, %host.look]
+  %looked = icmp uge i64 %k, %status.count
+  br i1 %looked, label %host.ask, label %host.look
+host.look:
+  %failed.at = getelementptr i64, ptr %statuses, i64 %k
+  %failed = load i64, ptr %failed.at, align 8
+  %k.next = add i64 %k, 1
+  %bad = icmp ne i64 %failed, 0
+  br i1 %bad, label %host.stop, label %host.mine
 host.ask:
   %check = icmp eq i64 %a, {CHECK}
   br i1 %check, label %host.after, label %host.call
@@ -182,16 +195,15 @@ _BIND = f"""
 define void @bind(ptr %context) {{
 entry:
 {_word("pointers", POINTERS)}{_word("objects", OBJECTS)}{_word("bindings", BINDINGS)}\
-{_word("count", BINDING_COUNT, "i64")}{_word("offset", DATA_OFFSET, "i64")}
-  %status = getelementptr i64, ptr %context, i64 {STATUS}
+{_word("count", BINDING_COUNT, "i64")}{_word("offset", DATA_OFFSET, "i64")}{_word("arena", ARENA)}\
+{_word("places", PLACES)}{_word("place.count", PLACE_COUNT, "i64")}
   %stop = getelementptr i64, ptr %context, i64 {STOP}
-  store i64 0, ptr %status, align 8
   store i64 0, ptr %stop, align 8
   br label %head
 head:
   %k = phi i64 [0, %entry], [%k.next, %body]
   %more = icmp ult i64 %k, %count
-  br i1 %more, label %body, label %out
+  br i1 %more, label %body, label %place.head
 body:
   %pair = getelementptr {{ i64, i64 }}, ptr %bindings, i64 %k
   %which = load i64, ptr %pair, align 8
@@ -205,6 +217,20 @@ body:
   store ptr %data, ptr %pointer.at, align 8
   %k.next = add i64 %k, 1
   br label %head
+place.head:
+  %n = phi i64 [0, %head], [%n.next, %place.body]
+  %place.more = icmp ult i64 %n, %place.count
+  br i1 %place.more, label %place.body, label %out
+place.body:
+  %place = getelementptr {{ i64, i64 }}, ptr %places, i64 %n
+  %place.offset = load i64, ptr %place, align 8
+  %place.slot.at = getelementptr i64, ptr %place, i64 1
+  %place.slot = load i64, ptr %place.slot.at, align 8
+  %place.data = getelementptr i8, ptr %arena, i64 %place.offset
+  %place.pointer = getelementptr ptr, ptr %pointers, i64 %place.slot
+  store ptr %place.data, ptr %place.pointer, align 8
+  %n.next = add i64 %n, 1
+  br label %place.head
 out:
   ret void
 }}

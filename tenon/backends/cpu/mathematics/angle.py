@@ -1,8 +1,9 @@
 """Turns an angle x into quarter turns and a rest: x = n * pi/2 + r with |r| <= pi/4 and n modulo 4, for every x.
 
-Payne and Hanek (1983): x * 2/pi is wanted modulo 4, so the bits of 2/pi that make multiples of 4 with the lowest bit of x are left out, and as many of
-the following bits are kept as r needs. Which bits these are depends on the exponent of x. Single precision works in doubles and selects among
-four pairs of them; double precision needs four doubles for every 16 exponents, which it loads from a table of 2 KB.
+Payne and Hanek (1983): x * 2/pi is wanted modulo 4, so the bits of 2/pi that make multiples of 4 with the lowest bit
+of x are left out, and as many of the following bits are kept as r needs. Which bits these are depends on the exponent
+of x. Single precision works in doubles and selects among four pairs of them; double precision needs four doubles for
+every 16 exponents, which it loads from a table of 2 KB.
 """
 
 import math
@@ -44,12 +45,15 @@ def reduce_single_wide(x: Number) -> Angle:
         inside = size >= start
         high, low = where(inside, high_part, high), where(inside, low_part, low)
     product, error = two_product(wide, high)
-    n, shifted = nearest_integer(product)
-    return Angle(shifted.bits(), ((product - n) + fma(wide, low, error)) * HALF_PI[0])
+    # The product may be so large that its rounding error is a part of a turn: first drop multiples of 4, then count.
+    multiple = (product + 4.0 * DOUBLE.to_integer) - 4.0 * DOUBLE.to_integer
+    kept, rest = product - multiple, fma(wide, low, error)
+    n, shifted = nearest_integer(kept + rest)
+    return Angle(shifted.bits(), ((kept - n) + rest) * HALF_PI[0])
 
 
 def reduce_double(x: Number) -> Angle:
-    """For doubles: r + tail to about 100 bits behind the point, which is enough for the doubles nearest to multiples of pi/2.
+    """For doubles: r + tail to 120 bits behind the point, enough for the doubles nearest to multiples of pi/2.
 
     |x| is written as a * 2**(16 * row - bias) with 1 <= a < 2**16.
     """
@@ -60,7 +64,7 @@ def reduce_double(x: Number) -> Angle:
     (p0, e0), (p1, e1), (p2, e2) = (two_product(a, part) for part in parts[:3])
     total, error_a = two_sum(modulo_4(p0), modulo_4(e0))
     total, error_b = two_sum(total, modulo_4(p1))
-    n, shifted = nearest_integer(total)
+    n, _ = nearest_integer(total)
     # What is left of the total may cancel against the products' lower parts, so each step keeps its error.
     t, error_c = two_sum(total - n, p2)
     t, error_d = two_sum(t, e1)
@@ -69,7 +73,8 @@ def reduce_double(x: Number) -> Angle:
     tail = (error_c + error_d) + (error_e + error_f) + fma(a, parts[3], e2)
     t, tail = quick_two_sum(t, tail)
     r, r_error = two_product(t, HALF_PI[0])
-    r_tail = fma(t, HALF_PI[1], fma(tail, HALF_PI[0], r_error))
+    # x - x is nan where x is infinite, and nothing elsewhere.
+    r_tail = fma(t, HALF_PI[1], fma(tail, HALF_PI[0], r_error)) + (x - x)
     # Small angles are their own rest, and negative ones turn the other way.
     small = abs(x) < math.pi / 4
     negative = x.sign_bit()

@@ -1,7 +1,7 @@
 """Turns fmod, remainder and floor_divide into steps of long division that are exact thanks to fma.
 
-The only functions here with a loop: a quotient may have 2100 bits, and a step finds about 50 (20 in single precision). One step is enough while the quotient
-fits the mantissa, but the loop keeps LLVM's vectoriser away.
+The only functions here with a loop: a quotient may have 2100 bits, and a step finds about 50 (20 in single
+precision). One step is enough while the quotient fits the mantissa, but the loop keeps LLVM's vectoriser away.
 """
 
 import math

@@ -1,7 +1,8 @@
 """Turns exp, exp2, expm1 and sigmoid into polynomials.
 
-x = k*log(2) + r with an integer k and |r| <= log(2)/2; exp(r) = 1 + r + r*r*P(r), and 2**k is put into the exponent bits. log(2) is
-subtracted in two parts (Cody and Waite 1980), the first one exactly thanks to fma. P is a minimax polynomial (tools/minimax.py exp).
+x = k*log(2) + r with an integer k and |r| <= log(2)/2; exp(r) = 1 + r + r*r*P(r), and 2**k is put into the exponent
+bits. log(2) is subtracted in two parts (Cody and Waite 1980), the first one exactly thanks to fma. P is a minimax
+polynomial (tools/minimax.py exp).
 """
 
 from tenon.backends.cpu.mathematics.notation import Number, copysign, fma, maximum, minimum, polynomial, where
@@ -17,7 +18,8 @@ from tenon.backends.cpu.mathematics.pairs import (
 
 P = {
     32: (0.5, 0.1666654646396637, 0.04166685789823532, 0.008366287685930729, 0.0013898165198042989),
-    64: (0.5, 0.16666666666666677, 0.041666666666666574, 0.008333333333321806, 0.0013888888888944223, 0.000198412698859625,
+    64: (0.5, 0.16666666666666677, 0.041666666666666574, 0.008333333333321806, 0.0013888888888944223,
+         0.000198412698859625,
          2.4801587196053078e-05, 2.7557244144500053e-06, 2.7557387836454256e-07, 2.510912556497358e-08,
          2.087902207153424e-09)}  # fmt: skip
 LOG2_E = 1.4426950408889634
@@ -27,7 +29,7 @@ RANGE = {32: (-104.0, 89.0), 64: (-746.0, 710.0)}
 
 
 def exp(x: Number) -> Number:
-    """e**x, within 1 ulp."""
+    """e**x, within 1.1 ulp."""
     return exp_of_sum(x)
 
 
@@ -56,7 +58,7 @@ def reduce(x: Number) -> tuple[Number, Number, Number]:
 
 
 def exp2(x: Number) -> Number:
-    """2**x, within 1 ulp; exact for integers."""
+    """2**x, within 1.1 ulp; exact for integers."""
     limit = x.format.bias + x.format.mantissa + 3.0
     clamped = maximum(minimum(x, limit), -limit)
     k, shifted = nearest_integer(clamped)

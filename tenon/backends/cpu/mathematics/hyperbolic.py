@@ -1,6 +1,7 @@
-"""Turns hyperbolic functions and their inverses into exp, expm1 and log1p, arranged so that nothing cancels or overflows early.
+"""Turns hyperbolic functions and their inverses into exp and log1p, so that nothing cancels or overflows early.
 
-The arrangements are those of fdlibm (Sun Microsystems 1993); sinh near zero is a minimax polynomial (tools/minimax.py sinh).
+The arrangements are those of fdlibm (Sun Microsystems 1993); sinh near zero is a minimax polynomial (tools/minimax.py
+sinh).
 """
 
 import math
@@ -39,7 +40,7 @@ def cosh(x: Number) -> Number:
 
 
 def asinh(x: Number) -> Number:
-    """The inverse hyperbolic sine, within 2 ulp: log(a + sqrt(a*a + 1)), a = |x|, as log1p(a + a*a / (1 + sqrt(a*a + 1)))."""
+    """The inverse hyperbolic sine, within 2 ulp: log(a + sqrt(a*a + 1)) as log1p(a + a*a / (1 + sqrt(a*a + 1)))."""
     a = abs(x)
     square = a * a
     return copysign(log1p_or_log_of_twice(a, *two_sum(a, square / (sqrt(square + 1.0) + 1.0))), x)
@@ -47,6 +48,7 @@ def asinh(x: Number) -> Number:
 
 def acosh(x: Number) -> Number:
     """The inverse hyperbolic cosine, within 2 ulp: log(x + sqrt(x*x - 1)), as log1p(t + sqrt(2*t + t*t)), t = x - 1."""
+    x = where(x < 1.0, math.nan, x)
     t = x - 1.0
     return log1p_or_log_of_twice(x, *quick_two_sum(sqrt(fma(t, t, t + t)), t))
 
@@ -58,7 +60,7 @@ def log1p_or_log_of_twice(a: Number, u: Number, lost: Number) -> Number:
 
 
 def atanh(x: Number) -> Number:
-    """The inverse hyperbolic tangent, within 2 ulp: log((1 + a) / (1 - a)) / 2, a = |x|, by the logarithm's own series where a is small."""
+    """The inverse hyperbolic tangent, within 2 ulp: log1p(2*a / (1 - a)) / 2, or the logarithm's own series."""
     a = abs(x)
     z = x * x
     small = fma(x * z, 0.5 * polynomial(z, Q[x.format.bits]), x)

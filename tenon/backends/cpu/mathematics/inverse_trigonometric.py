@@ -1,13 +1,23 @@
 """Turns asin, acos, atan and atan2 into polynomials.
 
-asin near 1 goes by way of asin(a) = pi/2 - 2*asin(sqrt((1 - a)/2)), as in fdlibm (Sun Microsystems 1993). Every arctangent is the angle of a point in the
-first octant, turned by -pi/4 where it is the steeper half: one division, whose rounding error is kept.
-Polynomials: tools/minimax.py asin atan.
+asin near 1 goes by way of asin(a) = pi/2 - 2*asin(sqrt((1 - a)/2)), as in fdlibm (Sun Microsystems 1993). Every
+arctangent is the angle of a point in the first octant, turned by -pi/4 where it is the steeper half: one division,
+whose rounding error is kept. Polynomials: tools/minimax.py asin atan.
 """
 
 import math
 
-from tenon.backends.cpu.mathematics.notation import Mask, Number, copysign, fma, maximum, minimum, polynomial, sqrt, where
+from tenon.backends.cpu.mathematics.notation import (
+    Mask,
+    Number,
+    copysign,
+    fma,
+    maximum,
+    minimum,
+    polynomial,
+    sqrt,
+    where,
+)
 from tenon.backends.cpu.mathematics.pairs import Pair, quick_two_sum
 
 # asin(s) = s + s**3 * P_ASIN(s*s) for |s| <= 1/2
@@ -45,7 +55,7 @@ def acos(x: Number) -> Number:
 
 
 def asin_core(x: Number) -> tuple[Mask, Number, Number, Number]:
-    """(|x| > 1/2, s, s_low, rest): s + s_low is |x|, or sqrt((1 - |x|)/2) where |x| > 1/2; s + s_low + rest is its arcsine."""
+    """(|x| > 1/2, s, s_low, rest): s + s_low is |x| or, there, sqrt((1 - |x|)/2); with rest, its arcsine."""
     a = abs(x)
     outer = a > 0.5
     z = where(outer, fma(a, -0.5, 0.5), a * a)

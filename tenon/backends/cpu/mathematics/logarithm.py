@@ -1,8 +1,8 @@
 """Turns log, log2, log10 and log1p into polynomials.
 
-x = 2**k * (1 + f) with sqrt(1/2) <= 1 + f < sqrt(2), and log(1 + f) = f - f*f/2 + rest(f). In single precision the rest is f**3 * P(f); in
-double precision s = f / (2 + f) converges faster, as in fdlibm's e_log.c (Sun Microsystems 1993): rest = s * (f*f/2 + s*s*Q(s*s)).
-Polynomials: tools/minimax.py log log_quotient.
+x = 2**k * (1 + f) with sqrt(1/2) <= 1 + f < sqrt(2), and log(1 + f) = f - f*f/2 + rest(f). In single precision the
+rest is f**3 * P(f); in double precision s = f / (2 + f) converges faster, as in fdlibm's e_log.c (Sun Microsystems
+1993): rest = s * (f*f/2 + s*s*Q(s*s)). Polynomials: tools/minimax.py log log_quotient.
 """
 
 import math

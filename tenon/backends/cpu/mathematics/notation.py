@@ -3,9 +3,9 @@
     x = Number(builder, value)                   # value: float, double, or a vector of either
     y = where(x > 0.0, fma(x, x, 1.0), -x)       # four instructions; y.value is the result
 
-Three kinds of term: `Number` (floating point), `Bits` (its pattern, an integer of the same width) and `Mask` (an i1 a lane).
-Python numbers among the operands become constants of the other operand's type. No fast-math flags are set: the error-free
-transformations below are only true of IEEE arithmetic.
+Three kinds of term: `Number` (floating point), `Bits` (its pattern, an integer of the same width) and `Mask` (an i1 a
+lane). Python numbers among the operands become constants of the other operand's type. No fast-math flags are set: the
+error-free transformations below are only true of IEEE arithmetic.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Turns roundings into second terms: sums and products as unevaluated pairs, and numbers as powers of two times a rest.
 
-A pair (high, low) stands for high + low, with |low| at most half a unit in the last place of high. Dekker (1971), Knuth
-(TAOCP 2, 4.2.2); with a fused multiply-add a product's rounding error is one instruction.
+A pair (high, low) stands for high + low, with |low| at most half a unit in the last place of high. Dekker (1971),
+Knuth (TAOCP 2, 4.2.2); with a fused multiply-add a product's rounding error is one instruction.
 """
 
 from tenon.backends.cpu.mathematics.notation import Bits, Number, Operand, fma

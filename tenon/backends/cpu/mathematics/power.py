@@ -1,8 +1,8 @@
 """Turns pow and logaddexp into logarithms and exponentials.
 
-x**y = exp(y * log(x)) magnifies the logarithm's error by up to 745, so double precision needs log(x) to 64 bits: the quotient s = (m - 1) / (m + 1), its
-square and the first terms of the series are pairs (Dekker 1971). Single precision goes through doubles, where one log and one exp are enough.
-Polynomial: tools/minimax.py log_pair.
+x**y = exp(y * log(x)) magnifies the logarithm's error by up to 745, so double precision needs log(x) to 64 bits: the
+quotient s = (m - 1) / (m + 1), its square and the first terms of the series are pairs (Dekker 1971). Single precision
+goes through doubles, where one log and one exp are enough. Polynomial: tools/minimax.py log_pair.
 """
 
 import math

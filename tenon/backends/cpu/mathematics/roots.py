@@ -16,13 +16,13 @@ CBRT_2, CBRT_4 = 2.0 ** (1 / 3), 4.0 ** (1 / 3)
 def rsqrt(x: Number) -> Number:
     """1 / sqrt(x), within 1.5 ulp.
 
-    A root and a division: with no approximate instruction to start from, Newton's steps from a guess in the bits cost as much.
+    A root and a division: Newton's steps from a guess in the bits would cost as much.
     """
     return 1.0 / sqrt(x)
 
 
 def hypot(x: Number, y: Number) -> Number:
-    """sqrt(x*x + y*y), within 1 ulp, without overflow or underflow on the way; infinite if either is, even beside a nan."""
+    """sqrt(x*x + y*y), within 1 ulp, without overflow on the way; infinite if either is, even beside a nan."""
     kind = x.format
     a, b = abs(x), abs(y)
     large, small = where(a > b, a, b), where(a > b, b, a)
@@ -42,10 +42,10 @@ def cbrt(x: Number) -> Number:
     """
     k, m = split(abs(x))
     n, shifted = nearest_integer(fma(k, 1 / 3, -1 / 3))
-    thrice = fma(n, -3.0, k)  # 0, 1 or 2
-    v = m * where(thrice.equals(0.0), x.constant(1.0), where(thrice.equals(1.0), x.constant(2.0), 4.0))
+    remainder = fma(n, -3.0, k)
+    v = m * by_remainder(remainder, 1.0, 2.0, 4.0)
     guess = polynomial(m, INVERSE_CBRT)
-    r = guess * where(thrice.equals(0.0), x.constant(1.0), where(thrice.equals(1.0), x.constant(1 / CBRT_2), 1 / CBRT_4))
+    r = guess * by_remainder(remainder, 1.0, 1 / CBRT_2, 1 / CBRT_4)
     for _ in range(2 if x.is_double else 1):
         r = fma(r * (1 / 3), fma(-v * r, r * r, 1.0), r)
     y = v * (r * r)
@@ -54,3 +54,9 @@ def cbrt(x: Number) -> Number:
     y = fma(residual * (-1 / 3), r * r, y)
     root = times_power_of_two(y, shifted)
     return where(x.is_finite() & ~x.equals(0.0), copysign(root, x), x)
+
+
+def by_remainder(remainder: Number, zero: float, one: float, two: float) -> Number:
+    """One of three constants for a remainder of 0, 1 or 2."""
+    later = where(remainder.equals(1.0), remainder.constant(one), two)
+    return where(remainder.equals(0.0), zero, later)

@@ -1,7 +1,7 @@
 """Turns sin, cos and tan into polynomials on |r| <= pi/4; `angle` finds r.
 
-sin(r) = r + r**3 * S(r*r) and cos(r) = 1 - r*r/2 + r**4 * C(r*r), with minimax polynomials (tools/minimax.py sin cos). The lowest two bits of the
-number of quarter turns say which of the two it is, and with which sign.
+sin(r) = r + r**3 * S(r*r) and cos(r) = 1 - r*r/2 + r**4 * C(r*r), with minimax polynomials (tools/minimax.py sin
+cos). The lowest two bits of the number of quarter turns say which of the two it is, and with which sign.
 """
 
 from tenon.backends.cpu.mathematics.angle import Angle, reduce_double, reduce_single, reduce_single_wide
@@ -17,7 +17,7 @@ C = {32: (0.04166664555668831, -0.0013887309469282627, 2.4432327336398885e-05),
 
 
 def sin(x: Number) -> Number:
-    """The sine, within 1 ulp, for every argument."""
+    """The sine, within 1 ulp (single precision: 1.6), for every argument."""
     turn = reduce_double(x) if x.is_double else reduce_single(x)
     sine, cosine = sin_and_cos(turn)
     y = with_sign_of(where(is_odd(turn.quarters), cosine, sine), turn.quarters)
@@ -25,7 +25,7 @@ def sin(x: Number) -> Number:
 
 
 def cos(x: Number) -> Number:
-    """The cosine, within 1 ulp, for every argument."""
+    """The cosine, within 1 ulp (single precision: 1.6), for every argument."""
     turn = reduce_double(x) if x.is_double else reduce_single(x)
     sine, cosine = sin_and_cos(turn)
     return with_sign_of(where(is_odd(turn.quarters), sine, cosine), turn.quarters + 1)
@@ -57,7 +57,7 @@ def sin_and_cos(turn: Angle) -> Pair:
     cubic = polynomial(z, S[r.format.bits]) * z
     quartic = polynomial(z, C[r.format.bits]) * (z * z)
     if tail is None:
-        return fma(r, cubic, r), fma(z, -0.5, quartic + 0.0) + 1.0
+        return fma(r, cubic, r), fma(z, -0.5, quartic) + 1.0
     one, lost = quick_two_sum(z.constant(1.0), -0.5 * z)
     return r + fma(r, cubic, fma(-0.5 * z, tail, tail)), one + (lost + fma(-r, tail, quartic))
 
