@@ -1,6 +1,7 @@
 """What every operator means: one definition each, in the file of its family."""
 
 from tenon.ops import (
+    call,
     convolution,
     elementwise,
     getitem,
@@ -16,7 +17,7 @@ from tenon.ops import (
 from tenon.ops.define import PUBLIC, binary, composite, define, function, unary
 from tenon.ops.methods import install_methods
 
-FAMILIES = (elementwise, shape, reduction, linalg, slicing, indexing, searching, getitem, windows, convolution, pooling)
+FAMILIES = (elementwise, shape, reduction, linalg, slicing, indexing, searching, getitem, windows, convolution, pooling, call)
 install_methods()
 
 __all__ = ["FAMILIES", "PUBLIC", "binary", "composite", "define", "function", "unary"]

@@ -11,7 +11,12 @@ from tenon.dims import Dim, product
 from tenon.errors import ArgumentError, ShapeError
 from tenon.ops.define import define, function
 from tenon.types import (
-    DType, Shape, TensorType, as_dtype, broadcast_shapes, normalize_axes,
+    DType,
+    Shape,
+    TensorType,
+    as_dtype,
+    broadcast_shapes,
+    normalize_axes,
 )
 
 
@@ -33,6 +38,11 @@ constant = define(
     "constant", public=False, type=lambda *, data, dtype, shape: TensorType(dtype, shape),
     ref=lambda data, dtype, shape: np.array(data, dtype.numpy).reshape(shape), vjp=lambda g, y, **_: (),
     doc="An array known when the graph is built.", examples=["constant(data=(1.0, 2.0), dtype=f32, shape=(2,)) -> f32[2]"])
+
+dimension = define(
+    "dimension", public=False, type=lambda *, size, dtype: TensorType(dtype, ()), vjp=lambda g, y, **_: (),
+    ref=lambda size, dtype: np.asarray(size, dtype.numpy), compute=lambda s, i, size, dtype: s.const(size, dtype),
+    doc="A size that may be symbolic, as a number.", examples=["dimension(size=3, dtype=i64) -> i64"])
 
 full_op = define(
     "full_op", public=False, type=lambda value, *, shape: TensorType(value.dtype, shape), vjp=lambda g, y, value, shape: (g,),
