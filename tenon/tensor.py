@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tenon.autodiff import backward, call, ones_like
+from tenon.autodiff import backward, call
 from tenon.backends.base import Executable
 from tenon.dims import Dim, SymbolicDim
 from tenon.errors import ArgumentError, CaptureError, DTypeError, GradientError, Location, ShapeError
@@ -25,7 +25,9 @@ from tenon.graph.ir import Graph, Literal, Value
 from tenon.graph.op import Op, interpreter, set_default_interpreter
 from tenon.graph.operators import Operators
 from tenon.ops import shape as shape_ops
-from tenon.ops.elementwise import add, equal, not_equal
+from tenon.ops.arithmetic import add
+from tenon.ops.comparison import equal, not_equal
+from tenon.ops.creation import ones_like
 from tenon.ops.getitem import setitem
 from tenon.pipeline import compile
 from tenon.types import DEFAULT_OF_KIND, DType, Shape, TensorType, as_dtype, float32, int64
@@ -387,6 +389,27 @@ def _linked(payload: Payload, node: TapeNode, index: int) -> Tensor:
     return out
 
 
+class Saved(Tensor):
+    """A tensor as an operator call saw it: in-place operations that follow do not reach the tape."""
+
+    __slots__ = ("_slot",)
+
+    def __init__(self, x: Tensor):
+        state = x.state
+        self.own = TensorState(state.payload, state.requires_grad)
+        self.own.node, self.own.index = state.node, state.index
+        self._slot = x.slot
+
+    @property
+    def slot(self) -> Any:
+        """What a gradient is accumulated under: the tensor that was saved, where it is a leaf."""
+        return self._slot
+
+
+def _saved(x: Any) -> Any:
+    return Saved(x) if isinstance(x, Tensor) else x
+
+
 def tape_of(tensors: Sequence[Tensor]) -> list[TapeNode]:
     """The recorded nodes that these tensors were computed by, in the order they ran."""
     found: set[TapeNode] = set()
@@ -465,7 +488,7 @@ class TensorInterpreter:
         types = tuple(None if x is None else x.type for x in agreed)
         canonical = canonical_attrs(op, types, attrs)
         payloads = self.evaluate(op, agreed, canonical)
-        node = TapeNode(op, agreed, canonical, payloads) if record else None
+        node = TapeNode(op, tuple(map(_saved, agreed)), canonical, payloads) if record else None
         outputs = tuple(_linked(p, node, k) if node else Tensor(p) for k, p in enumerate(payloads))
         return outputs if len(outputs) > 1 else outputs[0]
 
@@ -494,8 +517,7 @@ class Eager(TensorInterpreter):
             return tuple(program_of(attrs["body"]).run(arrays))
         inferred = op.type(*(None if x is None else x.type for x in inputs), **attrs)
         types = inferred if isinstance(inferred, tuple) else (inferred,)
-        with np.errstate(all="ignore"):
-            return evaluate_op(op, arrays, attrs, types)
+        return evaluate_op(op, arrays, attrs, types)
 
 
 @lru_cache(maxsize=1024)
