@@ -223,7 +223,8 @@ class _Table:
             pointers=_words([p.where if p.kind == "address" else 0 for _, p in slots]),
             size_words=_words(self.size_words), params=[_array_type(t) for t in params],
             results=[(_array_type(t)[1], _array_type(t)[0], donor) for t, donor in zip(results, donors, strict=True)],
-            threads=self.threads, pool_threads=pool_threads, scratch=max((count(u.scratch, sizes) for u in self.assembly.units), default=0),
+            threads=self.threads, pool_threads=pool_threads,
+            scratch=max((count(u.scratch, sizes) for u in self.assembly.units), default=0),
             memory=plan, work=work, status_words=STATUS_WORDS * (len(self.checked) + 1), checked=self.checked,
             host=self.host, sizes=sizes, of=of, labels=self.labels)
 
