@@ -17,6 +17,7 @@ from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.text import print_graph
 from tenon.loops.ir import Kernel
 from tenon.loops.lower import lower
+from tenon.loops.text import print_kernel
 from tenon.types import TensorType
 
 LONGEST_NAME = 40
@@ -52,7 +53,7 @@ class Unit:
     @property
     def loops(self) -> str:
         """The loops as text, to be read."""
-        return str(self.kernel)
+        return print_kernel(self.kernel)
 
     @property
     def temporaries(self) -> tuple[TensorType, ...]:
