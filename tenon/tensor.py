@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tenon.autodiff import backward, call, ones_like
+from tenon.autodiff import backward, call
 from tenon.backends.base import Executable
 from tenon.dims import Dim, SymbolicDim
 from tenon.errors import ArgumentError, CaptureError, DTypeError, GradientError, Location, ShapeError
@@ -25,7 +25,10 @@ from tenon.graph.ir import Graph, Literal, Value
 from tenon.graph.op import Op, interpreter, set_default_interpreter
 from tenon.graph.operators import Operators
 from tenon.ops import shape as shape_ops
-from tenon.ops.elementwise import add, equal, not_equal
+from tenon.ops.arithmetic import add
+from tenon.ops.comparison import equal, not_equal
+from tenon.ops.creation import ones_like
+from tenon.ops.getitem import setitem
 from tenon.pipeline import compile
 from tenon.types import DEFAULT_OF_KIND, DType, Shape, TensorType, as_dtype, float32, int64
 
@@ -319,6 +322,16 @@ class Tensor(Operators):
         old.payload, old.node, old.index = state.payload, state.node, state.index
         old.requires_grad = old.requires_grad or state.requires_grad
 
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Rebind this tensor to a copy with `self[key]` replaced by `value`, which broadcasts."""
+        self._refuse_leaf("x[key] = value")
+        self._rebind(setitem(self, key, value))
+
+    def _refuse_leaf(self, what: str) -> None:
+        if self.requires_grad and self.node is None and _recording.get():
+            raise GradientError(f"a leaf that requires a gradient was changed in place ({what})",
+                                hint="do it under tn.no_grad(), or write x = x + y")
+
     def astype(self, dtype: Any) -> Tensor:
         """The elements converted to another type."""
         converted: Tensor = shape_ops.cast(self, dtype=dtype)
@@ -327,9 +340,7 @@ class Tensor(Operators):
 
 def _in_place(name: str) -> Callable[[Tensor, Any], Tensor]:
     def method(self: Tensor, other: Any) -> Tensor:
-        if self.requires_grad and self.node is None and _recording.get():
-            raise GradientError(f"a leaf that requires a gradient was changed in place ({name})",
-                                hint="do it under tn.no_grad(), or write x = x + y")
+        self._refuse_leaf(name)
         new = getattr(self, name.replace("__i", "__", 1))(other)
         if new.shape != self.shape or new.dtype is not self.dtype:
             raise ShapeError(f"in-place operation would change {self.type} to {new.type}")
@@ -485,8 +496,7 @@ class Eager(TensorInterpreter):
             return tuple(program_of(attrs["body"]).run(arrays))
         inferred = op.type(*(None if x is None else x.type for x in inputs), **attrs)
         types = inferred if isinstance(inferred, tuple) else (inferred,)
-        with np.errstate(all="ignore"):
-            return evaluate_op(op, arrays, attrs, types)
+        return evaluate_op(op, arrays, attrs, types)
 
 
 @lru_cache(maxsize=1024)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from tenon.dims import SymbolicDim
-from tenon.errors import DTypeError, GraphError, Location, TenonError, user_location
+from tenon.errors import CaptureError, DTypeError, GraphError, Location, TenonError, user_location
 from tenon.graph.ir import Graph, Input, Literal, Node, Value
 from tenon.graph.op import OPS, Op, interpreter, using
 from tenon.graph.promotion import separate
@@ -52,6 +52,10 @@ class Builder:
     def emit(self, op: Op, inputs: tuple[Input, ...], attrs: Mapping[str, Any], loc: Location | None = None,
              after: tuple[Value, ...] = ()) -> Any:
         """The strict form: record exactly this node; its outputs, one value or a tuple."""
+        if op.data_dependent:
+            raise CaptureError(f"{op.name}: the shape of the result depends on the data, so it cannot be part of a graph",
+                               where=loc or self.loc,
+                               hint="call it before the captured function, or keep the shape: tn.where(mask, x, other)")
         types = op.type(*types_of(inputs), **attrs)
         listed = types if isinstance(types, tuple) else (types,)
         where = loc or self.loc or (None if self.rewriting else user_location())

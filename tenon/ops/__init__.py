@@ -1,10 +1,37 @@
 """What every operator means: one definition each, in the file of its family."""
 
-from tenon.ops import call, elementwise, linalg, reduction, shape
-from tenon.ops.define import PUBLIC, binary, composite, define, function, unary
+from tenon.ops import (
+    arithmetic,
+    arranging,
+    call,
+    comparison,
+    complex_parts,
+    convolution,
+    creation,
+    diagonal,
+    exponential,
+    getitem,
+    indexing,
+    linalg,
+    pieces,
+    pooling,
+    reduction,
+    rounding,
+    scan,
+    searching,
+    shape,
+    slicing,
+    special,
+    trigonometric,
+    windows,
+)
+from tenon.ops.define import PUBLIC, alias, binary, composite, define, function, unary
 from tenon.ops.methods import install_methods
 
-FAMILIES = (elementwise, shape, reduction, linalg, call)
+# In the order in which they build on each other.
+FAMILIES = (comparison, shape, complex_parts, arithmetic, exponential, trigonometric, rounding, special, pieces, creation,
+            arranging, diagonal, reduction, scan, linalg, slicing, indexing, searching, getitem, windows, convolution,
+            pooling, call)
 install_methods()
 
-__all__ = ["FAMILIES", "PUBLIC", "binary", "composite", "define", "function", "unary"]
+__all__ = ["FAMILIES", "PUBLIC", "alias", "binary", "composite", "define", "function", "unary"]
