@@ -9,8 +9,6 @@ PIP     := $(BIN)/python -m pip --disable-pip-version-check -qq
 # The first of these that runs, is new enough, and can make a virtual environment. Override with `make PYTHON=...`.
 PYTHON  ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
              $$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
-# PyPI's own Linux wheels of PyTorch carry 3 GB of CUDA; this index has the CPU builds and is skipped where unreachable.
-TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 WORKERS ?= 2
 
 help:  ## this list
@@ -66,5 +64,5 @@ $(VENV)/.test: $(VENV)/.created pyproject.toml
 
 $(VENV)/.interop: $(VENV)/.test
 	@echo "installing PyTorch (CPU), onnx and ONNX Runtime into $(VENV) (once)"
-	@$(PIP) install --retries 1 --extra-index-url $(TORCH_INDEX) -e '.[torch,onnx]'
+	@$(PIP) install -e '.[torch,onnx]'
 	@touch $@

@@ -1,21 +1,20 @@
 """Turn the operator definitions of `tenon.ops` into reference pages: docs/api/operators.md and one page a family.
 
-An op is documented where it is defined: name, signature, doc and examples are those of its `Op` object. A family is the
-module of `tenon.ops` that holds it.
+An op is documented where it is defined: name, signature, doc and examples are those of its `Op` object. A family is a
+module of `tenon.ops`.
 """
 
-import importlib
-import importlib.util
 import inspect
-import pkgutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+
+from tenon import ops
+from tenon.graph.op import OPS, Op
 
 
 def write_pages(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    pages = {f"{name}.md": page(name, doc, ops) for name, doc, ops in families()}
+    pages = {f"{name}.md": page(name, doc, operators) for name, doc, operators in families()}
     pages["operators.md"] = index([name.removesuffix(".md") for name in pages])
     for name, text in pages.items():
         write_if_changed(folder / name, text)
@@ -23,34 +22,37 @@ def write_pages(folder: Path) -> None:
         old.unlink()
 
 
-def families() -> Iterator[tuple[str, str, list[Any]]]:
-    """(module name, module doc, ops by name) for each module of `tenon.ops` that defines operators."""
-    if importlib.util.find_spec("tenon.ops") is None:  # until the package has operators
-        return
-    package, registry = importlib.import_module("tenon.ops"), importlib.import_module("tenon.graph.op").OPS
-    left = dict(registry)
-    for info in pkgutil.iter_modules(package.__path__):
-        module = importlib.import_module(f"tenon.ops.{info.name}")
-        names = sorted(name for name, op in left.items() if any(op is value for value in vars(module).values()))
-        if names:
-            yield info.name, inspect.getdoc(module) or "", [left.pop(name) for name in names]
+def families() -> Iterator[tuple[str, str, list[Op]]]:
+    """(family, its text, its ops by name). Families come in the order in which they build on each other."""
+    left = dict(OPS)
+    for family in ops.FAMILIES:
+        names = sorted(name for name, op in left.items() if any(op is value for value in vars(family).values()))
+        yield family.__name__.rpartition(".")[2], inspect.getdoc(family) or "", [left.pop(name) for name in names]
     if left:
-        yield "other", "Operators that no module of `tenon.ops` names.", [left[name] for name in sorted(left)]
+        yield "other", "Operators outside `tenon/ops`.", [left[name] for name in sorted(left)]
 
 
 def index(names: list[str]) -> str:
     listed = "\n".join(names)
-    body = f"```{{toctree}}\n:maxdepth: 1\n\n{listed}\n```\n" if names else "No operators are defined yet.\n"
-    return f"# Operators\n\nGenerated from the definitions in `tenon/ops`.\n\n{body}"
+    return f"""# Operators
+
+Generated from the definitions in `tenon/ops`.
+
+```{{toctree}}
+:maxdepth: 1
+
+{listed}
+```
+"""
 
 
-def page(name: str, doc: str, ops: list[Any]) -> str:
-    return "\n".join([f"# {name}\n\n{doc}\n", *map(entry, ops)])
+def page(name: str, doc: str, operators: list[Op]) -> str:
+    return "\n".join([f"# {name}\n\n{doc}\n", *map(entry, operators)])
 
 
-def entry(op: Any) -> str:
-    examples = "\n".join(op.examples)
-    return f"## {op.name}\n\n`{op.name}{op.signature}`\n\n{op.doc}\n\n```text\n{examples}\n```\n"
+def entry(op: Op) -> str:
+    examples = "\n".join(["```text", *op.examples, "```"]) if op.examples else ""
+    return f"## {op.name}\n\n`{op.name}({op.signature})`\n\n{op.doc}\n\n{examples}\n"
 
 
 def write_if_changed(path: Path, text: str) -> None:

@@ -1,7 +1,12 @@
 """Tenon: ordinary imperative Python, made into one optimised, compiled computational graph."""
 
 from tenon import ops as _ops
+from tenon.debug import notebook as _notebook
+from tenon.graph.ir import Graph
+from tenon.jit import jit
 from tenon.tensor import Tensor, asarray, enable_grad, is_grad_enabled, no_grad, tensor
 
 globals().update(_ops.PUBLIC)
+Tensor._repr_html_ = _notebook.tensor_html      # type: ignore[attr-defined]
+Graph._repr_html_ = _notebook.graph_html        # type: ignore[attr-defined]
 __version__ = "0.1.0"

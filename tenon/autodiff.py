@@ -7,15 +7,19 @@ computed at once, recorded, or differentiated again, as the innermost interprete
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any, Protocol
 
 from tenon.errors import GradientError, Location
 from tenon.graph.build import Builder, call_graph, copy, expansion, inline, rebuild, types_of
+from tenon.graph.interpret import interpret
 from tenon.graph.ir import Graph, Input, Node, Value
 from tenon.graph.op import Op, using
 from tenon.ops.arithmetic import add
 from tenon.ops.creation import ones_like, zeros_like
+from tenon.ops.define import define
 from tenon.ops.shape import cast, sum_to
+from tenon.types import TensorType
 
 
 class Recorded(Protocol):
@@ -81,24 +85,44 @@ def gradient_graph(graph: Graph, wrt: Sequence[int] | None = None) -> Graph:
     The forward nodes stay as they are; the dual nodes are appended and carry the location of the node they belong to.
     The first result must be a scalar; a parameter that does not reach it has a gradient of zero.
     """
+    loss = graph.results[0]
+    if loss.shape != () or not loss.dtype.is_differentiable:
+        raise GradientError(f"{graph.name}: the gradient of {loss.type} was asked for, it needs a floating scalar")
+    chosen = range(len(graph.params)) if wrt is None else wrt
+    return _with_gradients(graph, graph.results[:1], chosen, seeded=False, keep=True)
+
+
+def pullback_graph(graph: Graph) -> Graph:
+    """The graph from the parameters and a gradient for each differentiable result to the gradients of the
+    differentiable parameters."""
+    results = [r for r in graph.results if r.dtype.is_differentiable]
+    chosen = [k for k, p in enumerate(graph.params) if p.dtype.is_differentiable]
+    return _with_gradients(graph, results, chosen, seeded=True, keep=False)
+
+
+def _with_gradients(graph: Graph, roots: Sequence[Value], wrt: Sequence[int], seeded: bool, keep: bool) -> Graph:
+    """`graph` with its dual appended.  The roots' gradients are new parameters if `seeded`, else one."""
+    positions = [graph.results.index(root) for root in roots]
     graph = open_composites(graph)
     builder = Builder(graph.name + "_grad", [Value(p.type, name=p.name) for p in graph.params])
     replaced = dict(zip(graph.params, builder.params, strict=True))
     with using(builder):
         inline(graph, builder, replaced, copy)
-        loss = replaced[graph.results[0]]
-        if loss.shape != () or not loss.dtype.is_differentiable:
-            raise GradientError(f"{graph.name}: the gradient of {loss.type} was asked for, it needs a floating scalar")
-        chosen = [builder.params[k] for k in (range(len(builder.params)) if wrt is None else wrt)]
+        ends = [replaced[graph.results[k]] for k in positions]
+        chosen = [builder.params[k] for k in wrt]
         forward = list(builder.nodes)
         needed = _reached(forward, chosen)
+        seeds: dict[Any, Any] = {}
+        for k, end in enumerate(ends):
+            seed = builder.parameter(end.type, f"g{k}") if seeded else ones_like(end)
+            seeds[end] = add(seeds[end], seed) if end in seeds else seed
 
         def follow(node: Recorded) -> None:
             builder.loc = node.loc
-        gradients = backward(forward, {loss: ones_like(loss)}, lambda x: isinstance(x, Value) and x in needed, follow)
+        gradients = backward(forward, seeds, lambda x: isinstance(x, Value) and x in needed, follow)
         builder.loc = None
         results = [gradients[p] if p in gradients else zeros_like(p) for p in chosen]
-    return builder.finish([loss, *results])
+    return builder.finish([*(ends if keep else ()), *results])
 
 
 def open_composites(graph: Graph) -> Graph:
@@ -121,3 +145,33 @@ def _reached(nodes: Iterable[Node], start: Sequence[Value]) -> set[Value]:
     return found
 
 
+
+
+# ---------------------------------------------------------------- a graph as one operator
+
+def _call_type(*xs: TensorType, body: Graph) -> TensorType | tuple[TensorType, ...]:
+    types = tuple(r.type for r in body.results)
+    return types if len(types) > 1 else types[0]
+
+
+def _call_ref(*xs: Any, body: Graph) -> Any:
+    results = interpret(body, xs)
+    return tuple(results) if len(results) > 1 else results[0]
+
+
+def _call_vjp(g: Any, y: Any, *xs: Any, body: Graph) -> list[Any]:
+    """One call of the pullback, itself an operator with a gradient."""
+    given = g if isinstance(g, tuple) else (g,)
+    seeds = [seed for seed, r in zip(given, body.results, strict=True) if r.dtype.is_differentiable]
+    out = call(*xs, *seeds, body=_pullback_of(body))
+    listed = iter(out if isinstance(out, tuple) else (out,))
+    return [next(listed) if p.dtype.is_differentiable else None for p in body.params]
+
+
+@lru_cache(maxsize=1024)
+def _pullback_of(body: Graph) -> Graph:
+    return pullback_graph(body)
+
+
+call = define("call", public=False, type=_call_type, ref=_call_ref, vjp=_call_vjp,
+              doc="A graph applied to inputs, as one operator: what a jitted function is on the tape.")

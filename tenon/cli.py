@@ -10,6 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import tenon
+from tenon.errors import TenonError
+
 Run = Callable[[argparse.Namespace], int]
 Argument = Callable[[argparse.ArgumentParser], object]
 
@@ -20,7 +23,7 @@ OPTIONAL = ("scikit-learn", "rich", "matplotlib", "torch", "onnx")
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one subcommand and return the exit code."""
     parser = argparse.ArgumentParser(prog="tenon", description="Look at, run and measure computational graphs.")
-    parser.add_argument("--version", action="version", version=f"tenon {version('tenon-graph')}")
+    parser.add_argument("--version", action="version", version=f"tenon {tenon.__version__}")
     subparsers = parser.add_subparsers(metavar="COMMAND", required=True)
     for name, command in COMMANDS.items():
         subparser = subparsers.add_parser(name, help=command.help, description=command.help)
@@ -29,23 +32,53 @@ def main(argv: Sequence[str] | None = None) -> int:
         subparser.set_defaults(run=command.run)
     arguments = parser.parse_args(argv)
     run: Run = arguments.run
-    return run(arguments)
+    try:
+        code = run(arguments)
+        sys.stdout.flush()
+    except TenonError as error:  # the user's mistake: the message says all, a traceback of ours nothing
+        print(error, file=sys.stderr)
+        return 1
+    except BrokenPipeError:  # the reader had enough, as in `tenon env | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # else Python complains once more at exit
+        return 1
+    return code
 
 
 def env(arguments: argparse.Namespace) -> int:
+    from tenon.config import config
     from tenon.debug.console import table
 
     rows = [
-        ("tenon", version("tenon-graph")),
+        ("tenon", tenon.__version__),
         ("python", f"{platform.python_version()} ({sys.executable})"),
         *((package, version(package)) for package in REQUIRED),
         *((f"{package} (optional)", version(package)) for package in OPTIONAL),
         ("system", platform.platform()),
         ("cpu", cpu_name()),
-        ("cores for this process", str(usable_cores())),
+        ("threads", str(config().threads)),
+        ("backend", config().backend),
+        ("code cache", str(config().cache_dir or "off")),
         *((name, value) for name, value in sorted(os.environ.items()) if name.startswith("TENON_")),
     ]
     table("Tenon's environment", ["what", "value"], rows)
+    return 0
+
+
+def opt(arguments: argparse.Namespace) -> int:
+    from tenon.debug.stages import run_on_text
+
+    text = sys.stdin.read() if arguments.file == "-" else Path(arguments.file).read_text(encoding="utf-8")
+    names = [name for name in arguments.passes.split(",") if name]
+    for line in run_on_text(text, names, arguments.each):
+        print(line)
+    return 0
+
+
+def show(arguments: argparse.Namespace) -> int:
+    from tenon.debug.stages import show_function
+
+    for line in show_function(arguments.function, arguments.types, arguments.stages.split(",")):
+        print(line)
     return 0
 
 
@@ -62,6 +95,14 @@ class Command:
 
 
 COMMANDS = {
+    "show": Command("a function at every stage: graph, passes, loops, llvm, asm", show, (
+        argument("function", metavar="FILE:FUNCTION"),
+        argument("types", nargs="*", metavar="TYPE", help="of the arguments, such as f32[8, 784] or f32[B, 784]"),
+        argument("--stages", default="graph,passes,loops", help="comma-separated (default: %(default)s)"))),
+    "opt": Command("run passes on the text of a graph", opt, (
+        argument("file", nargs="?", default="-", metavar="FILE"),
+        argument("--passes", default="", help="comma-separated names, in order"),
+        argument("--each", action="store_true", help="print the graph after every pass"))),
     "env": Command("versions, CPU, cores, settings: what to paste into a bug report", env),
 }
 
@@ -79,11 +120,6 @@ def cpu_name() -> str:
     lines = info.read_text().splitlines() if info.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor() or platform.machine()
-
-
-def usable_cores() -> int:
-    """Cores that this process may run on, which in a container can be fewer than the machine has."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 if __name__ == "__main__":

@@ -9,11 +9,10 @@ answer as a guard.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import reduce
 from typing import TypeAlias
 
 from tenon.errors import TenonError
@@ -184,7 +183,10 @@ def maximum(left: Dim, right: Dim) -> Dim:
 
 def product(dims: Iterable[Dim]) -> Dim:
     """The number of elements of a shape."""
-    return reduce(lambda x, y: x * y, dims, 1)
+    total: Dim = 1
+    for dim in dims:
+        total = total * dim
+    return total
 
 
 def parse_dim(node: ast.expr) -> Dim:
@@ -203,7 +205,7 @@ def parse_dim(node: ast.expr) -> Dim:
     raise ValueError(f"not a size: {ast.unparse(node)}")
 
 
-_ARITHMETIC = {
+_ARITHMETIC: dict[type[ast.operator], Callable[[Dim, Dim], Dim]] = {
     ast.Add: lambda x, y: x + y, ast.Sub: lambda x, y: x - y, ast.Mult: lambda x, y: x * y,
     ast.FloorDiv: lambda x, y: x // y,
 }

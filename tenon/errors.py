@@ -53,9 +53,9 @@ def location_of(frame: FrameType) -> Location:
 
 
 def user_location() -> Location | None:
-    """Where the innermost frame outside Tenon's own code stands."""
+    """Where the innermost frame outside Tenon's own code (and Python's) stands."""
     frame: FrameType | None = sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(PACKAGE):
+    while frame is not None and frame.f_code.co_filename.startswith((PACKAGE, "<frozen")):
         frame = frame.f_back
     return location_of(frame) if frame is not None else None
 

@@ -10,38 +10,58 @@ import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 from typing import Any, Protocol
 
 import numpy as np
 
-from tenon.autodiff import backward
-from tenon.dims import Dim
+from tenon.autodiff import backward, call
+from tenon.backends.base import Executable
+from tenon.dims import Dim, SymbolicDim
 from tenon.errors import ArgumentError, CaptureError, DTypeError, GradientError, Location, ShapeError
 from tenon.graph.build import agree, canonical_attrs, literal
 from tenon.graph.interpret import evaluate_op
-from tenon.graph.ir import Literal, Value
+from tenon.graph.ir import Graph, Literal, Value
 from tenon.graph.op import Op, interpreter, set_default_interpreter
 from tenon.graph.operators import Operators
 from tenon.ops import shape as shape_ops
 from tenon.ops.arithmetic import add
 from tenon.ops.comparison import equal, not_equal
 from tenon.ops.creation import ones_like
-from tenon.types import DEFAULT_OF_KIND, DType, Shape, TensorType, as_dtype, float32
+from tenon.ops.getitem import setitem
+from tenon.pipeline import compile
+from tenon.types import DEFAULT_OF_KIND, DType, Shape, TensorType, as_dtype, float32, int64
 
 Payload = np.ndarray | Value
 _recording: ContextVar[bool] = ContextVar("recording", default=True)
 _numbers = itertools.count()
 
 
-class Watcher(Protocol):
-    """Who is told about reads and writes of tensors while a program is captured."""
+class TensorState:
+    """All that can change about a tensor."""
 
-    def reads(self, tensor: Tensor) -> None: ...
-    def writes(self, tensor: Tensor) -> None: ...
-    def needs_value(self, tensor: Tensor, what: str) -> CaptureError: ...
+    __slots__ = ("grad", "index", "node", "payload", "requires_grad")
+
+    def __init__(self, payload: Payload, requires_grad: bool = False, grad: Tensor | None = None):
+        self.payload, self.requires_grad, self.grad = payload, requires_grad, grad
+        self.node: TapeNode | None = None       # the recorded call that made it, and which of its outputs it is
+        self.index = 0
 
 
-_watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
+class Recorder(Protocol):
+    """A capture in progress: tensors from outside show it a state of their own, so that they stay untouched."""
+
+    def state_of(self, tensor: Tensor) -> TensorState:
+        """The state of an outside tensor as the captured program sees it."""
+
+    def constant(self, array: np.ndarray) -> Value:
+        """The edge of the graph that holds this array."""
+
+    def needs_value(self, tensor: Tensor, what: str) -> CaptureError:
+        """The error for Python code that needs the elements of a captured tensor."""
+
+
+recorder: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
 
 
 class Tensor(Operators):
@@ -57,59 +77,70 @@ class Tensor(Operators):
             [6., 8.]])
     """
 
-    __slots__ = ("__weakref__", "_grad", "_payload", "_requires_grad", "index", "node")
+    __slots__ = ("__weakref__", "own")
 
     def __init__(self, payload: Payload, requires_grad: bool = False):
-        self._payload: Payload = payload
-        self._requires_grad = requires_grad
-        self._grad: Tensor | None = None
-        self.node: TapeNode | None = None
-        self.index = 0
+        if isinstance(payload, np.ndarray) and (capture := recorder.get()) is not None:
+            payload = capture.constant(payload)
+        self.own = TensorState(payload, requires_grad)
 
     # ------------------------------------------------------------ what it is
 
     @property
+    def state(self) -> TensorState:
+        """What can change about this tensor, as the running code sees it."""
+        own, capture = self.own, recorder.get()
+        return own if capture is None or isinstance(own.payload, Value) else capture.state_of(self)
+
+    @property
     def payload(self) -> Payload:
         """The array, or the edge of the graph being captured."""
-        return self._payload
+        return self.state.payload
+
+    @property
+    def node(self) -> TapeNode | None:
+        """The recorded operator call that made this tensor."""
+        return self.state.node
 
     @property
     def dtype(self) -> DType:
         """The element type."""
-        dtype = self._payload.dtype
+        dtype = self.payload.dtype
         return dtype if isinstance(dtype, DType) else as_dtype(dtype)
 
     @property
     def shape(self) -> Shape:
         """The sizes of the axes."""
-        return self._payload.shape
+        return self.payload.shape
 
     @property
     def type(self) -> TensorType:
         """Element type and shape."""
-        return TensorType(self.dtype, self._payload.shape)
+        return TensorType(self.dtype, self.payload.shape)
 
     @property
     def ndim(self) -> int:
         """The number of axes."""
-        return self._payload.ndim
+        return self.payload.ndim
 
     @property
     def size(self) -> Dim:
         """The number of elements."""
-        return self._payload.size
+        return self.payload.size
 
     @property
     def T(self) -> Tensor:
         """The axes reversed."""
-        return shape_ops.permute(self, axes=tuple(reversed(range(self.ndim))))
+        reversed_axes: Tensor = shape_ops.permute(self, axes=tuple(reversed(range(self.ndim))))
+        return reversed_axes
 
     @property
     def mT(self) -> Tensor:
         """The last two axes swapped."""
         if self.ndim < 2:
             raise ShapeError(f"mT needs at least two axes, this tensor is {self.type}")
-        return shape_ops.permute(self, axes=(*range(self.ndim - 2), self.ndim - 1, self.ndim - 2))
+        swapped: Tensor = shape_ops.permute(self, axes=(*range(self.ndim - 2), self.ndim - 1, self.ndim - 2))
+        return swapped
 
     def __len__(self) -> int:
         if not self.shape:
@@ -138,16 +169,13 @@ class Tensor(Operators):
         return self._concrete("tolist()").tolist()
 
     def _concrete(self, what: str) -> np.ndarray:
-        if isinstance(self._payload, np.ndarray):
-            watcher = _watcher.get()
-            if watcher is not None:
-                watcher.reads(self)
-        if isinstance(self._payload, Value):
-            watcher = _watcher.get()
-            if watcher is not None:
-                raise watcher.needs_value(self, what)
+        payload = self.payload
+        if isinstance(payload, np.ndarray):
+            return payload
+        capture = recorder.get()
+        if capture is None:
             raise CaptureError(f"{what} of a tensor that belongs to a capture that has ended")
-        return self._payload
+        raise capture.needs_value(self, what)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         array = self._concrete("conversion to NumPy")
@@ -181,10 +209,11 @@ class Tensor(Operators):
         return int(self.item())
 
     def __repr__(self) -> str:
-        if isinstance(self._payload, Value):
+        if isinstance(self.payload, Value):
             return f"tensor(<captured {self.type}>)"
-        body = np.array2string(self._payload, separator=", ", prefix="tensor(", threshold=100, edgeitems=3, precision=4)
-        notes = [] if self.dtype in (DEFAULT_OF_KIND[self.dtype.kind], as_dtype("int64")) else [f"dtype={self.dtype.name}"]
+        body = np.array2string(self.payload, separator=", ", prefix="tensor(", threshold=100, edgeitems=3, precision=4)
+        usual = (DEFAULT_OF_KIND[self.dtype.kind], int64)
+        notes = [] if self.dtype in usual else [f"dtype={self.dtype.name}"]
         if 0 in self.shape:
             notes.append(f"shape={self.shape}")
         if self.requires_grad:
@@ -207,13 +236,13 @@ class Tensor(Operators):
     @property
     def requires_grad(self) -> bool:
         """Whether gradients flow to or through this tensor."""
-        return self._requires_grad
+        return self.state.requires_grad
 
     @requires_grad.setter
     def requires_grad(self, flag: bool) -> None:
         if flag and not self.dtype.is_differentiable:
             raise DTypeError(f"only floating and complex tensors have gradients, this one is {self.dtype.name}")
-        self._requires_grad = flag
+        self.state.requires_grad = flag
 
     def requires_grad_(self, flag: bool = True) -> Tensor:
         """Set `requires_grad`; returns this tensor."""
@@ -223,19 +252,13 @@ class Tensor(Operators):
     @property
     def grad(self) -> Tensor | None:
         """The gradient that `.backward()` accumulated here, or None."""
-        watcher = _watcher.get()
-        if watcher is not None:
-            watcher.reads(self)
-        return self._grad
+        return self.state.grad
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
-        watcher = _watcher.get()
-        if watcher is not None:
-            watcher.writes(self)
         if value is not None and value.shape != self.shape:
             raise ShapeError(f"the gradient of a tensor {self.type} was set to {value.type}")
-        self._grad = value
+        self.state.grad = value
 
     @property
     def is_leaf(self) -> bool:
@@ -245,16 +268,18 @@ class Tensor(Operators):
     @property
     def slot(self) -> Any:
         """What a gradient is accumulated under."""
-        return self if self.node is None else (self.node, self.index)
+        state = self.state
+        return self if state.node is None else (state.node, state.index)
 
     def detach(self) -> Tensor:
         """The same elements, cut off from what they were computed from."""
-        return Tensor(self._payload)
+        return Tensor(self.payload)
 
-    def backward(self, gradient: Any = None, create_graph: bool = False) -> None:
+    def backward(self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False) -> None:
         """Add the gradient of this scalar to `.grad` of every leaf that requires one.
 
-        `gradient` seeds a tensor that is no scalar; `create_graph` records the computation, for higher derivatives.
+        `gradient` seeds a tensor that is no scalar; `create_graph` records the computation, for higher derivatives;
+        without `retain_graph` (default: `create_graph`) the tape is released, and a second backward is an error.
         Raises GradientError when nothing requires a gradient, or the shape is not () and no seed is given.
         """
         if not self.requires_grad:
@@ -267,10 +292,14 @@ class Tensor(Operators):
             seed = ones_like(self) if gradient is None else interpreter().lift(gradient)
             if seed.shape != self.shape:
                 raise ShapeError(f"backward(): the seed {seed.type} does not have the shape of {self.type}")
-            gradients = backward(tape_of([self]), {self.slot: seed}, _carries_gradient)
+            tape = tape_of([self])
+            gradients = backward(tape, {self.slot: seed}, _carries_gradient)
             for leaf, total in gradients.items():
                 if isinstance(leaf, Tensor) and leaf.requires_grad:
                     leaf.grad = total if leaf.grad is None else add(leaf.grad, total)
+        if not (create_graph if retain_graph is None else retain_graph):
+            for node in tape:
+                node.release()
 
     # ------------------------------------------------------------ in place
 
@@ -289,18 +318,24 @@ class Tensor(Operators):
         return self
 
     def _rebind(self, new: Tensor) -> None:
-        watcher = _watcher.get()
-        if watcher is not None:
-            watcher.writes(self)
-        self._payload, self.node, self.index = new._payload, new.node, new.index
-        self._requires_grad = self._requires_grad or new._requires_grad
+        old, state = self.state, new.state
+        old.payload, old.node, old.index = state.payload, state.node, state.index
+        old.requires_grad = old.requires_grad or state.requires_grad
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Rebind this tensor to a copy with `self[key]` replaced by `value`, which broadcasts."""
+        self._refuse_leaf("x[key] = value")
+        self._rebind(setitem(self, key, value))
+
+    def _refuse_leaf(self, what: str) -> None:
+        if self.requires_grad and self.node is None and _recording.get():
+            raise GradientError(f"a leaf that requires a gradient was changed in place ({what})",
+                                hint="do it under tn.no_grad(), or write x = x + y")
 
 
 def _in_place(name: str) -> Callable[[Tensor, Any], Tensor]:
     def method(self: Tensor, other: Any) -> Tensor:
-        if self._requires_grad and self.node is None and _recording.get():
-            raise GradientError(f"a leaf that requires a gradient was changed in place ({name})",
-                                hint="do it under tn.no_grad(), or write x = x + y")
+        self._refuse_leaf(name)
         new = getattr(self, name.replace("__i", "__", 1))(other)
         if new.shape != self.shape or new.dtype is not self.dtype:
             raise ShapeError(f"in-place operation would change {self.type} to {new.type}")
@@ -320,12 +355,17 @@ for _name in ("__iadd__", "__isub__", "__imul__", "__itruediv__", "__ifloordiv__
 class TapeNode:
     """One recorded operator call.  Holds output payloads, not tensors, so that a tape is free of cycles."""
 
-    __slots__ = ("attrs", "inputs", "loc", "number", "op", "payloads")
+    __slots__ = ("attrs", "inputs", "loc", "number", "op", "payloads", "released")
 
     def __init__(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any], payloads: tuple[Payload, ...]):
         self.op, self.inputs, self.attrs, self.payloads = op, inputs, attrs, payloads
         self.number = next(_numbers)
         self.loc: Location | None = None
+        self.released = False
+
+    def release(self) -> None:
+        """Let go of inputs and outputs; the node cannot be differentiated any more."""
+        self.inputs, self.payloads, self.released = (), (), True
 
     @property
     def slots(self) -> tuple[Any, ...]:
@@ -340,7 +380,7 @@ class TapeNode:
 
 def _linked(payload: Payload, node: TapeNode, index: int) -> Tensor:
     out = Tensor(payload, as_dtype(payload.dtype).is_differentiable)
-    out.node, out.index = node, index
+    out.own.node, out.own.index = node, index
     return out
 
 
@@ -350,6 +390,9 @@ def tape_of(tensors: Sequence[Tensor]) -> list[TapeNode]:
     pending = [t.node for t in tensors if t.node is not None]
     while pending:
         node = pending.pop()
+        if node.released:
+            raise GradientError("backward() a second time through a tape that the first one released",
+                                hint="pass retain_graph=True to the first backward()")
         if node not in found:
             found.add(node)
             pending.extend(x.node for x in node.inputs if isinstance(x, Tensor) and x.node is not None)
@@ -357,7 +400,11 @@ def tape_of(tensors: Sequence[Tensor]) -> list[TapeNode]:
 
 
 def _carries_gradient(x: Any) -> bool:
-    return isinstance(x, Tensor) and x._requires_grad
+    return isinstance(x, Tensor) and x.requires_grad
+
+
+RELEASED = TapeNode(call, (), {}, ())        # where a tensor comes from whose tape is gone
+RELEASED.release()
 
 
 @contextmanager
@@ -395,7 +442,7 @@ class TensorInterpreter:
 
     def lift(self, x: Any) -> Any:
         """Arrays become tensors; numbers, literals and None stay."""
-        if x is None or isinstance(x, (Tensor, Literal, bool, int, float, complex)):
+        if x is None or isinstance(x, (Tensor, Literal, SymbolicDim, bool, int, float, complex)):
             return x
         if isinstance(x, (np.ndarray, np.generic)):
             return tensor(x)
@@ -403,11 +450,12 @@ class TensorInterpreter:
 
     def apply(self, op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
         """The output tensors of `op`."""
-        lifted = tuple(self.lift(x) for x in inputs)
-        record = _recording.get() and any(isinstance(x, Tensor) and x._requires_grad for x in lifted)
+        lifted = tuple(map(self.lift, inputs))
+        record = _recording.get() and any(isinstance(x, Tensor) and x.requires_grad for x in lifted)
         pairs = agree(op, lifted)
         if op.expand is not None and (op.vjp is None or not record) and self.opens(op):
-            types = tuple(None if x is None else TensorType(d, x.shape if isinstance(x, Tensor) else ()) for x, d in pairs)
+            types = tuple(None if x is None or d is None else TensorType(d, x.shape if isinstance(x, Tensor) else ())
+                          for x, d in pairs)
             agreed = tuple(self.cast(x, d) for x, d in pairs) if op.promote else lifted
             return op.expand(*agreed, **canonical_attrs(op, types, attrs))
         agreed = tuple(self.cast(x, d) for x, d in pairs)
@@ -428,6 +476,8 @@ class TensorInterpreter:
             return None
         if isinstance(x, Tensor):
             return x if x.dtype is dtype else shape_ops.cast(x, dtype=dtype)
+        if isinstance(x, SymbolicDim):
+            return shape_ops.dimension(size=x, dtype=dtype)
         return literal(x.value if isinstance(x, Literal) else x, dtype)
 
 
@@ -435,11 +485,19 @@ class Eager(TensorInterpreter):
     """Evaluate at once on NumPy arrays."""
 
     def evaluate(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[Payload, ...]:
-        arrays = [None if x is None else np.asarray(x.value, x.dtype.numpy) if isinstance(x, Literal)
+        arrays: list[Any] = [None if x is None else np.asarray(x.value, x.dtype.numpy) if isinstance(x, Literal)
                   else x._concrete(op.name) for x in inputs]
+        if op is call:
+            return tuple(program_of(attrs["body"]).run(arrays))
         inferred = op.type(*(None if x is None else x.type for x in inputs), **attrs)
         types = inferred if isinstance(inferred, tuple) else (inferred,)
         return evaluate_op(op, arrays, attrs, types)
+
+
+@lru_cache(maxsize=1024)
+def program_of(graph: Graph) -> Executable:
+    """The compiled form of a graph, made once."""
+    return compile(graph)
 
 
 eager = Eager()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any
 
 import ml_dtypes
@@ -107,7 +107,7 @@ def floating_of(dtype: DType) -> DType:
     return dtype if dtype.kind in "fc" else float32
 
 
-@lru_cache(maxsize=None)
+@cache
 def promote_types(left: DType, right: DType) -> DType:
     """The type that two arrays of these types combine to.
 

@@ -1,12 +1,18 @@
 """The command line and what it draws with."""
 
+import argparse
 import io
+import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from tenon import cli
 from tenon.debug import console
+from tenon.errors import TenonError
+
+ROOT = Path(__file__).parent.parent
 
 
 class Terminal(io.StringIO):
@@ -18,7 +24,7 @@ def test_env_says_what_a_bug_report_needs(capsys: pytest.CaptureFixture[str], mo
     monkeypatch.setenv("TENON_SHOW", "graph")
     assert cli.main(["env"]) == 0
     printed = capsys.readouterr().out
-    assert all(word in printed for word in ("tenon", "python", "numpy", "llvmlite", "cpu", "cores", "TENON_SHOW"))
+    assert all(word in printed for word in ("tenon", "python", "numpy", "llvmlite", "cpu", "threads", "TENON_SHOW"))
 
 
 @pytest.mark.parametrize("name", cli.COMMANDS)
@@ -32,6 +38,24 @@ def test_an_unknown_subcommand_is_refused_with_the_known_ones(capsys: pytest.Cap
     with pytest.raises(SystemExit, match="2"):
         cli.main(["fly"])
     assert "env" in capsys.readouterr().err
+
+
+def test_a_mistake_of_the_user_is_a_message_without_traceback(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(arguments: argparse.Namespace) -> int:
+        raise TenonError("matmul: inner sizes differ")
+
+    monkeypatch.setitem(cli.COMMANDS, "env", cli.Command("", refuse))
+    assert cli.main(["env"]) == 1
+    assert "matmul: inner sizes differ" in (err := capsys.readouterr().err) and "Traceback" not in err
+
+
+def test_a_reader_who_leaves_early_is_no_error() -> None:
+    command = [sys.executable, "-m", "tenon.cli", "env"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        process.stdout.close()
+        assert process.stderr.read() == ""
 
 
 @pytest.mark.parametrize("have_rich", [False, True])

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from tenon.errors import DTypeError, GraphError, Location, TenonError, user_location
+from tenon.dims import SymbolicDim
+from tenon.errors import CaptureError, DTypeError, GraphError, Location, TenonError, user_location
 from tenon.graph.ir import Graph, Input, Literal, Node, Value
 from tenon.graph.op import OPS, Op, interpreter, using
 from tenon.graph.promotion import separate
@@ -23,10 +24,13 @@ PYTHON_SCALARS = (bool, int, float, complex)
 
 
 class Builder:
-    """Appends a node for every operator call.  `loc` is where new nodes come from; None asks the caller's frame."""
+    """Appends a node for every operator call.
 
-    def __init__(self, name: str, params: Sequence[Value] = (), loc: Location | None = None):
-        self.name, self.loc = name, loc
+    `loc` is where new nodes come from; None asks the caller's frame, unless the builder is `rewriting` a graph.
+    """
+
+    def __init__(self, name: str, params: Sequence[Value] = (), loc: Location | None = None, rewriting: bool = False):
+        self.name, self.loc, self.rewriting = name, loc, rewriting
         self.params: list[Value] = list(params)
         self.nodes: list[Node] = []
         self.order: tuple[Value, ...] = ()      # the token of the last effect
@@ -42,15 +46,20 @@ class Builder:
         recorded = agree(op, tuple(self.lift(x) for x in inputs))
         values = tuple(self._cast(x, dtype) for x, dtype in recorded)
         if op.elementwise:
-            values = self._broadcast(values)
+            values = self.broadcast(values)
         return self.emit(op, values, canonical_attrs(op, types_of(values), attrs))
 
     def emit(self, op: Op, inputs: tuple[Input, ...], attrs: Mapping[str, Any], loc: Location | None = None,
              after: tuple[Value, ...] = ()) -> Any:
         """The strict form: record exactly this node; its outputs, one value or a tuple."""
+        if op.data_dependent:
+            raise CaptureError(f"{op.name}: the shape of the result depends on the data, so it cannot be part of a graph",
+                               where=loc or self.loc,
+                               hint="call it before the captured function, or keep the shape: tn.where(mask, x, other)")
         types = op.type(*types_of(inputs), **attrs)
         listed = types if isinstance(types, tuple) else (types,)
-        node = Node(op, inputs, attrs, (), loc or self.loc or user_location(), after)
+        where = loc or self.loc or (None if self.rewriting else user_location())
+        node = Node(op, inputs, attrs, (), where, after)
         if op.effect:
             node.after = tuple(dict.fromkeys(after + self.order))
         node.outputs = tuple(Value(type, node, k) for k, type in enumerate(listed))
@@ -61,7 +70,7 @@ class Builder:
 
     def lift(self, x: Any) -> Any:
         """What an argument is in the graph: arrays become constants."""
-        if x is None or isinstance(x, (Value, Literal, *PYTHON_SCALARS)):
+        if x is None or isinstance(x, (Value, Literal, SymbolicDim, *PYTHON_SCALARS)):
             return x
         if isinstance(x, (np.ndarray, np.generic)):
             return self.constant(np.asarray(x))
@@ -83,9 +92,13 @@ class Builder:
             return None
         if isinstance(x, Value):
             return x if x.dtype is dtype else self.emit(OPS["cast"], (x,), {"dtype": dtype})
+        if isinstance(x, SymbolicDim):
+            size: Value = self.emit(OPS["dimension"], (), {"size": x, "dtype": dtype})
+            return size
         return literal(x.value if isinstance(x, Literal) else x, dtype)
 
-    def _broadcast(self, values: tuple[Input, ...]) -> tuple[Input, ...]:
+    def broadcast(self, values: tuple[Input, ...]) -> tuple[Input, ...]:
+        """The inputs of an elementwise operator, all of one shape; literals stay scalars."""
         shape = broadcast_shapes(*(x.shape for x in values if x is not None))
         return tuple(self.emit(OPS["broadcast_to"], (x,), {"shape": shape})
                      if isinstance(x, Value) and x.shape != shape else x for x in values)
@@ -100,11 +113,18 @@ def current_builder() -> Builder:
 
 def agree(op: Op, inputs: tuple[Any, ...]) -> list[tuple[Any, DType | None]]:
     """Each input with the element type that the operator's promotion gives it."""
-    kinds = tuple(None if x is None else x.dtype if hasattr(x, "dtype") else type(x) for x in inputs)
+    kinds = tuple(map(_kind, inputs))
     try:
         return list(zip(inputs, (op.promote or separate)(kinds), strict=True))
     except TenonError as error:
         raise type(error)(f"{op.name}: {error.what}", hint=error.hint) from None
+
+
+def _kind(x: Any) -> Any:
+    """What promotion sees of an input: a size is a Python integer."""
+    if x is None or isinstance(x, SymbolicDim):
+        return None if x is None else int
+    return x.dtype if hasattr(x, "dtype") else type(x)
 
 
 def literal(value: Any, dtype: DType) -> Literal:
@@ -114,7 +134,7 @@ def literal(value: Any, dtype: DType) -> Literal:
         if value != int(value) or not info.min <= int(value) <= info.max:
             raise DTypeError(f"the number {value} does not fit {dtype.name}")
         return Literal(int(value), TensorType(dtype, ()))
-    convert = {"b": bool, "f": float, "c": complex}[dtype.kind]
+    convert: Callable[[Any], Any] = {"b": bool, "f": float, "c": complex}[dtype.kind]
     return Literal(convert(value), TensorType(dtype, ()))
 
 
@@ -156,7 +176,7 @@ def rebuild(graph: Graph, visit: Visit, name: str | None = None) -> Graph:
     whose visit returns None is left out; its outputs must be unused.
     """
     params = [Value(p.type, name=p.name) for p in graph.params]
-    builder = Builder(name or graph.name, params)
+    builder = Builder(name or graph.name, params, rewriting=True)
     replaced: dict[Value, Value] = dict(zip(graph.params, params, strict=True))
     with using(builder):
         inline(graph, builder, replaced, visit)

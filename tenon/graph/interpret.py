@@ -94,12 +94,12 @@ def _is_narrow(dtype: np.dtype[Any]) -> bool:
 def _as_type(array: Any, type: TensorType) -> np.ndarray:
     if type == TOKEN:
         return np.zeros((), np.bool_)
-    array = np.asarray(array)
-    if array.dtype != type.dtype.numpy:
-        array = _astype(array, type.dtype)
-    return array
+    found: np.ndarray = np.asarray(array)
+    return found if found.dtype == type.dtype.numpy else _astype(found, type.dtype)
 
 
 def _astype(array: np.ndarray, dtype: DType) -> np.ndarray:
     with np.errstate(all="ignore"):
-        return (array.real if array.dtype.kind == "c" and dtype.kind != "c" else array).astype(dtype.numpy)
+        kept = array.real if array.dtype.kind == "c" and dtype.kind != "c" else array
+        converted: np.ndarray = kept.astype(dtype.numpy)
+        return converted

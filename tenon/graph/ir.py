@@ -145,9 +145,5 @@ class Graph:
                 found[value].append(node)
         return found
 
-    def __str__(self) -> str:
-        from tenon.graph.text import print_graph  # local: the printer imports this module
-        return print_graph(self)
-
     def __repr__(self) -> str:
         return f"<Graph {self.name}: {len(self.params)} params, {len(self.nodes)} nodes>"

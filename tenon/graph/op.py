@@ -15,11 +15,11 @@ Calling an operator asks the innermost interpreter what the call means: evaluate
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, Iterator, Protocol
+from typing import Any, Protocol
 
 from tenon.errors import ArgumentError
 from tenon.types import TensorType
@@ -86,11 +86,13 @@ class Signature:
         empty = inspect.Parameter.empty
         return ", ".join(names + [n if d is empty else f"{n}={d!r}" for n, d in self.attrs.items()])
 
-    def bind(self, name: str, args: Sequence[Any], keywords: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def bind(self, name: str, args: Sequence[Any],
+             keywords: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Divide a call's arguments into data inputs and attributes."""
         keywords = dict(keywords)
         if self.variadic:
-            inputs, extra = (tuple(args[0]), args[1:]) if args and isinstance(args[0], (tuple, list)) else (tuple(args), ())
+            listed = bool(args) and isinstance(args[0], (tuple, list))
+            inputs, extra = (tuple(args[0]), args[1:]) if listed else (tuple(args), ())
         else:
             inputs, extra = tuple(args[:len(self.data)]), args[len(self.data):]
             inputs += tuple(keywords.pop(n, None) for n in self.data[len(inputs):])
@@ -113,11 +115,11 @@ class Op:
     name: str
     type: Callable[..., Types]                          # input types, attributes -> output types
     ref: Callable[..., Any] | None = None               # NumPy: oracle, constant folder, eager kernel, host step
-    vjp: Callable[..., Any] | None = None               # (g, y, *inputs, **attrs) -> a gradient per input, None, or a thunk
+    vjp: Callable[..., Any] | None = None               # (g, y, *inputs, **attrs) -> gradient, None or thunk an input
     compute: Callable[..., Any] | None = None
     expand: Callable[..., Any] | None = None
     canonical: Callable[..., Mapping[str, Any]] | None = None  # (*types, **attrs) -> attributes in their one IR form
-    promote: Callable[..., Any] | None = None           # how inputs agree on an element type (tenon.graph.promotion)
+    promote: Callable[..., Any] | None = None           # how inputs agree on a type (tenon.graph.promotion)
     elementwise: bool = False                           # inputs broadcast; element i depends on input elements i only
     effect: bool = False                                # ordered with other effects, never removed
     data_dependent: bool = False                        # the output shape depends on the data: eager only

@@ -11,7 +11,14 @@ from functools import lru_cache, reduce
 from typing import Any
 
 from tenon.types import (
-    DEFAULT_OF_KIND, DType, as_dtype, bool_, floating_of, int64, promote_scalar, promote_types,
+    DEFAULT_OF_KIND,
+    DType,
+    as_dtype,
+    bool_,
+    floating_of,
+    int64,
+    promote_scalar,
+    promote_types,
 )
 
 Kinds = tuple[Any, ...]

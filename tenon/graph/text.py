@@ -35,6 +35,9 @@ def print_graph(graph: Graph, locations: bool = True) -> str:
     return "\n".join(_lines(graph, graph.name, "", locations))
 
 
+Graph.__str__ = print_graph  # type: ignore[assignment]  # here, since ir.py stands below the printer
+
+
 def _lines(graph: Graph, title: str, indent: str, locations: bool) -> Iterator[str]:
     names = value_names(graph)
     params = ", ".join(f"{names[p]}: {p.type}" for p in graph.params)
@@ -149,6 +152,15 @@ def parse_example(text: str) -> Example:
     attrs = {str(k.arg): parser.attribute(k.value, {}) for k in call.keywords}
     outputs = ast.parse(f"tuple[{right.strip()}]", mode="eval").body
     return Example(OPS[call.func.id], inputs, attrs, None if right.strip() == "error" else parser.types(outputs, outputs))
+
+
+def parse_type(text: str) -> TensorType:
+    """The type that a text such as `f32[B, 784]` spells; raises GraphError otherwise."""
+    try:
+        expression = ast.parse(text.strip(), mode="eval").body
+    except SyntaxError as error:
+        raise GraphError(f"not a type: {text!r} ({error.msg})") from None
+    return _Parser([text]).types(expression, expression)[0]
 
 
 class _Parser:

@@ -3,26 +3,35 @@
 from tenon.ops import (
     arithmetic,
     arranging,
+    call,
     comparison,
     complex_parts,
+    convolution,
     creation,
     diagonal,
     exponential,
+    getitem,
+    indexing,
     linalg,
     pieces,
+    pooling,
     reduction,
     rounding,
     scan,
+    searching,
     shape,
+    slicing,
     special,
     trigonometric,
+    windows,
 )
 from tenon.ops.define import PUBLIC, alias, binary, composite, define, function, unary
 from tenon.ops.methods import install_methods
 
 # In the order in which they build on each other.
 FAMILIES = (comparison, shape, complex_parts, arithmetic, exponential, trigonometric, rounding, special, pieces, creation,
-            arranging, diagonal, reduction, scan, linalg)
+            arranging, diagonal, reduction, scan, linalg, slicing, indexing, searching, getitem, windows, convolution,
+            pooling, call)
 install_methods()
 
 __all__ = ["FAMILIES", "PUBLIC", "alias", "binary", "composite", "define", "function", "unary"]

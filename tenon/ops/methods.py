@@ -32,6 +32,7 @@ def install_methods() -> None:
         if name in PUBLIC:
             methods[f"__r{python}__"] = _reflected(PUBLIC[name])
     methods.update({f"__{python}__": _method(PUBLIC[name]) for python, name in UNARY.items() if name in PUBLIC})
+    methods["__getitem__"] = _method(PUBLIC["getitem"])
     install(methods)
 
 

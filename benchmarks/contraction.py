@@ -1,0 +1,109 @@
+"""The contraction template beside NumPy's product and the machine's FMA peak, one thread, interleaved in one run.
+
+    OPENBLAS_NUM_THREADS=1 python benchmarks/contraction.py [--seconds 1] [--element f32] [matmul] [skinny] [convolution]
+
+Times are the thread's own computing time, of which the median and the tenth percentile are shown: on a shared machine the
+first says what one gets, the second what the code can do.  Every figure is a fraction of the peak.
+"""
+import argparse
+import time
+from collections.abc import Callable
+from ctypes import c_double, c_float, c_int64
+from itertools import product
+
+import numpy as np
+from llvmlite import ir
+
+from tenon.backends.cpu.contraction import choose_tile
+from tenon.backends.cpu.contraction.dense import F32, F64, convolution, matmul
+from tenon.backends.cpu.contraction.emit import I32, I64, ZERO, intrinsic, loop, splat
+from tenon.backends.cpu.contraction.run import Native, load
+
+ELEMENTS = {"f32": (F32, np.float32, c_float), "f64": (F64, np.float64, c_double)}
+MATMUL = [(64,) * 3, (256,) * 3, (768,) * 3, (1024,) * 3, (2048,) * 3, (257, 263, 269), (101, 1009, 503), (1000, 64, 1000)]
+SKINNY = [(1, 1024, 1024), (1024, 1, 1024), (4, 1024, 1024), (1024, 4, 1024), (16, 16, 16), (512, 512, 8)]
+CONVOLUTIONS = [(64, 32, 28, 28, 64, 3, 1, 1), (8, 64, 56, 56, 64, 3, 1, 1), (8, 256, 14, 14, 256, 3, 1, 1),
+                (8, 512, 7, 7, 512, 3, 1, 1), (8, 64, 56, 56, 128, 3, 1, 2), (8, 3, 224, 224, 64, 7, 3, 2)]
+
+
+def main() -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("what", nargs="*", default=["matmul", "skinny", "convolution"])
+    options.add_argument("--seconds", type=float, default=1.0)
+    options.add_argument("--element", choices=ELEMENTS, default="f32")
+    given = options.parse_args()
+    element, kind, number = ELEMENTS[given.element]
+    peak = peak_loop(element, number)
+
+    def report(label: str, operations: int, ours: Callable[[], object], numpy: Callable[[], object]) -> None:
+        limit, *times = compare([peak, ours, numpy], given.seconds)
+        rates = [PEAK_TURNS * 24 * choose_tile(element).lanes / second / 1e9 for second in limit]
+        middle, best = ([operations / time[i] / 1e9 / rates[i] for time in times] for i in (0, 1))
+        print(f"{label:38} peak {rates[1]:5.0f} GFLOP/s   ours {middle[0]:.3f} ({best[0]:.3f})   "
+              f"NumPy {middle[1]:.3f} ({best[1]:.3f})   ours/NumPy {middle[0] / middle[1]:.2f} ({best[0] / best[1]:.2f})",
+              flush=True)
+
+    random = np.random.default_rng(0)
+    for what in given.what:
+        if what == "convolution":                       # NumPy only multiplies: its windows are gathered beforehand
+            for case in CONVOLUTIONS:
+                images, channels, height, width, filters, kernel, padding, stride = case
+                places = ((height + 2 * padding - kernel) // stride + 1) * ((width + 2 * padding - kernel) // stride + 1)
+                image = random.standard_normal((images, channels, height, width)).astype(kind)
+                weight = random.standard_normal((filters, channels * kernel * kernel)).astype(kind)
+                windows = random.standard_normal((images, channels * kernel * kernel, places)).astype(kind)
+                out, call = np.empty((images, filters, places), kind), Native(convolution(element, *case))
+                report(f"convolution {case}", 2 * out.size * weight.shape[1], call.bind(out, image, weight),
+                       lambda: np.matmul(weight, windows, out=out))
+            continue
+        for left, right in product(("mk", "km"), ("kn", "nk")):
+            call = Native(matmul(element, left, right))
+            for m, n, k in MATMUL if what == "matmul" else SKINNY:
+                a, b = (random.standard_normal([{"m": m, "n": n, "k": k}[letter] for letter in letters]).astype(kind)
+                        for letters in (left, right))
+                out, ours = (np.empty((m, n), kind) for _ in range(2))
+                plain_a, plain_b = a if left == "mk" else a.T, b if right == "kn" else b.T
+                report(f"{left} {right} {m}x{n}x{k}", 2 * m * n * k, call.bind(ours, a, b, 1, m, n, k),
+                       lambda: np.matmul(plain_a, plain_b, out=out))
+                np.testing.assert_allclose(ours, out, rtol=1e-3, atol=1e-2)
+
+
+PEAK_TURNS = 500_000
+
+
+def peak_loop(element: ir.Type, number: type) -> Callable[[], object]:
+    """Twelve chains of vector FMAs, which is what the machine can do at best."""
+    module, lanes = ir.Module("peak"), choose_tile(element).lanes
+    function = ir.Function(module, ir.FunctionType(element, [I64, element]), "peak")
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    factor = splat(b, function.args[1], lanes)
+    with loop(b, ZERO, function.args[0], carried=[factor] * 12) as (_, chains):
+        chains[:] = [intrinsic(b, "llvm.fma", [factor, factor, chain]) for chain in chains]
+    for chain in chains[1:]:
+        chains[0] = b.fadd(chains[0], chain)
+    b.ret(b.extract_element(chains[0], ir.Constant(I32, 0)))
+    call = load(module, "peak", number, [c_int64, number])
+    return lambda: call(PEAK_TURNS, 1e-3)
+
+
+def compare(runs: list[Callable[[], object]], seconds: float) -> list[tuple[float, float]]:
+    """(median, tenth percentile) of the seconds each takes, taken in turn."""
+    times: list[list[float]] = [[] for _ in runs]
+    repeats = [1] * len(runs)
+    for place, run in enumerate(runs):                  # a clock reading must not be felt
+        run()
+        start = time.thread_time()
+        run()
+        repeats[place] = max(1, int(2e-4 / max(time.thread_time() - start, 1e-7)))
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(times[0]) < 5:
+        for run, count, taken in zip(runs, repeats, times):
+            start = time.thread_time()
+            for _ in range(count):
+                run()
+            taken.append((time.thread_time() - start) / count)
+    return [(float(np.median(taken)), float(np.quantile(taken, 0.1))) for taken in times]
+
+
+if __name__ == "__main__":
+    main()

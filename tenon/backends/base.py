@@ -1,0 +1,34 @@
+"""What a backend is: it claims operators that it does better whole, and turns an optimised graph into a program."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from tenon.graph.ir import Graph, Node
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+class Executable(Protocol):
+    """A compiled graph.  It may be run from several threads at once."""
+
+    @property
+    def graph(self) -> Graph:
+        """What is run, after all passes."""
+
+    def run(self, arrays: Sequence[Array], donated: Collection[int] = ()) -> list[Array]:
+        """The results, in memory of their own; `donated` are the arguments whose memory they may take."""
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A way to run graphs.  A composite that is claimed reaches `compile` whole, others in primitive operators."""
+
+    name: str
+    compile: Callable[[Graph], Executable]
+    claims: Callable[[Node], bool] = lambda node: False
+    fuses: bool = False                     # whether one node for several operators is worth anything to it

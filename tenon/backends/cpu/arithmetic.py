@@ -1,0 +1,214 @@
+"""One scalar operation of the loop IR -> LLVM instructions.  Nothing traps and nothing is undefined.
+
+In registers bool is i1 and floats narrower than 32 bits are float; in memory bool is i8, and they have their own width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from llvmlite import ir
+
+from tenon.types import DType, bfloat16, bool_, float16
+
+I1, I8, I16, I32, I64 = (ir.IntType(n) for n in (1, 8, 16, 32, 64))
+POINTER = ir.PointerType()
+FLOAT, DOUBLE, HALF = ir.FloatType(), ir.DoubleType(), ir.HalfType()
+FREE = ("contract",)                            # multiply and add may be fused
+REORDER = ("contract", "reassoc", "nsz")        # and a sum may be split into partial sums
+
+
+def register(dtype: DType) -> ir.Type:
+    """The type of a value in a register."""
+    if dtype.kind == "f":
+        return DOUBLE if dtype.bits == 64 else FLOAT
+    return I1 if dtype is bool_ else ir.IntType(dtype.bits)
+
+
+def in_memory(dtype: DType) -> ir.Type:
+    """The type of a value in memory."""
+    if dtype.kind == "f":
+        return {16: HALF if dtype is float16 else I16, 32: FLOAT, 64: DOUBLE}[dtype.bits]
+    return ir.IntType(dtype.bits)
+
+
+def number(value: Any, dtype: DType) -> ir.Constant:
+    """A constant in a register."""
+    return ir.Constant(register(dtype), float(value) if dtype.kind == "f" else int(value))
+
+
+def from_memory(b: ir.IRBuilder, x: ir.Value, dtype: DType) -> ir.Value:
+    """Memory form -> register form."""
+    if dtype is bool_:
+        return b.icmp_unsigned("!=", x, ir.Constant(I8, 0))
+    if dtype is float16:
+        return b.fpext(x, FLOAT)
+    if dtype is bfloat16:
+        return b.bitcast(b.shl(b.zext(x, I32), ir.Constant(I32, 16)), FLOAT)
+    return x
+
+
+def to_memory(b: ir.IRBuilder, x: ir.Value, dtype: DType) -> ir.Value:
+    """Register form -> memory form, rounding to nearest even."""
+    if dtype is bool_:
+        return b.zext(x, I8)
+    if dtype is float16:
+        return b.fptrunc(x, HALF)
+    if dtype is bfloat16:
+        bits = b.bitcast(x, I32)
+        odd = b.and_(b.lshr(bits, ir.Constant(I32, 16)), ir.Constant(I32, 1))
+        rounded = b.add(bits, b.add(odd, ir.Constant(I32, 0x7FFF)))
+        quiet = b.or_(bits, ir.Constant(I32, 0x400000))
+        return b.trunc(b.lshr(b.select(b.fcmp_unordered("uno", x, x), quiet, rounded), ir.Constant(I32, 16)), I16)
+    return x
+
+
+def cast(b: ir.IRBuilder, x: ir.Value, source: DType, target: DType) -> ir.Value:
+    """The value as another type: integers wrap, floats saturate to integers, NaN becomes 0."""
+    to, old, new = register(target), source.kind, target.kind
+    if new == "b":
+        zero = ir.Constant(x.type, 0)
+        return b.fcmp_unordered("!=", x, zero) if old == "f" else b.icmp_unsigned("!=", x, zero)
+    if old == "f" and new == "f":
+        wide = x if x.type == to else b.fpext(x, to) if to == DOUBLE else b.fptrunc(x, to)
+        return wide if target.bits >= 32 else from_memory(b, to_memory(b, wide, target), target)
+    if old == "f":
+        name = "llvm.fptosi.sat" if new == "i" else "llvm.fptoui.sat"
+        function = declare(b, f"{name}.{spelled(to)}.{spelled(x.type)}", to, x.type)
+        return b.call(function, [x])
+    if new == "f":
+        number = b.sitofp(x, to) if old == "i" else b.uitofp(x, to)
+        return number if target.bits >= 32 else from_memory(b, to_memory(b, number, target), target)
+    if to.width == x.type.width:
+        return x
+    if to.width < x.type.width:
+        return b.trunc(x, to)
+    return b.sext(x, to) if old == "i" else b.zext(x, to)
+
+
+def reinterpret(b: ir.IRBuilder, x: ir.Value, source: DType, target: DType) -> ir.Value:
+    """The same bits as another type."""
+    return from_memory(b, b.bitcast(to_memory(b, x, source), in_memory(target)), target)
+
+
+def binary(b: ir.IRBuilder, op: str, x: ir.Value, y: ir.Value, dtype: DType, flags: tuple[str, ...] = FREE) -> ir.Value:
+    """`x op y` for operands of one type."""
+    if op in _COMPARISONS:
+        return _compare(b, op, x, y, dtype)
+    if dtype.kind == "f":
+        return _FLOAT[op](b, x, y, flags)
+    return _INTEGER[op](b, x, y, dtype)
+
+
+# ---------------------------------------------------------------- floats
+
+_COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
+
+
+def _compare(b: ir.IRBuilder, op: str, x: ir.Value, y: ir.Value, dtype: DType) -> ir.Value:
+    if dtype.kind == "f":
+        return b.fcmp_unordered(op, x, y) if op == "!=" else b.fcmp_ordered(op, x, y)
+    return b.icmp_signed(op, x, y) if dtype.kind == "i" else b.icmp_unsigned(op, x, y)
+
+
+def _extreme(name: str, relation: str) -> Callable[..., ir.Value]:
+    """NaN if either is.  Against a constant one comparison does: it picks x, NaN or not, unless the constant wins."""
+    def emit(b: ir.IRBuilder, x: ir.Value, y: ir.Value, flags: tuple[str, ...]) -> ir.Value:
+        if isinstance(x, ir.Constant):
+            x, y = y, x
+        if isinstance(y, ir.Constant) and y.constant == y.constant:
+            return b.select(b.fcmp_ordered(relation, y, x), y, x)
+        return b.call(declare(b, f"{name}.{spelled(x.type)}", x.type, x.type, x.type), [x, y], fastmath=("nsz",))
+    return emit
+
+
+def float_remainder(b: ir.IRBuilder, x: ir.Value, y: ir.Value, flags: tuple[str, ...] = FREE) -> ir.Value:
+    """Python's modulo: the sign of the divisor."""
+    zero = ir.Constant(x.type, 0.0)
+    rest = b.frem(x, y)
+    other_sign = b.xor(b.fcmp_ordered("<", rest, zero), b.fcmp_ordered("<", y, zero))
+    return b.select(b.and_(other_sign, b.fcmp_ordered("!=", rest, zero)), b.fadd(rest, y), rest)
+
+
+def _float_floor_divide(b: ir.IRBuilder, x: ir.Value, y: ir.Value, flags: tuple[str, ...]) -> ir.Value:
+    quotient = b.fdiv(b.fsub(x, float_remainder(b, x, y)), y)
+    exact = b.fcmp_ordered("==", y, ir.Constant(y.type, 0.0))
+    rounded = b.call(b.module.declare_intrinsic("llvm.rint", [x.type]), [quotient])
+    return b.select(exact, b.fdiv(x, y), rounded)
+
+
+_FLOAT: dict[str, Callable[..., ir.Value]] = {
+    "+": lambda b, x, y, flags: b.fadd(x, y, flags=flags),
+    "-": lambda b, x, y, flags: b.fsub(x, y, flags=flags),
+    "*": lambda b, x, y, flags: b.fmul(x, y, flags=flags),
+    "/": lambda b, x, y, flags: b.fdiv(x, y, flags=flags),
+    "min": _extreme("llvm.minimum", "<"), "max": _extreme("llvm.maximum", ">"),
+    "%": float_remainder, "//": _float_floor_divide,
+}
+
+
+# ---------------------------------------------------------------- integers and bool
+
+def divide(b: ir.IRBuilder, x: ir.Value, y: ir.Value, dtype: DType) -> tuple[ir.Value, ir.Value]:
+    """(x // y, x % y), rounding down; both 0 when y is 0, and the smallest integer divided by -1 wraps."""
+    zero, one = ir.Constant(x.type, 0), ir.Constant(x.type, 1)
+    if dtype.kind != "i":
+        by_zero = b.icmp_unsigned("==", y, zero)
+        safe = b.select(by_zero, one, y)
+        return b.select(by_zero, zero, b.udiv(x, safe)), b.select(by_zero, zero, b.urem(x, safe))
+    minus = ir.Constant(x.type, -1)
+    special = b.icmp_unsigned("<=", b.add(y, one), one)         # 0 or -1
+    safe = b.select(special, one, y)
+    quotient, rest = b.sdiv(x, safe), b.srem(x, safe)
+    down = b.and_(b.icmp_signed("!=", rest, zero), b.icmp_signed("<", b.xor(rest, safe), zero))
+    quotient = b.select(down, b.sub(quotient, one), quotient)
+    rest = b.select(down, b.add(rest, safe), rest)
+    at_special = b.select(b.icmp_signed("==", y, minus), b.sub(zero, x), zero)
+    return b.select(special, at_special, quotient), b.select(special, zero, rest)
+
+
+def _shift(emit: Callable[..., ir.Value], arithmetic: bool) -> Callable[..., ir.Value]:
+    def shifted(b: ir.IRBuilder, x: ir.Value, by: ir.Value, dtype: DType) -> ir.Value:
+        bits = ir.Constant(x.type, x.type.width)
+        inside = b.icmp_unsigned("<", by, bits)
+        within = emit(b, x, b.select(inside, by, ir.Constant(x.type, 0)), dtype)
+        beyond = b.ashr(x, ir.Constant(x.type, x.type.width - 1)) if arithmetic and dtype.kind == "i" \
+            else ir.Constant(x.type, 0)
+        return b.select(inside, within, beyond)
+    return shifted
+
+
+def _integer_extreme(word: str) -> Callable[..., ir.Value]:
+    def emit(b: ir.IRBuilder, x: ir.Value, y: ir.Value, dtype: DType) -> ir.Value:
+        if dtype.kind == "b":
+            return b.and_(x, y) if word == "min" else b.or_(x, y)
+        name = f"llvm.{'s' if dtype.kind == 'i' else 'u'}{word}"
+        return b.call(declare(b, f"{name}.{spelled(x.type)}", x.type, x.type, x.type), [x, y])
+    return emit
+
+
+_INTEGER: dict[str, Callable[..., ir.Value]] = {
+    "+": lambda b, x, y, dtype: b.or_(x, y) if dtype.kind == "b" else b.add(x, y),
+    "-": lambda b, x, y, dtype: b.xor(x, y) if dtype.kind == "b" else b.sub(x, y),
+    "*": lambda b, x, y, dtype: b.and_(x, y) if dtype.kind == "b" else b.mul(x, y),
+    "//": lambda b, x, y, dtype: divide(b, x, y, dtype)[0],
+    "%": lambda b, x, y, dtype: divide(b, x, y, dtype)[1],
+    "&": lambda b, x, y, dtype: b.and_(x, y),
+    "|": lambda b, x, y, dtype: b.or_(x, y),
+    "^": lambda b, x, y, dtype: b.xor(x, y),
+    "<<": _shift(lambda b, x, by, dtype: b.shl(x, by), False),
+    ">>": _shift(lambda b, x, by, dtype: b.ashr(x, by) if dtype.kind == "i" else b.lshr(x, by), True),
+    "min": _integer_extreme("min"), "max": _integer_extreme("max"),
+}
+
+
+def declare(b: ir.IRBuilder, name: str, result: ir.Type, *args: ir.Type) -> ir.Function:
+    """The function of this name in the module."""
+    found = b.module.globals.get(name)
+    return found if found is not None else ir.Function(b.module, ir.FunctionType(result, args), name)
+
+
+def spelled(kind: ir.Type) -> str:
+    """The suffix of an intrinsic for this type."""
+    return {FLOAT: "f32", DOUBLE: "f64"}.get(kind) or f"i{kind.width}"

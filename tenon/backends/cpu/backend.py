@@ -1,0 +1,37 @@
+"""Optimised graph -> assembly for this processor: bodies to loops to LLVM IR, equal ones once."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from tenon.backends.cpu.assemble import Assembly, assemble
+from tenon.backends.cpu.unit import Unit, key_of, make_unit
+from tenon.graph.ir import Graph
+from tenon.observe import emit, span
+
+
+def assemble_graph(graph: Graph) -> Assembly:
+    """Kernels and steps for a graph."""
+    units: dict[str, Unit | None] = {}
+    with span("assemble", graph=graph.name, nodes=len(graph.nodes)):
+        return assemble(graph, partial(_shared_unit, units))
+
+
+def _shared_unit(units: dict[str, Unit | None], body: Graph) -> Unit | None:
+    """The kernel of a body, or None; one that can fail is not shared, since it belongs to one place in the source."""
+    key = key_of(body)
+    if key in units:
+        return units[key]
+    with span("lower", kernel=body.name):
+        unit = _try_unit(body)
+    if unit is None or not unit.kernel.checks:
+        units[key] = unit
+    return unit
+
+
+def _try_unit(body: Graph) -> Unit | None:
+    try:
+        return make_unit(body)
+    except (NotImplementedError, KeyError, AssertionError, RecursionError) as error:
+        emit("no_kernel", kernel=body.name, error=repr(error))
+        return None

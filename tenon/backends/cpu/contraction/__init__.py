@@ -1,0 +1,11 @@
+"""One template for every product that is summed: matmul, einsum, convolution and its gradients -> LLVM IR.
+
+    function = emit_contraction(module, "matmul", Contraction(...))     # spec.py says what a contraction is
+
+`spec` the description, `packing` operands to panels, `tiles` the register tile, `blocking` the loops and threads around
+it, `unpacked` what is too small or narrow for that, `emit` the IR they are made of; `dense` worked examples, `run` tries.
+"""
+from .blocking import emit_contraction, scratch_size
+from .spec import Contraction, Operand, Tile, choose_tile
+
+__all__ = ["Contraction", "Operand", "Tile", "choose_tile", "emit_contraction", "scratch_size"]

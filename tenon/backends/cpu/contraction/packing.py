@@ -1,0 +1,189 @@
+"""An operand -> a packed panel: `width` rows of left (or columns of right) side by side, one line for every k.
+
+    panel[k, i] = operand[first + i, k0 + k]        i < width, zero (or anything) where first + i is past the end
+
+This is where im2col, transposition and conversion happen.  Four ways, chosen by what the operand says of itself: lines
+(neighbours in memory are neighbours in the panel: vector copies), squares (neighbours along depth: vectors transposed),
+spans (a step between neighbours, or holes along depth: scalar copies), elements (only `load` is known).
+"""
+from collections.abc import Sequence
+
+from llvmlite import ir
+
+from .emit import (
+    I32,
+    I64,
+    ONE,
+    POINTER,
+    ZERO,
+    address,
+    const,
+    element_bytes,
+    intrinsic,
+    load_vector,
+    loop,
+    maximum,
+    minimum,
+    product,
+    runs,
+    splat,
+    store_vector,
+    transpose,
+    unravel,
+    zero,
+)
+from .spec import Contraction, Index, Operand, Size, Tile, reads_in_place
+
+
+def emit_pack(module: ir.Module, name: str, spec: Contraction, tile: Tile, side: str) -> ir.Function:
+    """void name(arguments..., g, first, count, k0, depth, panel) for side "left" or "right"."""
+    operand, outer_sizes = (spec.left, spec.rows) if side == "left" else (spec.right, spec.columns)
+    width = tile.rows if side == "left" else tile.width
+    kind = ir.FunctionType(ir.VoidType(), [*spec.arguments, *[I64] * 5, POINTER])
+    function = ir.Function(module, kind, name)
+    function.linkage = "internal"
+    function.attributes.add("noinline")
+    function.args[-1].add_attribute("noalias")
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    pack = Pack(b, spec, tile, operand, outer_sizes, width, function.args)
+    if operand.pointer is None:
+        pack.elements()
+    elif operand.contiguous == "outer" and operand.step == 1:
+        pack.lines()
+    elif reads_in_place(operand, len(spec.depth)) and width % tile.lanes == 0:
+        pack.squares()
+    else:
+        pack.spans()
+    b.ret_void()
+    return function
+
+
+class Pack:
+    """The values that all four ways of packing work with."""
+
+    def __init__(self, b: ir.IRBuilder, spec: Contraction, tile: Tile, operand: Operand, outer_sizes: Sequence[Size],
+                 width: int, values: Sequence[ir.Value]) -> None:
+        self.b, self.spec, self.operand, self.width, self.lanes = b, spec, operand, width, tile.lanes
+        self.args = tuple(values[:len(spec.arguments)])
+        g, self.first, self.count, self.k0, self.depth, self.panel = values[len(spec.arguments):]
+        self.g = unravel(b, g, [size(b, self.args) for size in spec.batch])
+        self.outer_sizes = [size(b, self.args) for size in outer_sizes]
+        self.depth_sizes = [size(b, self.args) for size in spec.depth]
+
+    def slot(self, k: ir.Value, i: ir.Value) -> ir.Value:
+        return address(self.b, self.panel, self.b.add(self.b.mul(k, const(self.width)), i), self.spec.element)
+
+    def clear(self, start: ir.Value) -> None:
+        """Zero the columns of the panel from `start` on."""
+        with loop(self.b, ZERO, self.depth) as (k, _), loop(self.b, start, const(self.width)) as (i, _):
+            self.b.store(zero(self.spec.element), self.slot(k, i))
+
+    def lines(self) -> None:
+        """Neighbours of a line are neighbours in memory: copy vectors, under a mask where a line has holes or joints."""
+        b = self.b
+        outer_sizes = [product(b, self.outer_sizes)] if self.operand.flat else self.outer_sizes
+        whole = b.icmp_signed("==", self.count, const(self.width))
+        if len(outer_sizes) > 1:
+            room = b.sub(outer_sizes[-1], b.urem(self.first, maximum(b, outer_sizes[-1], ONE)))
+            whole = b.and_(whole, b.icmp_signed(">=", room, const(self.width)))
+        with runs(b, self.first, self.count, outer_sizes) as (i, start, length):
+            outer = unravel(b, start[0], self.outer_sizes) if self.operand.flat else start
+            with runs(b, self.k0, self.depth, self.depth_sizes) as (k, k_start, k_length), \
+                    loop(b, ZERO, k_length) as (step, _):
+                index = (*k_start[:-1], b.add(k_start[-1], step))
+                self.line(b.add(k, step), i, length, outer, index, whole)
+
+    def line(self, k: ir.Value, i: ir.Value, length: ir.Value, outer: Index, index: Index, whole: ir.Value) -> None:
+        b, width = self.b, const(self.width)
+        assert self.operand.pointer is not None
+        low, high = i, b.add(i, length)                         # the lanes of this run that are in memory
+        if self.operand.inside is not None:
+            first, last = self.operand.inside(b, self.args, self.g, outer, index)
+            low = maximum(b, low, b.add(i, b.sub(first, outer[-1])))
+            high = minimum(b, high, b.add(i, b.sub(last, outer[-1])))
+            whole = b.and_(whole, b.and_(b.icmp_signed("==", low, ZERO), b.icmp_signed("==", high, width)))
+        source = address(b, self.operand.pointer(b, self.args, self.g, outer, index), b.neg(i), self.spec.element)
+        target = self.slot(k, ZERO)
+        with b.if_else(whole, likely=True) as (copy, select):
+            with copy:
+                store_vector(b, load_vector(b, source, self.spec.element, self.width), target)
+            with select:
+                low, high = b.trunc(minimum(b, low, width), I32), b.trunc(maximum(b, high, ZERO), I32)
+                fills = b.icmp_signed("==", i, ZERO)
+                for lane in range(0, self.width, self.lanes):   # one machine vector at a time: wider masks compile badly
+                    self.masked(source, target, lane, low, high, fills)
+
+    def masked(self, source: ir.Value, target: ir.Value, lane: int, low: ir.Value, high: ir.Value,
+               fills: ir.Value) -> None:
+        """Copy the lanes from `lane` on that lie in low <= i < high; the others are zero if this fills, or stay."""
+        b, element, lanes = self.b, self.spec.element, min(self.lanes, self.width - lane)
+        source, target = (address(b, base, const(lane), element) for base in (source, target))
+        numbers = ir.Constant(ir.VectorType(I32, lanes), list(range(lane, lane + lanes)))
+        above, below = b.icmp_signed(">=", numbers, splat(b, low, lanes)), b.icmp_signed("<", numbers, splat(b, high, lanes))
+        before = load_vector(b, target, element, lanes)
+        before = b.select(fills, zero(before.type), before)
+        align = ir.Constant(I32, element_bytes(element))
+        store_vector(b, intrinsic(b, "llvm.masked.load", [source, align, b.and_(above, below), before], ".p0"), target)
+
+    def squares(self) -> None:
+        """Neighbours along depth are neighbours in memory: load lanes x lanes squares and transpose them."""
+        b, lanes, element = self.b, self.lanes, self.spec.element
+        assert self.operand.pointer is not None
+        k_start, last = unravel(b, self.k0, self.depth_sizes), b.sub(self.count, ONE)
+        whole = b.and_(self.depth, const(-lanes))
+        for group in range(0, self.width, lanes):
+            rows = []
+            for i in range(group, group + lanes):               # past the end the last row serves, to no effect
+                outer = unravel(b, b.add(self.first, minimum(b, const(i), last)), self.outer_sizes)
+                rows.append(self.operand.pointer(b, self.args, self.g, outer, k_start))
+            with loop(b, ZERO, whole, const(lanes)) as (k, _):
+                loaded = [load_vector(b, address(b, row, k, element), element, lanes) for row in rows]
+                for step, column in enumerate(transpose(b, loaded)):
+                    store_vector(b, column, self.slot(b.add(k, const(step)), const(group)))
+            with loop(b, whole, self.depth) as (k, _):
+                for i, row in enumerate(rows):
+                    b.store(b.load(address(b, row, k, element), typ=element), self.slot(k, const(group + i)))
+
+    def spans(self) -> None:
+        """Neighbours are apart in memory or in the panel: copy the part of each run that is in memory, zero the rest."""
+        b, by_depth = self.b, self.operand.contiguous == "depth"
+        with b.if_then(b.icmp_signed("<", self.count, const(self.width))):
+            self.clear(self.count)
+        with runs(b, self.first, self.count, self.outer_sizes) as (i, outer, length), \
+                loop(b, ZERO, length if by_depth else ONE) as (lane, _), \
+                runs(b, self.k0, self.depth, self.depth_sizes) as (k, index, k_length), \
+                loop(b, ZERO, ONE if by_depth else k_length) as (step, _):
+            outer, index = (*outer[:-1], b.add(outer[-1], lane)), (*index[:-1], b.add(index[-1], step))
+            i, k, size = b.add(i, lane), b.add(k, step), k_length if by_depth else length
+            low, high = ZERO, size
+            if self.operand.inside is not None:
+                limits, start = self.operand.inside(b, self.args, self.g, outer, index), (index if by_depth else outer)[-1]
+                low, high = (minimum(b, maximum(b, b.sub(limit, start), ZERO), size) for limit in limits)
+                high = maximum(b, low, high)
+            for begin, end in (ZERO, low), (high, size):
+                with loop(b, begin, end) as (at, _):
+                    slot = self.slot(b.add(k, at), i) if by_depth else self.slot(k, b.add(i, at))
+                    b.store(zero(self.spec.element), slot)
+            with loop(b, low, high) as (at, _):
+                self.element(k, i, outer, index, *((at, ZERO) if by_depth else (ZERO, at)))
+
+    def elements(self) -> None:
+        """One by one; the inner loop runs along what the operand calls contiguous, so that LLVM can vectorise it."""
+        b, by_depth = self.b, self.operand.contiguous != "outer"
+        with b.if_then(b.icmp_signed("<", self.count, const(self.width))):
+            self.clear(self.count)
+        with runs(b, self.first, self.count, self.outer_sizes) as (i, outer, length), \
+                loop(b, ZERO, length if by_depth else ONE) as (lane, _), \
+                runs(b, self.k0, self.depth, self.depth_sizes) as (k, index, k_length), \
+                loop(b, ZERO, k_length) as (step, _), loop(b, ZERO, ONE if by_depth else length) as (more, _):
+            self.element(k, i, outer, index, step, b.add(lane, more))
+
+    def element(self, k: ir.Value, i: ir.Value, outer: Index, index: Index, step: ir.Value, lane: ir.Value) -> None:
+        b = self.b
+        outer, index = (*outer[:-1], b.add(outer[-1], lane)), (*index[:-1], b.add(index[-1], step))
+        if self.operand.load is not None:
+            value = self.operand.load(b, self.args, self.g, outer, index)
+        else:
+            assert self.operand.pointer is not None
+            value = b.load(self.operand.pointer(b, self.args, self.g, outer, index), typ=self.spec.element)
+        b.store(value, self.slot(b.add(k, step), b.add(i, lane)))

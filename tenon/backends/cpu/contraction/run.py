@@ -1,0 +1,58 @@
+"""A contraction -> a Python function on NumPy arrays and integers; for tests and benchmarks.
+
+    product = Native(matmul(F32)); product(out, a, b, 1, m, n, k)       # as one thread; thread=, threads= for a share
+"""
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import llvmlite.binding as llvm
+import numpy as np
+from llvmlite import ir
+
+from .blocking import emit_contraction, scratch_size
+from .spec import Contraction, Tile
+
+CTYPES = {"ptr": ctypes.c_void_p, "i32": ctypes.c_int32, "i64": ctypes.c_int64, "float": ctypes.c_float}
+
+
+class Native:
+    """A compiled contraction."""
+
+    def __init__(self, spec: Contraction, tile: Tile | None = None) -> None:
+        module = ir.Module("contraction")
+        function = emit_contraction(module, "contraction", spec, tile)
+        self.code = load(module, "contraction", None, [CTYPES[str(argument.type)] for argument in function.args])
+        self.scratch_size = scratch_size(spec, tile)
+
+    def bind(self, *values: Any, thread: int = 0, threads: int = 1) -> Callable[[], None]:
+        """The call with these arguments, ready to be timed; it keeps its arrays and its scratch memory."""
+        scratch = np.full(self.scratch_size, 255, np.uint8)
+        kept = (*values, thread, threads, scratch)
+        given = [value.ctypes.data if isinstance(value, np.ndarray) else value for value in kept]
+
+        def call(code: Any = self.code, kept: Any = kept) -> None:
+            code(*given)
+        return call
+
+    def __call__(self, *values: Any, thread: int = 0, threads: int = 1) -> None:
+        self.bind(*values, thread=thread, threads=threads)()
+
+
+# TODO when backends/llvm.py is on main: llvm.compile(str(module)).address(name), and delete this.
+def load(module: ir.Module, name: str, result: Any, arguments: list[Any]) -> Any:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    parsed = llvm.parse_assembly(str(module))
+    parsed.verify()
+    machine = llvm.Target.from_default_triple().create_target_machine(
+        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3)
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=3))
+    builder.getModulePassManager().run(parsed, builder)
+    engine = llvm.create_mcjit_compiler(parsed, machine)
+    engine.finalize_object()
+    _engines.append(engine)             # the code lives as long as its engine
+    return ctypes.CFUNCTYPE(result, *arguments)(engine.get_function_address(name))
+
+
+_engines: list[Any] = []

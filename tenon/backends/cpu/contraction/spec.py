@@ -1,0 +1,132 @@
+"""What a contraction is: sizes, where its operands are found, what is done with its results; and the machine's tile.
+
+    C[g, m, n] = epilogue(sum over k of left[g, m, k] * right[g, k, n])
+
+Each of the four axes is a tuple of components, outermost first: a convolution has depth (channel, dy, dx).  Operands get
+composite indices as tuples, so that nobody divides for an element; `store` gets flat m and n.
+"""
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import llvmlite.binding as llvm
+from llvmlite import ir
+
+from .emit import I64, ONE, element_bytes, product, zero
+
+Args = tuple[ir.Value, ...]
+Index = tuple[ir.Value, ...]
+Size = Callable[[ir.IRBuilder, Args], ir.Value]
+Access = Callable[[ir.IRBuilder, Args, Index, Index, Index], ir.Value]
+Range = Callable[[ir.IRBuilder, Args, Index, Index, Index], tuple[ir.Value, ir.Value]]
+Store = Callable[[ir.IRBuilder, Args, Index, ir.Value, ir.Value, ir.Value, int], None]
+
+
+@dataclass(frozen=True)
+class Operand:
+    """How left[g, m, k] or right[g, k, n] is read; callbacks are called (b, args, g, outer, k), outer being m or n.
+
+    Give `load`, which makes an element of the type of the sums, from whatever: slow, though LLVM may vectorise it along
+    `contiguous`.  Or `pointer`, the address of an element of that type, with the axis along whose innermost component
+    neighbours are adjacent: then packing copies vectors, and a plain left matrix is read in place.
+    """
+    load: Access | None = None
+    pointer: Access | None = None
+    contiguous: Literal["outer", "depth"] | None = None
+    step: int = 1                       # neighbours are so many elements apart (a convolution's stride)
+    flat: bool = False                  # adjacent along the whole contiguous axis, not only its innermost component
+    inside: Range | None = None         # low <= innermost contiguous index < high is in memory, elsewhere are zeros
+
+    def __post_init__(self) -> None:
+        assert (self.load is None) != (self.pointer is None), "an operand has either load or pointer"
+        assert self.pointer is None or self.contiguous is not None, "a pointer is contiguous along outer or depth"
+        assert not (self.flat and self.inside), "inside speaks of the innermost component, flat of all"
+
+
+@dataclass(frozen=True)
+class Contraction:
+    """C[g, m, n] = epilogue(sum over k of left[g, m, k] * right[g, k, n]).
+
+    `store(b, args, g, m, n, value, lanes)` is called once for every element, with the finished sums of `lanes`
+    consecutive columns (a scalar if lanes is 1); they never cross a multiple of `store_run` columns.
+    """
+    arguments: tuple[ir.Type, ...]
+    element: ir.Type                    # of the sums: f32, f64, i32 or i64
+    batch: tuple[Size, ...]
+    rows: tuple[Size, ...]
+    columns: tuple[Size, ...]
+    depth: tuple[Size, ...]
+    left: Operand
+    right: Operand
+    store: Store
+    store_run: Size | None = None
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Sizes of the blocks of one machine and element type; measured by benchmarks/contraction.py, not reasoned."""
+    rows: int           # rows x vectors * lanes sums are held in registers
+    vectors: int
+    lanes: int
+    depth: int          # a packed block of right, depth x columns, stays in the second cache
+    columns: int
+    sum_rows: int       # rows whose partial sums are kept while depth is cut into blocks
+
+    @property
+    def width(self) -> int:
+        return self.vectors * self.lanes
+
+
+# widest vector in bytes: rows, vectors, depth, columns in vectors, sum_rows
+TILES = {64: (14, 2, 384, 24, 784), 32: (6, 2, 256, 48, 768), 16: (8, 2, 256, 48, 768)}
+
+
+def host_vector_bytes() -> int:
+    features = llvm.get_host_cpu_features()
+    return 64 if features.get("avx512f") else 32 if features.get("avx2") else 16
+
+
+def choose_tile(element: ir.Type, vector_bytes: int | None = None) -> Tile:
+    rows, vectors, depth, columns, sum_rows = TILES[vector_bytes or host_vector_bytes()]
+    lanes = (vector_bytes or host_vector_bytes()) // element_bytes(element)
+    return Tile(rows, vectors, lanes, depth, columns * lanes, sum_rows)
+
+
+def reads_in_place(operand: Operand, depth_components: int) -> bool:
+    """Whether a row of the operand is one run of memory, so that a tile can read it where it is."""
+    plain = operand.pointer is not None and operand.inside is None and operand.step == 1
+    return plain and operand.contiguous == "depth" and (operand.flat or depth_components == 1)
+
+
+def element_of(b: ir.IRBuilder, spec: Contraction, operand: Operand, args: Args, g: Index, outer: Index,
+               k: Index) -> ir.Value:
+    """One element of an operand, zero where it is outside of memory."""
+    if operand.load is not None:
+        return operand.load(b, args, g, outer, k)
+    assert operand.pointer is not None
+    if operand.inside is None:
+        return b.load(operand.pointer(b, args, g, outer, k), typ=spec.element)
+    low, high = operand.inside(b, args, g, outer, k)
+    index = (outer if operand.contiguous == "outer" else k)[-1]
+    before = b.block
+    with b.if_then(b.and_(b.icmp_signed(">=", index, low), b.icmp_signed("<", index, high))):
+        value = b.load(operand.pointer(b, args, g, outer, k), typ=spec.element)
+        found = b.block
+    result = b.phi(spec.element)
+    result.add_incoming(zero(spec.element), before)
+    result.add_incoming(value, found)
+    return result
+
+
+def extent(b: ir.IRBuilder, args: Args, axis: tuple[Size, ...]) -> ir.Value:
+    return product(b, [size(b, args) for size in axis]) if axis else ONE
+
+
+def region_function(module: ir.Module, name: str, spec: Contraction, more: list[ir.Type]) -> ir.Function:
+    """void name(arguments..., g, row_from, row_to, column_from, column_to, more...), for use inside of its module."""
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [*spec.arguments, *[I64] * 5, *more]), name)
+    function.linkage = "internal"
+    function.attributes.add("noinline")
+    for pointer in function.args[len(spec.arguments) + 5:]:
+        pointer.add_attribute("noalias")
+    return function

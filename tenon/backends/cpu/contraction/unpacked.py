@@ -1,0 +1,152 @@
+"""Two schedules that pack nothing, for products so small or so narrow that packing costs more than it brings.
+
+Lines: a vector of right's columns (or left's rows) is read where it is, and added to sums in the first cache.  Otherwise
+element by element, LLVM vectorising along depth where both operands lie so.
+"""
+from typing import Literal
+
+from llvmlite import ir
+
+from .emit import (
+    ONE,
+    ZERO,
+    address,
+    const,
+    load_vector,
+    loop,
+    minimum,
+    multiply_add,
+    product,
+    splat,
+    store_vector,
+    unravel,
+    zero,
+)
+from .spec import Contraction, Tile, element_of, reads_in_place, region_function
+
+FEW = 3                 # rows (columns) up to which right (left) is read once, from where it is
+TINY = 6 * 16 * 16      # products, up to which packing does not pay
+LINE_VECTORS = 64       # of sums are kept in the first cache, LINES lines being added to them at once
+LINES = 4
+Side = Literal["left", "right"]
+
+
+def stays_unpacked(b: ir.IRBuilder, spec: Contraction, rows: ir.Value, columns: ir.Value,
+                   depth: ir.Value) -> ir.Value:
+    """Whether an operand is used so little that packing it costs more than it brings."""
+    plain = b.icmp_signed("<=", b.mul(b.mul(rows, columns), depth), const(TINY))
+    left_by_depth, right_by_depth = (reads_in_place(x, len(spec.depth)) for x in (spec.left, spec.right))
+    if reads_lines(spec, "right") or right_by_depth:
+        plain = b.or_(plain, b.icmp_signed("<=", rows, const(FEW)))
+    if reads_lines(spec, "left") or left_by_depth:
+        plain = b.or_(plain, b.icmp_signed("<=", columns, const(FEW)))
+    return plain
+
+
+def reads_lines(spec: Contraction, side: Side) -> bool:
+    """Whether right's columns (left's rows) are one run of memory, so that a vector of them can be read where it is."""
+    operand, components = (spec.right, spec.columns) if side == "right" else (spec.left, spec.rows)
+    plain = operand.pointer is not None and operand.inside is None and operand.step == 1
+    return (plain and operand.contiguous == "outer" and (operand.flat or len(components) == 1)
+            and (side == "left" or spec.store_run is None))
+
+
+def emit_unpacked(module: ir.Module, name: str, spec: Contraction, tile: Tile) -> ir.Function:
+    """void region(arguments..., g, row_from, row_to, column_from, column_to): nothing packed, nothing blocked."""
+    function = region_function(module, f"{name}.unpacked", spec, [])
+    args, values = tuple(function.args[:len(spec.arguments)]), function.args[len(spec.arguments):]
+    g, row_from, row_to, column_from, column_to = values
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    batch, rows, columns, depth = ([size(b, args) for size in axis]
+                                   for axis in (spec.batch, spec.rows, spec.columns, spec.depth))
+    g_index = unravel(b, g, batch)
+    vector, lanes = ir.VectorType(spec.element, tile.lanes), const(tile.lanes)
+    strip = b.alloca(vector, LINE_VECTORS)
+
+    def line(m: ir.Value, n: ir.Value, length: ir.Value, side: Side) -> None:
+        """The sums of the `length` columns (side right) or rows (left) from m, n on, whole vectors of them."""
+        row, column = unravel(b, m, rows), unravel(b, n, columns)
+        near, far, near_at, far_at = ((spec.left, spec.right, row, column) if side == "right" else
+                                      (spec.right, spec.left, column, row))
+        pointer = far.pointer
+        assert pointer is not None
+
+        def add_lines(first: ir.Value, count: int) -> None:
+            factors, lines = [], []
+            for i in range(count):
+                k = unravel(b, b.add(first, const(i)), depth)
+                factors.append(splat(b, element_of(b, spec, near, args, g_index, near_at, k), tile.lanes))
+                lines.append(pointer(b, args, g_index, far_at, k))
+            with loop(b, ZERO, length, lanes) as (j, _):
+                where = address(b, strip, j, spec.element)
+                total = load_vector(b, where, spec.element, tile.lanes)
+                for factor, start in zip(factors, lines):
+                    other = load_vector(b, address(b, start, j, spec.element), spec.element, tile.lanes)
+                    total = multiply_add(b, factor, other, total)
+                store_vector(b, total, where)
+
+        with loop(b, ZERO, length, lanes) as (j, _):
+            store_vector(b, zero(vector), address(b, strip, j, spec.element))
+        whole = b.and_(product(b, depth), const(-LINES))
+        with loop(b, ZERO, whole, const(LINES)) as (k, _):
+            add_lines(k, LINES)
+        with loop(b, whole, product(b, depth)) as (k, _):
+            add_lines(k, 1)
+        with loop(b, ZERO, length, lanes) as (j, _):
+            where = address(b, strip, j, spec.element)
+            if side == "right":
+                total = load_vector(b, where, spec.element, tile.lanes)
+                spec.store(b, args, g_index, m, b.add(n, j), total, tile.lanes)
+            else:
+                with loop(b, j, b.add(j, lanes)) as (i, _):
+                    one = b.load(address(b, strip, i, spec.element), typ=spec.element)
+                    spec.store(b, args, g_index, b.add(m, i), n, one, 1)
+
+    def single(m: ir.Value, n: ir.Value, in_order: bool) -> None:
+        """One sum: in the order that `line` has, or in one that LLVM may choose, to vectorise along depth."""
+        step = multiply_add if in_order else add_products
+        row, column = unravel(b, m, rows), unravel(b, n, columns)
+        outermost = product(b, depth[:-1]) if depth[:-1] else ONE
+        with loop(b, ZERO, outermost, carried=[zero(spec.element)]) as (flat, total):
+            outer = unravel(b, flat, depth[:-1]) if depth[:-1] else ()
+            with loop(b, ZERO, depth[-1], carried=total) as (inner, sums):
+                x, y = (element_of(b, spec, operand, args, g_index, index, (*outer, inner))
+                        for operand, index in ((spec.left, row), (spec.right, column)))
+                sums[0] = step(b, x, y, sums[0])
+            total[0] = sums[0]
+        spec.store(b, args, g_index, m, n, total[0], 1)
+
+    def lines(side: Side) -> None:
+        """Vectors along columns (right) or rows (left) as long as they last, then one by one."""
+        across, along = (row_from, row_to), (column_from, column_to)
+        if side == "left":
+            across, along = along, across
+        end = b.add(along[0], b.and_(b.sub(along[1], along[0]), const(-tile.lanes)))
+        step = const(LINE_VECTORS * tile.lanes)
+        with loop(b, *across) as (i, _):
+            with loop(b, along[0], end, step) as (j, _):
+                line(*((i, j) if side == "right" else (j, i)), minimum(b, step, b.sub(end, j)), side)
+            with loop(b, end, along[1]) as (j, _):
+                single(*((i, j) if side == "right" else (j, i)), in_order=True)
+
+    def either(side: Side) -> None:
+        if reads_lines(spec, side):
+            lines(side)
+        else:
+            with loop(b, row_from, row_to) as (m, _), loop(b, column_from, column_to) as (n, _):
+                single(m, n, in_order=False)
+
+    with b.if_else(b.icmp_signed("<=", product(b, columns), const(FEW))) as (tall, wide):
+        with tall:
+            either("left")
+        with wide:
+            either("right")
+    b.ret_void()
+    return function
+
+
+def add_products(b: ir.IRBuilder, x: ir.Value, y: ir.Value, total: ir.Value) -> ir.Value:
+    if isinstance(x.type, ir.IntType):
+        return b.add(total, b.mul(x, y))
+    flags = ("reassoc", "contract", "nsz")
+    return b.fadd(total, b.fmul(x, y, flags=flags), flags=flags)

@@ -1,0 +1,243 @@
+"""A table of steps in memory -> the program run, on every thread, without Python between the steps.
+
+One function for all programs, compiled once in a process, and not a module of calls for each graph: walking a table
+costs some nanoseconds a step, compiling such a module milliseconds a graph (0.1 ms a kernel at -O1).
+
+    drive(context, thread, threads)    walks the steps on this thread
+    bind(context)                      writes the addresses of this run's arguments, results and arena
+    run_alone(context)                 both, on the calling thread only
+
+A step is five words: what it does, and up to four operands.
+
+    END                        KERNEL_ALL  function operands status sizes    every thread
+    BARRIER                    KERNEL_ONE  function operands status sizes    thread 0 for all
+    HOST step                  COPY        operands bytes                    thread 0
+    JUMP step                  JUMP_UNLESS step operands                     where the boolean is false
+
+`operands` is the place in the context's table of pointers where those of the step begin; `status` the place of the
+words that a kernel writes when it fails (an index out of range), 0 for all that cannot fail; `sizes` where its symbolic
+sizes begin.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+from tenon.backends.llvm import Library, compile
+from tenon.backends.threads import BARRIER as POOL_BARRIER
+
+END, KERNEL_ALL, KERNEL_ONE, BARRIER, HOST, COPY, JUMP, JUMP_UNLESS = range(8)
+STEP_WORDS = 5
+CHECK = -1                   # the HOST step that only looks whether a kernel failed
+
+# Words of the context, 8 bytes each.
+(STEPS, POINTERS, SIZES, SCRATCH, SCRATCH_STRIDE, POOL, CALLBACK, FRAME, STATUSES, STATUS_COUNT, STOP, OBJECTS,
+ BINDINGS, BINDING_COUNT, DATA_OFFSET, ARENA, PLACES, PLACE_COUNT) = range(18)
+CONTEXT_WORDS = 18
+
+Callback = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.c_int64)   # (frame, step) -> 0, or 1 to stop
+
+
+@dataclass(frozen=True)
+class Driver:
+    """Addresses, and functions for Python.  `run` lets other Python threads go on meanwhile, `run_quickly` does not."""
+
+    library: Library
+    drive: int
+    bind: Callable[[int], None]
+    run: Callable[[int], None]
+    run_quickly: Callable[[int], None]
+
+
+@cache
+def driver() -> Driver:
+    """The native functions, compiled at first use or taken from the disk."""
+    library = compile(driver_ir())
+    one = library.address("run_alone")
+    return Driver(library, library.address("drive"),
+                  ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(library.address("bind")),
+                  ctypes.CFUNCTYPE(None, ctypes.c_void_p)(one), ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(one))
+
+
+def driver_ir() -> str:
+    """The text of the module."""
+    return _DRIVE + _BIND
+
+
+def _word(name: str, index: int, type: str = "ptr") -> str:
+    return (f"  %{name}.at = getelementptr i64, ptr %context, i64 {index}\n"
+            f"  %{name} = load {type}, ptr %{name}.at, align 8\n")
+
+
+_DRIVE = f"""
+define void @drive(ptr %context, i32 %thread, i32 %threads) {{
+entry:
+{_word("steps", STEPS)}{_word("pointers", POINTERS)}{_word("sizes", SIZES)}{_word("scratch.all", SCRATCH)}\
+{_word("stride", SCRATCH_STRIDE, "i64")}{_word("pool", POOL)}{_word("callback", CALLBACK)}\
+{_word("frame", FRAME, "i64")}{_word("statuses", STATUSES)}{_word("status.count", STATUS_COUNT, "i64")}
+  %stop = getelementptr i64, ptr %context, i64 {STOP}
+  %thread.wide = zext i32 %thread to i64
+  %scratch.offset = mul i64 %thread.wide, %stride
+  %scratch = getelementptr i8, ptr %scratch.all, i64 %scratch.offset
+  %first = icmp eq i32 %thread, 0
+  br label %next
+next:
+  %step = phi ptr [%steps, %entry], [%following, %advance], [%target, %jump]
+  %a.at = getelementptr i64, ptr %step, i64 1
+  %b.at = getelementptr i64, ptr %step, i64 2
+  %c.at = getelementptr i64, ptr %step, i64 3
+  %d.at = getelementptr i64, ptr %step, i64 4
+  %following = getelementptr i64, ptr %step, i64 {STEP_WORDS}
+  %code = load i64, ptr %step, align 8
+  %a = load i64, ptr %a.at, align 8
+  %b = load i64, ptr %b.at, align 8
+  %c = load i64, ptr %c.at, align 8
+  %d = load i64, ptr %d.at, align 8
+  %status = getelementptr i64, ptr %statuses, i64 %c
+  %kernel.sizes = getelementptr i64, ptr %sizes, i64 %d
+  switch i64 %code, label %end [
+    i64 {KERNEL_ALL}, label %all
+    i64 {KERNEL_ONE}, label %one
+    i64 {BARRIER}, label %barrier
+    i64 {HOST}, label %host
+    i64 {COPY}, label %copy
+    i64 {JUMP}, label %jump
+    i64 {JUMP_UNLESS}, label %unless
+  ]
+all:
+  %all.function = inttoptr i64 %a to ptr
+  %all.operands = getelementptr ptr, ptr %pointers, i64 %b
+  call void %all.function(ptr %all.operands, ptr %kernel.sizes, i32 %thread, i32 %threads, ptr %scratch, ptr %status)
+  br label %advance
+one:
+  br i1 %first, label %one.mine, label %advance
+one.mine:
+  %one.function = inttoptr i64 %a to ptr
+  %one.operands = getelementptr ptr, ptr %pointers, i64 %b
+  call void %one.function(ptr %one.operands, ptr %kernel.sizes, i32 0, i32 1, ptr %scratch, ptr %status)
+  br label %advance
+barrier:
+  call void @wait(ptr %pool, i32 %threads)
+  br label %advance
+copy:
+  br i1 %first, label %copy.mine, label %advance
+copy.mine:
+  %copy.to.at = getelementptr ptr, ptr %pointers, i64 %a
+  %copy.from.at = getelementptr ptr, ptr %copy.to.at, i64 1
+  %copy.to = load ptr, ptr %copy.to.at, align 8
+  %copy.from = load ptr, ptr %copy.from.at, align 8
+  call void @llvm.memmove.p0.p0.i64(ptr %copy.to, ptr %copy.from, i64 %b, i1 false)
+  br label %advance
+unless:                                   ; nobody writes the boolean anew before all have read it
+  %flag.at = getelementptr ptr, ptr %pointers, i64 %b
+  %flag.place = load ptr, ptr %flag.at, align 8
+  %flag = load i8, ptr %flag.place, align 1
+  call void @wait(ptr %pool, i32 %threads)
+  %false = icmp eq i8 %flag, 0
+  br i1 %false, label %jump, label %advance
+jump:
+  %distance = mul i64 %a, {STEP_WORDS}
+  %target = getelementptr i64, ptr %steps, i64 %distance
+  br label %next
+host:                                     ; thread 0 alone decides whether to stop; the others read what it decided
+  call void @wait(ptr %pool, i32 %threads)
+  br i1 %first, label %host.mine, label %host.after
+host.mine:
+  %k = phi i64 [0, %host], [%k.next, %host.look]
+  %looked = icmp uge i64 %k, %status.count
+  br i1 %looked, label %host.ask, label %host.look
+host.look:
+  %failed.at = getelementptr i64, ptr %statuses, i64 %k
+  %failed = load i64, ptr %failed.at, align 8
+  %k.next = add i64 %k, 1
+  %bad = icmp ne i64 %failed, 0
+  br i1 %bad, label %host.stop, label %host.mine
+host.ask:
+  %check = icmp eq i64 %a, {CHECK}
+  br i1 %check, label %host.after, label %host.call
+host.call:
+  %refused = call i32 %callback(i64 %frame, i64 %a)
+  %no = icmp ne i32 %refused, 0
+  br i1 %no, label %host.stop, label %host.after
+host.stop:
+  store i32 1, ptr %stop, align 4
+  br label %host.after
+host.after:
+  call void @wait(ptr %pool, i32 %threads)
+  %stopped = load i32, ptr %stop, align 4
+  %out = icmp ne i32 %stopped, 0
+  br i1 %out, label %end, label %advance
+advance:
+  br label %next
+end:
+  ret void
+}}
+
+define internal void @wait(ptr %pool, i32 %threads) alwaysinline {{
+  %many = icmp ugt i32 %threads, 1
+  br i1 %many, label %meet, label %out
+meet:
+  %at = getelementptr i8, ptr %pool, i64 {POOL_BARRIER}
+  %barrier = load ptr, ptr %at, align 8
+  call void %barrier(ptr %pool, i32 %threads)
+  br label %out
+out:
+  ret void
+}}
+
+declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)
+"""
+
+_BIND = f"""
+define void @bind(ptr %context) {{
+entry:
+{_word("pointers", POINTERS)}{_word("objects", OBJECTS)}{_word("bindings", BINDINGS)}\
+{_word("count", BINDING_COUNT, "i64")}{_word("offset", DATA_OFFSET, "i64")}{_word("arena", ARENA)}\
+{_word("places", PLACES)}{_word("place.count", PLACE_COUNT, "i64")}
+  %stop = getelementptr i64, ptr %context, i64 {STOP}
+  store i64 0, ptr %stop, align 8
+  br label %head
+head:
+  %k = phi i64 [0, %entry], [%k.next, %body]
+  %more = icmp ult i64 %k, %count
+  br i1 %more, label %body, label %place.head
+body:
+  %pair = getelementptr {{ i64, i64 }}, ptr %bindings, i64 %k
+  %which = load i64, ptr %pair, align 8
+  %slot.at = getelementptr i64, ptr %pair, i64 1
+  %slot = load i64, ptr %slot.at, align 8
+  %object.at = getelementptr ptr, ptr %objects, i64 %which
+  %object = load ptr, ptr %object.at, align 8
+  %data.at = getelementptr i8, ptr %object, i64 %offset
+  %data = load ptr, ptr %data.at, align 8
+  %pointer.at = getelementptr ptr, ptr %pointers, i64 %slot
+  store ptr %data, ptr %pointer.at, align 8
+  %k.next = add i64 %k, 1
+  br label %head
+place.head:
+  %n = phi i64 [0, %head], [%n.next, %place.body]
+  %place.more = icmp ult i64 %n, %place.count
+  br i1 %place.more, label %place.body, label %out
+place.body:
+  %place = getelementptr {{ i64, i64 }}, ptr %places, i64 %n
+  %place.offset = load i64, ptr %place, align 8
+  %place.slot.at = getelementptr i64, ptr %place, i64 1
+  %place.slot = load i64, ptr %place.slot.at, align 8
+  %place.data = getelementptr i8, ptr %arena, i64 %place.offset
+  %place.pointer = getelementptr ptr, ptr %pointers, i64 %place.slot
+  store ptr %place.data, ptr %place.pointer, align 8
+  %n.next = add i64 %n, 1
+  br label %place.head
+out:
+  ret void
+}}
+
+define void @run_alone(ptr %context) {{
+  call void @bind(ptr %context)
+  call void @drive(ptr %context, i32 0, i32 1)
+  ret void
+}}
+"""

@@ -1,0 +1,34 @@
+"""Calls of the loop IR -> LLVM: negation and integers here, everything else by the mathematics library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from llvmlite import ir
+
+from tenon.backends.cpu.mathematics import FUNCTIONS
+from tenon.types import DType
+
+
+def call(b: ir.IRBuilder, name: str, dtype: DType, args: Sequence[ir.Value]) -> ir.Value:
+    """The value of a function of operands of this type."""
+    if dtype.kind != "f":
+        return _INTEGER[name](b, dtype, *args)
+    return _FLOAT[name](b, *args) if name in _FLOAT else FUNCTIONS[name](b, *args)
+
+
+def _absolute(b: ir.IRBuilder, dtype: DType, x: ir.Value) -> ir.Value:
+    zero = ir.Constant(x.type, 0)
+    return b.select(b.icmp_signed("<", x, zero), b.sub(zero, x), x) if dtype.kind == "i" else x
+
+
+_FLOAT: dict[str, Callable[..., ir.Value]] = {
+    "neg": lambda b, x: b.fneg(x),
+    "isnan": lambda b, x: b.fcmp_unordered("uno", x, x),
+}
+_INTEGER: dict[str, Callable[..., ir.Value]] = {
+    "neg": lambda b, dtype, x: b.sub(ir.Constant(x.type, 0), x),
+    "not": lambda b, dtype, x: b.not_(x),
+    "abs": _absolute,
+    **dict.fromkeys(("floor", "ceil", "trunc", "round"), lambda b, dtype, x: x),
+}

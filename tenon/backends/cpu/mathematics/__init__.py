@@ -1,0 +1,88 @@
+"""Turns the name of a mathematical function into the LLVM instructions that compute it, inline and without branches.
+
+    y = FUNCTIONS["exp"](builder, x)         # x: float, double or a vector of either; y has the same type
+
+Nothing calls a library, and only straight-line arithmetic comes out (fmod and its two relatives loop), so that LLVM
+vectorises a loop around it. Accuracies stand in TABLE; tests/backends/test_mathematics.py measures them. All
+functions rely on fused multiply-add and on IEEE arithmetic: emit them without fast-math flags.
+"""
+
+from collections.abc import Callable
+
+from llvmlite import ir
+
+from tenon.backends.cpu.mathematics import (
+    division,
+    error_function,
+    exponential,
+    gamma,
+    hyperbolic,
+    inverse_trigonometric,
+    logarithm,
+    power,
+    roots,
+    rounding,
+    trigonometric,
+)
+from tenon.backends.cpu.mathematics.notation import Number
+
+Emitter = Callable[..., ir.Value]
+
+# Name, definition, and the largest error in units in the last place for (float, double): 0.5 is correct rounding.
+# The gamma functions' are for positive numbers; logaddexp's unit is that of the largest of operands and result.
+TABLE: list[tuple[str, Callable[..., Number], tuple[float, float]]] = [
+    ("acos", inverse_trigonometric.acos, (1.1, 1.1)),
+    ("acosh", hyperbolic.acosh, (1.8, 1.8)),
+    ("asin", inverse_trigonometric.asin, (0.8, 0.8)),
+    ("asinh", hyperbolic.asinh, (1.4, 1.4)),
+    ("atan", inverse_trigonometric.atan, (0.7, 0.7)),
+    ("atan2", inverse_trigonometric.atan2, (0.7, 0.7)),
+    ("atanh", hyperbolic.atanh, (1.5, 1.5)),
+    ("cbrt", roots.cbrt, (0.6, 0.6)),
+    ("ceil", rounding.ceil, (0.5, 0.5)),
+    ("copysign", rounding.copysign, (0.5, 0.5)),
+    ("cos", trigonometric.cos, (1.6, 0.8)),
+    ("cosh", hyperbolic.cosh, (1.5, 1.5)),
+    ("digamma", gamma.digamma, (0.6, 32.0)),
+    ("erf", error_function.erf, (1.2, 1.1)),
+    ("erfc", error_function.erfc, (2.2, 2.0)),
+    ("erfinv", error_function.erfinv, (2.5, 8.0)),
+    ("exp", exponential.exp, (1.1, 1.1)),
+    ("exp2", exponential.exp2, (1.1, 1.1)),
+    ("expm1", exponential.expm1, (1.4, 1.4)),
+    ("floor", rounding.floor, (0.5, 0.5)),
+    ("floor_divide", division.floor_divide, (0.5, 0.5)),
+    ("fmod", division.fmod, (0.5, 0.5)),
+    ("hypot", roots.hypot, (1.0, 1.0)),
+    ("lgamma", gamma.lgamma, (0.6, 64.0)),
+    ("log", logarithm.log, (0.9, 0.9)),
+    ("log10", logarithm.log10, (0.7, 0.7)),
+    ("log1p", logarithm.log1p, (0.9, 0.9)),
+    ("log2", logarithm.log2, (0.7, 0.7)),
+    ("logaddexp", power.logaddexp, (2.0, 2.0)),
+    ("nextafter", rounding.nextafter, (0.5, 0.5)),
+    ("pow", power.power, (0.6, 1.1)),
+    ("remainder", division.remainder, (0.5, 0.5)),
+    ("round", rounding.round_half_even, (0.5, 0.5)),
+    ("rsqrt", roots.rsqrt, (1.5, 1.5)),
+    ("sigmoid", exponential.sigmoid, (1.6, 1.6)),
+    ("sin", trigonometric.sin, (1.6, 0.8)),
+    ("sinh", hyperbolic.sinh, (1.7, 1.7)),
+    ("sqrt", roots.sqrt, (0.5, 0.5)),
+    ("tan", trigonometric.tan, (0.6, 0.8)),
+    ("tanh", hyperbolic.tanh, (1.5, 1.5)),
+    ("trunc", rounding.trunc, (0.5, 0.5)),
+]
+
+
+def emitter(definition: Callable[..., Number]) -> Emitter:
+    """The definition as a function of a builder and plain LLVM values."""
+
+    def emit(b: ir.IRBuilder, *operands: ir.Value) -> ir.Value:
+        return definition(*(Number(b, operand) for operand in operands)).value
+
+    return emit
+
+
+FUNCTIONS: dict[str, Emitter] = {name: emitter(definition) for name, definition, _ in TABLE}
+MAX_ULP: dict[str, tuple[float, float]] = {name: bound for name, _, bound in TABLE}

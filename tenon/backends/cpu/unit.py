@@ -1,0 +1,134 @@
+"""Body of a kernel -> its loops and LLVM IR: one function for each stage between two barriers.
+
+    void stage(ptr buffers, ptr sizes, i32 thread, i32 threads, ptr scratch, ptr status)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from llvmlite import ir
+
+from tenon.backends.cpu.codegen import emit_kernel, scratch_size
+from tenon.dims import Dim, evaluate
+from tenon.graph.ir import Graph, Node, Value
+from tenon.graph.text import print_graph
+from tenon.loops.ir import Kernel
+from tenon.loops.lower import lower
+from tenon.types import TensorType
+
+LONGEST_NAME = 40
+Shared = tuple[tuple[int, int], ...]        # (output, the input whose memory it has)
+
+
+@dataclass(eq=False)
+class Unit:
+    """A kernel, and the code for it; equal bodies share one."""
+
+    body: Graph
+    kernel: Kernel
+    shared: Shared = ()
+
+    @property
+    def name(self) -> str:
+        return self.kernel.name
+
+    @cached_property
+    def ir(self) -> str:
+        """The text of a module that defines the functions."""
+        module = ir.Module(name=self.name)
+        outputs = len(self.kernel.inputs)
+        self.functions = tuple(function.name for function in emit_kernel(
+            module, self.kernel, {outputs + output: source for output, source in self.shared}))
+        return str(module)
+
+    @cached_property
+    def functions(self) -> tuple[str, ...]:
+        """The stages, in order."""
+        return tuple(f"{self.name}_{k}" for k in range(len(self.kernel.nests)))
+
+    @property
+    def loops(self) -> str:
+        """The loops as text, to be read."""
+        return str(self.kernel)
+
+    @property
+    def temporaries(self) -> tuple[TensorType, ...]:
+        """Memory that the stages share."""
+        return tuple(buffer.type for buffer in self.kernel.temporaries)
+
+    @cached_property
+    def scratch(self) -> Dim:
+        """Bytes of its own that every thread needs."""
+        return scratch_size(self.kernel)
+
+    @cached_property
+    def in_place(self) -> tuple[int, ...]:
+        """Inputs whose memory an output may take: they are read only at the element that is written."""
+        return in_place_inputs(self.body) if len(self.kernel.nests) == 1 else ()
+
+    def work(self, sizes: Mapping[str, int]) -> int:
+        """About how many elements are computed or read."""
+        return sum(node_work(node, sizes) for node in self.body.nodes)
+
+    def sharing(self, shared: Shared) -> Unit:
+        """The same kernel for outputs that have the memory of inputs."""
+        if shared == self.shared:
+            return self
+        return self._variants.setdefault(shared, Unit(self.body, self.kernel, shared))
+
+    @cached_property
+    def _variants(self) -> dict[Shared, Unit]:
+        return {}
+
+
+def make_unit(body: Graph) -> Unit:
+    """The kernel of a body; raises where loops cannot express it."""
+    return Unit(body, lower(body, name_of(body)))
+
+
+def name_of(body: Graph) -> str:
+    """The operators in it, as far as they fit."""
+    names = list(dict.fromkeys(node.op.name for node in body.nodes))
+    text = "_".join(names)
+    return text if len(text) <= LONGEST_NAME else f"{'_'.join(names[:3])}_and_{len(names) - 3}_more"
+
+
+def key_of(body: Graph) -> str:
+    """Equal for bodies that are one kernel."""
+    return print_graph(Graph("kernel", body.params, body.nodes, body.results), locations=False)
+
+
+# ---------------------------------------------------------------- what a kernel costs
+
+def node_work(node: Node, sizes: Mapping[str, int]) -> int:
+    """Elements written or read, whichever is more; for a product of matrices, an eighth of the multiplications."""
+    values = [*node.outputs, *(x for x in node.inputs if isinstance(x, Value))]
+    most = max(count(x.size, sizes) for x in values)
+    if node.op.name == "matmul":
+        return count(node.output.size, sizes) * count(values[1].shape[-1], sizes) // 8
+    return most
+
+
+def count(dim: Dim, sizes: Mapping[str, int]) -> int:
+    """The number that a size is."""
+    return dim if isinstance(dim, int) else evaluate(dim, sizes)
+
+
+# ---------------------------------------------------------------- which memory it may share
+
+def in_place_inputs(body: Graph) -> tuple[int, ...]:
+    """Parameters after which everything is elementwise, in a body whose results have one shape."""
+    shape = body.results[0].shape
+    if any(r.shape != shape for r in body.results):
+        return ()
+    users = body.users()
+    return tuple(k for k, p in enumerate(body.params)
+                 if p not in body.results and p.shape == shape and _elementwise_after(p, users))
+
+
+def _elementwise_after(value: Value, users: dict[Value, list[Node]]) -> bool:
+    return all(node.op.elementwise and node.output.shape == value.shape and _elementwise_after(node.output, users)
+               for node in users[value])

@@ -1,0 +1,229 @@
+"""LLVM IR text -> machine code for this machine, in memory and on disk.
+
+    library = compile('define i32 @answer() { ret i32 42 }')
+    answer = ctypes.CFUNCTYPE(ctypes.c_int32)(library.address("answer"))
+
+Code is produced as a relocatable object, which is what the disk cache holds, and linked by ORC with JITLink (MCJIT
+ends the process when a name is missing).  Every compilation has an LLVM context of its own, and the two long calls go
+round llvmlite's process-wide lock, so that Python threads compile in parallel.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+import os
+import sys
+import weakref
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import cache
+from typing import Any
+
+import llvmlite
+import llvmlite.binding as llvm
+from llvmlite.binding import ffi
+
+from tenon.backends.code_cache import CodeCache, make_key
+from tenon.config import config
+from tenon.errors import TenonError
+from tenon.observe import emit, span
+
+OPTIONS = "O3, loop and SLP vectorisation, PIC, small code model"
+
+
+class CodeError(TenonError, RuntimeError):
+    """LLVM refuses a module: a bug in the code that emitted it, or a function that is nowhere to be found."""
+
+
+class Library:
+    """Machine code in memory, for as long as this object lives."""
+
+    def __init__(self, data: bytes) -> None:
+        self.name = f"tenon.{next(_library_numbers)}"
+        builder = llvm.JITLibraryBuilder().add_object_img(data).add_current_process()
+        try:
+            self._loaded = builder.link(_linker(), self.name)
+        except RuntimeError as error:
+            raise CodeError(f"object code cannot be loaded: {error}") from None
+        self._symbols: dict[str, Any] = {}  # the trackers, which keep the code alive, by name
+
+    def address(self, name: str) -> int:
+        """Where the function or global `name` is.  Keep the library as long as you use it."""
+        tracker = self._symbols.get(name)
+        if tracker is None:
+            try:
+                tracker = self._symbols[name] = _linker().lookup(self.name, name)
+            except RuntimeError as error:
+                raise CodeError(f"{name}: {error}") from None
+        return int(tracker[name])
+
+
+def compile(ir_text: str) -> Library:
+    """The library for a module: the one in memory, or from the disk cache, or compiled now."""
+    key = make_key(ir_text, *_environment())
+    library = _libraries.get(key)
+    if library is None:
+        library = _libraries[key] = _from_disk(key) or _from_text(key, ir_text)
+    return library
+
+
+def compile_all(texts: Sequence[str]) -> list[Library]:
+    """The libraries of several modules, compiled at the same time on TENON_THREADS threads."""
+    distinct = list(dict.fromkeys(texts))
+    workers = min(len(distinct), config().threads)
+    if workers <= 1:
+        libraries = [compile(text) for text in distinct]
+    else:
+        with ThreadPoolExecutor(workers, thread_name_prefix="tenon-compile") as pool:
+            libraries = list(pool.map(compile, distinct))
+    found = dict(zip(distinct, libraries, strict=True))
+    return [found[text] for text in texts]
+
+
+def load_object(data: bytes) -> Library:
+    return Library(data)
+
+
+def compile_object(ir_text: str) -> bytes:
+    """Relocatable object code for this machine's processor."""
+    return _compile(ir_text, _EMIT_OBJECT)
+
+
+def assembly(ir_text: str) -> str:
+    """The machine code of a module as text, to be read."""
+    return _compile(ir_text, _EMIT_ASSEMBLY).decode()
+
+
+def optimised(ir_text: str) -> str:
+    """The module after LLVM's passes, to be read."""
+    machine = _target_machine()
+    return str(_optimise(_parse(ir_text, machine), machine))
+
+
+def _from_disk(key: str) -> Library | None:
+    data = _disk().get(key)
+    if data is None:
+        return None
+    try:
+        library = Library(data)
+    except CodeError as error:  # written whole, and yet nothing that this LLVM can load
+        emit("code_cache.damaged", key=key, error=str(error))
+        _disk().discard(key)
+        return None
+    emit("code_cache.hit", key=key)
+    return library
+
+
+def _from_text(key: str, ir_text: str) -> Library:
+    data = compile_object(ir_text)
+    library = Library(data)
+    _disk().put(key, data)
+    return library
+
+
+def _compile(ir_text: str, form: int) -> bytes:
+    with span("llvm.compile", text=ir_text):
+        machine = _target_machine()
+        module = _optimise(_parse(ir_text, machine), machine)
+        _require_known_functions(module)
+        return _emit(machine, module, form)
+
+
+def _parse(ir_text: str, machine: Any) -> Any:
+    try:
+        module = llvm.parse_assembly(ir_text, llvm.create_context())
+        module.triple = machine.triple
+        module.data_layout = str(machine.target_data)
+        module.verify()
+    except RuntimeError as error:
+        raise CodeError(f"LLVM refuses the module: {error}") from None
+    return module
+
+
+def _optimise(module: Any, machine: Any) -> Any:
+    tuning = llvm.create_pipeline_tuning_options(speed_level=3)
+    tuning.loop_vectorization = True
+    tuning.slp_vectorization = True
+    builder = llvm.create_pass_builder(machine, tuning)
+    _unlocked(ffi.lib.LLVMPY_RunNewModulePassManager)(builder.getModulePassManager(), module, builder)
+    return module
+
+
+def _require_known_functions(module: Any) -> None:
+    """The linker would only say that something is missing; say what."""
+    _linker()  # opens this process's own symbols, which LLVM searches only then
+    missing = [
+        function.name
+        for function in module.functions
+        if function.is_declaration
+        and not function.name.startswith("llvm.")
+        and llvm.address_of_symbol(function.name) is None
+    ]
+    if missing:
+        raise CodeError(f"the module calls {', '.join(missing)}, which this process does not have")
+
+
+_EMIT_ASSEMBLY, _EMIT_OBJECT = 0, 1
+
+
+def _emit(machine: Any, module: Any, form: int) -> bytes:
+    with ffi.OutputString() as error:
+        buffer = _unlocked(ffi.lib.LLVMPY_TargetMachineEmitToMemory)(machine, module, form, error)
+        if not buffer:
+            raise CodeError(f"LLVM cannot emit the module: {error}")
+    try:
+        return ctypes.string_at(ffi.lib.LLVMPY_GetBufferStart(buffer), ffi.lib.LLVMPY_GetBufferSize(buffer))
+    finally:
+        ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
+
+
+def _unlocked(function: Any) -> Callable[..., Any]:
+    """llvmlite holds one lock around every call; LLVM needs none between contexts, so long calls go without it."""
+    return getattr(function, "_cfn", function)  # type: ignore[no-any-return]
+
+
+@cache
+def _target() -> tuple[Any, str, str]:
+    """(target, name of the processor, its features); the first use makes LLVM ready for this machine."""
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    if sys.platform == "linux":  # so that exp() and its kin are found where Python itself was not linked to them
+        with suppress(OSError):
+            ctypes.CDLL("libm.so.6", mode=ctypes.RTLD_GLOBAL)
+    lock = getattr(ffi.lib, "_lock", None)
+    if lock is not None and hasattr(os, "register_at_fork"):
+        # A child must not start with the lock held by a thread that it does not have.
+        os.register_at_fork(before=lock.__enter__, after_in_parent=lock.__exit__, after_in_child=lock.__exit__)
+    target = llvm.Target.from_triple(llvm.get_process_triple())
+    return target, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+
+
+def _target_machine() -> Any:
+    """A new one for every compilation: they may not be shared between threads, and are cheap."""
+    target, processor, features = _target()
+    return target.create_target_machine(processor, features, opt=3, reloc="pic", codemodel="small", jit=True)
+
+
+@cache
+def _linker() -> Any:
+    """Never closed: other threads may still run its code while the interpreter ends."""
+    _target()
+    return llvm.create_lljit_compiler(use_jit_link=True, suppress_errors=True)
+
+
+@cache
+def _disk() -> CodeCache:
+    return CodeCache(config().cache_dir)
+
+
+@cache
+def _environment() -> tuple[str, ...]:
+    """All that decides, beside the text, what the machine code is; Tenon's version shows in the text."""
+    target, processor, features = _target()
+    return (OPTIONS, llvmlite.__version__, str(llvm.llvm_version_info), target.triple, processor, features)
+
+
+_libraries: weakref.WeakValueDictionary[str, Library] = weakref.WeakValueDictionary()
+_library_numbers = itertools.count()

@@ -1,0 +1,121 @@
+"""What a captured function changed in Python -> assignments that are made again after every run of its graph.
+
+Containers and objects that the function can reach are compared before and after the capture.  A difference is an
+effect: an attribute, item or global that was set, a list that grew.  Its new value may hold captured tensors; they are
+filled in from the results of the graph.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+MISSING = object()
+
+
+@dataclass(frozen=True)
+class Effect:
+    """A store into `holder`: `kind` says which, `key` where, `value` what (MISSING: deleted)."""
+
+    kind: str                   # "item", "attribute", "list", "set", "cell"
+    holder: Any
+    key: Any
+    value: Any
+
+    def make(self, value: Any) -> None:
+        """Do it, with the value filled in."""
+        STORES[self.kind](self.holder, self.key, value)
+
+
+def _store_item(holder: Any, key: Any, value: Any) -> None:
+    if value is MISSING:
+        holder.pop(key, None)
+    else:
+        holder[key] = value
+
+
+def _store_attribute(holder: Any, key: str, value: Any) -> None:
+    if value is MISSING:
+        holder.__dict__.pop(key, None)
+    else:
+        setattr(holder, key, value)
+
+
+def _store_list(holder: list[Any], key: int | None, value: Any) -> None:
+    if key is None:
+        holder[:] = value
+    else:
+        holder.extend(value)
+
+
+def _store_set(holder: set[Any], key: None, value: Any) -> None:
+    holder.clear()
+    holder.update(value)
+
+
+def _store_cell(holder: types.CellType, key: None, value: Any) -> None:
+    holder.cell_contents = value
+
+
+STORES: dict[str, Callable[[Any, Any, Any], None]] = {
+    "item": _store_item, "attribute": _store_attribute, "list": _store_list, "set": _store_set, "cell": _store_cell,
+}
+
+
+class Snapshot:
+    """The contents of containers, objects and closure cells at one moment."""
+
+    def __init__(self, holders: list[Any], cells: list[types.CellType]):
+        self._lists = [(x, list(x)) for x in holders if isinstance(x, list)]
+        self._dicts = [(x, dict(x)) for x in holders if isinstance(x, dict)]
+        self._sets = [(x, set(x)) for x in holders if isinstance(x, set)]
+        self._objects = [(x, dict(x.__dict__)) for x in holders if isinstance(getattr(x, "__dict__", None), dict)]
+        self._cells = [(cell, _contents(cell)) for cell in cells]
+
+    def changes(self) -> list[Effect]:
+        """What differs now."""
+        found: list[Effect] = []
+        for now, before in self._lists:
+            if not _same(now, before):
+                grew = len(now) > len(before) and _same(now[:len(before)], before)
+                found.append(Effect("list", now, len(before), now[len(before):]) if grew
+                             else Effect("list", now, None, list(now)))
+        found += [Effect("item", d, k, v) for d, before in self._dicts for k, v in _differences(d, before)]
+        found += [Effect("attribute", x, k, v)
+                  for x, before in self._objects for k, v in _differences(x.__dict__, before)]
+        found += [Effect("set", now, None, set(now)) for now, before in self._sets if now != before]
+        found += [Effect("cell", c, None, _contents(c)) for c, before in self._cells if _contents(c) is not before]
+        return found
+
+    def restore(self) -> None:
+        """Put everything back."""
+        for holder, before in self._lists:
+            if not _same(holder, before):
+                holder[:] = before
+        for table, entries in [*self._dicts, *((x.__dict__, b) for x, b in self._objects)]:
+            for key, _ in _differences(table, entries):
+                _store_item(table, key, entries.get(key, MISSING))
+        for group, members in self._sets:
+            if group != members:
+                _store_set(group, None, members)
+        for cell, value in self._cells:
+            if _contents(cell) is not value and value is not MISSING:
+                cell.cell_contents = value
+
+
+def _contents(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return MISSING
+
+
+def _same(left: list[Any], right: list[Any]) -> bool:
+    return len(left) == len(right) and all(x is y for x, y in zip(left, right, strict=True))
+
+
+def _differences(now: dict[Any, Any], before: dict[Any, Any]) -> list[tuple[Any, Any]]:
+    changed = [(k, v) for k, v in now.items() if before.get(k, MISSING) is not v]
+    return changed + [(k, MISSING) for k in before if k not in now]

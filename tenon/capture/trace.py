@@ -1,0 +1,183 @@
+"""A running Python function -> the graph of the operators it calls.
+
+While a function is captured, operator calls append nodes; tensors from outside (arguments, parameters, buffers) show
+the program a state of their own, so that what it assigns to them becomes a result of the graph and the tensors
+themselves stay untouched until the graph has run.  Gradients work as ever: the tape records the captured calls too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tenon.errors import CaptureError
+from tenon.graph.build import Builder
+from tenon.graph.ir import Graph, Value
+from tenon.graph.op import Op, using
+from tenon.tensor import Payload, Tensor, TensorInterpreter, TensorState, recorder
+from tenon.types import TensorType, as_dtype
+
+SMALL_CONSTANT = 64     # elements; larger arrays are parameters of the graph
+
+
+@dataclass(frozen=True)
+class Argument:
+    """A parameter of the graph that is leaf `position` of the call's arguments."""
+
+    position: int
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """A parameter of the graph that is a tensor (or array) found outside the arguments, by identity."""
+
+    holder: Tensor | np.ndarray
+
+
+@dataclass(frozen=True)
+class GradientOf:
+    """A parameter of the graph that is the `.grad` of another source."""
+
+    source: Argument | Held
+
+
+Source = Argument | Held | GradientOf
+
+
+@dataclass(eq=False)
+class Seen:
+    """An outside tensor during a capture: where it comes from, how it began, and its state as the program sees it."""
+
+    tensor: Tensor
+    source: Source
+    start: Value
+    start_grad: Tensor | None
+    state: TensorState
+
+    @property
+    def assigned(self) -> bool:
+        """Whether the program gave the tensor new elements."""
+        return self.state.payload is not self.start
+
+    @property
+    def grad_changed(self) -> bool:
+        """Whether the program gave the tensor a new `.grad`, or changed the old one."""
+        grad = self.state.grad
+        return grad is not self.start_grad or (grad is not None and grad.own.payload is not self._start_grad_payload)
+
+    def __post_init__(self) -> None:
+        self._start_grad_payload = None if self.start_grad is None else self.start_grad.own.payload
+
+
+class Capture(TensorInterpreter):
+    """Records operator calls as nodes, and reads and writes of outside tensors as parameters and results."""
+
+    def __init__(self, name: str):
+        self.builder = Builder(name)
+        self.sources: list[Source] = []
+        self.seen: dict[int, Seen] = {}
+        self._arrays: dict[int, Value] = {}
+
+    # ------------------------------------------------------------ an operator call
+
+    def evaluate(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[Payload, ...]:
+        """Append the node; the payloads are its output values."""
+        values: tuple[Any, ...] = tuple(x.payload if isinstance(x, Tensor) else x for x in inputs)
+        if op.elementwise:
+            values = self.builder.broadcast(values)
+        out = self.builder.emit(op, values, attrs)
+        return out if isinstance(out, tuple) else (out,)
+
+    def opens(self, op: Op) -> bool:
+        """Composites stay whole in the graph; `expand` opens them."""
+        return False
+
+    def lift(self, x: Any) -> Any:
+        """NumPy arrays are read again on every call, since their elements may change."""
+        if isinstance(x, np.ndarray):
+            return Tensor(self.array(x))
+        return super().lift(x)
+
+    # ------------------------------------------------------------ outside tensors
+
+    def argument(self, tensor: Tensor, position: int, type: TensorType, name: str) -> None:
+        """Declare a tensor among the arguments of the call, of this type (sizes may be symbols)."""
+        if id(tensor) not in self.seen:
+            self._see(tensor, Argument(position), type, name)
+
+    def state_of(self, tensor: Tensor) -> TensorState:
+        """The state of an outside tensor; the first look makes it a parameter of the graph."""
+        seen = self.seen.get(id(tensor))
+        if seen is None:
+            own = tensor.own
+            assert isinstance(own.payload, np.ndarray)
+            seen = self._see(tensor, Held(tensor), _type_of(own), "")
+        return seen.state
+
+    def _see(self, tensor: Tensor, source: Argument | Held, type: TensorType, name: str) -> Seen:
+        own = tensor.own
+        start = self._parameter(source, type, name)
+        grad = None
+        if own.grad is not None:
+            grad = Tensor(self._parameter(GradientOf(source), type, f"{start.name}_grad"))
+        state = TensorState(start, own.requires_grad, grad)
+        self.seen[id(tensor)] = Seen(tensor, source, start, grad, state)
+        return self.seen[id(tensor)]
+
+    def array(self, array: np.ndarray) -> Value:
+        """The parameter that is this NumPy array, whatever it holds at each call."""
+        if id(array) not in self._arrays:
+            self._arrays[id(array)] = self._parameter(Held(array), _type_of(TensorState(array)), "")
+        return self._arrays[id(array)]
+
+    def constant(self, array: np.ndarray) -> Value:
+        """A tensor made from data inside the function: a constant of the graph."""
+        if array.size <= SMALL_CONSTANT:
+            return self.builder.constant(array)
+        return self.array(array.copy())
+
+    def _parameter(self, source: Source, type: TensorType, name: str) -> Value:
+        self.sources.append(source)
+        return self.builder.parameter(type, name or f"s{len(self.sources) - 1}")
+
+    def needs_value(self, tensor: Tensor, what: str) -> CaptureError:
+        """Python asked for the elements of a tensor that will only be known when the graph runs."""
+        return CaptureError(
+            f"{what} needs the value of a tensor that is only known when the captured function runs",
+            why=f"the tensor is {tensor.type}; a graph holds operators, and this is Python",
+            hint="use tn.where(condition, a, b) for a choice of values, or compute this outside the jitted function")
+
+    # ------------------------------------------------------------ the result
+
+    def finish(self, results: Sequence[Value]) -> tuple[Graph, list[Source]]:
+        """The graph returning `results`, without the parameters that nothing reads, and where those left come from."""
+        graph = self.builder.finish(results)
+        used = {value for node in graph.nodes for value in node.uses()}.union(results)
+        kept = [(p, s) for p, s in zip(graph.params, self.sources, strict=True)
+                if p in used or isinstance(s, Argument)]
+        graph.params = tuple(p for p, _ in kept)
+        return graph, [s for _, s in kept]
+
+
+def _type_of(state: TensorState) -> TensorType:
+    return TensorType(as_dtype(state.payload.dtype), state.payload.shape)
+
+
+@contextmanager
+def capturing(capture: Capture) -> Iterator[Capture]:
+    """Let `capture` record all operator calls of this block, in this thread."""
+    token = recorder.set(capture)
+    try:
+        with using(capture):
+            yield capture
+    finally:
+        recorder.reset(token)
+
+
+def is_capturing() -> bool:
+    """Whether the running code is being captured."""
+    return recorder.get() is not None

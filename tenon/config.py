@@ -1,0 +1,107 @@
+"""The TENON_* environment variables -> one frozen `Config`.  Nothing else in the package reads the environment.
+
+| variable      | meaning                                                                      | default          |
+|---------------|------------------------------------------------------------------------------|------------------|
+| TENON_BACKEND | what runs the graphs: `cpu` (machine code) or `reference` (NumPy)            | cpu              |
+| TENON_THREADS | how many threads a compiled program uses                                     | the usable cores |
+| TENON_CACHE   | the directory that keeps machine code between processes, or `off`            | ~/.cache/tenon   |
+| TENON_SHOW    | what to print, comma separated: graph, loops, llvm, asm, guards, fallbacks, time, memory | nothing |
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from tenon.errors import TenonError
+
+BACKENDS = ("cpu", "reference")
+SHOWABLE = ("graph", "loops", "llvm", "asm", "guards", "fallbacks", "time", "memory")
+MOST_THREADS = 1024
+
+
+class ConfigError(TenonError, ValueError):
+    """A TENON_* variable holds something that has no meaning."""
+
+
+@dataclass(frozen=True)
+class Config:
+    backend: str
+    threads: int
+    cache_dir: Path | None  # None: keep nothing between processes
+    show: frozenset[str]
+
+
+@cache
+def config() -> Config:
+    """The configuration of this process; the environment is read on the first call only."""
+    return read_config(os.environ)
+
+
+def read_config(environ: Mapping[str, str]) -> Config:
+    return Config(
+        backend=_one_of("TENON_BACKEND", environ.get("TENON_BACKEND", "").strip() or "cpu", BACKENDS),
+        threads=_threads(environ.get("TENON_THREADS", "").strip()),
+        cache_dir=_cache_dir(environ),
+        show=frozenset(
+            _one_of("TENON_SHOW", word.strip(), SHOWABLE)
+            for word in environ.get("TENON_SHOW", "").split(",")
+            if word.strip()
+        ),
+    )
+
+
+def _one_of(variable: str, word: str, known: tuple[str, ...]) -> str:
+    if word not in known:
+        raise ConfigError(f"{variable}: {word!r} is not one of {', '.join(known)}")
+    return word
+
+
+def _threads(text: str) -> int:
+    if not text:
+        return usable_cores()
+    if not (text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= MOST_THREADS):
+        raise ConfigError(f"TENON_THREADS: {text!r} is not a whole number from 1 to {MOST_THREADS}")
+    return int(text)
+
+
+def _cache_dir(environ: Mapping[str, str]) -> Path | None:
+    chosen = environ.get("TENON_CACHE", "").strip()
+    if chosen.lower() == "off":
+        return None
+    try:
+        if chosen:
+            return Path(chosen).expanduser().absolute()
+        return Path.home() / ".cache" / "tenon"
+    except RuntimeError:  # no home directory: a container with an unknown user
+        return None
+
+
+@cache
+def usable_cores() -> int:
+    """The cores that this process may run on: by affinity, and by the share of time that its container is given."""
+    if hasattr(os, "process_cpu_count"):  # Python 3.13
+        allowed = os.process_cpu_count()
+    elif hasattr(os, "sched_getaffinity"):
+        allowed = len(os.sched_getaffinity(0))
+    else:
+        allowed = os.cpu_count()
+    return max(1, min(allowed or 1, math.ceil(min(_container_limits(), default=MOST_THREADS))))
+
+
+def _container_limits() -> list[float]:
+    """Cores' worth of time allowed by each control group (version 2) that this process is in."""
+    limits = []
+    root = Path("/sys/fs/cgroup")
+    with suppress(OSError):
+        group = root / Path("/proc/self/cgroup").read_text().rpartition("0::/")[2].strip()
+        for folder in (group, *group.parents):
+            with suppress(OSError, ValueError):  # no such file, or "max" for no limit
+                quota, period = (folder / "cpu.max").read_text().split()
+                limits.append(int(quota) / int(period))
+    return limits

@@ -1,0 +1,226 @@
+"""Compute rules -> expressions: the `s` that a rule is written against, and the loads that it reads.
+
+    body = GraphExpressions(graph, buffers)
+    body.at(value, (i, j))      # what element (i, j) of `value` is, in terms of the buffers
+
+A load of a value that has a buffer reads it; a load of any other is that value's own rule at those indices, so fusion
+is substitution.  The same value at the same indices is one expression.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tenon.dims import Dim
+from tenon.graph.ir import Graph, Literal, Node, Value
+from tenon.loops.expressions import (
+    Binary,
+    Bits,
+    Buffer,
+    Call,
+    Cast,
+    CheckedIndex,
+    Expr,
+    Index,
+    Load,
+    Reduce,
+    Select,
+    binary,
+    constant,
+    lift,
+    size,
+)
+from tenon.loops.simplify import FALSE, TRUE, simplify
+from tenon.types import DType, Shape, bool_, int32, int64
+
+Indices = tuple[Expr, ...]
+SMALL = 2**31
+
+
+class Scalars:
+    """The operations of a compute rule beyond Python's operators; see the compute protocol in the documentation."""
+
+    def __init__(self) -> None:
+        self.mask: Expr = TRUE                  # under which conditions the current expression is read
+        self.depth = 0                          # how many reduction indices are in scope
+        self.value: Value | None = None         # whose rule is running
+        self.owner: dict[Expr, Value] = {}      # the value in whose rule a reduction or a call was written
+
+    def const(self, value: Any, dtype: DType) -> Expr:
+        return constant(value, dtype)
+
+    def cast(self, x: Any, dtype: DType) -> Expr:
+        return simplify(Cast(lift(x, int64), dtype))
+
+    def bits(self, x: Expr, dtype: DType) -> Expr:
+        return Bits(x, dtype)
+
+    def select(self, condition: Any, x: Any, y: Any) -> Expr:
+        dtype = x.dtype if isinstance(x, Expr) else y.dtype
+        return simplify(Select(lift(condition, bool_), lift(x, dtype), lift(y, dtype)))
+
+    def when(self, condition: Any, x: Callable[[], Expr], otherwise: Any) -> Expr:
+        """`x()`, whose loads touch memory only where the condition holds."""
+        condition = simplify(lift(condition, bool_))
+        if condition is FALSE:
+            return otherwise if isinstance(otherwise, Expr) else lift(otherwise, self._under(FALSE, x).dtype)
+        inner = self._under(condition, x)
+        return self.select(condition, inner, lift(otherwise, inner.dtype))
+
+    def _under(self, condition: Expr, x: Callable[[], Expr]) -> Expr:
+        outer, self.mask = self.mask, simplify(Binary("&", self.mask, condition))
+        try:
+            return x()
+        finally:
+            self.mask = outer
+
+    def eq(self, x: Any, y: Any) -> Expr:
+        return binary("==", x, y)
+
+    def ne(self, x: Any, y: Any) -> Expr:
+        return binary("!=", x, y)
+
+    def minimum(self, x: Any, y: Any) -> Expr:
+        return binary("min", x, y)
+
+    def maximum(self, x: Any, y: Any) -> Expr:
+        return binary("max", x, y)
+
+    def call(self, name: str, *args: Any) -> Expr:
+        dtype = next(x.dtype for x in args if isinstance(x, Expr))
+        return self._owned(Call(name, tuple(lift(x, dtype) for x in args)))
+
+    def isnan(self, x: Expr) -> Expr:
+        return Call("isnan", (x,)) if x.dtype.kind == "f" else FALSE
+
+    def index(self, x: Expr, size: Dim) -> Expr:
+        """A data-dependent index, checked."""
+        where = self.value.node.loc if self.value is not None and self.value.node is not None else None
+        return CheckedIndex(self.cast(x, int64), size, None if self.mask is TRUE else self.mask, where)
+
+    def reduce(self, kind: str, extents: Sequence[Dim], body: Callable[[Indices], Expr]) -> Expr:
+        """`body` at every index below the extents, combined."""
+        if kind in ("argmin", "argmax"):
+            return self._position(kind[3:], tuple(extents), body)
+        with self._indices(extents) as indices:
+            inner = simplify(body(indices))
+        return self._reduction(kind, indices, inner)
+
+    def _position(self, kind: str, extents: tuple[Dim, ...], body: Callable[[Indices], Expr]) -> Expr:
+        """The first position of the extreme value: the smallest index whose element equals it, or is NaN."""
+        with self._indices(extents) as indices:
+            inner = simplify(body(indices))
+            extreme = self._reduction(kind, indices, inner)
+            position: Expr = size(0)
+            for index, extent in zip(indices, extents, strict=True):
+                position = position * size(extent) + index
+            count = 1
+            for extent in extents:
+                count = count * extent if isinstance(extent, int) else SMALL
+            dtype = int32 if count < SMALL else int64
+            hit = self.eq(inner, extreme)
+            if inner.dtype.kind == "f":
+                hit = hit | self.isnan(inner)
+            last = constant((1 << (dtype.bits - 1)) - 1, dtype)
+            found = self._reduction("min", indices, self.select(hit, self.cast(simplify(position), dtype), last))
+        return self.cast(found, int64)
+
+    @contextmanager
+    def _indices(self, extents: Sequence[Dim]) -> Iterator[Indices]:
+        """One index for each extent; those of 1 are zero."""
+        indices = tuple(size(0) if isinstance(n, int) and n == 1 else Index(f"k{self.depth + place}", n)
+                        for place, n in enumerate(extents))
+        self.depth += len(extents)
+        try:
+            yield indices
+        finally:
+            self.depth -= len(extents)
+
+    def _reduction(self, kind: str, indices: Indices, body: Expr) -> Expr:
+        real = tuple(k for k in indices if isinstance(k, Index))
+        return self._owned(Reduce(kind, real, body, tuple(size(k.extent) for k in real))) if real else body
+
+    def _owned(self, x: Expr) -> Expr:
+        if self.value is not None:
+            self.owner.setdefault(x, self.value)
+        return x
+
+
+@dataclass(frozen=True, eq=False)
+class Read:
+    """What a rule sees of an input: index -> scalar."""
+
+    shape: Shape
+    dtype: DType
+    at: Callable[[Indices], Expr]
+    literal: bool = False
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    def __call__(self, index: Sequence[Any]) -> Expr:
+        if self.literal:
+            return self.at(())
+        assert len(index) == len(self.shape), f"{len(index)} indices for a value of {len(self.shape)} axes"
+        pairs = zip(index, self.shape, strict=True)
+        return self.at(tuple(size(0) if isinstance(n, int) and n == 1 else simplify(lift(i, int64)) for i, n in pairs))
+
+
+class GraphExpressions:
+    """The scalars of a graph; `buffers` says which values are read from memory."""
+
+    def __init__(self, graph: Graph, buffers: Mapping[Value, Buffer]):
+        self.graph, self.buffers = graph, buffers
+        self.scalars = Scalars()
+        self._rules: dict[tuple[Node, Indices, Expr], tuple[Expr, ...]] = {}
+
+    @property
+    def owner(self) -> Mapping[Expr, Value]:
+        return self.scalars.owner
+
+    def at(self, value: Value, index: Indices) -> Expr:
+        """Element `index` of `value`, read from its buffer if it has one."""
+        buffer = self.buffers.get(value)
+        return self.defined(value, index) if buffer is None else self._load(buffer, index)
+
+    def defined(self, value: Value, index: Indices) -> Expr:
+        """Element `index` of `value`, by the rule of the operator that makes it."""
+        node = value.node
+        assert node is not None, f"{value} is neither stored nor computed"
+        key = node, index, self.scalars.mask
+        if key not in self._rules:
+            self._rules[key] = self._run(node, index)
+        return self._rules[key][value.index]
+
+    def _run(self, node: Node, index: Indices) -> tuple[Expr, ...]:
+        assert node.op.compute is not None, f"{node.op.name} has no compute rule"
+        outer, self.scalars.value = self.scalars.value, node.output
+        loads = [self._read(x) for x in node.inputs]
+        found = node.op.compute(self.scalars, index, *loads, **node.attrs)
+        self.scalars.value = outer
+        listed = found if isinstance(found, tuple) else (found,)
+        return tuple(simplify(lift(x, out.dtype)) for x, out in zip(listed, node.outputs, strict=True))
+
+    def _read(self, x: Value | Literal | None) -> Read | None:
+        if x is None:
+            return None
+        if isinstance(x, Literal):
+            number = constant(x.value, x.dtype)
+            return Read((), x.dtype, lambda index: number, literal=True)
+        return Read(x.shape, x.dtype, lambda index: self.at(x, index))
+
+    def _load(self, buffer: Buffer, index: Indices) -> Expr:
+        mask = self.scalars.mask
+        return simplify(Load(buffer, offset(buffer.type.shape, index), None if mask is TRUE else mask))
+
+
+def offset(shape: Shape, index: Indices) -> Expr:
+    """The flat, row-major position of an element."""
+    total: Expr = size(0)
+    for n, i in zip(shape, index, strict=True):
+        total = total * size(n) + i
+    return simplify(total)

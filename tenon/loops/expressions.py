@@ -1,0 +1,434 @@
+"""Expressions of the loop IR: what a scalar is.
+
+    Expr  = Const(value, dtype) | Size(dim) | Index(name, extent) | Local(name, dtype)
+          | Load(buffer, offset, mask) | Binary(op, left, right) | Call(name, args)
+          | Select(condition, then, otherwise) | Cast(x, dtype) | Bits(x, dtype)
+          | Reduce(kind, indices, body, extents) | CheckedIndex(x, size, mask, where)
+
+Expressions are interned: equal ones are one object, so `==` is `is`, and a repeated sub-expression is computed once.
+A load gives the element at a flat, row-major offset, or zero (and touches no memory) where its mask is false.  Index
+expressions are int64.  Floats narrower than 32 bits are float32 until they are stored or cast.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from typing import Any, ClassVar
+from weakref import WeakValueDictionary
+
+import numpy as np
+
+from tenon.dims import Dim, SymbolicDim, product
+from tenon.errors import Location
+from tenon.types import DType, TensorType, bool_, int64
+
+COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
+ARITHMETIC = ("+", "-", "*", "/", "//", "%", "&", "|", "^", "<<", ">>", "min", "max")
+REDUCTIONS = ("add", "mul", "min", "max", "any", "all")
+
+
+@dataclass(frozen=True, eq=False)
+class Buffer:
+    """Memory with a type.  `role`: input, output, temporary (shared, between nests), local (private to a thread)."""
+
+    name: str
+    type: TensorType
+    role: str
+
+    @property
+    def elements(self) -> Dim:
+        return product(self.type.shape)
+
+
+class Interned(type):
+    """Calling the class twice with equal arguments gives one object."""
+
+    _table: ClassVar[WeakValueDictionary[Any, Any]] = WeakValueDictionary()
+    _lock: ClassVar[threading.Lock] = threading.Lock()
+
+    def __call__(cls, *args: Any) -> Any:
+        key = (cls, *cls.key(*args))  # type: ignore[attr-defined]
+        found = Interned._table.get(key)
+        if found is None:
+            with Interned._lock:
+                found = Interned._table.get(key)
+                if found is None:
+                    found = Interned._table[key] = super().__call__(*args)
+        return found
+
+
+class Expr(metaclass=Interned):
+    """A scalar.  Python operators make expressions; `==` compares structure, not value."""
+
+    dtype: DType
+    _free: frozenset[Index]     # found when asked for, and kept
+    _simple: Expr
+    _text: str
+
+    @classmethod
+    def key(cls, *args: Any) -> tuple[Any, ...]:
+        """What makes two of them equal."""
+        return args
+
+    def children(self) -> tuple[Expr, ...]:
+        """The expressions that this one is made of."""
+        return ()
+
+    def rebuilt(self, children: tuple[Expr, ...]) -> Expr:
+        """The same expression made of other parts."""
+        return self
+
+    @property
+    def free(self) -> frozenset[Index]:
+        """The indices that it depends on."""
+        try:
+            return self._free
+        except AttributeError:
+            self._free = self._find_free()
+            return self._free
+
+    def _find_free(self) -> frozenset[Index]:
+        parts = [x.free for x in self.children()]
+        return parts[0].union(*parts[1:]) if parts else frozenset()
+
+    def __str__(self) -> str:
+        try:
+            return self._text
+        except AttributeError:
+            self._text = self.text()
+            return self._text
+
+    __repr__ = __str__
+
+    def text(self) -> str:
+        """How the expression is written."""
+        raise NotImplementedError
+
+    def __add__(self, other: Any) -> Expr: return binary("+", self, other)
+    def __radd__(self, other: Any) -> Expr: return binary("+", other, self)
+    def __sub__(self, other: Any) -> Expr: return binary("-", self, other)
+    def __rsub__(self, other: Any) -> Expr: return binary("-", other, self)
+    def __mul__(self, other: Any) -> Expr: return binary("*", self, other)
+    def __rmul__(self, other: Any) -> Expr: return binary("*", other, self)
+    def __truediv__(self, other: Any) -> Expr: return binary("/", self, other)
+    def __rtruediv__(self, other: Any) -> Expr: return binary("/", other, self)
+    def __floordiv__(self, other: Any) -> Expr: return binary("//", self, other)
+    def __rfloordiv__(self, other: Any) -> Expr: return binary("//", other, self)
+    def __mod__(self, other: Any) -> Expr: return binary("%", self, other)
+    def __rmod__(self, other: Any) -> Expr: return binary("%", other, self)
+    def __and__(self, other: Any) -> Expr: return binary("&", self, other)
+    def __rand__(self, other: Any) -> Expr: return binary("&", other, self)
+    def __or__(self, other: Any) -> Expr: return binary("|", self, other)
+    def __ror__(self, other: Any) -> Expr: return binary("|", other, self)
+    def __xor__(self, other: Any) -> Expr: return binary("^", self, other)
+    def __rxor__(self, other: Any) -> Expr: return binary("^", other, self)
+    def __lshift__(self, other: Any) -> Expr: return binary("<<", self, other)
+    def __rlshift__(self, other: Any) -> Expr: return binary("<<", other, self)
+    def __rshift__(self, other: Any) -> Expr: return binary(">>", self, other)
+    def __rrshift__(self, other: Any) -> Expr: return binary(">>", other, self)
+    def __lt__(self, other: Any) -> Expr: return binary("<", self, other)
+    def __le__(self, other: Any) -> Expr: return binary("<=", self, other)
+    def __gt__(self, other: Any) -> Expr: return binary(">", self, other)
+    def __ge__(self, other: Any) -> Expr: return binary(">=", self, other)
+    def __neg__(self) -> Expr: return Call("neg", (self,))
+    def __invert__(self) -> Expr: return Call("not", (self,))
+
+    def __bool__(self) -> bool:
+        raise TypeError("a value that is known only when the kernel runs has no truth; use s.select or s.when")
+
+
+@dataclass(eq=False, repr=False)
+class Const(Expr):
+    """A number."""
+
+    value: bool | int | float
+    dtype: DType
+
+    @classmethod
+    def key(cls, *args: Any) -> tuple[Any, ...]:
+        return repr(args[0]), args[1]       # 0.0 and -0.0 differ; a NaN equals itself
+
+    def text(self) -> str:
+        return repr(self.value)
+
+
+@dataclass(eq=False, repr=False)
+class Size(Expr):
+    """A symbolic size, known when the kernel runs."""
+
+    dim: SymbolicDim
+
+    def __post_init__(self) -> None:
+        self.dtype = int64
+
+    def text(self) -> str:
+        return f"({self.dim})" if " " in str(self.dim) else str(self.dim)
+
+
+@dataclass(eq=False, repr=False)
+class Index(Expr):
+    """A loop variable: 0 .. extent - 1."""
+
+    name: str
+    extent: Dim
+
+    def __post_init__(self) -> None:
+        self.dtype = int64
+
+    def _find_free(self) -> frozenset[Index]:
+        return frozenset((self,))
+
+    def text(self) -> str:
+        return self.name
+
+
+@dataclass(eq=False, repr=False)
+class Local(Expr):
+    """A scalar that a statement made."""
+
+    name: str
+    dtype: DType
+
+    def text(self) -> str:
+        return self.name
+
+
+@dataclass(eq=False, repr=False)
+class Load(Expr):
+    """The element of `buffer` at a flat offset; zero, without touching memory, where the mask is false."""
+
+    buffer: Buffer
+    offset: Expr
+    mask: Expr | None
+
+    def __post_init__(self) -> None:
+        self.dtype = self.buffer.type.dtype
+
+    def children(self) -> tuple[Expr, ...]:
+        return (self.offset,) if self.mask is None else (self.offset, self.mask)
+
+    def rebuilt(self, children: tuple[Expr, ...]) -> Expr:
+        return Load(self.buffer, children[0], children[1] if self.mask is not None else None)
+
+    def text(self) -> str:
+        element = f"{self.buffer.name}[{self.offset}]"
+        return element if self.mask is None else f"({element} if {self.mask} else 0)"
+
+
+@dataclass(eq=False, repr=False)
+class Binary(Expr):
+    """`left op right`, both of one type; a comparison gives bool."""
+
+    op: str
+    left: Expr
+    right: Expr
+
+    def __post_init__(self) -> None:
+        assert self.left.dtype is self.right.dtype, f"{self.left} {self.op} {self.right}: types differ"
+        self.dtype = bool_ if self.op in COMPARISONS else self.left.dtype
+
+    def children(self) -> tuple[Expr, ...]:
+        return self.left, self.right
+
+    def rebuilt(self, children: tuple[Expr, ...]) -> Expr:
+        return Binary(self.op, *children)
+
+    def text(self) -> str:
+        if self.op in ("min", "max"):
+            return f"{self.op}({self.left}, {self.right})"
+        return f"{_operand(self.left, self.op, False)} {self.op} {_operand(self.right, self.op, True)}"
+
+
+@dataclass(eq=False, repr=False)
+class Call(Expr):
+    """A function of tenon.backends.cpu.mathematics, or one of neg, not, isnan."""
+
+    name: str
+    args: tuple[Expr, ...]
+
+    def __post_init__(self) -> None:
+        self.dtype = bool_ if self.name == "isnan" else self.args[0].dtype
+
+    def children(self) -> tuple[Expr, ...]:
+        return self.args
+
+    def rebuilt(self, children: tuple[Expr, ...]) -> Expr:
+        return Call(self.name, children)
+
+    def text(self) -> str:
+        return f"{self.name}({', '.join(map(str, self.args))})"
+
+
+@dataclass(eq=False, repr=False)
+class Select(Expr):
+    """`then` where the condition holds, else `otherwise`; both are computed."""
+
+    condition: Expr
+    then: Expr
+    otherwise: Expr
+
+    def __post_init__(self) -> None:
+        assert self.condition.dtype is bool_ and self.then.dtype is self.otherwise.dtype, f"select: {self}"
+        self.dtype = self.then.dtype
+
+    def children(self) -> tuple[Expr, ...]:
+        return self.condition, self.then, self.otherwise
+
+    def rebuilt(self, children: tuple[Expr, ...]) -> Expr:
+        return Select(*children)
+
+    def text(self) -> str:
+        return f"({self.then} if {self.condition} else {self.otherwise})"
+
+
+@dataclass(eq=False, repr=False)
+class Cast(Expr):
+    """The value as another type, as NumPy's astype."""
+
+    x: Expr
+    dtype: DType
+
+    def children(self) -> tuple[Expr, ...]:
+        return (self.x,)
+
+    def rebuilt(self, children: tuple[Expr, ...]) -> Expr:
+        return Cast(children[0], self.dtype)
+
+    def text(self) -> str:
+        return f"{self.dtype.short}({self.x})"
+
+
+@dataclass(eq=False, repr=False)
+class Bits(Expr):
+    """The bits as another type of the same width."""
+
+    x: Expr
+    dtype: DType
+
+    def children(self) -> tuple[Expr, ...]:
+        return (self.x,)
+
+    def rebuilt(self, children: tuple[Expr, ...]) -> Expr:
+        return Bits(children[0], self.dtype)
+
+    def text(self) -> str:
+        return f"bits_{self.dtype.short}({self.x})"
+
+
+@dataclass(eq=False, repr=False)
+class Reduce(Expr):
+    """`body` combined over all values of the indices; each runs to its extent, which may be less than the index's."""
+
+    kind: str
+    indices: tuple[Index, ...]
+    body: Expr
+    extents: tuple[Expr, ...]
+
+    def __post_init__(self) -> None:
+        assert self.kind in REDUCTIONS, self.kind
+        self.dtype = self.body.dtype
+
+    def children(self) -> tuple[Expr, ...]:
+        return (self.body, *self.extents)
+
+    def rebuilt(self, children: tuple[Expr, ...]) -> Expr:
+        return Reduce(self.kind, self.indices, children[0], children[1:])
+
+    def _find_free(self) -> frozenset[Index]:
+        return (self.body.free - frozenset(self.indices)).union(*(x.free for x in self.extents))
+
+    def text(self) -> str:
+        ranges = " ".join(f"for {i} in range({n})" for i, n in zip(self.indices, self.extents, strict=True))
+        return f"{self.kind}({self.body} {ranges})"
+
+
+@dataclass(eq=False, repr=False)
+class CheckedIndex(Expr):
+    """A data-dependent index: negative counts from the end; outside of `size` is the user's error at `where`."""
+
+    x: Expr
+    size: Dim
+    mask: Expr | None
+    where: Location | None
+
+    def __post_init__(self) -> None:
+        self.dtype = int64
+
+    def children(self) -> tuple[Expr, ...]:
+        return (self.x,) if self.mask is None else (self.x, self.mask)
+
+    def rebuilt(self, children: tuple[Expr, ...]) -> Expr:
+        return CheckedIndex(children[0], self.size, children[1] if self.mask is not None else None, self.where)
+
+    def text(self) -> str:
+        return f"checked({self.x}, {self.size})"
+
+
+def constant(value: Any, dtype: DType) -> Const:
+    """A number of this type, rounded or wrapped to it."""
+    if dtype.kind == "b":
+        return Const(bool(value), dtype)
+    if dtype.kind == "f":
+        with np.errstate(over="ignore"):
+            return Const(float(np.asarray(float(value)).astype(dtype.numpy)), dtype)
+    wrapped = int(value) & ((1 << dtype.bits) - 1)
+    return Const(wrapped - (1 << dtype.bits) if dtype.kind == "i" and wrapped >> (dtype.bits - 1) else wrapped, dtype)
+
+
+def size(dim: Dim) -> Expr:
+    """A size as an index expression."""
+    return Const(dim, int64) if isinstance(dim, int) else Size(dim)
+
+
+def lift(value: Any, dtype: DType) -> Expr:
+    """An operand of an expression of this type: expressions as they are, numbers and sizes converted."""
+    if isinstance(value, Expr):
+        return value
+    if isinstance(value, SymbolicDim):
+        return Size(value) if dtype is int64 else Cast(Size(value), dtype)
+    return constant(value, dtype)
+
+
+def binary(op: str, left: Any, right: Any) -> Expr:
+    """`left op right`, where either may be a number or a size."""
+    dtype = left.dtype if isinstance(left, Expr) else right.dtype
+    return Binary(op, lift(left, dtype), lift(right, dtype))
+
+
+_PRECEDENCE = {"*": 5, "/": 5, "//": 5, "%": 5, "+": 4, "-": 4, "<<": 3, ">>": 3, "&": 2, "^": 1, "|": 0,
+               "<": -1, "<=": -1, ">": -1, ">=": -1, "==": -1, "!=": -1}
+
+
+def _operand(x: Expr, op: str, right: bool) -> str:
+    """An operand, in parentheses where it binds less tightly."""
+    if isinstance(x, Binary) and x.op in _PRECEDENCE:
+        inner, outer = _PRECEDENCE[x.op], _PRECEDENCE[op]
+        if inner < outer or (inner == outer and (right or inner < 0)):
+            return f"({x})"
+    return str(x)
+
+
+def walk(*roots: Expr) -> list[Expr]:
+    """Every distinct sub-expression, parts before the whole."""
+    seen: set[Expr] = set()
+    order: list[Expr] = []
+    stack = [(root, False) for root in reversed(roots)]
+    while stack:
+        x, ready = stack.pop()
+        if ready:
+            order.append(x)
+        elif x not in seen:
+            seen.add(x)
+            stack.append((x, True))
+            stack.extend((child, False) for child in reversed(x.children()))
+    return order
+
+
+def identity(kind: str, dtype: DType) -> Const:
+    """What a reduction over nothing gives."""
+    if kind in ("min", "max") and dtype.kind in "iu":
+        info = np.iinfo(dtype.numpy)
+        return constant(info.max if kind == "min" else info.min, dtype)
+    value = {"add": 0, "mul": 1, "min": float("inf"), "max": -float("inf"), "any": 0, "all": 1}[kind]
+    return constant(kind == "min" if dtype.kind == "b" and kind in ("min", "max") else value, dtype)

@@ -1,0 +1,165 @@
+"""A kernel run statement by statement on NumPy scalars: slow, and the oracle of the code generator."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tenon.dims import evaluate
+from tenon.errors import OutOfRange
+from tenon.loops.expressions import (
+    Binary,
+    Bits,
+    Buffer,
+    Call,
+    Cast,
+    CheckedIndex,
+    Const,
+    Expr,
+    Index,
+    Load,
+    Local,
+    Select,
+    Size,
+    identity,
+)
+from tenon.loops.ir import Accumulator, Block, Kernel, Let, Loop, Store, Update
+from tenon.types import DType
+
+Environment = dict[Expr, Any]
+
+
+def interpret(kernel: Kernel, arrays: Sequence[np.ndarray], sizes: Mapping[str, int] | None = None) -> list[np.ndarray]:
+    """The outputs of `kernel` on these inputs."""
+    sizes = dict(sizes or {})
+    memory = {b: np.ascontiguousarray(a).ravel() for b, a in zip(kernel.inputs, arrays, strict=True)}
+    memory |= {b: _allocate(b, sizes) for b in kernel.outputs + kernel.temporaries}
+    with np.errstate(all="ignore"):
+        for nest in kernel.nests:
+            _Run(memory | {b: _allocate(b, sizes) for b in nest.locals}, sizes).block(nest.body, {})
+    return [memory[b].reshape([evaluate(n, sizes) for n in b.type.shape]) for b in kernel.outputs]
+
+
+def _allocate(buffer: Buffer, sizes: Mapping[str, int]) -> np.ndarray:
+    return np.zeros(evaluate(buffer.elements, sizes), buffer.type.dtype.numpy)
+
+
+class _Run:
+    def __init__(self, memory: Mapping[Buffer, np.ndarray], sizes: Mapping[str, int]):
+        self.memory, self.sizes = memory, sizes
+
+    def block(self, body: Block, env: Environment) -> None:
+        for statement in body:
+            match statement:
+                case Loop(index=index, extent=extent, body=inner):
+                    for k in range(int(self.value(extent, env))):
+                        env[index] = np.int64(k)
+                        self.block(inner, env)
+                case Let(local=local, value=value):
+                    env[local] = self.value(value, env)
+                case Store(buffer=buffer, offset=offset, value=value):
+                    self.memory[buffer][int(self.value(offset, env))] = self.value(value, env)
+                case Accumulator(local=local, kind=kind):
+                    env[local] = wide(local.dtype).type(identity(kind, local.dtype).value)
+                case Update(local=local, kind=kind, value=value):
+                    env[local] = _COMBINE[kind](env[local], self.value(value, env))
+                case _:
+                    raise AssertionError(statement)
+
+    def value(self, x: Expr, env: Environment) -> Any:
+        match x:
+            case Const(value=value, dtype=dtype):
+                return wide(dtype).type(value)
+            case Size(dim=dim):
+                return np.int64(evaluate(dim, self.sizes))
+            case Index() | Local():
+                return env[x]
+            case Load(mask=mask, dtype=dtype) if mask is not None and not self.value(mask, env):
+                return wide(dtype).type(0)
+            case Load(buffer=buffer, offset=offset, dtype=dtype):
+                position = int(self.value(offset, env))
+                assert 0 <= position < self.memory[buffer].size, f"{x}: {position} is outside"
+                return self.memory[buffer][position].astype(wide(dtype))
+            case Binary(op=op, left=left, right=right):
+                return _BINARY[op](self.value(left, env), self.value(right, env))
+            case Call(name=name, args=args, dtype=dtype):
+                found = FUNCTIONS[name](*(self.value(arg, env) for arg in args))
+                return np.asarray(found).astype(wide(dtype))[()]
+            case Select(condition=condition, then=then, otherwise=otherwise):
+                a, b = self.value(then, env), self.value(otherwise, env)
+                return a if self.value(condition, env) else b
+            case Cast(x=inner, dtype=dtype):
+                return np.asarray(self.value(inner, env)).astype(dtype.numpy).astype(wide(dtype))[()]
+            case Bits(x=inner, dtype=dtype):
+                exact = np.asarray(self.value(inner, env)).astype(inner.dtype.numpy)
+                return exact.view(dtype.numpy).astype(wide(dtype))[()]
+            case CheckedIndex():
+                return self.checked(x, env)
+        raise AssertionError(x)
+
+    def checked(self, x: CheckedIndex, env: Environment) -> Any:
+        size = evaluate(x.size, self.sizes)
+        given = int(self.value(x.x, env))
+        if -size <= given < size:
+            return np.int64(given + size if given < 0 else given)
+        if x.mask is not None and not self.value(x.mask, env):
+            return np.int64(0)
+        raise OutOfRange(f"index {given} is out of range for an axis of size {size}", x.where)
+
+
+def wide(dtype: DType) -> np.dtype[Any]:
+    """The type that values of this type are computed in."""
+    return np.dtype(np.float32) if dtype.kind == "f" and dtype.bits == 16 else dtype.numpy
+
+
+def _floor_divide(x: Any, y: Any) -> Any:
+    return np.floor_divide(x, y) if y else x - x
+
+
+def _remainder(x: Any, y: Any) -> Any:
+    return np.remainder(x, y) if y or x.dtype.kind == "f" else x - x
+
+
+def _shift(shift: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    def shifted(x: Any, by: Any) -> Any:
+        bits = x.dtype.itemsize * 8
+        if 0 <= by < bits:
+            return shift(x, by)
+        return x.dtype.type(-1 if shift is np.right_shift and x < 0 else 0)
+    return shifted
+
+
+_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "//": _floor_divide, "%": _remainder,
+    "&": np.bitwise_and, "|": np.bitwise_or, "^": np.bitwise_xor,
+    "<<": _shift(np.left_shift), ">>": _shift(np.right_shift), "min": np.minimum, "max": np.maximum,
+    "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal, "==": np.equal, "!=": np.not_equal,
+}
+_COMBINE: dict[str, Callable[[Any, Any], Any]] = {
+    "add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum, "any": np.logical_or,
+    "all": np.logical_and,
+}
+
+
+def _per_element(function: Callable[[float], float]) -> Callable[[Any], Any]:
+    def applied(x: Any) -> Any:
+        try:
+            return x.dtype.type(function(float(x)))
+        except (ValueError, OverflowError):
+            return x.dtype.type(math.nan if math.isnan(x) else math.inf)
+    return applied
+
+
+FUNCTIONS: dict[str, Callable[..., Any]] = {
+    name: getattr(np, name) for name in (
+        "exp", "exp2", "expm1", "log", "log2", "log10", "log1p", "sqrt", "cbrt", "sin", "cos", "tan", "sinh", "cosh",
+        "tanh", "hypot", "fmod", "logaddexp", "nextafter", "copysign", "floor", "ceil", "trunc", "isnan")
+} | {
+    "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "asinh": np.arcsinh, "acosh": np.arccosh,
+    "atanh": np.arctanh, "atan2": np.arctan2, "pow": np.power, "round": np.rint, "abs": np.abs, "neg": np.negative,
+    "not": np.invert, "rsqrt": lambda x: 1 / np.sqrt(x), "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
+    "erf": _per_element(math.erf), "erfc": _per_element(math.erfc), "lgamma": _per_element(math.lgamma),
+}

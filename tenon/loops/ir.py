@@ -1,0 +1,110 @@
+"""Statements of the loop IR: when a scalar is computed, and where it goes.
+
+    Stmt   = Loop(index, extent, body, kind) | Let(local, value) | Store(buffer, offset, value)
+           | Accumulator(local, kind) | Update(local, kind, value)
+    Nest   = statements between two barriers
+    Kernel = name, buffers, sizes, nests
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tenon.loops.expressions import Buffer, CheckedIndex, Expr, Index, Local, size
+
+
+class Stmt:
+    """A step of a kernel."""
+
+
+Block = tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Loop(Stmt):
+    """`kind`: parallel (cut between the threads), serial, or vector (iterations in any order, contiguous)."""
+
+    index: Index
+    extent: Expr
+    body: Block
+    kind: str = "serial"
+    grain: Expr = field(default_factory=lambda: size(1))    # iterations of a parallel loop that stay on one thread
+
+
+@dataclass(frozen=True, eq=False)
+class Let(Stmt):
+    """A scalar, or an index, computed once and read by name."""
+
+    local: Local | Index
+    value: Expr
+
+
+@dataclass(frozen=True, eq=False)
+class Store(Stmt):
+    buffer: Buffer
+    offset: Expr
+    value: Expr
+
+
+@dataclass(frozen=True, eq=False)
+class Accumulator(Stmt):
+    """Start `local` at the identity of the reduction."""
+
+    local: Local
+    kind: str
+
+
+@dataclass(frozen=True, eq=False)
+class Update(Stmt):
+    """Combine `value` into the accumulator; the order of combination is free, and fixed once compiled."""
+
+    local: Local
+    kind: str
+    value: Expr
+
+
+@dataclass(frozen=True, eq=False)
+class Nest:
+    """Statements that every thread runs; the next nest starts when all threads are done with this one."""
+
+    body: Block
+    locals: tuple[Buffer, ...] = ()     # memory private to a thread
+
+
+@dataclass(frozen=True, eq=False)
+class Kernel:
+    """`buffers`: inputs, then outputs, then temporaries; `sizes`: the symbols that it is given, in order."""
+
+    name: str
+    inputs: tuple[Buffer, ...]
+    outputs: tuple[Buffer, ...]
+    temporaries: tuple[Buffer, ...]
+    sizes: tuple[str, ...]
+    nests: tuple[Nest, ...]
+    checks: tuple[CheckedIndex, ...] = ()   # status code k + 1 means that check k failed
+
+    @property
+    def buffers(self) -> tuple[Buffer, ...]:
+        return self.inputs + self.outputs + self.temporaries
+
+
+def statements(body: Block) -> list[Stmt]:
+    """Every statement, those inside loops too."""
+    found: list[Stmt] = []
+    for statement in body:
+        found.append(statement)
+        if isinstance(statement, Loop):
+            found += statements(statement.body)
+    return found
+
+
+def roots(statement: Stmt) -> tuple[Expr, ...]:
+    """The expressions that a statement itself computes."""
+    match statement:
+        case Loop(extent=extent, grain=grain):
+            return extent, grain
+        case Let(value=value) | Update(value=value):
+            return (value,)
+        case Store(offset=offset, value=value):
+            return offset, value
+    return ()

@@ -1,0 +1,158 @@
+"""Graph -> kernel.  The graph is the body of one fused kernel: parameters are read, results are written.
+
+    kernel = lower(graph, "softmax")
+
+Every result is an expression over the parameters, so by default nothing between them is stored.  A value that would be
+computed again and again (a row's maximum inside the loop over its elements, where it cannot be hoisted out of) gets a
+buffer of its own and is computed in an earlier nest: build, look for such a value, store it, build again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from tenon.dims import Dim, product
+from tenon.graph.ir import Graph, Value
+from tenon.loops.build import GraphExpressions, offset
+from tenon.loops.expressions import Buffer, Call, CheckedIndex, Expr, Index, Reduce, size, walk
+from tenon.loops.ir import Kernel, roots, statements
+from tenon.loops.schedule import Target, schedule
+from tenon.types import TensorType
+
+MOST_NODES_DEEP = 32        # longer chains are cut, so that expressions stay shallow
+Indices = tuple[Index, ...]
+CHEAP_REPEAT = 256          # computing something again at most this often costs less than storing it
+
+
+def lower(graph: Graph, name: str) -> Kernel:
+    """The kernel that computes the results of `graph`."""
+    inputs = {p: Buffer(p.name or f"p{k}", p.type, "input") for k, p in enumerate(graph.params)}
+    outputs = [Buffer(f"out{k}" if len(graph.results) > 1 else "out", r.type, "output")
+               for k, r in enumerate(graph.results)]
+    stored = _long_chains(graph)
+    while True:
+        buffers = _buffers_of(graph, outputs, stored)
+        build = GraphExpressions(graph, inputs | buffers)
+        targets = _targets(graph, build, buffers, outputs)
+        offender = _recomputed(targets, build.owner, stored)
+        if offender is None:
+            break
+        stored.add(offender)
+    temporaries = [b for b in buffers.values() if b.role == "temporary"]
+    nests = tuple(schedule(group) for group in grouped(targets))
+    checks = tuple(dict.fromkeys(x for nest in nests for statement in statements(nest.body)
+                                 for x in walk(*roots(statement)) if isinstance(x, CheckedIndex)))
+    return Kernel(name, tuple(inputs.values()), tuple(outputs), tuple(temporaries), graph.symbols(),
+                  nests, checks)
+
+
+def _long_chains(graph: Graph) -> set[Value]:
+    """Values to store so that no chain of rules is too long."""
+    depth: dict[Value, int] = {}
+    cut: set[Value] = set()
+    for node in graph.nodes:
+        deepest = 1 + max((depth.get(x, 0) for x in node.inputs if isinstance(x, Value)), default=0)
+        if deepest >= MOST_NODES_DEEP:
+            cut.update(node.outputs)
+            deepest = 0
+        depth.update(dict.fromkeys(node.outputs, deepest))
+    return cut
+
+
+def _buffers_of(graph: Graph, outputs: Sequence[Buffer], stored: set[Value]) -> dict[Value, Buffer]:
+    """Where each stored value lies: in the result's buffer if it is one, else in a temporary."""
+    result = dict(reversed(list(zip(graph.results, outputs, strict=True))))
+    listed = [v for node in graph.nodes for v in node.outputs if v in stored]
+    return {v: result.get(v) or Buffer(f"t{k}", v.type, "temporary") for k, v in enumerate(listed)}
+
+
+def _targets(graph: Graph, build: GraphExpressions, buffers: Mapping[Value, Buffer],
+             outputs: Sequence[Buffer]) -> list[Target]:
+    """Everything to be stored, in an order that respects what reads what."""
+    done: set[Buffer] = set()
+    found = []
+    for value, buffer in buffers.items():
+        index, indices = loop_indices(value.type)
+        if not is_empty(value.type):
+            found.append(Target(buffer, indices, offset(value.shape, index), build.defined(value, index)))
+        done.add(buffer)
+    for value, buffer in zip(graph.results, outputs, strict=True):
+        if buffer not in done and not is_empty(value.type):
+            index, indices = loop_indices(value.type)
+            found.append(Target(buffer, indices, offset(value.shape, index), build.at(value, index)))
+    return found
+
+
+def is_empty(type: TensorType) -> bool:
+    """Whether there is nothing to compute, whatever the symbolic sizes."""
+    return any(isinstance(n, int) and n == 0 for n in type.shape)
+
+
+def loop_indices(type: TensorType) -> tuple[tuple[Expr, ...], tuple[Index, ...]]:
+    """(the index of an element, the loop variables in it); axes of size 1 have none."""
+    index: list[Expr] = []
+    loops: list[Index] = []
+    for n in type.shape:
+        if isinstance(n, int) and n == 1:
+            index.append(size(0))
+        else:
+            loops.append(Index(f"i{len(loops)}", n))
+            index.append(loops[-1])
+    return tuple(index), tuple(loops)
+
+
+def _recomputed(targets: Sequence[Target], owner: Mapping[Expr, Value], stored: set[Value]) -> Value | None:
+    """A value, not yet stored, that would be computed again in a loop that it does not depend on."""
+    for target in targets:
+        for x, around in _placed(target.value, target.indices):
+            value = owner.get(x)
+            if value is None or value in stored or not isinstance(x, (Reduce, Call)):
+                continue
+            again = [index.extent for index in _needed(around, x) if index not in x.free]
+            if isinstance(x, Reduce) and not x.free:
+                again = [index.extent for index in around]      # every thread would compute it
+            if again and not _is_cheap(x, again):
+                return value
+    return None
+
+
+def _needed(around: Indices, x: Expr) -> Indices:
+    """The loops that x must be inside of: up to the deepest one that it depends on."""
+    deepest = max((place for place, index in enumerate(around) if index in x.free), default=-1)
+    return around[:deepest + 1]
+
+
+def _placed(root: Expr, around: Indices) -> Iterator[tuple[Expr, Indices]]:
+    """Every sub-expression with the loops around it, outermost first."""
+    seen: set[tuple[Expr, Indices]] = set()
+    stack = [(root, around)]
+    while stack:
+        x, around = stack.pop()
+        if (x, around) not in seen:
+            seen.add((x, around))
+            yield x, around
+            inner = _needed(around, x) + x.indices if isinstance(x, Reduce) else around
+            stack.extend((child, inner) for child in x.children())
+
+
+def _is_cheap(x: Expr, again: Sequence[Dim]) -> bool:
+    inner = [index.extent for index in x.indices] if isinstance(x, Reduce) else []
+    times = product([*again, *inner])
+    return isinstance(times, int) and times <= CHEAP_REPEAT and not (isinstance(x, Call) and times > 8)
+
+
+def grouped(targets: Sequence[Target]) -> list[list[Target]]:
+    """Targets that share their outer loops and do not read one another go into one nest."""
+    groups: list[list[Target]] = []
+    for target in targets:
+        if groups:
+            last = groups[-1]
+            longest = max((t.indices for t in last), key=len)
+            shared = min(len(longest), len(target.indices))
+            written = {t.buffer for t in last}
+            same_loops = bool(longest) == bool(target.indices) and longest[:shared] == target.indices[:shared]
+            if same_loops and not written & target.reads():
+                last.append(target)
+                continue
+        groups.append([target])
+    return groups

@@ -1,0 +1,58 @@
+"""Kernels -> text that reads like Python.
+
+    def softmax(x: f32[B, 10]) -> (y: f32[B, 10]):
+        for i0 in parallel(B):
+            r0 = max over:
+            for k0 in range(10):
+                r0 = max(r0, x[10*i0 + k0])
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tenon.loops.expressions import Buffer, identity
+from tenon.loops.ir import Accumulator, Block, Kernel, Let, Loop, Stmt, Store, Update
+
+INDENT = "    "
+_COMBINE = {"add": "{} + {}", "mul": "{} * {}", "any": "{} | {}", "all": "{} & {}", "min": "min({}, {})",
+            "max": "max({}, {})"}
+_KIND = {"parallel": "parallel({})", "serial": "range({})", "vector": "vector({})"}
+
+
+def print_kernel(kernel: Kernel) -> str:
+    """The text of a kernel."""
+    outputs = ", ".join(map(_declaration, kernel.outputs))
+    rows = [f"def {kernel.name}({', '.join(map(_declaration, kernel.inputs))}) -> ({outputs}):"]
+    rows += [f"{INDENT}{_declaration(buffer)} = temporary()" for buffer in kernel.temporaries]
+    for number, nest in enumerate(kernel.nests):
+        rows += [f"{INDENT}barrier()"] if number else []
+        rows += [f"{INDENT}{_declaration(buffer)} = local()" for buffer in nest.locals]
+        rows += _block(nest.body, INDENT)
+    return "\n".join(rows)
+
+
+def _declaration(buffer: Buffer) -> str:
+    return f"{buffer.name}: {buffer.type}"
+
+
+def _block(body: Block, indent: str) -> Iterator[str]:
+    for statement in body:
+        yield from _statement(statement, indent)
+
+
+def _statement(statement: Stmt, indent: str) -> Iterator[str]:
+    match statement:
+        case Loop(index=index, extent=extent, body=body, kind=kind):
+            yield f"{indent}for {index} in {_KIND[kind].format(extent)}:"
+            yield from _block(body, indent + INDENT)
+        case Let(local=local, value=value):
+            yield f"{indent}{local} = {value}"
+        case Store(buffer=buffer, offset=offset, value=value):
+            yield f"{indent}{buffer.name}[{offset}] = {value}"
+        case Accumulator(local=local, kind=kind):
+            yield f"{indent}{local} = {identity(kind, local.dtype)}"
+        case Update(local=local, kind=kind, value=value):
+            yield f"{indent}{local} = {_COMBINE[kind].format(local, value)}"
+        case _:
+            yield f"{indent}{statement}"

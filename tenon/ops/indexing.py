@@ -1,0 +1,292 @@
+"""Elements chosen by indices that are data: rows (take, put) and single elements (take_along_axis, scatter).
+
+    take(x, at, axis)             y[a, i, b] = x[a, at[i], b]          put      writes the same places
+    take_along_axis(x, at, axis)  y[a, i, b] = x[a, at[a, i, b], b]    scatter  writes the same places
+
+Indices count from the end when negative; one outside its axis is an error, in compiled code too.  Writing returns a new
+tensor; where a place is written twice, "set" keeps the last write.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tenon.errors import ArgumentError, DTypeError, OutOfRange, ShapeError
+from tenon.graph.build import literal
+from tenon.graph.op import Op
+from tenon.graph.promotion import Kinds, like_first, separate
+from tenon.ops.define import define, function
+from tenon.ops.elementwise import equal, where
+from tenon.ops.shape import broadcast_to, cast, full_op, reshape_op
+from tenon.ops.slicing import zeros_of
+from tenon.ops.windows import shown
+from tenon.types import TensorType, as_dtype, broadcast_shapes, int64, normalize_axis
+
+REDUCTIONS = {"set": None, "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
+
+
+def check_range(name: str, at: Any, size: int, axis: int) -> Any:
+    """NumPy: indices counted from the front; raises OutOfRange at the first outside the axis."""
+    bad = (at < -size) | (at >= size)
+    if bad.any():
+        raise OutOfRange(f"{name}: index {at[bad].flat[0]} is out of range for axis {axis} of size {size}")
+    return np.where(at < 0, at + size, at) if at.dtype.kind == "i" else at
+
+
+def _axis(x: Any, *others: Any, axis: Any, **rest: Any) -> dict[str, Any]:
+    return {"axis": normalize_axis(axis, x.ndim), **rest}
+
+
+def _integers(name: str, at: TensorType) -> None:
+    if at.dtype.kind not in "ui":
+        raise DTypeError(f"{name}: indices must be integers, these are {at}",
+                         hint="x[mask] selects by a mask" if at.dtype.kind == "b" else None)
+
+
+def _written(kinds: Kinds) -> tuple[Any, ...]:
+    """The updates get the type of what they are written to; the indices keep theirs."""
+    return (*like_first((kinds[0],)), *separate((kinds[1],)), like_first((kinds[0], kinds[2]))[1])
+
+
+# ---------------------------------------------------------------- rows
+
+def _take_type(x: TensorType, indices: TensorType, *, axis: int) -> TensorType:
+    _integers("take", indices)
+    return x.with_shape((*x.shape[:axis], *indices.shape, *x.shape[axis + 1:]))
+
+
+take: Op = define(
+    "take", type=_take_type, canonical=_axis,
+    ref=lambda x, at, axis: np.take(x, check_range("take", at, x.shape[axis], axis), axis),
+    vjp=lambda g, y, x, at, axis: (put(zeros_of(x), at, g, axis=axis, reduce="add"), None),
+    compute=lambda s, i, x, at, axis: x(
+        (*i[:axis], s.index(at(i[axis:axis + at.ndim]), x.shape[axis]), *i[axis + at.ndim:])),
+    doc="The elements of x at these places along an axis, which the axes of `indices` replace.",
+    examples=["take(f32[5, 3], i64[4], axis=0) -> f32[4, 3]", "take(f32[2, 5, 3], i32[2, 2], axis=1) -> f32[2, 2, 2, 3]",
+              "take(f32[5, 3], i64, axis=1) -> f32[5]", "take(f32[5, 3], f32[4], axis=0) -> error"])
+
+
+def _put_type(x: TensorType, indices: TensorType, updates: TensorType, *, axis: int, reduce: str) -> TensorType:
+    if updates.shape != _take_type(x, indices, axis=axis).shape:
+        raise ShapeError(f"put: places {indices} along axis {axis} of {x} hold "
+                         f"{_take_type(x, indices, axis=axis)}, the updates are {updates}")
+    return x
+
+
+def _put_ref(x: Any, at: Any, updates: Any, axis: int, reduce: str) -> Any:
+    out = x.copy()
+    rows = np.moveaxis(out, axis, 0)
+    new = np.moveaxis(updates, range(axis, axis + at.ndim), range(at.ndim)).reshape(at.size, *rows.shape[1:])
+    place = check_range("put", at, x.shape[axis], axis).ravel()
+    if reduce == "add" and new.ndim > 1 and at.size > 1:     # add.at is slow on rows: sort, then sum runs of one place
+        order = np.argsort(place, kind="stable")
+        first = np.flatnonzero(np.diff(place[order], prepend=-1))
+        rows[place[order][first]] += np.add.reduceat(new[order], first, axis=0).astype(rows.dtype, copy=False)
+    else:
+        _write(rows, (place,), new, reduce)
+    return out
+
+
+def _write(out: Any, index: Any, updates: Any, reduce: str) -> None:
+    ufunc = REDUCTIONS[reduce]
+    if ufunc is None:
+        out[index] = updates
+    elif updates.size:
+        ufunc.at(out, index, updates)
+
+
+def _written_vjp(read: Callable[..., Any], write: Callable[..., Any]) -> Callable[..., Any]:
+    """The gradient of writing, from reading and writing the same places."""
+    def last(at: Any, updates: Any, x: Any, axis: int) -> Any:
+        """Whether each update is the last one written to its place."""
+        number = np.arange(int(np.prod(updates.shape))).reshape(updates.shape)
+        numbers = write(full_op(literal(-1, int64), shape=x.shape), at, number, axis=axis, reduce="set")
+        return equal(read(numbers, at, axis=axis), number)
+
+    def vjp(g: Any, y: Any, x: Any, at: Any, updates: Any, axis: int, reduce: str) -> Any:
+        if reduce == "add":
+            return g, None, lambda: read(g, at, axis=axis)
+        if reduce == "set":
+            return (lambda: write(g, at, zeros_of(updates), axis=axis, reduce="set"), None,
+                    lambda: where(last(at, updates, x, axis), read(g, at, axis=axis), 0))
+        if reduce == "mul":
+            ones = full_op(literal(1, x.dtype), shape=x.shape)
+            return (lambda: g * write(ones, at, updates, axis=axis, reduce="mul"), None,
+                    lambda: read(g * y, at, axis=axis) / updates)
+        kept = cast(equal(x, y), dtype=g.dtype)                  # max and min: shared by all that reach the extreme
+        won = cast(equal(updates, read(y, at, axis=axis)), dtype=g.dtype)
+        share = g / write(kept, at, won, axis=axis, reduce="add")
+        return kept * share, None, won * read(share, at, axis=axis)
+    return vjp
+
+
+put: Op = define(
+    "put", public=False, type=_put_type, canonical=_axis, promote=_written, ref=_put_ref,
+    vjp=_written_vjp(lambda *a, **k: take(*a, **k), lambda *a, **k: put(*a, **k)),
+    doc="x with `updates` written to these places along an axis: set, add, mul, max or min.",
+    examples=["put(f32[5, 3], i64[4], f32[4, 3], axis=0, reduce='add') -> f32[5, 3]",
+              "put(f32[2, 5], i64[2, 2], f32[2, 2, 2], axis=1, reduce='set') -> f32[2, 5]",
+              "put(f32[5, 3], i64[4], f32[4, 2], axis=0, reduce='add') -> error"])
+
+
+# ---------------------------------------------------------------- single elements
+
+def _along_type(name: str, x: TensorType, indices: TensorType, axis: int) -> TensorType:
+    _integers(name, indices)
+    if indices.ndim != x.ndim or any(isinstance(n, int) and isinstance(m, int) and m > n for k, (n, m) in
+                                     enumerate(zip(x.shape, indices.shape, strict=False)) if k != axis):
+        raise ShapeError(f"{name}: indices {indices} do not fit {x} along axis {axis}",
+                         hint="they have as many axes as the tensor, and no more elements along the others")
+    return x.with_shape(indices.shape)
+
+
+def _places_along(name: str, x: Any, at: Any, axis: int) -> tuple[Any, ...]:
+    index: list[Any] = list(np.indices(at.shape, sparse=True))
+    index[axis] = check_range(name, at, x.shape[axis], axis)
+    return tuple(index)
+
+
+gather: Op = define(
+    "gather", type=lambda x, indices, *, axis: _along_type("gather", x, indices, axis), canonical=_axis,
+    ref=lambda x, at, axis: x[_places_along("gather", x, at, axis)],
+    vjp=lambda g, y, x, at, axis: (scatter_op(zeros_of(x), at, g, axis=axis, reduce="add"), None),
+    compute=lambda s, i, x, at, axis: x((*i[:axis], s.index(at(i), x.shape[axis]), *i[axis + 1:])),
+    doc="y[a, i, b] = x[a, indices[a, i, b], b]: one element of x along an axis for every element of `indices`.",
+    examples=["gather(f32[2, 5], i64[2, 3], axis=1) -> f32[2, 3]", "gather(f32[5, 3], i32[2, 2], axis=0) -> f32[2, 2]",
+              "gather(f32[2, 5], i64[3, 3], axis=1) -> error"])
+
+
+def _scatter_type(x: TensorType, indices: TensorType, updates: TensorType, *, axis: int, reduce: str) -> TensorType:
+    _along_type("scatter", x, indices, axis)
+    if updates.shape != indices.shape:
+        raise ShapeError(f"scatter: {updates} cannot be written to places {indices}; their shapes differ")
+    return x
+
+
+def _scatter_ref(x: Any, at: Any, updates: Any, axis: int, reduce: str) -> Any:
+    out = x.copy()
+    _write(out, _places_along("scatter", x, at, axis), updates, reduce)
+    return out
+
+
+scatter_op: Op = define(
+    "scatter", public=False, type=_scatter_type, canonical=_axis, promote=_written, ref=_scatter_ref,
+    vjp=_written_vjp(lambda *a, **k: gather(*a, **k), lambda *a, **k: scatter_op(*a, **k)),
+    doc="x with x[a, indices[a, i, b], b] set to updates[a, i, b], or combined with it by add, mul, max or min.",
+    examples=["scatter(f32[2, 5], i64[2, 3], f32[2, 3], axis=1, reduce='add') -> f32[2, 5]",
+              "scatter(f32[5, 3], i64[2, 2], f32[2, 2], axis=0, reduce='set') -> f32[5, 3]",
+              "scatter(f32[5, 3], i64[2, 2], f32[2, 3], axis=0, reduce='set') -> error"])
+
+wrap_index: Op = define(
+    "wrap_index", public=False, type=lambda x, *, size, axis: x,
+    ref=lambda x, size, axis: check_range("index", x, size, axis),
+    compute=lambda s, i, x, size, axis: s.cast(s.index(x(i), size), x.dtype),
+    doc="Indices counted from the front; an error where one is outside an axis of this size.",
+    examples=["wrap_index(i64[4], size=5, axis=0) -> i64[4]"])
+
+
+# ---------------------------------------------------------------- what users call
+
+@function
+def take_along_axis(x: Any, indices: Any, axis: int = -1) -> Any:
+    """One element of x along an axis for every element of `indices`; the other axes broadcast.
+
+    >>> x = tn.tensor([[3.0, 1.0], [2.0, 4.0]])
+    >>> x.take_along_axis(tn.tensor([[1], [0]]), axis=1)
+    tensor([[1.], [2.]])
+    """
+    x, indices, axis = _broadcast_others(x, indices, axis)
+    return gather(x, indices, axis=axis)
+
+
+@function
+def index_select(x: Any, indices: Any, axis: int = 0) -> Any:
+    """The slices of x at these places along an axis."""
+    return take(x, indices, axis=axis)
+
+
+@function
+def scatter(x: Any, indices: Any, updates: Any, axis: int = 0, reduce: str = "set") -> Any:
+    """x with `updates` written to the places of `indices` along an axis: "set", "add", "mul", "max" or "min".
+
+    >>> tn.scatter(tn.zeros(4), tn.tensor([1, 1, 3]), 1.0, reduce="add")
+    tensor([0., 2., 0., 1.])
+    """
+    if reduce not in REDUCTIONS:
+        raise ArgumentError(f"scatter: reduce={reduce!r} is unknown", hint="one of " + " ".join(REDUCTIONS))
+    return scatter_op(x, indices, _spread(updates, indices.shape, x.dtype), axis=axis, reduce=reduce)
+
+
+@function
+def scatter_add(x: Any, indices: Any, updates: Any, axis: int = 0) -> Any:
+    """x with `updates` added to the places of `indices` along an axis."""
+    return scatter(x, indices, updates, axis, "add")
+
+
+def _index_function(name: str, reduce: str, what: str) -> None:
+    def fn(x: Any, indices: Any, updates: Any, axis: int = 0) -> Any:
+        axis = normalize_axis(axis, x.ndim)
+        shape = (*x.shape[:axis], *indices.shape, *x.shape[axis + 1:])
+        return put(x, indices, _spread(updates, shape, x.dtype), axis=axis, reduce=reduce)
+    fn.__name__ = name
+    fn.__doc__ = f"x with `updates` {what} the slices at these places along an axis."
+    function(fn)
+
+
+for _name, _reduce, _what in (("index_copy", "set", "in the place of"), ("index_fill", "set", "(a number) in the place of"),
+                              ("index_add", "add", "added to")):
+    _index_function(_name, _reduce, _what)
+
+
+@function
+def masked_fill(x: Any, mask: Any, value: Any) -> Any:
+    """x with `value` where the mask holds.
+
+    >>> tn.masked_fill(tn.ones(3), tn.tensor([True, False, True]), 0.0)
+    tensor([0., 1., 0.])
+    """
+    return where(mask, cast(value, dtype=x.dtype) if hasattr(value, "dtype") else value, x)
+
+
+def _one_hot_ref(x: Any, num_classes: int, dtype: Any) -> Any:
+    return (check_range("one_hot", x, num_classes, -1)[..., None] == np.arange(num_classes)).astype(dtype.numpy)
+
+
+def _one_hot_type(x: TensorType, *, num_classes: Any, dtype: Any = "int64") -> TensorType:
+    _integers("one_hot", x)
+    return TensorType(dtype, (*x.shape, num_classes))
+
+
+one_hot: Op = define(
+    "one_hot", type=_one_hot_type, ref=_one_hot_ref,
+    canonical=lambda x, num_classes, dtype: {"num_classes": num_classes, "dtype": as_dtype(dtype)},
+    compute=lambda s, i, x, num_classes, dtype: s.select(
+        s.eq(s.index(x(i[:-1]), num_classes), i[-1]), s.const(1, dtype), s.const(0, dtype)),
+    vjp=lambda g, y, x, **_: (None,),
+    doc="A last axis that is 1 at the class that x names and 0 elsewhere.",
+    examples=["one_hot(i64[3], num_classes=5, dtype=f32) -> f32[3, 5]", "one_hot(f32[3], num_classes=5, dtype=f32) -> error"])
+
+
+def _broadcast_others(x: Any, indices: Any, axis: int) -> tuple[Any, Any, int]:
+    """Both broadcast against each other along all axes but one."""
+    axis = normalize_axis(axis, x.ndim)
+    if indices.ndim != x.ndim:
+        raise ShapeError(f"take_along_axis: {shown(indices)} and {shown(x)} differ in the number of axes")
+    shape = broadcast_shapes(*((*y.shape[:axis], *y.shape[axis + 1:]) for y in (x, indices)))
+    wide = [(*shape[:axis], y.shape[axis], *shape[axis:]) for y in (x, indices)]
+    return _spread(x, wide[0]), _spread(indices, wide[1]), axis
+
+
+def _spread(x: Any, shape: Any, dtype: Any = None) -> Any:
+    """`x`, or a number of this type, with this shape."""
+    if not hasattr(x, "shape"):
+        return full_op(literal(x, dtype), shape=tuple(shape))
+    return x if tuple(x.shape) == tuple(shape) else broadcast_to(x, shape=tuple(shape))
+
+
+def flat(x: Any) -> Any:
+    """The elements in one axis."""
+    return x if x.ndim == 1 else reshape_op(x, shape=(-1,) if 0 not in x.shape else (0,))

@@ -1,0 +1,290 @@
+"""Pooling: the maximum, the mean or a norm of windows over the last axes of x [N, C, *sizes]."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tenon.dims import Dim
+from tenon.errors import ArgumentError, ShapeError
+from tenon.graph.build import literal
+from tenon.graph.op import Op
+from tenon.ops.define import check_kind, define, function
+from tenon.ops.indexing import gather, take
+from tenon.ops.shape import full_op, ravel, reshape_op, unravel
+from tenon.ops.windows import (
+    padded, pads, per_axis, shown, spread, window_attrs, window_counts, window_view, windows,
+)
+from tenon.types import DType, TensorType, int64
+
+# ---------------------------------------------------------------- maximum
+
+def _pool_attrs(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) -> dict[str, Any]:
+    return window_attrs(kernel, stride, padding, dilation, x.shape[x.ndim - len(kernel):])
+
+
+def _max_pool_type(x: TensorType, *, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1) -> TensorType:
+    check_kind("max_pool", x.dtype, "buif")
+    lead = x.ndim - len(kernel)
+    return x.with_shape((*x.shape[:lead], *window_counts("max_pool", x.shape[lead:], kernel, stride, padding, dilation)))
+
+
+def lowest(dtype: DType) -> Any:
+    """The least value of a type: what a maximum starts from."""
+    if dtype.kind == "f":
+        return -np.inf
+    return False if dtype.kind == "b" else int(np.iinfo(dtype.numpy).min)
+
+
+def _max_pool_compute(kind: str) -> Callable[..., Any]:
+    def compute(s: Any, i: Any, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Any:
+        lead, p = i[:x.ndim - len(kernel)], i[x.ndim - len(kernel):]
+        found = s.reduce(kind, kernel,
+                         lambda k: padded(s, x, lead, p, k, stride, padding, dilation, lowest(x.dtype)))
+        if kind == "max":
+            return found
+        at = [a * st + b * d - low for a, b, st, d, (low, _)
+              in zip(p, unravel(found, kernel), stride, dilation, padding, strict=True)]
+        return ravel(at, x.shape[len(lead):])
+    return compute
+
+
+def _max_pool_ref(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Any:
+    view = window_view(x, kernel, stride, padding, dilation, lowest_of(x))
+    return view.max(axis=tuple(range(-len(kernel), 0)))
+
+
+def lowest_of(x: Any) -> Any:
+    """NumPy: the least value of the array's type."""
+    return -np.inf if x.dtype.kind in "fV" else False if x.dtype.kind == "b" else np.iinfo(x.dtype).min
+
+
+def _positions_ref(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Any:
+    count = len(kernel)
+    view = window_view(x, kernel, stride, padding, dilation, lowest_of(x))
+    flat = view.reshape(*view.shape[:view.ndim - count], -1).argmax(-1)
+    taps, counts = np.unravel_index(flat, kernel), np.indices(flat.shape, sparse=True)[flat.ndim - count:]
+    at = tuple(p * s + k * d - low for p, k, s, d, (low, _) in zip(counts, taps, stride, dilation, padding, strict=True))
+    return ravel(at, x.shape[x.ndim - count:]).astype(np.int64)
+
+
+max_pool_op: Op = define(
+    "max_pool_op", public=False, type=_max_pool_type, canonical=_pool_attrs, ref=_max_pool_ref,
+    compute=_max_pool_compute("max"),
+    vjp=lambda g, y, x, kernel, **attrs: (
+        max_pool_grad(g, max_pool_positions(x, kernel=kernel, **attrs), sizes=x.shape[x.ndim - len(kernel):],
+                      kernel=kernel, **attrs),),
+    doc="The largest element of each window over the last axes; padding never wins.",
+    examples=["max_pool_op(f32[2, 7], kernel=(3,), stride=(2,), padding=((1, 0),), dilation=(1,)) -> f32[2, 3]",
+              "max_pool_op(f32[2, 5, 6], kernel=(2, 3), stride=(1, 1), padding=((0, 0), (1, 1)), dilation=(2, 1))"
+              " -> f32[2, 3, 6]",
+              "max_pool_op(f32[2, 2], kernel=(3,), stride=(1,), padding=((0, 0),), dilation=(1,)) -> error"])
+
+max_pool_positions: Op = define(
+    "max_pool_positions", public=False, canonical=_pool_attrs, ref=_positions_ref, compute=_max_pool_compute("argmax"),
+    type=lambda x, *, kernel, stride, padding, dilation: _max_pool_type(
+        x, kernel=kernel, stride=stride, padding=padding, dilation=dilation).with_dtype(int64),
+    doc="Where the largest element of each window stands among the sizes, in row-major order; the first of equals.",
+    examples=["max_pool_positions(f32[2, 7], kernel=(3,), stride=(2,), padding=((1, 0),), dilation=(1,)) -> i64[2, 3]",
+              "max_pool_positions(f32[2, 5, 6], kernel=(2, 3), stride=(1, 1), padding=((0, 0), (1, 1)), dilation=(2, 1))"
+              " -> i64[2, 3, 6]"])
+
+
+def _max_pool_grad_compute(s: Any, i: Any, g: Any, at: Any, sizes: Any, kernel: Any, stride: Any, padding: Any,
+                           dilation: Any) -> Any:
+    lead, q = i[:len(i) - len(kernel)], i[len(i) - len(kernel):]
+    here = s.cast(ravel(q, sizes), int64)
+
+    def term(k: tuple[Any, ...]) -> Any:
+        won = lambda index: s.select(s.eq(at(index), here), g(index), s.const(0, g.dtype))
+        won.shape, won.dtype = g.shape, g.dtype  # type: ignore[attr-defined]
+        return spread(s, won, lead, q, k, stride, padding, dilation)
+    return s.reduce("add", kernel, term)
+
+
+def _max_pool_grad_ref(g: Any, at: Any, sizes: Any, **_: Any) -> Any:
+    lead = g.shape[:g.ndim - len(sizes)]
+    rows, total = int(np.prod(lead)), int(np.prod(sizes))
+    out = np.zeros(rows * total, g.dtype)
+    start = np.arange(rows)[:, None] * total
+    np.add.at(out, (at.reshape(rows, -1) + start).ravel() if rows else np.zeros(0, int), g.ravel())
+    return out.reshape(*lead, *sizes)
+
+
+max_pool_grad: Op = define(
+    "max_pool_grad", public=False, domain=((-2, 2), (1, 1)), ref=_max_pool_grad_ref, compute=_max_pool_grad_compute,
+    type=lambda g, at, *, sizes, kernel, stride, padding, dilation: g.with_shape(
+        (*g.shape[:g.ndim - len(kernel)], *sizes)),
+    vjp=lambda h, y, g, at, sizes, **_: (at_positions(h, at, len(sizes)), None),
+    doc="The gradient of each window given to the element that was its largest.",
+    examples=["max_pool_grad(f32[2, 3], i64[2, 3], sizes=(7,), kernel=(3,), stride=(2,), padding=((1, 0),), dilation=(1,))"
+              " -> f32[2, 7]"])
+
+
+def at_positions(x: Any, at: Any, count: int) -> Any:
+    """The elements of x [..., *sizes] at row-major positions [..., *counts] among the sizes."""
+    lead = x.shape[:x.ndim - count]
+    flat = gather(reshape_op(x, shape=(*lead, -1)), reshape_op(at, shape=(*lead, -1)), axis=-1)
+    return reshape_op(flat, shape=at.shape)
+
+
+# ---------------------------------------------------------------- what users call
+
+def _spatial(name: str, x: Any, count: int | None) -> tuple[Dim, ...]:
+    """The sizes that are pooled: those of the last `count` axes, or all but batch and channel."""
+    count = x.ndim - 2 if count is None else count
+    if count < 1 or x.ndim not in (count + 1, count + 2):
+        raise ShapeError(f"{name}: {shown(x)} is not [N, C, *sizes] with {max(count, 1)} axes of sizes")
+    return tuple(x.shape[x.ndim - count:])
+
+
+def _attributes(name: str, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
+                count: int | None) -> tuple[dict[str, Any], tuple[Any, ...]]:
+    """The attributes with `ceil_mode` said as padding at the end, and how much of that it is."""
+    sizes = _spatial(name, x, count)
+    attrs = window_attrs(kernel, stride, padding, dilation, sizes)
+    for (low, high), k, d in zip(attrs["padding"], attrs["kernel"], attrs["dilation"], strict=True):
+        if isinstance(low, int) and isinstance(high, int) and max(low, high) > (d * (k - 1) + 1) // 2 and padding != "same":
+            raise ArgumentError(f"{name}: padding {low, high} is more than half the window {k}")
+    if not ceil_mode:
+        return attrs, (0,) * len(sizes)
+    extra: list[Any] = []
+    for n, k, s, d, (low, high) in zip(sizes, attrs["kernel"], attrs["stride"], attrs["dilation"], attrs["padding"], strict=True):
+        counts: Any = (n + low + high - d * (k - 1) - 1 + s - 1) // s + 1
+        if (counts - 1) * s >= n + low:             # the last window would lie in the padding alone
+            counts = counts - 1
+        missing: Any = (counts - 1) * s + d * (k - 1) + 1 - n - low - high
+        extra.append(missing if missing > 0 else 0)
+    attrs["padding"] = tuple((low, high + more) for (low, high), more in zip(attrs["padding"], extra, strict=True))
+    return attrs, tuple(extra)
+
+
+@function
+def max_pool(x: Any, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
+             return_indices: bool = False, count: int | None = None) -> Any:
+    """The largest element of each window of x [N, C, *sizes]; the stride is the kernel unless given.
+
+    `return_indices` adds where it stands among the sizes, in row-major order.  `count` is the number of axes of sizes.
+
+    >>> tn.max_pool(tn.tensor([[[1.0, 5.0, 2.0, 3.0]]]), 2)
+    tensor([[[5., 3.]]])
+    """
+    attrs, _ = _attributes("max_pool", x, kernel, stride, padding, dilation, ceil_mode, count)
+    out = max_pool_op(x, **attrs)
+    return (out, max_pool_positions(x, **attrs)) if return_indices else out
+
+
+@function
+def avg_pool(x: Any, kernel: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+             count_include_pad: bool = True, divisor_override: int | None = None, count: int | None = None) -> Any:
+    """The mean of each window of x [N, C, *sizes]; padding counts as zeros unless `count_include_pad=False`.
+
+    >>> tn.avg_pool(tn.tensor([[[1.0, 5.0, 2.0, 4.0]]]), 2)
+    tensor([[[3., 3.]]])
+    """
+    attrs, extra = _attributes("avg_pool", x, kernel, stride, padding, 1, ceil_mode, count)
+    axes = len(attrs["kernel"])
+    total = window_sum(x, attrs)
+    if divisor_override is not None:
+        return total / divisor_override
+    if all(e == 0 for e in extra) and (count_include_pad or all(p == (0, 0) for p in attrs["padding"])):
+        return total / int(np.prod(attrs["kernel"]))
+    sizes = x.shape[x.ndim - axes:]
+    pairs = attrs["padding"]
+    if count_include_pad:       # windows count the stated padding, but not what ceil_mode added
+        sizes = tuple(n + low + high - more for n, (low, high), more in zip(sizes, pairs, extra, strict=True))
+        pairs = tuple((0, more) for more in extra)
+    ones = full_op(literal(1, x.dtype), shape=sizes)
+    return total / window_sum(ones, {**attrs, "padding": pairs})
+
+
+@function
+def lp_pool(x: Any, norm_type: float, kernel: Any, stride: Any = None, ceil_mode: bool = False, count: int | None = None) -> Any:
+    """The p-norm of each window: (sum of x ** p) ** (1 / p)."""
+    attrs, _ = _attributes("lp_pool", x, kernel, stride, 0, 1, ceil_mode, count)
+    return window_sum(x ** norm_type, attrs) ** (1.0 / norm_type)
+
+
+def window_sum(x: Any, attrs: dict[str, Any]) -> Any:
+    """The sum of each window over the last axes."""
+    axes = len(attrs["kernel"])
+    return windows(x, **attrs).sum(axis=tuple(range(x.ndim - axes, x.ndim)))
+
+
+def _names(count: int) -> None:
+    def max_pool_nd(x: Any, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
+                    return_indices: bool = False) -> Any:
+        return max_pool(x, kernel, stride, padding, dilation, ceil_mode, return_indices, count)
+
+    def avg_pool_nd(x: Any, kernel: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+                    count_include_pad: bool = True, divisor_override: int | None = None) -> Any:
+        return avg_pool(x, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override, count)
+
+    def adaptive_avg_pool_nd(x: Any, output_size: Any) -> Any:
+        return adaptive_avg_pool(x, output_size, count)
+
+    def adaptive_max_pool_nd(x: Any, output_size: Any) -> Any:
+        return adaptive_max_pool(x, output_size, count)
+    for fn, base in ((max_pool_nd, max_pool), (avg_pool_nd, avg_pool), (adaptive_avg_pool_nd, adaptive_avg_pool),
+                     (adaptive_max_pool_nd, adaptive_max_pool)):
+        fn.__name__ = f"{base.__name__}{count}d"
+        fn.__doc__ = f"`{base.__name__}` over {count} axes of sizes, with or without a batch axis."
+        function(fn)
+
+
+# ---------------------------------------------------------------- windows that divide an axis into a given number
+
+def _shares(size: int, count: int) -> tuple[Any, Any]:
+    """The elements of each of `count` windows over an axis [count, longest], and which of them are real."""
+    start = np.arange(count) * size // count
+    stop = -(-(np.arange(1, count + 1) * size) // count)
+    at = start[:, None] + np.arange(max(stop - start, default=0))
+    return np.minimum(at, stop[:, None] - 1), at < stop[:, None]
+
+
+def _adaptive(name: str, x: Any, output_size: Any, count: int | None, even: Callable[..., Any],
+              uneven: Callable[[Any, int, Any, Any], Any]) -> Any:
+    sizes = _spatial(name, x, count)
+    listed = tuple(output_size) if isinstance(output_size, (tuple, list)) else (output_size,) * len(sizes)
+    wanted = tuple(n if w is None else w for n, w in zip(sizes, listed, strict=True))
+    wanted = per_axis(wanted, len(sizes), "output_size")
+    if all(n % w == 0 for n, w in zip(sizes, wanted, strict=True)):
+        kernel = tuple(n // w for n, w in zip(sizes, wanted, strict=True))
+        return even(x, kernel, count=len(sizes))
+    for axis, (n, w) in enumerate(zip(map(int, sizes), map(int, wanted), strict=True), x.ndim - len(sizes)):
+        if n != w:
+            x = uneven(x, axis, *_shares(n, w))
+    return x
+
+
+@function
+def adaptive_avg_pool(x: Any, output_size: Any, count: int | None = None) -> Any:
+    """The mean over windows that divide the sizes of x [N, C, *sizes] as evenly as can be into `output_size`.
+
+    >>> tn.adaptive_avg_pool(tn.tensor([[[1.0, 2.0, 3.0]]]), 2)
+    tensor([[[1.5, 2.5]]])
+    """
+    def mean(x: Any, axis: int, at: Any, real: Any) -> Any:
+        weight = (real / real.sum(1, keepdims=True)).astype(x.dtype.numpy)
+        return resample(x, axis, at, weight)
+    return _adaptive("adaptive_avg_pool", x, output_size, count, avg_pool, mean)
+
+
+@function
+def adaptive_max_pool(x: Any, output_size: Any, count: int | None = None) -> Any:
+    """The maximum over windows that divide the sizes of x [N, C, *sizes] as evenly as can be into `output_size`."""
+    def largest(x: Any, axis: int, at: Any, real: Any) -> Any:
+        return take(x, at, axis=axis).max(axis=axis + 1)
+    return _adaptive("adaptive_max_pool", x, output_size, count, max_pool, largest)
+
+
+def resample(x: Any, axis: int, at: Any, weight: Any) -> Any:
+    """Along an axis, element j of the result is the sum over t of x[at[j, t]] * weight[j, t]."""
+    shape = (*weight.shape, *[1] * (x.ndim - axis - 1))
+    return (take(x, at, axis=axis) * weight.reshape(shape)).sum(axis=axis + 1)
+
+
+for _count in (1, 2, 3):
+    _names(_count)

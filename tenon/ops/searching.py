@@ -1,0 +1,278 @@
+"""Order and search: sort, argsort, topk, quantile; searchsorted, bincount; and what has as many elements as the data says.
+
+The last kind (argwhere, nonzero, unique, masked_select) runs eagerly only: a graph states the shape of every value.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+
+from tenon.dims import symbol
+from tenon.errors import ArgumentError, ShapeError
+from tenon.graph.op import Op
+from tenon.graph.promotion import same
+from tenon.ops.define import check_kind, define, function
+from tenon.ops.indexing import flat, gather, put, scatter_op, take
+from tenon.ops.shape import full_op, reshape_op
+from tenon.ops.slicing import box, zeros_of
+from tenon.ops.windows import shown
+from tenon.types import TensorType, int64, normalize_axis
+
+# ---------------------------------------------------------------- order
+
+def _sort_attrs(x: Any, axis: Any, descending: Any, stable: Any) -> dict[str, Any]:
+    return {"axis": normalize_axis(axis, x.ndim), "descending": bool(descending), "stable": bool(stable)}
+
+
+def _sort_type(x: TensorType, *, axis: int = -1, descending: bool = False, stable: bool = True) -> TensorType:
+    check_kind("sort", x.dtype, "buifc")
+    return x
+
+
+def _argsort_ref(x: Any, axis: int, descending: bool, stable: bool) -> Any:
+    kind = "stable" if stable else None
+    if descending:      # from the back, so that equal elements keep their order; NaN comes first
+        return x.shape[axis] - 1 - np.flip(np.argsort(np.flip(x, axis), axis, kind=kind), axis)
+    return np.argsort(x, axis, kind=kind)
+
+
+def _sort_ref(x: Any, axis: int, descending: bool, stable: bool) -> Any:
+    found = np.sort(x, axis, kind="stable" if stable else None)
+    return np.flip(found, axis) if descending else found
+
+
+argsort: Op = define(
+    "argsort", canonical=_sort_attrs, ref=_argsort_ref,
+    type=lambda x, *, axis=-1, descending=False, stable=True: _sort_type(x).with_dtype(int64),
+    doc="The places of the elements in ascending (or descending) order along an axis; equal elements keep their order.  "
+        "NaN counts as largest.",
+    examples=["argsort(f32[2, 5], axis=1, descending=False, stable=True) -> i64[2, 5]",
+              "argsort(i32[5], axis=0, descending=True, stable=True) -> i64[5]"])
+
+
+def _sort_vjp(g: Any, y: Any, x: Any, axis: int, **attrs: Any) -> Any:
+    order = argsort(x, axis=axis, descending=attrs["descending"], stable=True)
+    return (scatter_op(zeros_of(x), order, g, axis=axis, reduce="set"),)
+
+
+sort: Op = define(
+    "sort", type=_sort_type, canonical=_sort_attrs, ref=_sort_ref, vjp=_sort_vjp,
+    doc="The elements in ascending (or descending) order along an axis.  NaN counts as largest.",
+    examples=["sort(f32[2, 5], axis=1, descending=False, stable=True) -> f32[2, 5]",
+              "sort(f32[5], axis=0, descending=True, stable=True) -> f32[5]",
+              "sort(f32[5], axis=1, descending=True, stable=True) -> error"])
+
+
+@function
+def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> Any:
+    """The k largest (or smallest) elements along an axis, in order, and their places.
+
+    >>> tn.topk(tn.tensor([1.0, 5.0, 3.0]), 2)
+    (tensor([5., 3.]), tensor([1, 2]))
+    """
+    axis = normalize_axis(axis, x.ndim)
+    if isinstance(x.shape[axis], int) and not 0 <= k <= x.shape[axis]:
+        raise ArgumentError(f"topk: k={k} of {x.shape[axis]} elements along axis {axis}")
+    order = argsort(x, axis=axis, descending=largest, stable=True)
+    order = _part(order, axis, 0, k)
+    return gather(x, order, axis=axis), order
+
+
+@function
+def kthvalue(x: Any, k: int, axis: int = -1, keepdims: bool = False) -> Any:
+    """The k-th smallest element along an axis (k counts from 1), and its place."""
+    axis = normalize_axis(axis, x.ndim)
+    if isinstance(x.shape[axis], int) and not 1 <= k <= x.shape[axis]:
+        raise ArgumentError(f"kthvalue: k={k} of {x.shape[axis]} elements along axis {axis}")
+    at = _part(argsort(x, axis=axis), axis, k - 1, 1)
+    value = gather(x, at, axis=axis)
+    shape = value.shape if keepdims else (*x.shape[:axis], *x.shape[axis + 1:])
+    return reshape_op(value, shape=shape), reshape_op(at, shape=shape)
+
+
+@function
+def quantile(x: Any, q: float, axis: int | None = None, keepdims: bool = False) -> Any:
+    """The element below which a share q of the elements along an axis lies, interpolated linearly.
+
+    >>> tn.quantile(tn.tensor([1.0, 2.0, 4.0]), 0.75)
+    tensor(3.)
+    """
+    if not 0 <= q <= 1:
+        raise ArgumentError(f"quantile: q={q} is not between 0 and 1")
+    check_kind("quantile", x.dtype, "f")
+    shape = x.shape
+    x, at = (flat(x), 0) if axis is None else (x, normalize_axis(axis, x.ndim))
+    ordered, count = sort(x, axis=at), int(x.shape[at])
+    if not count:
+        raise ShapeError(f"quantile: there are no elements along axis {at} of {shown(x)}")
+    below = min(int(q * (count - 1)), max(count - 2, 0))
+    share = q * (count - 1) - below
+    low, last = _part(ordered, at, below, 1), _part(ordered, at, count - 1, 1)
+    out = low if share == 0 else low * (1 - share) + _part(ordered, at, below + 1, 1) * share
+    out = out + (last - last)                   # NaN, which sorts last, makes the result NaN
+    if keepdims:
+        return reshape_op(out, shape=(1,) * len(shape)) if axis is None else out
+    return reshape_op(out, shape=(*x.shape[:at], *x.shape[at + 1:]))
+
+
+@function
+def median(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
+    """The middle element along an axis, or the mean of the two middle ones."""
+    return quantile(x, 0.5, axis, keepdims)
+
+
+def _part(x: Any, axis: int, start: int, size: int) -> Any:
+    sizes = tuple(size if k == axis else n for k, n in enumerate(x.shape))
+    return box(x, tuple(start if k == axis else 0 for k in range(x.ndim)), sizes, (1,) * x.ndim)
+
+
+# ---------------------------------------------------------------- search
+
+def _searchsorted_ref(x: Any, values: Any, right: bool) -> Any:
+    side: Any = "right" if right else "left"
+    if x.ndim == 1:
+        return np.searchsorted(x, values, side)
+    out = np.empty(values.shape, np.int64)
+    for row in np.ndindex(x.shape[:-1]):
+        out[row] = np.searchsorted(x[row], values[row], side)
+    return out
+
+
+def _searchsorted_type(x: TensorType, values: TensorType, *, right: bool) -> TensorType:
+    if x.ndim != 1 and x.shape[:-1] != values.shape[:-1]:
+        raise ShapeError(f"searchsorted: the rows of {x} and {values} do not match")
+    return values.with_dtype(int64)
+
+
+searchsorted_op: Op = define(
+    "searchsorted", public=False, type=_searchsorted_type, ref=_searchsorted_ref, promote=same,
+    doc="Where values belong in the sorted last axis of x.",
+    examples=["searchsorted(f32[5], f32[2, 3], right=False) -> i64[2, 3]",
+              "searchsorted(f32[2, 5], f32[2, 3], right=True) -> i64[2, 3]"])
+
+
+@function
+def searchsorted(x: Any, values: Any, side: str = "left", sorter: Any = None) -> Any:
+    """Where each value would be put into the sorted x so that it stays sorted: before equals, or after (side="right").
+
+    >>> tn.searchsorted(tn.tensor([1, 3, 5]), tn.tensor([3, 4]))
+    tensor([1, 2])
+    """
+    if side not in ("left", "right"):
+        raise ArgumentError(f"searchsorted: side={side!r} is neither left nor right")
+    return searchsorted_op(x if sorter is None else gather(x, sorter, axis=-1), values, right=side == "right")
+
+
+@function
+def bucketize(x: Any, boundaries: Any, right: bool = False) -> Any:
+    """The number of the bucket between sorted boundaries that each element falls in."""
+    return searchsorted_op(boundaries, x, right=right)
+
+
+@function
+def bincount(x: Any, weights: Any = None, minlength: int = 0, length: int | None = None) -> Any:
+    """How often each of 0, 1, 2 ... occurs in x, or the sum of its weights.
+
+    `length` fixes the number of bins, which otherwise depends on the data and cannot be captured.
+
+    >>> tn.bincount(tn.tensor([0, 1, 1, 3]))
+    tensor([1, 2, 0, 1])
+    """
+    if x.ndim != 1:
+        raise ShapeError(f"bincount: {shown(x)} has more or less than one axis")
+    if length is None:
+        counts = x.tolist()
+        if min(counts, default=0) < 0:
+            raise ArgumentError("bincount: negative numbers have no bin")
+        length = max(max(counts, default=-1) + 1, minlength)
+    start = full_op(np.zeros((), np.int64 if weights is None else weights.dtype.numpy), shape=(length,))
+    ones = full_op(np.ones((), np.int64), shape=x.shape)
+    return put(start, x, ones if weights is None else weights, axis=0, reduce="add")
+
+
+# ---------------------------------------------------------------- as many elements as the data says
+
+argwhere: Op = define(
+    "argwhere", data_dependent=True, type=lambda x: TensorType(int64, (symbol("count"), x.ndim)),
+    ref=lambda x: np.argwhere(x) if x.ndim else np.zeros((int(bool(x)), 0), np.int64),
+    doc="The indices of the elements that are not zero, one row each.  Eager only.")
+
+
+@function
+def nonzero(x: Any) -> tuple[Any, ...]:
+    """The indices of the elements that are not zero, one array an axis.  Eager only.
+
+    >>> tn.nonzero(tn.tensor([0, 3, 4]))
+    (tensor([1, 2]),)
+    """
+    if not x.ndim:
+        raise ShapeError("nonzero: a scalar has no axes")
+    places = argwhere(x)
+    return tuple(take(places, np.asarray(k), axis=1) for k in range(x.ndim))
+
+
+@function
+def masked_select(x: Any, mask: Any) -> Any:
+    """The elements of x where the mask holds, in one axis; the same as x[mask].  Eager only."""
+    return take(flat(x), reshape_op(argwhere(flat(mask)), shape=(-1,)), axis=0) if mask.size else x[mask]
+
+
+def _unique_ref(x: Any) -> Any:
+    values, first, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True, equal_nan=False)
+    return values, first, inverse.reshape(x.shape), counts
+
+
+def _unique_type(x: TensorType) -> tuple[TensorType, ...]:
+    count = TensorType(int64, (symbol("count"),))
+    return count.with_dtype(x.dtype), count, x.with_dtype(int64), count
+
+
+unique_op: Op = define(
+    "unique", public=False, data_dependent=True, type=_unique_type, ref=_unique_ref,
+    vjp=lambda g, y, x: (take(g[0], y[2], axis=0) / take(y[3], y[2], axis=0),),
+    doc="The different elements in order, where each stands first, which one each element is, how often each occurs.")
+
+UniqueAll = namedtuple("UniqueAll", "values indices inverse_indices counts")
+UniqueCounts = namedtuple("UniqueCounts", "values counts")
+UniqueInverse = namedtuple("UniqueInverse", "values inverse_indices")
+
+
+@function
+def unique_all(x: Any) -> Any:
+    """The different elements in ascending order, their first places, inverse indices and counts.  Eager only."""
+    return UniqueAll(*unique_op(x))
+
+
+@function
+def unique_counts(x: Any) -> Any:
+    """The different elements in ascending order and how often each occurs.  Eager only."""
+    values, _, _, counts = unique_op(x)
+    return UniqueCounts(values, counts)
+
+
+@function
+def unique_inverse(x: Any) -> Any:
+    """The different elements in ascending order and, for every element, which of them it is.  Eager only."""
+    values, _, inverse, _ = unique_op(x)
+    return UniqueInverse(values, inverse)
+
+
+@function
+def unique_values(x: Any) -> Any:
+    """The different elements in ascending order.  Eager only."""
+    return unique_op(x)[0]
+
+
+@function
+def unique(x: Any, return_inverse: bool = False, return_counts: bool = False) -> Any:
+    """The different elements in ascending order; with the flags, also inverse indices and counts.  Eager only.
+
+    >>> tn.unique(tn.tensor([3, 1, 3]), return_counts=True)
+    (tensor([1, 3]), tensor([1, 2]))
+    """
+    values, _, inverse, counts = unique_op(x)
+    chosen = [values] + [inverse] * return_inverse + [counts] * return_counts
+    return tuple(chosen) if len(chosen) > 1 else values

@@ -1,0 +1,123 @@
+"""Graph -> optimised graph -> program: the passes in the order in which they run, and what runs them.
+
+    program = compile(graph)
+    loss, grad = program.run([x, w])
+
+`optimize(graph, trace=[])` fills the list with one `Step` a pass: time, nodes, text, and whether anything changed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tenon.backends.base import Backend, Executable
+from tenon.backends.reference import REFERENCE
+from tenon.config import config
+from tenon.errors import ArgumentError
+from tenon.graph.ir import Graph
+from tenon.graph.text import print_graph
+from tenon.graph.verify import verify
+from tenon.observe import span
+from tenon.passes.drop_dead import drop_dead
+from tenon.passes.expand import expand
+from tenon.passes.fold import fold
+from tenon.passes.merge_duplicates import merge_duplicates
+from tenon.passes.nested import Pass
+from tenon.passes.simplify import simplify
+
+PASSES: dict[str, Pass] = {
+    "expand": expand,
+    "simplify": simplify,
+    "fold": fold,
+    "merge_duplicates": merge_duplicates,
+    "drop_dead": drop_dead,
+}
+
+# In order.  The second simplify uses what fold made literal.
+OPTIMIZE = ("expand", "simplify", "fold", "simplify", "merge_duplicates", "drop_dead")
+
+
+def native_program(graph: Graph) -> Executable:
+    """Machine code for this processor."""
+    from tenon.backends.cpu.backend import assemble_graph  # local: LLVM is slow to load, and not always needed
+    from tenon.runtime.program import Program
+    return Program(assemble_graph(graph))
+
+
+CPU = Backend("cpu", native_program, fuses=True)
+BACKENDS: dict[str, Backend] = {backend.name: backend for backend in (CPU, REFERENCE)}
+
+
+@dataclass(frozen=True)
+class Step:
+    """What one pass did."""
+
+    name: str
+    seconds: float
+    nodes_before: int
+    nodes_after: int
+    text: str
+    changed: bool
+
+    def __str__(self) -> str:
+        if not self.changed:
+            return f"# {self.name} (unchanged)"
+        return (f"# {self.name}: {self.nodes_before} -> {self.nodes_after} nodes, {self.seconds * 1e3:.2f} ms\n"
+                f"{self.text}")
+
+
+def optimize(graph: Graph, trace: list[Step] | None = None, backend: Backend | str | None = None) -> Graph:
+    """The same function, in the form that the backend runs best."""
+    chosen = choose(backend)
+    passes = [(name, PASSES[name]) for name in OPTIMIZE if name != "fuse" or chosen.fuses]
+    return run_passes(graph, [(name, _claiming(run, chosen)) for name, run in passes], trace)
+
+
+def compile(graph: Graph, backend: Backend | str | None = None, trace: list[Step] | None = None) -> Executable:
+    """The program for `graph` on this backend (TENON_BACKEND where none is named)."""
+    chosen = choose(backend)
+    with span("compile", graph=graph.name, backend=chosen.name):
+        optimized = optimize(graph, trace, chosen)
+        with span("backend", graph=graph.name, nodes=len(optimized.nodes)):
+            return chosen.compile(optimized)
+
+
+def choose(backend: Backend | str | None) -> Backend:
+    """The backend of this name, or the configured one."""
+    if isinstance(backend, Backend):
+        return backend
+    name = backend or config().backend
+    if name not in BACKENDS:
+        raise ArgumentError(f"no backend named {name!r}", hint=f"one of {', '.join(BACKENDS)}")
+    return BACKENDS[name]
+
+
+def run_passes(graph: Graph, passes: Sequence[tuple[str, Pass]], trace: list[Step] | None = None,
+               check: bool | None = None) -> Graph:
+    """Each pass after the other, timed, reported to observers and, when `check` is set, verified."""
+    check = always_check if check is None else check
+    text = print_graph(verify(graph) if check else graph) if trace is not None else ""
+    for name, run in passes:
+        started, before = time.perf_counter(), len(graph.nodes)
+        try:
+            with span("pass", name=name, graph=graph.name, nodes=before):
+                graph = run(graph)
+            if check:
+                verify(graph)
+        except Exception as error:
+            error.add_note(f"in pass {name} on graph {graph.name}")
+            raise
+        if trace is not None:
+            previous, text = text, print_graph(graph)
+            trace.append(Step(name, time.perf_counter() - started, before, len(graph.nodes), text, text != previous))
+    return graph
+
+
+always_check = False     # tests set it: every graph is verified after every pass
+
+
+def _claiming(run: Callable[..., Graph], backend: Backend) -> Pass:
+    """`expand` leaves to the backend what it claims."""
+    return run if run is not expand else lambda graph: expand(graph, backend.claims)

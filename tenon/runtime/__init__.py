@@ -1,0 +1,1 @@
+"""What compiled programs need while they run: memory, threads, and the program itself."""

@@ -1,0 +1,173 @@
+"""The thread pool: Python threads that live in an emitted wait loop, so that a region starts without Python and locks.
+
+    pool().run(function_address, argument_address)      # void f(ptr argument, i32 thread, i32 threads) on every thread
+
+One caller owns the pool at a time; another that comes meanwhile (or a kernel that calls back) runs its function
+alone, as thread 0 of 1, which gives the same bits because kernels cut their work without regard to the number of
+threads.  A forked child has no workers and starts its own at its first run.  The workers are daemons, sent home
+before the interpreter ends.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import threading
+import time
+import weakref
+
+import numpy as np
+
+from tenon.backends import threads as native
+from tenon.config import MOST_THREADS, config, usable_cores
+from tenon.errors import ArgumentError
+from tenon.runtime.memory import aligned_bytes
+
+SPINS = 2000  # looks at a word before sleeping on it: some 0.1 ms, more than most gaps between two regions
+SPINS_CROWDED = 20  # with more threads than cores, whoever waits is in the way of whoever works
+
+
+def pool() -> Pool:
+    """The pool that compiled programs run on."""
+    if _chosen is None:
+        with _choosing:
+            if _chosen is None:
+                _choose(config().threads)
+    assert _chosen is not None
+    return _chosen
+
+
+def get_num_threads() -> int:
+    return pool().threads
+
+
+def set_num_threads(threads: int) -> None:
+    """Run programs on so many threads from now on.  Results do not depend on it, to the last bit."""
+    if not 1 <= threads <= MOST_THREADS:
+        raise ArgumentError(f"set_num_threads: {threads} is not a whole number from 1 to {MOST_THREADS}")
+    with _choosing:
+        before = _chosen
+        if before is None or before.threads != threads:
+            _choose(threads)
+            if before is not None:
+                before.close()
+
+
+def _choose(threads: int) -> None:
+    global _chosen
+    _chosen = (Pool if native.default_sleep() == "futex" else SignalledPool)(threads)
+
+
+class Pool:
+    """`threads` threads, the caller among them.  Workers start at the first run and wait until `close`."""
+
+    sleep = "futex"
+
+    def __init__(self, threads: int) -> None:
+        self.threads = threads
+        self._block = aligned_bytes(native.STATE_BYTES)
+        self.state = self._block.ctypes.data  # what emit_barrier takes for `pool`
+        self._native = native.entries(self.sleep)
+        self._parallel = self._native.parallel
+        self._workers: list[threading.Thread] = []
+        self._reset()
+        _pools.add(self)
+
+    def run(self, function: int, argument: int) -> None:
+        """Call the function at this address on every thread of the pool; return when all calls have."""
+        if not self._ready:
+            self._start()
+        self._region(function, argument)
+
+    def close(self, timeout: float = 1.0) -> None:
+        """Send the workers home; later runs use the caller alone.  A region that outlasts the timeout keeps them."""
+        with self._starting:
+            if self._workers:
+                deadline = time.monotonic() + timeout
+                while not self._region(0, 0):
+                    if time.monotonic() > deadline:
+                        return
+                    time.sleep(0.001)
+                for worker in self._workers:
+                    worker.join(timeout)
+                self._workers.clear()
+            self._block.view(np.int32)[native.BUSY // 4] = 1
+            self._ready = True
+
+    def _region(self, function: int, argument: int) -> int:
+        return self._parallel(self.state, function, argument)
+
+    def _serve(self, thread: int) -> None:
+        self._native.work(self.state, thread)
+
+    def _start(self) -> None:
+        with self._starting:
+            if not self._ready:
+                for thread in range(len(self._workers) + 1, self.threads):
+                    worker = threading.Thread(target=self._serve, args=(thread,), daemon=True, name=f"tenon-{thread}")
+                    worker.start()
+                    self._workers.append(worker)
+                self._ready = True
+
+    def _reset(self) -> None:
+        """No workers, nothing running: a new pool, or that of a forked child, at the same address."""
+        self._workers.clear()
+        self._block[:] = 0
+        words = self._block.view(np.int32)
+        words[native.THREADS // 4] = self.threads
+        words[native.SPINS // 4] = SPINS if self.threads <= usable_cores() else SPINS_CROWDED
+        self._block.view(np.int64)[native.BARRIER // 8] = self._native.barrier
+        self._starting = threading.Lock()
+        self._ready = self.threads == 1
+
+
+class SignalledPool(Pool):
+    """For systems without futex: workers wait in Python between regions, and yield their core within one."""
+
+    sleep = "switch" if os.name == "nt" else "yield"
+
+    def _region(self, function: int, argument: int) -> int:
+        if self.threads > 1 and self._owned.acquire(blocking=False):
+            try:
+                for signal in self._signals[: len(self._workers)]:
+                    signal.release()
+                return self._parallel(self.state, function, argument)
+            finally:
+                self._owned.release()
+        if function:
+            _KERNEL(function)(argument, 0, 1)
+        return 0
+
+    def _serve(self, thread: int) -> None:
+        region = 0
+        while self._signals[thread - 1].acquire() and self._native.work_once(self.state, thread, region):
+            region += 1
+
+    def _reset(self) -> None:
+        super()._reset()
+        self._owned = threading.Lock()
+        self._signals = [threading.Semaphore(0) for _ in range(1, self.threads)]
+
+
+_KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32)
+_pools: weakref.WeakSet[Pool] = weakref.WeakSet()  # all that are in use; a worker keeps its pool
+_chosen: Pool | None = None
+_choosing = threading.Lock()
+
+
+def _after_fork() -> None:
+    global _choosing
+    _choosing = threading.Lock()
+    for one in list(_pools):
+        one._reset()
+
+
+@atexit.register
+def _before_exit() -> None:
+    for one in list(_pools):
+        one.close(timeout=0.2)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

@@ -1,0 +1,96 @@
+"""Object code on disk: what was put comes back whole or not at all, whatever happened in between."""
+
+import os
+import threading
+import time
+
+import pytest
+
+from tenon.backends.code_cache import CodeCache, make_key
+
+KEY, OTHER = make_key("a"), make_key("b")
+
+
+def test_what_was_put_comes_back_in_another_process(tmp_path):
+    CodeCache(tmp_path / "deep" / "er").put(KEY, b"code")
+    assert CodeCache(tmp_path / "deep" / "er").get(KEY) == b"code"
+    assert CodeCache(tmp_path / "deep" / "er").get(OTHER) is None
+
+
+def test_keys_tell_apart_how_the_same_characters_are_divided():
+    assert make_key("ab", "c") != make_key("a", "bc") != make_key("abc")
+
+
+@pytest.mark.parametrize(
+    "damage", [lambda c: c[:-1], lambda c: b"", lambda c: c[:10], lambda c: c[:-1] + b"X", lambda c: c + b"X"]
+)
+def test_a_damaged_entry_is_a_miss_and_is_removed(tmp_path, damage):
+    cache = CodeCache(tmp_path)
+    cache.put(KEY, b"some code")
+    (entry,) = tmp_path.iterdir()
+    entry.write_bytes(damage(entry.read_bytes()))
+    assert cache.get(KEY) is None and not entry.exists()
+    cache.put(KEY, b"some code")
+    assert cache.get(KEY) == b"some code"
+
+
+def test_the_entries_unused_for_longest_go_first(tmp_path):
+    cache = CodeCache(tmp_path, limit=10_000)
+    keys = [make_key(str(number)) for number in range(9)]
+    for age, key in enumerate(reversed(keys)):
+        cache.put(key, bytes(1000))
+        os.utime(cache._path(key), (time.time() - 1000 + age, time.time() - 1000 + age))
+    cache.get(keys[-1])  # the oldest, used just now
+    for number in range(9, 12):
+        cache.put(make_key(str(number)), bytes(1000))
+    assert sum(file.stat().st_size for file in tmp_path.iterdir()) <= 10_000
+    assert cache.get(keys[-1]) is not None and cache.get(keys[-2]) is None and cache.get(keys[0]) is not None
+
+
+def test_what_a_dead_process_left_half_written_is_cleared(tmp_path):
+    half = tmp_path / "x.tmp"
+    half.write_bytes(b"half")
+    os.utime(half, (0, 0))
+    CodeCache(tmp_path).put(KEY, b"code")
+    assert not half.exists()
+
+
+@pytest.mark.parametrize("bad", ["file", "nowhere"])
+def test_a_directory_that_cannot_be_used_means_no_cache_and_no_error(tmp_path, bad):
+    (tmp_path / "file").write_text("in the way")
+    cache = CodeCache({"file": tmp_path / "file" / "cache", "nowhere": None}[bad])
+    cache.put(KEY, b"code")
+    assert cache.get(KEY) is None
+
+
+def test_a_directory_that_vanishes_means_misses(tmp_path):
+    cache = CodeCache(tmp_path / "cache")
+    (tmp_path / "cache").rmdir()
+    cache.put(KEY, b"code")
+    assert cache.get(KEY) is None
+
+
+@pytest.mark.skipif(os.name != "posix", reason="file permissions")
+def test_code_is_not_taken_from_a_directory_open_to_everybody(tmp_path):
+    CodeCache(tmp_path).put(KEY, b"code")
+    tmp_path.chmod(0o777)
+    assert CodeCache(tmp_path).get(KEY) is None
+
+
+def test_many_writers_and_readers_never_see_half_an_entry(tmp_path):
+    payloads = {make_key(str(n)): bytes([n]) * 50_000 for n in range(4)}
+    wrong = []
+
+    def use(seed: int) -> None:
+        cache = CodeCache(tmp_path, limit=150_000)  # too small for all: entries vanish while others read
+        for step in range(40):
+            key = list(payloads)[(seed + step) % 4]
+            if (found := cache.get(key)) is None:
+                cache.put(key, payloads[key])
+            elif found != payloads[key]:
+                wrong.append(key)
+
+    threads = [threading.Thread(target=use, args=(seed,)) for seed in range(4)]
+    [thread.start() for thread in threads]
+    [thread.join() for thread in threads]
+    assert not wrong and not list(tmp_path.glob("*.tmp"))

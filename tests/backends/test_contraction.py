@@ -1,0 +1,170 @@
+"""The contraction template against NumPy: element types, layouts, sizes, epilogues, convolution, any number of threads."""
+from functools import cache
+from itertools import product
+
+import numpy as np
+import pytest
+from llvmlite import ir
+
+from tenon.backends.cpu.contraction import Contraction, Operand, choose_tile
+from tenon.backends.cpu.contraction.dense import F32, F64, argument, convolution, fixed, matmul
+from tenon.backends.cpu.contraction.emit import I32, I64, address, const
+from tenon.backends.cpu.contraction.run import Native
+
+ELEMENTS = {"f32": (F32, np.float32), "f64": (F64, np.float64), "i32": (I32, np.int32), "i64": (I64, np.int64)}
+LAYOUTS = list(product(("mk", "km"), ("kn", "nk")))
+SIZES = [(1, 1, 1), (0, 3, 3), (3, 0, 3), (5, 5, 0), (2, 50, 600), (70, 1, 33), (1, 70, 23), (7, 17, 5), (6, 16, 40),
+         (101, 103, 97), (13, 200, 801)]
+compiled = cache(lambda *args, **options: Native(matmul(*args, **options)))
+
+
+def random(kind: type, *shape: int) -> np.ndarray:
+    values = np.random.default_rng(sum(shape)).integers(-50, 50, shape)
+    return values.astype(kind) if kind in (np.int32, np.int64) else (values / 64).astype(kind)
+
+
+def run(name: str, left: str, right: str, sizes: tuple[int, int, int], batch: int = 1, threads: int = 1) -> np.ndarray:
+    """The product, by as many threads one after the other, from scratch memory full of not-a-number."""
+    element, kind = ELEMENTS[name]
+    (m, n, k), call = sizes, compiled(element, left, right)
+    a, b = random(kind, batch, m, k), random(kind, batch, k, n)
+    a_stored, b_stored = (np.ascontiguousarray(x if plain else x.swapaxes(1, 2))
+                          for x, plain in ((a, left == "mk"), (b, right == "kn")))
+    out = np.full((batch, m, n), 99, kind)
+    for thread in range(threads):
+        call(out, a_stored, b_stored, batch, m, n, k, thread=thread, threads=threads)
+    np.testing.assert_allclose(out, a @ b, rtol=1e-4 if kind is np.float32 else 1e-12, atol=1e-5 * np.sqrt(k + 1))
+    return out
+
+
+@pytest.mark.parametrize("name", ELEMENTS)
+@pytest.mark.parametrize("left, right", LAYOUTS)
+def test_products_agree_with_numpy_in_every_layout_and_size(name: str, left: str, right: str) -> None:
+    for sizes in SIZES:
+        run(name, left, right, sizes)
+
+
+def test_a_large_product_goes_through_every_block_boundary() -> None:
+    tile = choose_tile(F32)
+    run("f32", "mk", "kn", (tile.sum_rows + tile.rows + 1, tile.columns + tile.width + 1, tile.depth + 1))
+
+
+@pytest.mark.parametrize("vector_bytes", [16, 32, 64])
+def test_the_tiles_of_other_machines_give_right_results_too(vector_bytes: int) -> None:
+    for left, right in LAYOUTS:
+        call = Native(matmul(F32, left, right), choose_tile(F32, vector_bytes))
+        for m, n, k in [(37, 70, 20), (16, 33, 401), (100, 1, 50), (1, 100, 50)]:
+            a, b, out = random(np.float32, m, k), random(np.float32, k, n), np.full((m, n), np.nan, np.float32)
+            call(out, np.ascontiguousarray(a if left == "mk" else a.T), np.ascontiguousarray(b if right == "kn" else b.T),
+                 1, m, n, k)
+            np.testing.assert_allclose(out, a @ b, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("left, right", LAYOUTS)
+def test_any_number_of_threads_gives_the_same_bits(left: str, right: str) -> None:
+    for sizes in [(97, 33, 801), (33, 211, 801), (2, 100, 50), (50, 3, 70), (1, 1, 5), (5, 0, 5)]:
+        one, two, three = (run("f32", left, right, sizes, batch=3, threads=threads) for threads in (1, 2, 3))
+        assert np.array_equal(one, two) and np.array_equal(one, three)
+
+
+@pytest.mark.parametrize("batch", [0, 1, 5])
+def test_batches(batch: int) -> None:
+    run("f32", "mk", "kn", (20, 30, 40), batch, threads=2)
+    run("f32", "mk", "nk", (3, 3, 3), batch, threads=2)
+
+
+@pytest.mark.parametrize("name", ["f32", "f64"])
+def test_the_epilogue_sees_every_finished_sum_once(name: str) -> None:
+    element, kind = ELEMENTS[name]
+    call = compiled(element, "mk", "kn", bias_relu=True)
+    for m, n, k in [(1, 1, 1), (50, 70, 30), (13, 33, 900), (2, 40, 10), (7, 5, 0)]:
+        a, b, bias, out = random(kind, m, k), random(kind, k, n), random(kind, n), np.full((m, n), np.nan, kind)
+        call(out, a, b, 1, m, n, k, bias)
+        np.testing.assert_allclose(out, np.maximum(a @ b + bias, 0), rtol=1e-4, atol=1e-4)
+
+
+CONVOLUTIONS = [(2, 3, 9, 7, 5, 3, 1, 1), (2, 3, 11, 40, 7, 3, 1, 1), (1, 4, 9, 9, 7, 3, 1, 2), (2, 3, 6, 5, 5, 5, 2, 1),
+                (1, 3, 33, 37, 8, 7, 3, 2), (3, 20, 14, 14, 9, 3, 1, 1), (1, 60, 7, 7, 9, 3, 1, 1), (2, 5, 8, 8, 6, 1, 0, 1)]
+
+
+def reference_convolution(image: np.ndarray, weight: np.ndarray, padding: int, stride: int) -> np.ndarray:
+    edges = ((0, 0), (0, 0), (padding, padding), (padding, padding))
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(image, edges), weight.shape[2:], axis=(2, 3))
+    return np.einsum("ncyxij,fcij->nfyx", windows[:, :, ::stride, ::stride], weight)
+
+
+@pytest.mark.parametrize("case", CONVOLUTIONS)
+def test_convolution_gathers_its_windows_while_packing(case: tuple[int, ...]) -> None:
+    images, channels, height, width, filters, kernel, padding, stride = case
+    image, weight = random(np.float32, images, channels, height, width), random(np.float32, filters, channels, kernel, kernel)
+    expected = reference_convolution(image, weight, padding, stride)
+    call, results = Native(convolution(F32, *case)), []
+    for threads in (1, 3):
+        out = np.full(expected.shape, np.nan, np.float32)
+        for thread in range(threads):
+            call(out, image, weight, thread=thread, threads=threads)
+        results.append(out)
+    np.testing.assert_allclose(results[0], expected, rtol=1e-4, atol=1e-4)
+    assert np.array_equal(*results)
+
+
+def test_the_gradient_of_a_convolutions_weight_sums_over_composite_depth() -> None:
+    """grad[f, (c, dy, dx)] = sum over (image, y, x) of upstream[image, f, y, x] * image[image, c, y + dy - 1, x + dx - 1]."""
+    images, channels, size, filters = 3, 4, 9, 7
+
+    def offset(b: ir.IRBuilder, digits: list[ir.Value], sizes: list[int]) -> ir.Value:
+        place = digits[0]
+        for digit, extent in zip(digits[1:], sizes[1:], strict=True):
+            place = b.add(b.mul(place, const(extent)), digit)
+        return place
+
+    def upstream(b, args, g, m, k):
+        return address(b, args[1], offset(b, [k[0], m[0], k[1], k[2]], [images, filters, size, size]), F32)
+
+    def pixel(b, args, g, n, k):
+        digits = [k[0], n[0], b.sub(b.add(k[1], n[1]), const(1)), b.sub(b.add(k[2], n[2]), const(1))]
+        return address(b, args[2], offset(b, digits, [images, channels, size, size]), F32)
+
+    def inside(b, args, g, n, k):
+        low, high = b.sub(const(1), n[2]), b.sub(const(size + 1), n[2])
+        row = b.icmp_unsigned("<", b.sub(b.add(k[1], n[1]), const(1)), const(size))
+        return low, b.select(row, high, low)
+
+    def store(b, args, g, m, n, value, lanes):
+        b.store(value, address(b, args[0], b.add(b.mul(m, const(channels * 9)), n), F32), align=4)
+
+    def checked(b, args, g, n, k):                                      # the same element, by itself
+        low, high = inside(b, args, g, n, k)
+        safe = b.and_(b.icmp_signed(">=", k[2], low), b.icmp_signed("<", k[2], high))
+        value = b.load(b.select(safe, pixel(b, args, g, n, k), args[2]), typ=F32)
+        return b.select(safe, value, ir.Constant(F32, 0.0))
+
+    depth = (fixed(images), fixed(size), fixed(size))
+    columns = (fixed(channels), fixed(3), fixed(3))
+    pointer = matmul(F32).arguments[0]
+    image, above = random(np.float32, images, channels, size, size), random(np.float32, images, filters, size, size)
+    windows = np.lib.stride_tricks.sliding_window_view(np.pad(image, ((0, 0), (0, 0), (1, 1), (1, 1))), (3, 3), axis=(2, 3))
+    expected = np.einsum("nfyx,ncyxij->fcij", above, windows)
+    for right in (Operand(pointer=pixel, contiguous="depth", inside=inside), Operand(load=checked)):
+        spec = Contraction((pointer,) * 3, F32, (), (fixed(filters),), columns, depth,
+                           Operand(pointer=upstream, contiguous="depth"), right, store)
+        out = np.full(expected.shape, np.nan, np.float32)
+        Native(spec)(out, above, image)
+        np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_vectors_handed_to_store_do_not_cross_a_store_run() -> None:
+    """Columns (image, place) whose results lie in [image, m, place]: a run ends with each image."""
+    images, m, places, k = 5, 20, 21, 12
+
+    def store(b, args, g, row, n, value, lanes):
+        image, place = b.udiv(n, const(places)), b.urem(n, const(places))
+        where = b.add(b.mul(b.add(b.mul(image, const(m)), row), const(places)), place)
+        b.store(value, address(b, args[0], where, F32), align=4)
+
+    plain = matmul(F32)
+    spec = Contraction(plain.arguments, F32, plain.batch, plain.rows, plain.columns, (argument(6),), plain.left, plain.right,
+                       store, store_run=fixed(places))
+    a, b, out = random(np.float32, m, k), random(np.float32, k, images * places), np.full((images, m, places), np.nan, np.float32)
+    Native(spec)(out, a, b, 1, m, images * places, k)
+    np.testing.assert_allclose(out, (a @ b).reshape(m, images, places).swapaxes(0, 1), rtol=1e-4, atol=1e-4)

@@ -1,0 +1,149 @@
+"""IR text -> machine code: right, in parallel, through the disk, and with errors that name the culprit."""
+
+import ctypes
+import gc
+import subprocess
+import sys
+import threading
+import time
+
+import llvmlite.binding
+import pytest
+
+from tenon.backends import llvm
+from tenon.backends.code_cache import CodeCache
+from tenon.observe import subscribe
+
+ANSWER = "define i32 @answer() {{ ret i32 {} }}"
+SAXPY = """
+define void @saxpy(ptr noalias %x, ptr noalias %y, float %a, i64 %n) {
+entry:
+  br label %loop
+loop:
+  %i = phi i64 [0, %entry], [%next, %loop]
+  %px = getelementptr float, ptr %x, i64 %i
+  %py = getelementptr float, ptr %y, i64 %i
+  %vx = load float, ptr %px
+  %vy = load float, ptr %py
+  %ax = fmul float %vx, %a
+  %sum = fadd float %ax, %vy
+  store float %sum, ptr %py
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %n
+  br i1 %more, label %loop, label %out
+out:
+  ret void
+}
+"""
+
+
+def call(library: llvm.Library, name: str, result: type = ctypes.c_int32, *arguments: object) -> object:
+    return ctypes.CFUNCTYPE(result, *[type(one) for one in arguments])(library.address(name))(*arguments)
+
+
+@pytest.fixture
+def disk(tmp_path, monkeypatch):
+    cache = CodeCache(tmp_path)
+    monkeypatch.setattr(llvm, "_disk", lambda: cache)
+    return cache
+
+
+@pytest.fixture
+def compiled():
+    texts = []
+    stop = subscribe(lambda event: texts.append(event.fields["text"]) if event.name == "llvm.compile" else None)
+    yield texts
+    stop()
+
+
+def test_a_module_runs(disk):
+    assert call(llvm.compile(ANSWER.format(42)), "answer") == 42
+
+
+def test_loops_are_vectorised():
+    assert "<8 x float>" in llvm.optimised(SAXPY) or "<4 x float>" in llvm.optimised(SAXPY)
+    assert "saxpy" in llvm.assembly(SAXPY)
+
+
+def test_constants_globals_and_the_math_library_are_linked(disk):
+    text = """
+    @table = internal constant [4 x double] [double 0.0, double 1.0, double 2.0, double 3.0]
+    declare double @exp(double)
+    define double @f(i64 %i) {
+      %p = getelementptr double, ptr @table, i64 %i
+      %x = load double, ptr %p
+      %y = call double @exp(double %x)
+      %z = fadd double %y, 0.125
+      ret double %z
+    }"""
+    assert call(llvm.compile(text), "f", ctypes.c_double, ctypes.c_int64(0)) == 1.125
+
+
+def test_two_libraries_may_use_the_same_names(disk):
+    first, second = llvm.compile_all([ANSWER.format(1), ANSWER.format(2)])
+    assert (call(first, "answer"), call(second, "answer")) == (1, 2)
+
+
+def test_a_library_outlives_its_builder_and_unloading_leaves_the_others_alone(disk):
+    kept = llvm.compile(ANSWER.format(1))
+    call(kept, "answer")
+    for number in range(20):
+        assert call(llvm.compile(ANSWER.format(number)), "answer") == number
+    gc.collect()
+    assert call(kept, "answer") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("define i32 @f() { ret i64 0 }", "LLVM refuses the module"),
+        ("nonsense", "LLVM refuses the module"),
+        ("declare void @no_such()\ndefine void @f() { call void @no_such()\n ret void }", "calls no_such, which"),
+    ],
+)
+def test_a_bad_module_is_refused_with_the_reason(disk, text, message):
+    with pytest.raises(llvm.CodeError, match=message):
+        llvm.compile(text)
+
+
+def test_a_missing_name_and_bad_object_code_are_errors_not_crashes(disk):
+    with pytest.raises(llvm.CodeError, match="question"):
+        llvm.compile(ANSWER.format(1)).address("question")
+    data = llvm.compile_object(ANSWER.format(1))
+    for damaged in (b"", b"nonsense", data[: len(data) // 2]):
+        with pytest.raises(llvm.CodeError):
+            llvm.load_object(damaged)
+
+
+def test_the_same_text_is_compiled_once_in_a_process_and_once_on_a_disk(disk, compiled):
+    first, again = llvm.compile_all([ANSWER.format(7)] * 2)
+    assert first is again is llvm.compile(ANSWER.format(7)) and len(compiled) == 1
+    del first, again
+    gc.collect()
+    assert call(llvm.compile(ANSWER.format(7)), "answer") == 7 and len(compiled) == 1
+
+
+def test_object_code_that_cannot_be_loaded_is_compiled_again(disk, compiled):
+    call(llvm.compile(ANSWER.format(8)), "answer")
+    (entry,) = disk.directory.iterdir()
+    disk.put(entry.stem, b"whole, but not code")
+    gc.collect()
+    assert call(llvm.compile(ANSWER.format(8)), "answer") == 8 and len(compiled) == 2
+
+
+def test_other_threads_can_use_llvm_while_one_compiles():
+    """Nobody waits for a lock that is held through the passes or through code generation."""
+    text = "\n".join(SAXPY.replace("@saxpy", f"@f{number}") for number in range(40))
+    compiling = threading.Thread(target=llvm.compile_object, args=(text,))
+    start = last = time.perf_counter()
+    longest = 0.0
+    compiling.start()
+    while compiling.is_alive():
+        llvmlite.binding.get_host_cpu_name()
+        longest, last = max(longest, time.perf_counter() - last), time.perf_counter()
+    assert longest < (last - start) / 4
+
+
+def test_importing_tenon_does_not_import_llvmlite():
+    script = "import sys, tenon, tenon.config, tenon.backends; assert 'llvmlite' not in sys.modules"
+    subprocess.run([sys.executable, "-c", script], check=True)

@@ -1,0 +1,95 @@
+"""Reductions of rows, columns and everything, alone and fused."""
+
+import numpy as np
+import pytest
+from loops import toy
+from loops.compiled import check
+from loops.test_maps import data, type_of
+
+from tenon.dims import symbol
+from tenon.graph.build import trace
+
+
+@pytest.mark.parametrize("shape", [(4, 5), (1, 7), (3, 0), (0, 3), (2, 131), (67, 2)])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_rows_and_columns(shape, axis):
+    t = type_of("f32", *shape)
+    ops = [toy.sum_, toy.prod] + ([toy.max_, toy.min_] if shape[axis] else [])
+    for op in ops:
+        check(trace(lambda x, op=op: op(x, axis=axis), t), data(t, -1, 1))
+
+
+def test_reductions_of_every_kind_of_type():
+    for dtype in ["i8", "i32", "i64", "u8", "f16", "bf16", "f64"]:
+        t = type_of(dtype, 3, 19)
+        for op in (toy.sum_, toy.max_, toy.min_):
+            check(trace(lambda x, op=op: op(x, axis=1), t), data(t, 0 if dtype == "u8" else -3, 4), tolerance=2e-2)
+    t = type_of("bool", 3, 19)
+    x = data(t, 0, 1)
+    x[0], x[1] = True, False
+    check(trace(lambda x: (toy.any_(x, axis=1), toy.all_(x, axis=1)), t), x)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_positions_of_extremes(axis):
+    t = type_of("f32", 6, 7)
+    x = data(t).round()
+    x[2, 3] = x[2, 5] = x[4, 3] = np.nan
+    check(trace(lambda x: (toy.argmax(x, axis=axis), toy.argmin(x, axis=axis)), t), x)
+    check(trace(lambda x: toy.max_(x, axis=axis), t), x)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 1023, 70001])
+def test_everything(count):
+    t = type_of("f32", count)
+    check(trace(toy.total, t), data(t, 0, 1), interpreted=count < 2000)
+
+
+def test_everything_of_a_symbolic_matrix():
+    graph = trace(lambda x: toy.total(toy.mul(x, x)), type_of("f32", symbol("B"), symbol("N")))
+    for shape in [(2, 3), (300, 301)]:
+        check(graph, data(type_of("f32", *shape)), interpreted=shape[0] < 10)
+
+
+@pytest.mark.parametrize("shape", [(4, 5), (3, 131), (1, 2)])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_softmax(shape, axis):
+    t = type_of("f32", *shape)
+    check(trace(lambda x: toy.softmax(x, axis), t), data(t))
+
+
+def test_softmax_over_rows_is_one_loop_over_rows():
+    t = type_of("f32", symbol("B"), 10)
+    kernel = check(trace(lambda x: toy.softmax(x, 1), t), data(type_of("f32", 6, 10)))
+    assert len(kernel.nests) == 1 and not kernel.temporaries
+
+
+def test_normalisation_of_a_vector():
+    t = type_of("f32", 5000)
+    check(trace(lambda x: toy.div(x, toy.spread(toy.total(toy.mul(x, x)), axis=0, n=5000)), t), data(t))
+    check(trace(lambda x: toy.softmax(x, 0), t), data(t))
+
+
+def test_a_body_of_a_product_and_its_softmax():
+    a, b = type_of("f32", 9, 8), type_of("f32", 8, 11)
+    check(trace(lambda a, b: toy.softmax(toy.matmul(a, b), 1), a, b), data(a), data(b))
+    check(trace(lambda a, b: toy.matmul(toy.softmax(a, 1), toy.exp(b)), a, b), data(a), data(b))
+
+
+def test_nested_reductions():
+    t = type_of("f32", 4, 5, 6)
+    check(trace(lambda x: toy.sum_(toy.max_(x, axis=2), axis=1), t), data(t))
+    check(trace(lambda x: toy.max_(toy.sum_(x, axis=0), axis=0), t), data(t))
+    check(trace(lambda x: toy.sum_(toy.softmax(toy.sum_(x, axis=2), 1), axis=0), t), data(t))
+
+
+def test_a_long_chain_is_cut():
+    t = type_of("f32", 5)
+
+    def body(x):
+        for _ in range(100):
+            x = toy.sub(toy.neg(x), toy.mul(x, x))
+            x = toy.div(x, toy.add(toy.exp(x), toy.exp(toy.neg(x))))
+        return x
+
+    check(trace(body, t), data(t))

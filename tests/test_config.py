@@ -1,0 +1,37 @@
+"""TENON_* variables: each is understood, and what has no meaning is refused by name."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tenon.config import Config, ConfigError, read_config, usable_cores
+
+
+def test_an_empty_environment_gives_the_defaults():
+    assert read_config({}) == Config("cpu", usable_cores(), Path.home() / ".cache" / "tenon", frozenset())
+    assert read_config({"TENON_THREADS": "", "TENON_SHOW": " ", "TENON_CACHE": ""}) == read_config({})
+
+
+def test_every_variable_is_read():
+    environ = {"TENON_BACKEND": "reference", "TENON_THREADS": "3", "TENON_CACHE": "/x/y", "TENON_SHOW": "graph, time,"}
+    assert read_config(environ) == Config("reference", 3, Path("/x/y"), frozenset({"graph", "time"}))
+
+
+def test_the_cache_can_be_turned_off():
+    assert read_config({"TENON_CACHE": "off"}).cache_dir is None
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [("TENON_BACKEND", "gpu")]
+    + [("TENON_THREADS", text) for text in ("0", "-1", "two", "1.5", "²", "9" * 5000)]
+    + [("TENON_SHOW", "graph,graphs")],
+)
+def test_a_meaningless_value_is_refused_by_name(variable, value):
+    with pytest.raises(ConfigError, match=f"^{variable}: "):
+        read_config({variable: value})
+
+
+def test_no_more_cores_are_counted_than_the_process_may_run_on():
+    assert 1 <= usable_cores() <= (os.cpu_count() or 1)
