@@ -100,6 +100,6 @@ def _as_type(array: Any, type: TensorType) -> np.ndarray:
 
 def _astype(array: np.ndarray, dtype: DType) -> np.ndarray:
     with np.errstate(all="ignore"):
-        kept = array.real if array.dtype.kind == "c" and dtype.kind != "c" else array
-        converted: np.ndarray = kept.astype(dtype.numpy)
+        real = array.real if array.dtype.kind == "c" and dtype.kind != "c" else array
+        converted: np.ndarray = real.astype(dtype.numpy)
         return converted

@@ -131,6 +131,15 @@ def parse_graph(text: str) -> Graph:
     return _Parser(text.splitlines()).graph(tree.body[0])
 
 
+def parse_type(text: str) -> TensorType:
+    """The type that a text such as `f32[B, 784]` spells; raises GraphError otherwise."""
+    try:
+        expression = ast.parse(text.strip(), mode="eval").body
+    except SyntaxError as error:
+        raise GraphError(f"not a type: {text!r} ({error.msg})") from None
+    return _Parser([text]).types(expression, expression)[0]
+
+
 @dataclass(frozen=True)
 class Example:
     """One line of an operator's examples: a call on types, and the types it gives, or None for an error."""
@@ -152,15 +161,6 @@ def parse_example(text: str) -> Example:
     attrs = {str(k.arg): parser.attribute(k.value, {}) for k in call.keywords}
     outputs = ast.parse(f"tuple[{right.strip()}]", mode="eval").body
     return Example(OPS[call.func.id], inputs, attrs, None if right.strip() == "error" else parser.types(outputs, outputs))
-
-
-def parse_type(text: str) -> TensorType:
-    """The type that a text such as `f32[B, 784]` spells; raises GraphError otherwise."""
-    try:
-        expression = ast.parse(text.strip(), mode="eval").body
-    except SyntaxError as error:
-        raise GraphError(f"not a type: {text!r} ({error.msg})") from None
-    return _Parser([text]).types(expression, expression)[0]
 
 
 class _Parser:
