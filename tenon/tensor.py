@@ -332,11 +332,6 @@ class Tensor(Operators):
             raise GradientError(f"a leaf that requires a gradient was changed in place ({what})",
                                 hint="do it under tn.no_grad(), or write x = x + y")
 
-    def astype(self, dtype: Any) -> Tensor:
-        """The elements converted to another type."""
-        converted: Tensor = shape_ops.cast(self, dtype=dtype)
-        return converted
-
 
 def _in_place(name: str) -> Callable[[Tensor, Any], Tensor]:
     def method(self: Tensor, other: Any) -> Tensor:

@@ -84,7 +84,7 @@ def _put_ref(x: Any, at: Any, updates: Any, axis: int, reduce: str) -> Any:
     if reduce == "add" and new.ndim > 1 and at.size > 1:     # add.at is slow on rows: sort, then sum runs of one place
         order = np.argsort(place, kind="stable")
         first = np.flatnonzero(np.diff(place[order], prepend=-1))
-        rows[place[order][first]] += np.add.reduceat(new[order], first, axis=0)
+        rows[place[order][first]] += np.add.reduceat(new[order], first, axis=0).astype(rows.dtype, copy=False)
     else:
         _write(rows, (place,), new, reduce)
     return out
