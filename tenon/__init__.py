@@ -1,5 +1,6 @@
 """Tenon: ordinary imperative Python, made into one optimised, compiled computational graph."""
 
+from tenon import nn, optim
 from tenon import ops as _ops
 from tenon.debug import notebook as _notebook
 from tenon.graph.ir import Graph

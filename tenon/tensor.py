@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tenon.autodiff import backward, call, ones_like
+from tenon.autodiff import backward, call
 from tenon.backends.base import Executable
 from tenon.dims import Dim, SymbolicDim
 from tenon.errors import ArgumentError, CaptureError, DTypeError, GradientError, Location, ShapeError
@@ -25,7 +25,9 @@ from tenon.graph.ir import Graph, Literal, Value
 from tenon.graph.op import Op, interpreter, set_default_interpreter
 from tenon.graph.operators import Operators
 from tenon.ops import shape as shape_ops
-from tenon.ops.elementwise import add, equal, not_equal
+from tenon.ops.arithmetic import add
+from tenon.ops.comparison import equal, not_equal
+from tenon.ops.creation import ones_like
 from tenon.ops.getitem import setitem
 from tenon.pipeline import compile
 from tenon.types import DEFAULT_OF_KIND, DType, Shape, TensorType, as_dtype, float32, int64
@@ -330,10 +332,6 @@ class Tensor(Operators):
             raise GradientError(f"a leaf that requires a gradient was changed in place ({what})",
                                 hint="do it under tn.no_grad(), or write x = x + y")
 
-    def astype(self, dtype: Any) -> Tensor:
-        """The elements converted to another type."""
-        converted: Tensor = shape_ops.cast(self, dtype=dtype)
-        return converted
 
 
 def _in_place(name: str) -> Callable[[Tensor, Any], Tensor]:
@@ -456,7 +454,7 @@ class TensorInterpreter:
         lifted = tuple(map(self.lift, inputs))
         record = _recording.get() and any(isinstance(x, Tensor) and x.requires_grad for x in lifted)
         pairs = agree(op, lifted)
-        if op.expand is not None and (op.vjp is None or not record) and self.opens(op):
+        if op.expand is not None and (op.vjp is None if record else self.opens(op)):
             types = tuple(None if x is None or d is None else TensorType(d, x.shape if isinstance(x, Tensor) else ())
                           for x, d in pairs)
             agreed = tuple(self.cast(x, d) for x, d in pairs) if op.promote else lifted
@@ -470,7 +468,7 @@ class TensorInterpreter:
         return outputs if len(outputs) > 1 else outputs[0]
 
     def opens(self, op: Op) -> bool:
-        """Whether a composite is run by its definition."""
+        """Whether a composite is run by its definition where no gradient is recorded, or has a rule of its own."""
         return True
 
     def cast(self, x: Any, dtype: DType | None) -> Any:
@@ -494,8 +492,7 @@ class Eager(TensorInterpreter):
             return tuple(program_of(attrs["body"]).run(arrays))
         inferred = op.type(*(None if x is None else x.type for x in inputs), **attrs)
         types = inferred if isinstance(inferred, tuple) else (inferred,)
-        with np.errstate(all="ignore"):
-            return evaluate_op(op, arrays, attrs, types)
+        return evaluate_op(op, arrays, attrs, types)
 
 
 @lru_cache(maxsize=1024)

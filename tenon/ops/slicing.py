@@ -9,6 +9,7 @@ from tenon.graph.build import literal
 from tenon.graph.op import Op
 from tenon.graph.promotion import like_first
 from tenon.ops.define import define
+from tenon.ops.pieces import slice_op
 from tenon.ops.shape import full_op
 from tenon.types import TensorType
 
@@ -43,17 +44,6 @@ def box(x: Any, start: Any, size: Any, step: Any) -> Any:
 
 def _is_zero(size: Any) -> bool:
     return isinstance(size, int) and size == 0
-
-
-def _slice_type(x, *, start, stop, step):
-    return x.with_shape([max(len(range(a, b, c)), 0) for a, b, c in zip(start, stop, step)])
-
-
-slice_op: Op = define(
-    "slice", public=False, type=_slice_type,
-    ref=lambda x, start, stop, step: x[tuple(slice(a, b if b >= 0 else None, c) for a, b, c in zip(start, stop, step))],
-    vjp=lambda g, y, x, start, stop, step: (slice_update(zeros_of(x), g, start=start, step=step),),
-    doc="provisional")
 
 
 def _update_ref(x: Any, updates: Any, start: Any, step: Any) -> Any:
