@@ -64,6 +64,16 @@ def env(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def demo(arguments: argparse.Namespace) -> int:
+    from tenon.demos import digits
+
+    if arguments.classify:
+        digits.classify(arguments.folder, arguments.classify)
+    else:
+        digits.run(arguments.folder, arguments.epochs or digits.EPOCHS)
+    return 0
+
+
 def opt(arguments: argparse.Namespace) -> int:
     from tenon.debug.stages import run_on_text
 
@@ -95,6 +105,11 @@ class Command:
 
 
 COMMANDS = {
+    "demo": Command("train on real data, save, load in a fresh process, classify", demo, (
+        argument("name", choices=["digits"]),
+        argument("--folder", type=Path, default=Path("demo"), help="where weights and pictures go (default: demo)"),
+        argument("--epochs", type=int, help="how often all images are seen"),
+        argument("--classify", type=Path, metavar="WEIGHTS", help="only load these weights and classify"))),
     "show": Command("a function at every stage: graph, passes, loops, llvm, asm", show, (
         argument("function", metavar="FILE:FUNCTION"),
         argument("types", nargs="*", metavar="TYPE", help="of the arguments, such as f32[8, 784] or f32[B, 784]"),

@@ -23,6 +23,7 @@ from tenon.observe import span
 from tenon.passes.drop_dead import drop_dead
 from tenon.passes.expand import expand
 from tenon.passes.fold import fold
+from tenon.passes.fuse import fuse
 from tenon.passes.merge_duplicates import merge_duplicates
 from tenon.passes.nested import Pass
 from tenon.passes.simplify import simplify
@@ -33,10 +34,11 @@ PASSES: dict[str, Pass] = {
     "fold": fold,
     "merge_duplicates": merge_duplicates,
     "drop_dead": drop_dead,
+    "fuse": fuse,
 }
 
 # In order.  The second simplify uses what fold made literal.
-OPTIMIZE = ("expand", "simplify", "fold", "simplify", "merge_duplicates", "drop_dead")
+OPTIMIZE = ("expand", "simplify", "fold", "simplify", "merge_duplicates", "drop_dead", "fuse")
 
 
 def native_program(graph: Graph) -> Executable:

@@ -25,6 +25,7 @@ capture
 jit transforms random
 distributed nn optim data interop save debug
 __init__
+demos
 serve cli
 """
 RANK = {name: rank for rank, row in enumerate(LAYERS.strip().splitlines()) for name in row.split()}

@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tenon.dims import Dim, symbols
+from tenon.dims import Dim, SymbolicDim, symbols
 from tenon.errors import Location
 from tenon.graph.operators import Operators
 from tenon.types import DType, Shape, TensorType
@@ -128,11 +128,14 @@ class Graph:
     notes: Mapping[str, Any] = field(default_factory=dict)
 
     def symbols(self) -> tuple[str, ...]:
-        """The symbolic sizes of the parameters, in order of first appearance."""
+        """The symbolic sizes in the graph, in order of first appearance."""
         found: dict[str, None] = {}
-        for value in self.params:
+        for value in (*self.params, *(output for node in self.nodes for output in node.outputs)):
             for dim in value.shape:
                 found.update(dict.fromkeys(sorted(symbols(dim))))
+        for node in self.nodes:
+            for attribute in node.attrs.values():
+                found.update(dict.fromkeys(sorted(symbols(attribute)) if isinstance(attribute, SymbolicDim) else ()))
         return tuple(found)
 
     def users(self) -> dict[Value, list[Node]]:

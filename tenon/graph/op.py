@@ -119,7 +119,7 @@ class Op:
     compute: Callable[..., Any] | None = None
     expand: Callable[..., Any] | None = None
     canonical: Callable[..., Mapping[str, Any]] | None = None  # (*types, **attrs) -> attributes in their one IR form
-    promote: Callable[..., Any] | None = None           # how inputs agree on a type (tenon.graph.promotion)
+    promote: Callable[..., Any] | None = None           # how inputs agree on an element type (tenon.graph.promotion)
     elementwise: bool = False                           # inputs broadcast; element i depends on input elements i only
     effect: bool = False                                # ordered with other effects, never removed
     data_dependent: bool = False                        # the output shape depends on the data: eager only

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from tenon.dims import Dim
+from tenon.dims import Dim, SymbolicDim
 from tenon.graph.ir import Graph, Literal, Node, Value
 from tenon.loops.expressions import (
     Binary,
@@ -50,7 +50,7 @@ class Scalars:
         self.owner: dict[Expr, Value] = {}      # the value in whose rule a reduction or a call was written
 
     def const(self, value: Any, dtype: DType) -> Expr:
-        return constant(value, dtype)
+        return lift(value, dtype)
 
     def cast(self, x: Any, dtype: DType) -> Expr:
         return simplify(Cast(lift(x, int64), dtype))

@@ -32,9 +32,9 @@ from tenon.ops.define import PUBLIC, alias, binary, composite, define, function,
 from tenon.ops.methods import install_methods
 
 # In the order in which they build on each other.
-FAMILIES = (comparison, shape, complex_parts, arithmetic, exponential, trigonometric, rounding, special, pieces,
-            creation, arranging, diagonal, reduction, scan, linalg, slicing, indexing, searching, getitem, windows,
-            convolution, pooling, call, activations, projections, losses)
+FAMILIES = (comparison, shape, complex_parts, arithmetic, exponential, trigonometric, rounding, special, pieces, creation,
+            arranging, diagonal, reduction, scan, linalg, slicing, indexing, searching, getitem, windows, convolution,
+            pooling, call, activations, projections, losses)
 install_methods()
 
 __all__ = ["FAMILIES", "PUBLIC", "alias", "binary", "composite", "define", "function", "unary"]

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tenon.errors import ShapeError
-from tenon.graph.build import literal
 from tenon.graph.op import Op
 from tenon.graph.promotion import like_first
 from tenon.ops.define import define
 from tenon.ops.pieces import slice_op
-from tenon.ops.shape import full_op
+from tenon.ops.creation import zeros_like
 from tenon.types import TensorType
 
 
@@ -28,11 +27,6 @@ def _inside(x: TensorType, start: Any, size: Any, step: Any) -> TensorType:
         if d == 0 or known and m and not (0 <= a < n and 0 <= a + (m - 1) * d < n):
             raise ShapeError(f"slice_update: {m} elements from {a} in steps of {d} leave axis {axis} of {x}")
     return x.with_shape(size)
-
-
-def zeros_of(x: Any) -> Any:
-    """Zeros of the type and shape of `x`."""
-    return full_op(literal(0, x.dtype), shape=x.shape)
 
 
 def box(x: Any, start: Any, size: Any, step: Any) -> Any:
@@ -70,7 +64,7 @@ slice_update: Op = define(
     "slice_update", public=False, promote=like_first, ref=_update_ref, compute=_update_compute,
     type=lambda x, updates, *, start, step: _inside(x, start, updates.shape, step).with_shape(x.shape),
     vjp=lambda g, y, x, updates, start, step: (
-        lambda: slice_update(g, zeros_of(updates), start=start, step=step),
+        lambda: slice_update(g, zeros_like(updates), start=start, step=step),
         lambda: box(g, start, updates.shape, step)),
     doc="x with the box of `updates.shape` elements from `start` in steps of `step` replaced by `updates`.",
     examples=["slice_update(f32[5, 6], f32[2, 3], start=(1, 5), step=(3, -2)) -> f32[5, 6]"])

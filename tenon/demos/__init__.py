@@ -1,0 +1,1 @@
+"""Programs that show the whole path: `tenon demo NAME`."""
