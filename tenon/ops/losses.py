@@ -16,6 +16,8 @@ from tenon.ops.exponential import exp, log
 from tenon.ops.indexing import take, take_along_axis
 from tenon.ops.shape import cast, reshape_op
 
+SCORES_AND_CLASSES = ((-2.0, 2.0), (0.0, 2.0), (0.5, 2.0))     # for the test data of examples with 3 classes
+
 
 def reduced(name: str, loss: Any, reduction: str) -> Any:
     """The loss as its mean, its sum, or as it is."""
@@ -46,7 +48,7 @@ def _rows_vjp(g: Any, y: Any, x: Any, target: Any, axis: int) -> tuple[Any, None
     return with_axis(g, axis) * where(hit, p - 1, p), None
 
 
-@composite(public=False, promote=classes_first, canonical=along_axis, vjp=_rows_vjp,
+@composite(public=False, promote=classes_first, domain=SCORES_AND_CLASSES, canonical=along_axis, vjp=_rows_vjp,
            examples=["softmax_cross_entropy(f32[2, 3], i64[2], axis=1) -> f32[2]"])
 def softmax_cross_entropy(x: Any, target: Any, *, axis: int) -> Any:
     """-log_softmax(x)[target] along an axis; its gradient is softmax(x) minus 1 at the target."""
@@ -68,6 +70,9 @@ def _check_classes(name: str, x: Any, target: Any, weight: Any) -> int:
     expected = (*x.shape[:axis], *x.shape[axis + 1:])
     if target.dtype.kind == "b":
         raise DTypeError(f"{name}: class indices must be integers, the target is {target.type}")
+    if target.dtype.kind in "iu" and target.shape == x.shape != expected:
+        raise DTypeError(f"{name}: the target {target.type} has a number for every class, but class indices are integers",
+                         hint="class probabilities must be floating: target.astype(x.dtype)")
     wanted = expected if target.dtype.kind in "iu" else x.shape
     if target.shape != wanted:
         word = "class indices" if target.dtype.kind in "iu" else "class probabilities"
@@ -90,7 +95,7 @@ def _averaged(loss: Any, weights: Any, reduction: str) -> Any:
     return loss.sum() / weights.sum() if reduction == "mean" else reduced("", loss, reduction)
 
 
-@composite(promote=classes_first, examples=[
+@composite(promote=classes_first, domain=SCORES_AND_CLASSES, examples=[
     "cross_entropy(f32[4, 3], i64[4], None, ignore_index=-100, reduction='mean', label_smoothing=0.0) -> f32",
     "cross_entropy(f32[4, 3, 2], i64[4, 2], f32[3], ignore_index=1, reduction='none', label_smoothing=0.1)"
     " -> f32[4, 2]",
@@ -132,7 +137,7 @@ def cross_entropy(x: Any, target: Any, weight: Any = None, *, ignore_index: int 
     return _averaged(loss, weights, reduction)
 
 
-@composite(promote=classes_first, examples=[
+@composite(promote=classes_first, domain=SCORES_AND_CLASSES, examples=[
     "nll_loss(f32[4, 3], i64[4], None, ignore_index=-100, reduction='mean') -> f32",
     "nll_loss(f32[4, 3, 2], i64[4, 2], f32[3], ignore_index=1, reduction='none') -> f32[4, 2]",
     "nll_loss(f32[4, 3], f32[4], None, ignore_index=-100, reduction='mean') -> error"])
