@@ -4,6 +4,7 @@ from tenon.ops import (
     activations,
     arithmetic,
     arranging,
+    attention,
     call,
     comparison,
     complex_parts,
@@ -15,9 +16,11 @@ from tenon.ops import (
     indexing,
     linalg,
     losses,
+    normalization,
     pieces,
     pooling,
     projections,
+    recurrent,
     reduction,
     rounding,
     scan,
@@ -34,7 +37,8 @@ from tenon.ops.methods import install_methods
 # In the order in which they build on each other.
 FAMILIES = (comparison, shape, complex_parts, arithmetic, exponential, trigonometric, rounding, special, pieces, creation,
             arranging, diagonal, reduction, scan, linalg, slicing, indexing, searching, getitem, windows, convolution,
-            pooling, call, activations, projections, losses)
+            pooling, call, activations, projections, losses, normalization,
+            attention, recurrent)
 install_methods()
 
 __all__ = ["FAMILIES", "PUBLIC", "alias", "binary", "composite", "define", "function", "unary"]

@@ -71,8 +71,8 @@ def _check_classes(name: str, x: Any, target: Any, weight: Any) -> int:
     if target.dtype.kind == "b":
         raise DTypeError(f"{name}: class indices must be integers, the target is {target.type}")
     if target.dtype.kind in "iu" and target.shape == x.shape != expected:
-        raise DTypeError(f"{name}: the target {target.type} has a number for every class, but class indices are integers",
-                         hint="class probabilities must be floating: target.astype(x.dtype)")
+        raise DTypeError(f"{name}: a target with a number for every class must be floating, this one is {target.type}",
+                         hint="target.astype(x.dtype)")
     wanted = expected if target.dtype.kind in "iu" else x.shape
     if target.shape != wanted:
         word = "class indices" if target.dtype.kind in "iu" else "class probabilities"
