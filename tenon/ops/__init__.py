@@ -9,12 +9,15 @@ from tenon.ops import (
     convolution,
     creation,
     diagonal,
+    einsum,
     exponential,
     getitem,
     indexing,
     linalg,
     pieces,
     pooling,
+    products,
+    random,
     reduction,
     rounding,
     scan,
@@ -30,8 +33,8 @@ from tenon.ops.methods import install_methods
 
 # In the order in which they build on each other.
 FAMILIES = (comparison, shape, complex_parts, arithmetic, exponential, trigonometric, rounding, special, pieces, creation,
-            arranging, diagonal, reduction, scan, linalg, slicing, indexing, searching, getitem, windows, convolution,
-            pooling, call)
+            arranging, diagonal, reduction, scan, linalg, products, einsum, slicing, indexing, searching, getitem, windows, convolution,
+            pooling, random, call)
 install_methods()
 
 __all__ = ["FAMILIES", "PUBLIC", "alias", "binary", "composite", "define", "function", "unary"]
