@@ -11,6 +11,7 @@ from tenon.ops import (
     convolution,
     creation,
     diagonal,
+    einsum,
     exponential,
     getitem,
     indexing,
@@ -19,7 +20,9 @@ from tenon.ops import (
     normalization,
     pieces,
     pooling,
+    products,
     projections,
+    random,
     recurrent,
     reduction,
     rounding,
@@ -35,10 +38,10 @@ from tenon.ops.define import PUBLIC, alias, binary, composite, define, function,
 from tenon.ops.methods import install_methods
 
 # In the order in which they build on each other.
-FAMILIES = (comparison, shape, complex_parts, arithmetic, exponential, trigonometric, rounding, special, pieces, creation,
-            arranging, diagonal, reduction, scan, linalg, slicing, indexing, searching, getitem, windows, convolution,
-            pooling, call, activations, projections, losses, normalization,
-            attention, recurrent)
+FAMILIES = (comparison, shape, complex_parts, arithmetic, exponential, trigonometric, rounding, special, pieces,
+            creation, arranging, diagonal, reduction, scan, linalg, products, einsum, slicing, indexing, searching, getitem, windows,
+            convolution, pooling, random, call,
+            activations, projections, losses, normalization, attention, recurrent)
 install_methods()
 
 __all__ = ["FAMILIES", "PUBLIC", "alias", "binary", "composite", "define", "function", "unary"]
