@@ -387,6 +387,27 @@ def _linked(payload: Payload, node: TapeNode, index: int) -> Tensor:
     return out
 
 
+class Saved(Tensor):
+    """A tensor as an operator call saw it: in-place operations that follow do not reach the tape."""
+
+    __slots__ = ("_slot",)
+
+    def __init__(self, x: Tensor):
+        state = x.state
+        self.own = TensorState(state.payload, state.requires_grad)
+        self.own.node, self.own.index = state.node, state.index
+        self._slot = x.slot
+
+    @property
+    def slot(self) -> Any:
+        """What a gradient is accumulated under: the tensor that was saved, where it is a leaf."""
+        return self._slot
+
+
+def _saved(x: Any) -> Any:
+    return Saved(x) if isinstance(x, Tensor) else x
+
+
 def tape_of(tensors: Sequence[Tensor]) -> list[TapeNode]:
     """The recorded nodes that these tensors were computed by, in the order they ran."""
     found: set[TapeNode] = set()
@@ -465,7 +486,7 @@ class TensorInterpreter:
         types = tuple(None if x is None else x.type for x in agreed)
         canonical = canonical_attrs(op, types, attrs)
         payloads = self.evaluate(op, agreed, canonical)
-        node = TapeNode(op, agreed, canonical, payloads) if record else None
+        node = TapeNode(op, tuple(map(_saved, agreed)), canonical, payloads) if record else None
         outputs = tuple(_linked(p, node, k) if node else Tensor(p) for k, p in enumerate(payloads))
         return outputs if len(outputs) > 1 else outputs[0]
 

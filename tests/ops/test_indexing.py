@@ -276,3 +276,13 @@ def test_unique_and_nonzero_are_numpys():
     for mine, expected in zip(tn.nonzero(tn.tensor(x)), np.nonzero(x)):
         np.testing.assert_array_equal(mine.numpy(), expected)
     assert len(tn.unique_values(tn.tensor([float("nan")] * 2)).numpy()) == 2
+
+
+def test_the_tape_keeps_what_an_in_place_operation_replaces():
+    x = tn.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    y = x * x
+    z = y * y
+    y *= 3.0
+    y[0] = 0.0
+    (z.sum() + y.sum()).backward()
+    np.testing.assert_allclose(x.grad.numpy(), 4 * x.numpy() ** 3 + [0, 12, 18])
