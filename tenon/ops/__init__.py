@@ -1,6 +1,7 @@
 """What every operator means: one definition each, in the file of its family."""
 
 from tenon.ops import (
+    barrier,
     call,
     convolution,
     elementwise,
@@ -18,7 +19,7 @@ from tenon.ops.define import PUBLIC, binary, composite, define, function, unary
 from tenon.ops.methods import install_methods
 
 FAMILIES = (elementwise, shape, reduction, linalg, slicing, indexing, searching, getitem, windows, convolution, pooling,
-            call)
+            call, barrier)
 install_methods()
 
 __all__ = ["FAMILIES", "PUBLIC", "binary", "composite", "define", "function", "unary"]
