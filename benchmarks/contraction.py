@@ -1,14 +1,15 @@
 """The contraction template beside NumPy's product and the machine's FMA peak, one thread, interleaved in one run.
 
-    OPENBLAS_NUM_THREADS=1 python benchmarks/contraction.py [--seconds 1] [--element f32] [matmul] [skinny] [convolution]
+    OPENBLAS_NUM_THREADS=1 python -m benchmarks.contraction [--seconds 1] [--element f32] [matmul skinny convolution]
 
-Times are the thread's own computing time, of which the median and the tenth percentile are shown: on a shared machine the
-first says what one gets, the second what the code can do.  Every figure is a fraction of the peak.
+Times are the thread's own computing time, of which the median and, in brackets, the tenth percentile are shown: on a
+shared machine the first says what one gets, the second what the code can do.  Figures are fractions of the peak.
 """
 import argparse
 import time
 from collections.abc import Callable
 from ctypes import c_double, c_float, c_int64
+from functools import partial
 from itertools import product
 
 import numpy as np
@@ -20,7 +21,7 @@ from tenon.backends.cpu.contraction.emit import I32, I64, ZERO, intrinsic, loop,
 from tenon.backends.cpu.contraction.run import Native, load
 
 ELEMENTS = {"f32": (F32, np.float32, c_float), "f64": (F64, np.float64, c_double)}
-MATMUL = [(64,) * 3, (256,) * 3, (768,) * 3, (1024,) * 3, (2048,) * 3, (257, 263, 269), (101, 1009, 503), (1000, 64, 1000)]
+MATMUL = [*((size,) * 3 for size in (64, 256, 768, 1024, 2048)), (257, 263, 269), (101, 1009, 503), (1000, 64, 1000)]
 SKINNY = [(1, 1024, 1024), (1024, 1, 1024), (4, 1024, 1024), (1024, 4, 1024), (16, 16, 16), (512, 512, 8)]
 CONVOLUTIONS = [(64, 32, 28, 28, 64, 3, 1, 1), (8, 64, 56, 56, 64, 3, 1, 1), (8, 256, 14, 14, 256, 3, 1, 1),
                 (8, 512, 7, 7, 512, 3, 1, 1), (8, 64, 56, 56, 128, 3, 1, 2), (8, 3, 224, 224, 64, 7, 3, 2)]
@@ -38,23 +39,23 @@ def main() -> None:
     def report(label: str, operations: int, ours: Callable[[], object], numpy: Callable[[], object]) -> None:
         limit, *times = compare([peak, ours, numpy], given.seconds)
         rates = [PEAK_TURNS * 24 * choose_tile(element).lanes / second / 1e9 for second in limit]
-        middle, best = ([operations / time[i] / 1e9 / rates[i] for time in times] for i in (0, 1))
-        print(f"{label:38} peak {rates[1]:5.0f} GFLOP/s   ours {middle[0]:.3f} ({best[0]:.3f})   "
-              f"NumPy {middle[1]:.3f} ({best[1]:.3f})   ours/NumPy {middle[0] / middle[1]:.2f} ({best[0] / best[1]:.2f})",
-              flush=True)
+        (mine, best), (peer, its_best) = ([operations / time[i] / 1e9 / rates[i] for i in (0, 1)] for time in times)
+        print(f"{label:38} peak {rates[1]:5.0f} GFLOP/s   ours {mine:.3f} ({best:.3f})   NumPy {peer:.3f} "
+              f"({its_best:.3f})   ours/NumPy {mine / peer:.2f} ({best / its_best:.2f})", flush=True)
 
     random = np.random.default_rng(0)
     for what in given.what:
         if what == "convolution":                       # NumPy only multiplies: its windows are gathered beforehand
             for case in CONVOLUTIONS:
                 images, channels, height, width, filters, kernel, padding, stride = case
-                places = ((height + 2 * padding - kernel) // stride + 1) * ((width + 2 * padding - kernel) // stride + 1)
+                rows, columns = ((size + 2 * padding - kernel) // stride + 1 for size in (height, width))
+                places = rows * columns
                 image = random.standard_normal((images, channels, height, width)).astype(kind)
                 weight = random.standard_normal((filters, channels * kernel * kernel)).astype(kind)
                 windows = random.standard_normal((images, channels * kernel * kernel, places)).astype(kind)
                 out, call = np.empty((images, filters, places), kind), Native(convolution(element, *case))
                 report(f"convolution {case}", 2 * out.size * weight.shape[1], call.bind(out, image, weight),
-                       lambda: np.matmul(weight, windows, out=out))
+                       partial(np.matmul, weight, windows, out=out))
             continue
         for left, right in product(("mk", "km"), ("kn", "nk")):
             call = Native(matmul(element, left, right))
@@ -64,7 +65,7 @@ def main() -> None:
                 out, ours = (np.empty((m, n), kind) for _ in range(2))
                 plain_a, plain_b = a if left == "mk" else a.T, b if right == "kn" else b.T
                 report(f"{left} {right} {m}x{n}x{k}", 2 * m * n * k, call.bind(ours, a, b, 1, m, n, k),
-                       lambda: np.matmul(plain_a, plain_b, out=out))
+                       partial(np.matmul, plain_a, plain_b, out=out))
                 np.testing.assert_allclose(ours, out, rtol=1e-3, atol=1e-2)
 
 

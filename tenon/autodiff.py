@@ -11,13 +11,14 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 from tenon.errors import GradientError, Location
-from tenon.graph.build import Builder, call_graph, copy, expansion, inline, literal, rebuild, types_of
+from tenon.graph.build import Builder, call_graph, copy, expansion, inline, rebuild, types_of
 from tenon.graph.interpret import interpret
 from tenon.graph.ir import Graph, Input, Node, Value
 from tenon.graph.op import Op, using
+from tenon.ops.arithmetic import add
+from tenon.ops.creation import ones_like, zeros_like
 from tenon.ops.define import define
-from tenon.ops.elementwise import add
-from tenon.ops.shape import broadcast_to, cast, sum_to
+from tenon.ops.shape import cast, sum_to
 from tenon.types import TensorType
 
 
@@ -66,16 +67,6 @@ def pullback(node: Recorded, seeds: Sequence[Any]) -> Sequence[Any]:
     g, y = (filled[0], outputs[0]) if len(outputs) == 1 else (filled, tuple(outputs))
     rule: Sequence[Any] = node.op.vjp(g, y, *node.inputs, **node.attrs)
     return rule
-
-
-def zeros_like(x: Any) -> Any:
-    """Zeros of the shape and type of `x`."""
-    return broadcast_to(cast(literal(0, x.dtype), dtype=x.dtype), shape=x.shape)
-
-
-def ones_like(x: Any) -> Any:
-    """Ones of the shape and type of `x`."""
-    return broadcast_to(cast(literal(1, x.dtype), dtype=x.dtype), shape=x.shape)
 
 
 def _accumulate(gradients: dict[Any, Any], x: Any, gradient: Any) -> None:

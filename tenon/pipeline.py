@@ -24,6 +24,7 @@ from tenon.passes.drop_barriers import drop_barriers
 from tenon.passes.drop_dead import drop_dead
 from tenon.passes.expand import expand
 from tenon.passes.fold import fold
+from tenon.passes.fuse import fuse
 from tenon.passes.merge_duplicates import merge_duplicates
 from tenon.passes.nested import Pass
 from tenon.passes.simplify import simplify
@@ -35,10 +36,11 @@ PASSES: dict[str, Pass] = {
     "merge_duplicates": merge_duplicates,
     "drop_dead": drop_dead,
     "drop_barriers": drop_barriers,
+    "fuse": fuse,
 }
 
 # In order.  The second simplify uses what fold made literal; barriers stand until nothing merges any more.
-OPTIMIZE = ("expand", "simplify", "fold", "simplify", "merge_duplicates", "drop_dead", "drop_barriers")
+OPTIMIZE = ("expand", "simplify", "fold", "simplify", "merge_duplicates", "drop_dead", "drop_barriers", "fuse")
 
 
 def native_program(graph: Graph) -> Executable:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tenon.autodiff import backward, call, ones_like
+from tenon.autodiff import backward, call
 from tenon.backends.base import Executable
 from tenon.dims import Dim, SymbolicDim
 from tenon.errors import ArgumentError, CaptureError, DTypeError, GradientError, Location, ShapeError
@@ -25,8 +25,10 @@ from tenon.graph.ir import Graph, Literal, Value
 from tenon.graph.op import Op, interpreter, set_default_interpreter
 from tenon.graph.operators import Operators
 from tenon.ops import shape as shape_ops
+from tenon.ops.arithmetic import add
 from tenon.ops.barrier import barrier
-from tenon.ops.elementwise import add, equal, not_equal
+from tenon.ops.comparison import equal, not_equal
+from tenon.ops.creation import ones_like
 from tenon.ops.getitem import setitem
 from tenon.pipeline import compile
 from tenon.types import DEFAULT_OF_KIND, DType, Shape, TensorType, as_dtype, float32, int64
@@ -575,8 +577,7 @@ class Eager(TensorInterpreter):
             return tuple(program_of(attrs["body"]).run(arrays))
         inferred = op.type(*(None if x is None else x.type for x in inputs), **attrs)
         types = inferred if isinstance(inferred, tuple) else (inferred,)
-        with np.errstate(all="ignore"):
-            return evaluate_op(op, arrays, attrs, types)
+        return evaluate_op(op, arrays, attrs, types)
 
 
 @lru_cache(maxsize=1024)

@@ -38,7 +38,8 @@ def evaluate_op(op: Op, arrays: Sequence[Any], attrs: Mapping[str, Any],
         types = inferred if isinstance(inferred, tuple) else (inferred,)
     if op.ref is None:
         return tuple(interpret(expansion(op, tuple(map(type_of, arrays)), attrs), [a for a in arrays if a is not None]))
-    out = op.ref(*map(_widen, arrays), **attrs)
+    with np.errstate(all="ignore"):
+        out = op.ref(*map(_widen, arrays), **attrs)
     listed = out if isinstance(out, tuple) and len(types) > 1 else (out,)
     return tuple(_as_type(x, t) for x, t in zip(listed, types, strict=True))
 
@@ -99,5 +100,6 @@ def _as_type(array: Any, type: TensorType) -> np.ndarray:
 
 def _astype(array: np.ndarray, dtype: DType) -> np.ndarray:
     with np.errstate(all="ignore"):
-        converted: np.ndarray = array.astype(dtype.numpy)
+        real = array.real if array.dtype.kind == "c" and dtype.kind != "c" else array
+        converted: np.ndarray = real.astype(dtype.numpy)
         return converted

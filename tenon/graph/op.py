@@ -25,6 +25,7 @@ from tenon.errors import ArgumentError
 from tenon.types import TensorType
 
 Types = TensorType | tuple[TensorType, ...]
+Domain = Sequence[Any]
 
 
 class Interpreter(Protocol):
@@ -118,11 +119,12 @@ class Op:
     compute: Callable[..., Any] | None = None
     expand: Callable[..., Any] | None = None
     canonical: Callable[..., Mapping[str, Any]] | None = None  # (*types, **attrs) -> attributes in their one IR form
-    promote: Callable[..., Any] | None = None           # how inputs agree on a type (tenon.graph.promotion)
+    promote: Callable[..., Any] | None = None           # how inputs agree on an element type (tenon.graph.promotion)
     elementwise: bool = False                           # inputs broadcast; element i depends on input elements i only
     effect: bool = False                                # ordered with other effects, never removed
     data_dependent: bool = False                        # the output shape depends on the data: eager only
     batch: Callable[..., Any] | None = None             # vmap rule, where it does not follow from the meaning
+    domain: Domain = ()                                 # test data lies in (low, high); a pair of pairs: input by input
     examples: Sequence[str] = ()                        # "relu(f32[2, 3]) -> f32[2, 3]", "... -> error"
     doc: str = ""
     signature: Signature = field(init=False)

@@ -14,13 +14,14 @@ from __future__ import annotations
 import ast
 import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from tenon.dims import SymbolicDim, parse_dim
 from tenon.errors import GraphError, Location, TenonError
 from tenon.graph.build import literal
 from tenon.graph.ir import Graph, Input, Literal, Node, Value
-from tenon.graph.op import OPS
+from tenon.graph.op import OPS, Op
 from tenon.types import BY_SHORT, DType, TensorType
 
 INDENT = "    "
@@ -137,6 +138,29 @@ def parse_type(text: str) -> TensorType:
     except SyntaxError as error:
         raise GraphError(f"not a type: {text!r} ({error.msg})") from None
     return _Parser([text]).types(expression, expression)[0]
+
+
+@dataclass(frozen=True)
+class Example:
+    """One line of an operator's examples: a call on types, and the types it gives, or None for an error."""
+
+    op: Op
+    inputs: tuple[TensorType | Literal | None, ...]
+    attrs: Mapping[str, Any]
+    outputs: tuple[TensorType, ...] | None
+
+
+def parse_example(text: str) -> Example:
+    """The parts of `relu(f32[2, 3]) -> f32[2, 3]` or `matmul(f32[2, 3], f32[2, 3]) -> error`."""
+    left, _, right = text.rpartition("->")
+    parser = _Parser([text])
+    call = ast.parse(left.strip(), mode="eval").body
+    assert isinstance(call, ast.Call) and isinstance(call.func, ast.Name), text
+    inputs = tuple(parser.literal(x, None) if isinstance(x, (ast.Call, ast.Constant)) else parser.types(x, x)[0]
+                   for x in call.args)
+    attrs = {str(k.arg): parser.attribute(k.value, {}) for k in call.keywords}
+    outputs = ast.parse(f"tuple[{right.strip()}]", mode="eval").body
+    return Example(OPS[call.func.id], inputs, attrs, None if right.strip() == "error" else parser.types(outputs, outputs))
 
 
 class _Parser:

@@ -50,7 +50,7 @@ class Scalars:
         self.owner: dict[Expr, Value] = {}      # the value in whose rule a reduction or a call was written
 
     def const(self, value: Any, dtype: DType) -> Expr:
-        return self.cast(size(value), dtype) if isinstance(value, SymbolicDim) else constant(value, dtype)
+        return lift(value, dtype)
 
     def cast(self, x: Any, dtype: DType) -> Expr:
         return simplify(Cast(lift(x, int64), dtype))

@@ -1,25 +1,38 @@
 """What every operator means: one definition each, in the file of its family."""
 
 from tenon.ops import (
+    arithmetic,
+    arranging,
     barrier,
     call,
+    comparison,
+    complex_parts,
     convolution,
-    elementwise,
+    creation,
+    diagonal,
+    exponential,
     getitem,
     indexing,
     linalg,
+    pieces,
     pooling,
     reduction,
+    rounding,
+    scan,
     searching,
     shape,
     slicing,
+    special,
+    trigonometric,
     windows,
 )
-from tenon.ops.define import PUBLIC, binary, composite, define, function, unary
+from tenon.ops.define import PUBLIC, alias, binary, composite, define, function, unary
 from tenon.ops.methods import install_methods
 
-FAMILIES = (elementwise, shape, reduction, linalg, slicing, indexing, searching, getitem, windows, convolution, pooling,
-            call, barrier)
+# In the order in which they build on each other.
+FAMILIES = (comparison, shape, complex_parts, arithmetic, exponential, trigonometric, rounding, special, pieces, creation,
+            arranging, diagonal, reduction, scan, linalg, slicing, indexing, searching, getitem, windows, convolution,
+            pooling, call, barrier)
 install_methods()
 
-__all__ = ["FAMILIES", "PUBLIC", "binary", "composite", "define", "function", "unary"]
+__all__ = ["FAMILIES", "PUBLIC", "alias", "binary", "composite", "define", "function", "unary"]

@@ -11,10 +11,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from tenon.errors import DTypeError
-from tenon.graph.build import expansion
-from tenon.graph.op import Op
-from tenon.graph.promotion import Promotion, floating, same
-from tenon.types import DType, TensorType, broadcast_shapes, float32
+from tenon.graph.build import expansion, literal
+from tenon.graph.op import Domain, Op, interpreter
+from tenon.graph.promotion import Promotion, floating, same, separate
+from tenon.types import DType, TensorType, broadcast_shapes, float32, int64
 
 PUBLIC: dict[str, Callable[..., Any]] = {}
 F = TypeVar("F", bound=Callable[..., Any])
@@ -24,6 +24,20 @@ def function(fn: F) -> F:
     """Make a plain function of operators public; it leaves no node of its own in the graph."""
     PUBLIC[fn.__name__.rstrip("_")] = fn
     return fn
+
+
+def alias(name: str, target: Callable[..., Any]) -> None:
+    """A second name for a public operator, for those who know it from elsewhere."""
+    PUBLIC[name] = target
+
+
+def lift(x: Any) -> Any:
+    """An argument as a tensor (or value, or literal), so that it has a shape; for functions that look at shapes.
+
+    Raises DTypeError for what cannot be one.
+    """
+    found = interpreter().lift(x)
+    return found if hasattr(found, "shape") else literal(found, separate((type(found),))[0] or float32)
 
 
 def define(name: str, public: bool = True, **fields: Any) -> Op:
@@ -36,31 +50,31 @@ def define(name: str, public: bool = True, **fields: Any) -> Op:
 
 def unary(name: str, ref: Callable[..., Any], scalar: Callable[..., Any] | None, vjp: Callable[..., Any] | None,
           doc: str, promote: Promotion = floating, result: Callable[[DType], DType] | None = None,
-          kinds: str = "buifc", examples: Sequence[str] = ()) -> Op:
+          kinds: str = "buifc", examples: Sequence[str] = (), domain: Domain = ()) -> Op:
     """An elementwise operator of one input.  `scalar(s, x)` is element i; None leaves it to NumPy."""
     def rule(x: TensorType) -> TensorType:
         check_kind(name, x.dtype, kinds)
         return x.with_dtype(result(x.dtype)) if result else x
     compute = None if scalar is None else lambda s, i, x: scalar(s, x(i))
     return define(name, type=rule, ref=ref, vjp=vjp, compute=compute, promote=promote, elementwise=True, doc=doc,
-                  examples=examples or [f"{name}(f32[2, 3]) -> {(result or _keep)(float32).short}[2, 3]"])
+                  domain=domain, examples=examples or [_example(name, 1, kinds, result)])
 
 
 def binary(name: str, ref: Callable[..., Any], scalar: Callable[..., Any] | None, vjp: Callable[..., Any] | None,
            doc: str, promote: Promotion = same, result: Callable[[DType], DType] | None = None,
-           kinds: str = "buifc", examples: Sequence[str] = ()) -> Op:
+           kinds: str = "buifc", examples: Sequence[str] = (), domain: Domain = ()) -> Op:
     """An elementwise operator of two inputs that broadcast.  `scalar(s, x, y)` is element i."""
     def rule(x: TensorType, y: TensorType) -> TensorType:
         check_kind(name, x.dtype, kinds)
         return TensorType(result(x.dtype) if result else x.dtype, broadcast_shapes(x.shape, y.shape))
     compute = None if scalar is None else lambda s, i, x, y: scalar(s, x(i), y(i))
     return define(name, type=rule, ref=ref, vjp=vjp, compute=compute, promote=promote, elementwise=True, doc=doc,
-                  examples=examples or [f"{name}(f32[2, 3], f32[2, 3]) -> {(result or _keep)(float32).short}[2, 3]"])
+                  domain=domain, examples=examples or [_example(name, 2, kinds, result)])
 
 
 def composite(examples: Sequence[str] = (), vjp: Callable[..., Any] | None = None, promote: Promotion | None = None,
               ref: Callable[..., Any] | None = None, canonical: Callable[..., Any] | None = None,
-              public: bool = True) -> Callable[[Callable[..., Any]], Op]:
+              public: bool = True, domain: Domain = ()) -> Callable[[Callable[..., Any]], Op]:
     """Decorate a function of operators: it becomes an operator that stays whole until a pass opens it.
 
     With `vjp` its gradient is that rule; without, the gradient of its definition.
@@ -71,7 +85,7 @@ def composite(examples: Sequence[str] = (), vjp: Callable[..., Any] | None = Non
             return results if len(results) > 1 else results[0]
         rule.__signature__ = inspect.signature(fn)  # type: ignore[attr-defined]
         op = define(fn.__name__.rstrip("_"), public=public, type=rule, expand=fn, vjp=vjp, promote=promote, ref=ref,
-                    canonical=canonical, doc=inspect.getdoc(fn) or "", examples=examples)
+                    canonical=canonical, doc=inspect.getdoc(fn) or "", examples=examples, domain=domain)
         return op
     return decorate
 
@@ -84,7 +98,8 @@ def check_kind(name: str, dtype: DType, kinds: str) -> None:
                          hint=f"{name} takes {', '.join(words[k] for k in kinds)} elements; cast with .astype(...)")
 
 
-def _keep(dtype: DType) -> DType:
-    return dtype
-
-
+def _example(name: str, inputs: int, kinds: str, result: Callable[[DType], DType] | None) -> str:
+    """The example of an elementwise operator that states none."""
+    dtype = float32 if "f" in kinds else int64
+    out = result(dtype) if result else dtype
+    return f"{name}({', '.join([f'{dtype.short}[2, 3]'] * inputs)}) -> {out.short}[2, 3]"

@@ -19,9 +19,9 @@ from tenon.graph.build import literal
 from tenon.graph.op import Op
 from tenon.graph.promotion import Kinds, like_first, separate
 from tenon.ops.define import define, function
-from tenon.ops.elementwise import equal, where
+from tenon.ops.comparison import equal, where
+from tenon.ops.creation import zeros_like
 from tenon.ops.shape import broadcast_to, cast, full_op, reshape_op
-from tenon.ops.slicing import zeros_of
 from tenon.ops.windows import shown
 from tenon.types import TensorType, as_dtype, broadcast_shapes, int64, normalize_axis
 
@@ -61,7 +61,7 @@ def _take_type(x: TensorType, indices: TensorType, *, axis: int) -> TensorType:
 take: Op = define(
     "take", type=_take_type, canonical=_axis,
     ref=lambda x, at, axis: np.take(x, check_range("take", at, x.shape[axis], axis), axis),
-    vjp=lambda g, y, x, at, axis: (put(zeros_of(x), at, g, axis=axis, reduce="add"), None),
+    vjp=lambda g, y, x, at, axis: (put(zeros_like(x), at, g, axis=axis, reduce="add"), None),
     compute=lambda s, i, x, at, axis: x(
         (*i[:axis], s.index(at(i[axis:axis + at.ndim]), x.shape[axis]), *i[axis + at.ndim:])),
     doc="The elements of x at these places along an axis, which the axes of `indices` replace.",
@@ -110,7 +110,7 @@ def _written_vjp(read: Callable[..., Any], write: Callable[..., Any]) -> Callabl
         if reduce == "add":
             return g, None, lambda: read(g, at, axis=axis)
         if reduce == "set":
-            return (lambda: write(g, at, zeros_of(updates), axis=axis, reduce="set"), None,
+            return (lambda: write(g, at, zeros_like(updates), axis=axis, reduce="set"), None,
                     lambda: where(last(at, updates, x, axis), read(g, at, axis=axis), 0))
         if reduce == "mul":
             ones = full_op(literal(1, x.dtype), shape=x.shape)
@@ -152,7 +152,7 @@ def _places_along(name: str, x: Any, at: Any, axis: int) -> tuple[Any, ...]:
 gather: Op = define(
     "gather", type=lambda x, indices, *, axis: _along_type("gather", x, indices, axis), canonical=_axis,
     ref=lambda x, at, axis: x[_places_along("gather", x, at, axis)],
-    vjp=lambda g, y, x, at, axis: (scatter_op(zeros_of(x), at, g, axis=axis, reduce="add"), None),
+    vjp=lambda g, y, x, at, axis: (scatter_op(zeros_like(x), at, g, axis=axis, reduce="add"), None),
     compute=lambda s, i, x, at, axis: x((*i[:axis], s.index(at(i), x.shape[axis]), *i[axis + 1:])),
     doc="y[a, i, b] = x[a, indices[a, i, b], b]: one element of x along an axis for every element of `indices`.",
     examples=["gather(f32[2, 5], i64[2, 3], axis=1) -> f32[2, 3]", "gather(f32[5, 3], i32[2, 2], axis=0) -> f32[2, 2]",

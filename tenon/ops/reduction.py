@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from tenon.ops.define import check_kind, define
-from tenon.ops.elementwise import equal
-from tenon.ops.shape import cast, restore
-from tenon.types import DType, Shape, TensorType, as_dtype, int64, normalize_axes, uint64
+from tenon.dims import Dim, product
+from tenon.errors import ShapeError
+from tenon.graph.op import Op
+from tenon.graph.promotion import floating, logical
+from tenon.ops.arithmetic import sign
+from tenon.ops.comparison import equal, isfinite, isnan, not_equal, where
+from tenon.ops.complex_parts import conj, real
+from tenon.ops.creation import as_number
+from tenon.ops.define import alias, check_kind, composite, define, function
+from tenon.ops.shape import cast, reshape_op, restore
+from tenon.types import (
+    DType,
+    Shape,
+    TensorType,
+    as_dtype,
+    bool_,
+    float32,
+    int64,
+    normalize_axes,
+    real_of,
+    uint64,
+)
 
 
 def reduced_shape(shape: Shape, axis: tuple[int, ...], keepdims: bool) -> Shape:
@@ -47,21 +66,110 @@ def sum_dtype(dtype: DType) -> DType:
     return {"b": int64, "i": int64, "u": uint64}.get(dtype.kind, dtype)
 
 
-sum_ = define(
-    "sum", type=lambda x, *, axis=None, keepdims=False, dtype=None: TensorType(dtype or sum_dtype(x.dtype), reduced_shape(x.shape, axis, keepdims)),
-    canonical=lambda x, axis, keepdims, dtype: {**axes_and_flag(x, axis, keepdims), "dtype": as_dtype(dtype) if dtype else sum_dtype(x.dtype)},
-    ref=lambda x, axis, keepdims, dtype: np.sum(x, axis, keepdims=keepdims, dtype=dtype.numpy if dtype.kind in "iu" else None),
-    vjp=lambda g, y, x, axis, keepdims, dtype: (restore(g, x.shape, axis, keepdims),),
-    compute=reducing("add"),
-    doc="The sum over axes; integers are summed in 64 bits.",
-    examples=["sum(f32[2, 3], axis=(1,), keepdims=False, dtype=f32) -> f32[2]", "sum(i8[2, 3], axis=(0, 1)) -> i64"])
+# ---------------------------------------------------------------- sums and products
 
+def _total_type(x: TensorType, *, axis: Any = None, keepdims: bool = False, dtype: DType | None = None) -> TensorType:
+    return TensorType(dtype or sum_dtype(x.dtype), reduced_shape(x.shape, axis, keepdims))
+
+
+def _total_attrs(x: TensorType, axis: Any, keepdims: bool, dtype: Any) -> dict[str, Any]:
+    return {**axes_and_flag(x, axis, keepdims), "dtype": as_dtype(dtype) if dtype is not None else sum_dtype(x.dtype)}
+
+
+def _total_ref(total: Callable[..., Any]) -> Callable[..., Any]:
+    def ref(x: Any, axis: Any, keepdims: bool, dtype: DType) -> Any:
+        narrow = dtype.is_floating and dtype.bits == 16
+        return total(_as(x, float32 if narrow else dtype), axis, keepdims=keepdims)
+    return ref
+
+
+def _as(x: Any, dtype: DType) -> Any:
+    x = x.real if x.dtype.kind == "c" and dtype.kind in "uif" else x
+    return x.astype(dtype.numpy, copy=False)
+
+
+sum_ = define(
+    "sum", type=_total_type, canonical=_total_attrs, ref=_total_ref(np.sum), compute=reducing("add"),
+    vjp=lambda g, y, x, axis, keepdims, dtype: (restore(g, x.shape, axis, keepdims),),
+    doc="The sum over axes (all of them by default); integers are summed in 64 bits.  The sum of nothing is 0.",
+    examples=["sum(f32[2, 3], axis=(1,), keepdims=False, dtype=f64) -> f64[2]", "sum(i8[2, 3], axis=(0, 1)) -> i64",
+              "sum(f32[2, 3], axis=(0,), keepdims=True) -> f32[1, 3]", "sum(f32[2, 3], axis=(2,)) -> error"])
+
+
+def _prod_vjp(g: Any, y: Any, x: Any, axis: tuple[int, ...], keepdims: bool, dtype: DType) -> tuple[Any]:
+    """y / x; where there is one zero, it gets the product of the others, and these get nothing."""
+    zero = equal(x, 0)
+    others = where(zero, 1, x)
+    lone = equal(cast(zero, dtype=int64).sum(axis=axis, keepdims=keepdims), 1)
+    at_zero = where(lone, others.prod(axis=axis, keepdims=keepdims), 0)
+    spread = (restore(t, x.shape, axis, keepdims) for t in (at_zero, y, g))
+    hole, whole, seed = spread
+    return (seed * conj(where(zero, hole, whole / others)),)
+
+
+prod = define(
+    "prod", type=_total_type, canonical=_total_attrs, ref=_total_ref(np.prod), compute=reducing("mul"), vjp=_prod_vjp,
+    doc="The product over axes; integers are multiplied in 64 bits.  The product of nothing is 1.",
+    examples=["prod(f32[2, 3], axis=(1,)) -> f32[2]", "prod(i8[2, 3]) -> i64"])
+
+
+def reduced_size(shape: Shape, axis: tuple[int, ...]) -> Dim:
+    """How many elements are reduced to one."""
+    return product(shape[a] for a in axis)
+
+
+def wide(dtype: DType) -> DType:
+    """What sums of this type are kept in, so that they neither overflow nor lose digits."""
+    return float32 if dtype.is_floating and dtype.bits == 16 else dtype
+
+
+@composite(promote=floating, canonical=axes_and_flag, examples=[
+    "mean(f32[2, 3], axis=(1,), keepdims=True) -> f32[2, 1]", "mean(f16[2, 3]) -> f16", "mean(i64[4]) -> f32"])
+def mean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """The mean over axes (all of them by default); of integers, in the default float.  The mean of nothing is NaN."""
+    total = sum_(x, axis=axis, keepdims=keepdims, dtype=wide(x.dtype))
+    return cast(total / as_number(reduced_size(x.shape, axis), real_of(total.dtype)), dtype=x.dtype)
+
+
+def _moment_attrs(x: TensorType, axis: Any, keepdims: bool, correction: float) -> dict[str, Any]:
+    return {**axes_and_flag(x, axis, keepdims), "correction": correction}
+
+
+@composite(promote=floating, canonical=_moment_attrs, examples=[
+    "var(f32[2, 3], axis=(1,), keepdims=True, correction=1) -> f32[2, 1]", "var(f32[2, 3]) -> f32", "var(c64[3]) -> f32"])
+def var(x: Any, *, axis: Any = None, keepdims: bool = False, correction: float = 0) -> Any:
+    """The variance over axes: squared distances from the mean, over n - correction (1 gives PyTorch's default)."""
+    y = cast(x, dtype=wide(x.dtype))
+    away = y - mean(y, axis=axis, keepdims=True)
+    squares = real(away * conj(away))
+    count = reduced_size(x.shape, axis) - correction if correction else reduced_size(x.shape, axis)
+    divisor = max(count, 0) if isinstance(count, (int, float)) else count
+    total = sum_(squares, axis=axis, keepdims=keepdims)
+    return cast(total / as_number(divisor, total.dtype), dtype=real_of(x.dtype))
+
+
+@composite(promote=floating, canonical=_moment_attrs, examples=[
+    "std(f32[2, 3], axis=(0,), correction=1) -> f32[3]", "std(f64[2, 3]) -> f64"])
+def std(x: Any, *, axis: Any = None, keepdims: bool = False, correction: float = 0) -> Any:
+    """The standard deviation over axes: the square root of `var`."""
+    return var(x, axis=axis, keepdims=keepdims, correction=correction).sqrt()
+
+
+# ---------------------------------------------------------------- the largest, the smallest, any, all
 
 def _extreme_type(name: str) -> Callable[..., TensorType]:
     def rule(x: TensorType, *, axis: Any = None, keepdims: bool = False) -> TensorType:
         check_kind(name, x.dtype, "buif")
+        check_not_empty(name, x, axis)
         return x.with_shape(reduced_shape(x.shape, axis, keepdims))
     return rule
+
+
+def check_not_empty(name: str, x: TensorType, axis: tuple[int, ...]) -> None:
+    """Raise ShapeError where the reduction has nothing to choose from."""
+    for a in axis:
+        if isinstance(x.shape[a], int) and x.shape[a] == 0:
+            raise ShapeError(f"{name}: axis {a} of {x} is empty, there is no element to take")
 
 
 def _extreme_vjp(g: Any, y: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> tuple[Any]:
@@ -70,8 +178,139 @@ def _extreme_vjp(g: Any, y: Any, x: Any, axis: tuple[int, ...], keepdims: bool) 
     return (hit * restore(g / hit.sum(axis=axis, keepdims=keepdims), x.shape, axis, keepdims),)
 
 
-max_ = define(
-    "max", type=_extreme_type("max"), canonical=axes_and_flag, vjp=_extreme_vjp, compute=reducing("max"),
-    ref=lambda x, axis, keepdims: np.max(x, axis, keepdims=keepdims),
-    doc="The largest element along axes; NaN where there is one.  Equal elements share the gradient.",
-    examples=["max(f32[2, 3], axis=(1,), keepdims=False) -> f32[2]"])
+def _extreme(name: str, ref: Callable[..., Any], doc: str) -> Op:
+    return define(name, type=_extreme_type(name), canonical=axes_and_flag, vjp=_extreme_vjp, compute=reducing(name),
+                  ref=lambda x, axis, keepdims: ref(x, axis, keepdims=keepdims), doc=doc,
+                  examples=[f"{name}(f32[2, 3], axis=(1,), keepdims=False) -> f32[2]", f"{name}(i64[2, 3]) -> i64",
+                            f"{name}(f32[2, 0], axis=(1,)) -> error"])
+
+
+max_ = _extreme("max", np.max, "The largest element along axes; NaN where there is one.  Equal elements share the "
+                               "gradient.  Raises ShapeError where an axis is empty.")
+min_ = _extreme("min", np.min, "The smallest element along axes; NaN where there is one.  Equal elements share the "
+                               "gradient.  Raises ShapeError where an axis is empty.")
+
+
+def _test(name: str, ref: Callable[..., Any], doc: str) -> Op:
+    return define(name, canonical=axes_and_flag, compute=reducing(name), promote=logical,
+                  type=lambda x, *, axis=None, keepdims=False: TensorType(bool_, reduced_shape(x.shape, axis, keepdims)),
+                  ref=lambda x, axis, keepdims: ref(x, axis, keepdims=keepdims), doc=doc,
+                  examples=[f"{name}(bool[2, 3], axis=(1,), keepdims=False) -> bool[2]", f"{name}(f32[2, 3]) -> bool"])
+
+
+any_ = _test("any", np.any, "Whether any element holds (is not zero); false where there is none.")
+all_ = _test("all", np.all, "Whether all elements hold (are not zero); true where there is none.")
+
+
+def _position(name: str, ref: Callable[..., Any], doc: str) -> Op:
+    def rule(x: TensorType, *, axis: Any = None, keepdims: bool = False) -> TensorType:
+        check_kind(name, x.dtype, "buif")
+        check_not_empty(name, x, axis)
+        return TensorType(int64, reduced_shape(x.shape, axis, keepdims))
+
+    def canonical(x: TensorType, axis: Any, keepdims: bool) -> dict[str, Any]:
+        if isinstance(axis, (tuple, list)) and 1 < len(axis) < x.ndim:
+            raise ShapeError(f"{name}: one axis or all of them, not {axis}")
+        return axes_and_flag(x, axis, keepdims)
+
+    def position(x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
+        if len(axis) == 1:
+            return ref(x, axis[0], keepdims=keepdims)
+        return ref(x.reshape(-1)).reshape((1,) * x.ndim if keepdims else ()) if axis or not x.ndim else np.zeros(x.shape)
+    return define(name, type=rule, canonical=canonical, ref=position, compute=reducing(name), doc=doc,
+                  examples=[f"{name}(f32[2, 3], axis=(1,), keepdims=False) -> i64[2]", f"{name}(f32[2, 3]) -> i64",
+                            f"{name}(f32[0]) -> error"])
+
+
+argmax = _position("argmax", np.argmax, "The position of the first largest element (or NaN) along an axis, or in the "
+                                        "flattened tensor.  Raises ShapeError where there is none.")
+argmin = _position("argmin", np.argmin, "The position of the first smallest element (or NaN) along an axis, or in the "
+                                        "flattened tensor.  Raises ShapeError where there is none.")
+
+
+@composite(canonical=axes_and_flag, examples=["count_nonzero(f32[2, 3], axis=(1,)) -> i64[2]"])
+def count_nonzero(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """How many elements along axes are not zero."""
+    return sum_(cast(not_equal(x, 0), dtype=int64), axis=axis, keepdims=keepdims)
+
+
+@composite(canonical=axes_and_flag, examples=["nansum(f32[2, 3], axis=(1,)) -> f32[2]"])
+def nansum(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """The sum over axes of what is not NaN."""
+    return sum_(where(isnan(x), 0, x), axis=axis, keepdims=keepdims)
+
+
+@composite(promote=floating, canonical=axes_and_flag, examples=["nanmean(f32[2, 3], axis=(1,)) -> f32[2]"])
+def nanmean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """The mean over axes of what is not NaN."""
+    count = sum_(cast(~isnan(x), dtype=int64), axis=axis, keepdims=keepdims)
+    return nansum(x, axis=axis, keepdims=keepdims) / cast(count, dtype=real_of(x.dtype))
+
+
+# ---------------------------------------------------------------- exponentials and norms
+
+def _logsumexp_vjp(g: Any, y: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> tuple[Any]:
+    known = where(isfinite(y), y, 0)        # where all are -inf, so that exp(-inf - 0) gives 0 and not NaN
+    return (restore(g, x.shape, axis, keepdims) * (x - restore(known, x.shape, axis, keepdims)).exp(),)
+
+
+@composite(promote=floating, canonical=axes_and_flag, vjp=_logsumexp_vjp, examples=[
+    "logsumexp(f32[2, 3], axis=(1,), keepdims=True) -> f32[2, 1]", "logsumexp(f32[2, 0], axis=(1,)) -> f32[2]"])
+def logsumexp(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
+    """log(sum(exp(x))) over axes, without overflow on the way; -inf where there is nothing."""
+    if any(isinstance(x.shape[a], int) and x.shape[a] == 0 for a in axis):
+        return sum_(x.exp(), axis=axis, keepdims=keepdims).log()
+    top = max_(x, axis=axis, keepdims=True)
+    base = where(isfinite(top), top, 0)
+    total = sum_((x - base).exp(), axis=axis, keepdims=keepdims)
+    return total.log() + (base if keepdims else reshape_op(base, shape=total.shape))
+
+
+def _norm_attrs(x: TensorType, ord: Any, axis: Any, keepdims: bool) -> dict[str, Any]:
+    return {"ord": float(ord), **axes_and_flag(x, axis, keepdims)}
+
+
+def _norm_vjp(g: Any, y: Any, x: Any, ord: float, axis: tuple[int, ...], keepdims: bool) -> tuple[Any]:
+    """0 at x = 0, as in PyTorch."""
+    seed, size = (restore(t, x.shape, axis, keepdims) for t in (g, y))
+    if ord == 0:
+        return (None,)
+    if abs(ord) == math.inf:
+        hit = cast(equal(abs(x), size), dtype=g.dtype)
+        return (seed * sign(x) * (hit / hit.sum(axis=axis, keepdims=True)),)
+    if ord == 2:
+        return (seed * where(equal(size, 0), 0, x / where(equal(size, 0), 1, size)),)
+    flat = equal(x, 0)
+    ratio = where(flat, 1, abs(x)) / where(equal(size, 0), 1, size)
+    return (where(flat, 0, seed * sign(x) * ratio ** (ord - 1)),)
+
+
+@composite(promote=floating, canonical=_norm_attrs, vjp=_norm_vjp, examples=[
+    "vector_norm(f32[2, 3], ord=2.0, axis=(1,)) -> f32[2]", "vector_norm(f32[2, 3], ord=3.0, axis=(0,)) -> f32[3]",
+    "vector_norm(f32[2, 3], ord=inf, axis=(1,)) -> f32[2]", "vector_norm(f32[2, 3], ord=1.0, keepdims=True) -> f32[1, 1]"])
+def vector_norm(x: Any, *, ord: float = 2.0, axis: Any = None, keepdims: bool = False) -> Any:
+    """(sum |x|**ord) ** (1 / ord) over axes; `ord` may be inf, -inf or 0 (how many are not zero)."""
+    size = abs(x)
+    if ord == 0:
+        return cast(count_nonzero(x, axis=axis, keepdims=keepdims), dtype=size.dtype)
+    if abs(ord) == math.inf:
+        return (max_ if ord > 0 else min_)(size, axis=axis, keepdims=keepdims)
+    if ord == 1:
+        return sum_(size, axis=axis, keepdims=keepdims)
+    if ord == 2:
+        return sum_(real(x * conj(x)), axis=axis, keepdims=keepdims).sqrt()
+    return sum_(size ** ord, axis=axis, keepdims=keepdims) ** (1 / ord)
+
+
+@function
+def norm(x: Any, ord: float = 2.0, axis: Any = None, keepdims: bool = False) -> Any:
+    """The length of vectors along axes, by default of all elements as one vector; `vector_norm` with `ord`.
+
+    >>> tn.norm(tn.tensor([3.0, 4.0]))
+    tensor(5.)
+    """
+    return vector_norm(x, ord=ord, axis=axis, keepdims=keepdims)
+
+
+alias("amax", max_)
+alias("amin", min_)

@@ -17,7 +17,8 @@ from tenon.graph.promotion import same
 from tenon.ops.define import check_kind, define, function
 from tenon.ops.indexing import flat, gather, put, scatter_op, take
 from tenon.ops.shape import full_op, reshape_op
-from tenon.ops.slicing import box, zeros_of
+from tenon.ops.creation import zeros_like
+from tenon.ops.slicing import box
 from tenon.ops.windows import shown
 from tenon.types import TensorType, int64, normalize_axis
 
@@ -55,7 +56,7 @@ argsort: Op = define(
 
 def _sort_vjp(g: Any, y: Any, x: Any, axis: int, **attrs: Any) -> Any:
     order = argsort(x, axis=axis, descending=attrs["descending"], stable=True)
-    return (scatter_op(zeros_of(x), order, g, axis=axis, reduce="set"),)
+    return (scatter_op(zeros_like(x), order, g, axis=axis, reduce="set"),)
 
 
 sort: Op = define(

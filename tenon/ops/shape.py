@@ -1,4 +1,7 @@
-"""Operators that move elements without computing: cast, constant, reshape, permute, broadcast, pad, concat ..."""
+"""The same elements under another shape or type: cast, constant, reshape, permute, broadcast.
+
+Also what the other families need to speak of shapes and indices.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dims import Dim, product
+from tenon.dims import Dim, SymbolicDim, product
 from tenon.errors import ArgumentError, ShapeError
-from tenon.ops.define import define, function
+from tenon.ops.define import define
 from tenon.types import (
     DType,
     Shape,
@@ -22,7 +25,8 @@ from tenon.types import (
 
 def _cast_ref(x: Any, dtype: DType) -> Any:
     with np.errstate(all="ignore"):
-        return np.asarray(x).astype(dtype.numpy)
+        x = np.asarray(x)
+        return (x.real if x.dtype.kind == "c" and dtype.kind in "uif" else x).astype(dtype.numpy)
 
 
 cast = define(
@@ -63,7 +67,7 @@ reshape_op = define(
     "reshape", public=False, type=lambda x, *, shape: _reshape_type(x, shape),
     canonical=lambda x, shape: {"shape": resolve_shape(x, shape)},
     ref=np.reshape, vjp=lambda g, y, x, shape: (reshape_op(g, shape=x.shape),),
-    compute=lambda s, i, x, shape: x(unravel(ravel(i, shape), x.shape)),
+    compute=lambda s, i, x, shape: x(reshaped_index(i, shape, x.shape)),
     doc="The same elements in row-major order under another shape; one size may be -1 and is worked out.",
     examples=["reshape(f32[2, 6], shape=(3, 4)) -> f32[3, 4]", "reshape(f32[2, 6], shape=(5, 2)) -> error"])
 
@@ -74,25 +78,6 @@ permute = define(
     compute=lambda s, i, x, axes: x(tuple(i[axes.index(k)] for k in range(len(axes)))),
     doc="The axes in another order; axis k of the result is axis axes[k] of the input.",
     examples=["permute(f32[2, 3, 4], axes=(2, 0, 1)) -> f32[4, 2, 3]", "permute(f32[2, 3], axes=(0, 0)) -> error"])
-
-
-# ---------------------------------------------------------------- the lenient surface
-
-@function
-def reshape(x: Any, *shape: Any) -> Any:
-    """The same elements in row-major order under another shape, given as sizes or a tuple; one may be -1.
-
-    >>> tn.arange(6).reshape(2, -1).shape
-    (2, 3)
-    """
-    return reshape_op(x, shape=shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape)
-
-
-@function
-def transpose(x: Any, *axes: Any) -> Any:
-    """The axes reversed, or in the order given (as `permute`)."""
-    listed = axes[0] if len(axes) == 1 and isinstance(axes[0], (tuple, list)) else axes
-    return permute(x, axes=tuple(listed) or tuple(reversed(range(x.ndim))))
 
 
 # ---------------------------------------------------------------- shapes and indices
@@ -129,8 +114,8 @@ def resolve_shape(x: Any, shape: Any) -> Shape:
 
 def ravel(i: Sequence[Any], shape: Sequence[Dim]) -> Any:
     """The position of index `i` in row-major order."""
-    flat: Any = 0
-    for k, size in zip(i, shape, strict=True):
+    flat: Any = i[0] if i else 0
+    for k, size in zip(i[1:], shape[1:], strict=True):
         flat = flat * size + k
     return flat
 
@@ -142,6 +127,29 @@ def unravel(flat: Any, shape: Sequence[Dim]) -> tuple[Any, ...]:
         index.append(flat % size)
         flat = flat // size
     return (flat, *reversed(index)) if shape else ()
+
+
+def reshaped_index(i: Sequence[Any], shape: Sequence[Dim], source: Sequence[Dim]) -> tuple[Any, ...]:
+    """The index into `source` of the element at index `i` of `shape`.
+
+    The shapes are cut where as many elements stand to the left of both, so that most axes need no division.
+    """
+    ends = [product(source[:k]) for k in range(len(source) + 1)]
+    cuts = [(0, 0)]
+    for a in range(1, len(shape) + 1):
+        before = product(shape[:a])
+        match = next((b for b in range(cuts[-1][1], len(ends)) if _identical(ends[b], before)), None)
+        cuts += [] if match is None else [(a, match)]
+    index: list[Any] = []
+    for (a, b), (end_a, end_b) in zip(cuts, [*cuts[1:], (len(shape), len(source))], strict=True):
+        index += unravel(ravel(i[a:end_a], shape[a:end_a]), source[b:end_b])
+    return tuple(index)
+
+
+def _identical(a: Dim, b: Dim) -> bool:
+    """Equal without asking about symbolic sizes."""
+    return a.terms == b.terms if isinstance(a, SymbolicDim) and isinstance(b, SymbolicDim) else a is b or (
+        isinstance(a, int) and isinstance(b, int) and a == b)
 
 
 def inverse_permutation(axes: Sequence[int]) -> tuple[int, ...]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from tenon.errors import ShapeError
-from tenon.graph.build import literal
 from tenon.graph.op import Op
 from tenon.graph.promotion import like_first
 from tenon.ops.define import define
-from tenon.ops.shape import full_op
+from tenon.ops.pieces import slice_op
+from tenon.ops.creation import zeros_like
 from tenon.types import TensorType
 
 
@@ -29,11 +29,6 @@ def _inside(x: TensorType, start: Any, size: Any, step: Any) -> TensorType:
     return x.with_shape(size)
 
 
-def zeros_of(x: Any) -> Any:
-    """Zeros of the type and shape of `x`."""
-    return full_op(literal(0, x.dtype), shape=x.shape)
-
-
 def box(x: Any, start: Any, size: Any, step: Any) -> Any:
     """The `size` elements an axis from `start` in steps of `step`."""
     stop = tuple(a + (n - 1) * d + (1 if d > 0 else -1) if not _is_zero(n) else a
@@ -43,17 +38,6 @@ def box(x: Any, start: Any, size: Any, step: Any) -> Any:
 
 def _is_zero(size: Any) -> bool:
     return isinstance(size, int) and size == 0
-
-
-def _slice_type(x, *, start, stop, step):
-    return x.with_shape([max(len(range(a, b, c)), 0) for a, b, c in zip(start, stop, step)])
-
-
-slice_op: Op = define(
-    "slice", public=False, type=_slice_type,
-    ref=lambda x, start, stop, step: x[tuple(slice(a, b if b >= 0 else None, c) for a, b, c in zip(start, stop, step))],
-    vjp=lambda g, y, x, start, stop, step: (slice_update(zeros_of(x), g, start=start, step=step),),
-    doc="provisional")
 
 
 def _update_ref(x: Any, updates: Any, start: Any, step: Any) -> Any:
@@ -80,7 +64,7 @@ slice_update: Op = define(
     "slice_update", public=False, promote=like_first, ref=_update_ref, compute=_update_compute,
     type=lambda x, updates, *, start, step: _inside(x, start, updates.shape, step).with_shape(x.shape),
     vjp=lambda g, y, x, updates, start, step: (
-        lambda: slice_update(g, zeros_of(updates), start=start, step=step),
+        lambda: slice_update(g, zeros_like(updates), start=start, step=step),
         lambda: box(g, start, updates.shape, step)),
     doc="x with the box of `updates.shape` elements from `start` in steps of `step` replaced by `updates`.",
     examples=["slice_update(f32[5, 6], f32[2, 3], start=(1, 5), step=(3, -2)) -> f32[5, 6]"])

@@ -13,7 +13,8 @@ from typing import Any
 from tenon.graph.build import Builder, inline
 from tenon.graph.ir import Graph, Input, Literal, Node, Value
 from tenon.graph.op import Op, using
-from tenon.ops.elementwise import divide, maximum, negative, where
+from tenon.ops.arithmetic import divide, negative
+from tenon.ops.comparison import maximum, where
 from tenon.ops.shape import broadcast_to, cast, full_op, permute, reshape_op
 from tenon.passes.nested import nested
 from tenon.passes.rules import COMMUTATIVE, Rule

@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from tenon.autodiff import backward, zeros_like
+from tenon.autodiff import backward
 from tenon.capture.tree import Structure, flatten
 from tenon.errors import ArgumentError, GradientError
+from tenon.ops.creation import zeros_like
 from tenon.tensor import TapeNode, Tensor, asarray, carries, enable_grad, fork, is_grad_enabled, recording_is
 
 NUMBERS = (bool, int, float, complex, np.ndarray, np.generic)

@@ -14,7 +14,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tenon.autodiff import ones_like, zeros_like
+from tenon.ops.creation import ones_like, zeros_like
 from tenon.errors import ArgumentError, GradientError
 from tenon.tensor import Tensor, asarray
 from tenon.transforms.follow import NUMBERS, Followed, Nest, is_differentiable, settle

@@ -9,7 +9,7 @@ from tenon.graph.op import OPS
 from tenon.graph.text import parse_graph, print_graph
 from tenon.graph.verify import verify
 from tenon.ops.define import composite, define
-from tenon.ops.elementwise import exp
+from tenon.ops.exponential import exp
 from tenon.ops.reduction import sum_
 from tenon.passes.drop_dead import drop_dead
 from tenon.passes.expand import expand

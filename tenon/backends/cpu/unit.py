@@ -14,7 +14,6 @@ from llvmlite import ir
 from tenon.backends.cpu.codegen import emit_kernel, scratch_size
 from tenon.dims import Dim, evaluate
 from tenon.graph.ir import Graph, Node, Value
-from tenon.graph.text import print_graph
 from tenon.loops.ir import Kernel
 from tenon.loops.lower import lower
 from tenon.types import TensorType
@@ -94,11 +93,6 @@ def name_of(body: Graph) -> str:
     names = list(dict.fromkeys(node.op.name for node in body.nodes))
     text = "_".join(names)
     return text if len(text) <= LONGEST_NAME else f"{'_'.join(names[:3])}_and_{len(names) - 3}_more"
-
-
-def key_of(body: Graph) -> str:
-    """Equal for bodies that are one kernel."""
-    return print_graph(Graph("kernel", body.params, body.nodes, body.results), locations=False)
 
 
 # ---------------------------------------------------------------- what a kernel costs

@@ -2,8 +2,8 @@
 
     function = emit_contraction(module, "matmul", Contraction(...))     # spec.py says what a contraction is
 
-`spec` the description, `packing` operands to panels, `tiles` the register tile, `blocking` the loops and threads around
-it, `unpacked` what is too small or narrow for that, `emit` the IR they are made of; `dense` worked examples, `run` tries.
+`spec` the description, `packing` operands to panels, `tiles` the register tile, `blocking` the loops and threads
+around it, `unpacked` what is too small or narrow for that, `emit` the IR they are made of; `dense` worked examples.
 """
 from .blocking import emit_contraction, scratch_size
 from .spec import Contraction, Operand, Tile, choose_tile

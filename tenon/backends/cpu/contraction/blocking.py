@@ -32,7 +32,7 @@ LEFT_PANELS = 8         # of left are packed together
 
 
 def emit_contraction(module: ir.Module, name: str, spec: Contraction, tile: Tile | None = None) -> ir.Function:
-    """void name(arguments..., i32 thread, i32 threads, ptr scratch); each thread has scratch_size(spec) bytes of its own."""
+    """void name(arguments..., i32 thread, i32 threads, ptr scratch); scratch: scratch_size(spec) bytes a thread."""
     tile = tile or choose_tile(spec.element)
     kind = ir.FunctionType(ir.VoidType(), [*spec.arguments, I32, I32, POINTER])
     function = ir.Function(module, kind, name)

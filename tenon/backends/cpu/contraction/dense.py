@@ -45,7 +45,7 @@ def matmul(element: ir.Type, left: str = "mk", right: str = "kn", bias_relu: boo
 
 def convolution(element: ir.Type, images: int, channels: int, height: int, width: int, filters: int, kernel: int,
                 padding: int = 0, stride: int = 1) -> Contraction:
-    """out[image, filter, y, x] = sum over channel, dy, dx of weight[filter, channel, dy, dx] * zero padded image[...]."""
+    """out[image, filter, y, x] = sum over channel, dy, dx of weight[filter, channel, dy, dx] * padded image[...]."""
     out_height, out_width = ((size + 2 * padding - kernel) // stride + 1 for size in (height, width))
     places = out_height * out_width
 

@@ -79,7 +79,7 @@ class Pack:
             self.b.store(zero(self.spec.element), self.slot(k, i))
 
     def lines(self) -> None:
-        """Neighbours of a line are neighbours in memory: copy vectors, under a mask where a line has holes or joints."""
+        """Neighbours of a line are neighbours in memory: copy vectors, masked where a line has holes or joints."""
         b = self.b
         outer_sizes = [product(b, self.outer_sizes)] if self.operand.flat else self.outer_sizes
         whole = b.icmp_signed("==", self.count, const(self.width))
@@ -110,7 +110,7 @@ class Pack:
             with select:
                 low, high = b.trunc(minimum(b, low, width), I32), b.trunc(maximum(b, high, ZERO), I32)
                 fills = b.icmp_signed("==", i, ZERO)
-                for lane in range(0, self.width, self.lanes):   # one machine vector at a time: wider masks compile badly
+                for lane in range(0, self.width, self.lanes):   # one machine vector: wider masks compile badly
                     self.masked(source, target, lane, low, high, fills)
 
     def masked(self, source: ir.Value, target: ir.Value, lane: int, low: ir.Value, high: ir.Value,
@@ -119,7 +119,8 @@ class Pack:
         b, element, lanes = self.b, self.spec.element, min(self.lanes, self.width - lane)
         source, target = (address(b, base, const(lane), element) for base in (source, target))
         numbers = ir.Constant(ir.VectorType(I32, lanes), list(range(lane, lane + lanes)))
-        above, below = b.icmp_signed(">=", numbers, splat(b, low, lanes)), b.icmp_signed("<", numbers, splat(b, high, lanes))
+        above = b.icmp_signed(">=", numbers, splat(b, low, lanes))
+        below = b.icmp_signed("<", numbers, splat(b, high, lanes))
         before = load_vector(b, target, element, lanes)
         before = b.select(fills, zero(before.type), before)
         align = ir.Constant(I32, element_bytes(element))
@@ -145,7 +146,7 @@ class Pack:
                     b.store(b.load(address(b, row, k, element), typ=element), self.slot(k, const(group + i)))
 
     def spans(self) -> None:
-        """Neighbours are apart in memory or in the panel: copy the part of each run that is in memory, zero the rest."""
+        """Neighbours are apart in memory or in the panel: copy what of a run is in memory, zero the rest."""
         b, by_depth = self.b, self.operand.contiguous == "depth"
         with b.if_then(b.icmp_signed("<", self.count, const(self.width))):
             self.clear(self.count)
@@ -157,7 +158,8 @@ class Pack:
             i, k, size = b.add(i, lane), b.add(k, step), k_length if by_depth else length
             low, high = ZERO, size
             if self.operand.inside is not None:
-                limits, start = self.operand.inside(b, self.args, self.g, outer, index), (index if by_depth else outer)[-1]
+                start = (index if by_depth else outer)[-1]
+                limits = self.operand.inside(b, self.args, self.g, outer, index)
                 low, high = (minimum(b, maximum(b, b.sub(limit, start), ZERO), size) for limit in limits)
                 high = maximum(b, low, high)
             for begin, end in (ZERO, low), (high, size):

@@ -6,9 +6,10 @@ import ctypes
 from collections.abc import Callable
 from typing import Any
 
-import llvmlite.binding as llvm
 import numpy as np
 from llvmlite import ir
+
+from tenon.backends import llvm
 
 from .blocking import emit_contraction, scratch_size
 from .spec import Contraction, Tile
@@ -39,20 +40,11 @@ class Native:
         self.bind(*values, thread=thread, threads=threads)()
 
 
-# TODO when backends/llvm.py is on main: llvm.compile(str(module)).address(name), and delete this.
 def load(module: ir.Module, name: str, result: Any, arguments: list[Any]) -> Any:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    parsed = llvm.parse_assembly(str(module))
-    parsed.verify()
-    machine = llvm.Target.from_default_triple().create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3)
-    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=3))
-    builder.getModulePassManager().run(parsed, builder)
-    engine = llvm.create_mcjit_compiler(parsed, machine)
-    engine.finalize_object()
-    _engines.append(engine)             # the code lives as long as its engine
-    return ctypes.CFUNCTYPE(result, *arguments)(engine.get_function_address(name))
+    """A function of the module, to be called from Python; its code is kept for as long as the process lives."""
+    library = llvm.compile(str(module))
+    _libraries.append(library)
+    return ctypes.CFUNCTYPE(result, *arguments)(library.address(name))
 
 
-_engines: list[Any] = []
+_libraries: list[llvm.Library] = []

@@ -2,8 +2,8 @@
 
     C[g, m, n] = epilogue(sum over k of left[g, m, k] * right[g, k, n])
 
-Each of the four axes is a tuple of components, outermost first: a convolution has depth (channel, dy, dx).  Operands get
-composite indices as tuples, so that nobody divides for an element; `store` gets flat m and n.
+Each of the four axes is a tuple of components, outermost first: a convolution has depth (channel, dy, dx).  Operands
+get composite indices as tuples, so that nobody divides for an element; `store` gets flat m and n.
 """
 from collections.abc import Callable
 from dataclasses import dataclass

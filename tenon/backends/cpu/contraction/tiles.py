@@ -1,8 +1,9 @@
 """One register tile: rows x width sums over a block of depth, and what is done with them when depth is finished.
 
-void tile(arguments..., g, m, n, rows, columns, depth, ahead, left, right, sums, first, last): `right` is a packed panel;
-`left` a packed panel or, read in place, a table of row addresses, of which the later half is fetched `ahead`; `sums`
-keeps partial sums between blocks of depth.
+    void tile(arguments..., g, m, n, rows, columns, depth, ahead, left, right, sums, first, last)
+
+`right` is a packed panel; `left` a packed panel or, read in place, a table of row addresses, whose second half, the
+next tile's, is fetched `ahead`; `sums` keeps partial sums between blocks of depth.
 """
 from llvmlite import ir
 

@@ -1,7 +1,7 @@
 """Two schedules that pack nothing, for products so small or so narrow that packing costs more than it brings.
 
-Lines: a vector of right's columns (or left's rows) is read where it is, and added to sums in the first cache.  Otherwise
-element by element, LLVM vectorising along depth where both operands lie so.
+Lines: a vector of right's columns (or left's rows) is read where it is, and added to sums in the first cache.
+Otherwise element by element, LLVM vectorising along depth where both operands lie so.
 """
 from typing import Literal
 

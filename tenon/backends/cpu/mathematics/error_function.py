@@ -95,7 +95,7 @@ def erfc(x: Number) -> Number:
 
 
 def erfinv(x: Number) -> Number:
-    """The inverse of erf, within 8 ulp (single precision: 2.5); infinite at -1 and 1, nan beyond."""
+    """The inverse of erf, within 8 ulp (single precision: 2.6); infinite at -1 and 1, nan beyond."""
     bits = x.format.bits
     w = -log((1.0 - x) * (x + 1.0))
     s = sqrt(w)

@@ -1,0 +1,82 @@
+"""Element by element: exponentials, logarithms and roots."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tenon.graph.promotion import floating
+from tenon.ops.arithmetic import abs_
+from tenon.ops.comparison import equal, isnan, where
+from tenon.ops.complex_parts import conj
+from tenon.ops.define import binary, composite, unary
+
+LN2, LN10 = math.log(2.0), math.log(10.0)
+POSITIVE = (0.1, 3.0)
+
+
+def call(name: str) -> Callable[..., Any]:
+    """The element rule of a function that the backends have by this name."""
+    return lambda s, *xs: s.call(name, *xs)
+
+
+exp = unary("exp", np.exp, call("exp"), lambda g, y, x: (g * conj(y),), "e to the power x.")
+exp2 = unary("exp2", np.exp2, call("exp2"), lambda g, y, x: (g * (conj(y) * LN2),), "2 to the power x.")
+expm1 = unary("expm1", np.expm1, call("expm1"), lambda g, y, x: (g * conj(y + 1),),
+              "e to the power x, less 1; exact where x is small.")
+log = unary("log", np.log, call("log"), lambda g, y, x: (g / conj(x),), "The natural logarithm.", domain=POSITIVE)
+log2 = unary("log2", np.log2, call("log2"), lambda g, y, x: (g / conj(x * LN2),), "The logarithm to base 2.",
+             domain=POSITIVE)
+log10 = unary("log10", np.log10, call("log10"), lambda g, y, x: (g / conj(x * LN10),), "The logarithm to base 10.",
+              domain=POSITIVE)
+log1p = unary("log1p", np.log1p, call("log1p"), lambda g, y, x: (g / conj(x + 1),),
+              "The logarithm of 1 + x; exact where x is small.", domain=(-0.8, 2.0))
+sqrt = unary("sqrt", np.sqrt, call("sqrt"), lambda g, y, x: (g / conj(2 * y),), "The square root.", domain=POSITIVE)
+rsqrt = unary("rsqrt", lambda x: 1 / np.sqrt(x), call("rsqrt"), lambda g, y, x: (g * conj(y * y * y) * -0.5,),
+              "One over the square root.", domain=POSITIVE)
+cbrt = unary("cbrt", np.cbrt, call("cbrt"), lambda g, y, x: (g / (3 * (y * y)),), "The cube root, also of negatives.",
+             kinds="f", domain=POSITIVE)
+
+
+def _sigmoid_ref(x: Any) -> Any:
+    if np.iscomplexobj(x):
+        return 1 / (1 + np.exp(-x))
+    small = np.exp(-np.abs(x))
+    return np.where(x >= 0, 1, small) / (1 + small)
+
+
+sigmoid = unary("sigmoid", _sigmoid_ref, call("sigmoid"), lambda g, y, x: (g * conj(y * (1 - y)),), "1 / (1 + exp(-x)).")
+
+logaddexp = binary("logaddexp", np.logaddexp, call("logaddexp"),
+                   lambda g, z, x, y: (lambda: g * sigmoid(x - y), lambda: g * sigmoid(y - x)),
+                   "log(exp(x) + exp(y)), without overflow on the way.", promote=floating, kinds="f")
+
+
+@composite(promote=floating, examples=["logaddexp2(f32[2, 3], f32[2, 3]) -> f32[2, 3]"])
+def logaddexp2(x: Any, y: Any) -> Any:
+    """log2(2**x + 2**y), without overflow on the way."""
+    gap = where(equal(x, y), 0, -abs_(x - y))       # equal infinities have no difference
+    return where(isnan(x), x, x.maximum(y)) + log1p(exp2(gap)) * (1 / LN2)
+
+
+@composite(promote=floating, examples=["ldexp(f32[2, 3], f32[3]) -> f32[2, 3]"])
+def ldexp(x: Any, n: Any) -> Any:
+    """x times 2 to the power n."""
+    return x * exp2(n)
+
+
+def _xlogy_ref(x: Any, y: Any) -> Any:
+    return np.where((x == 0) & ~np.isnan(y), np.zeros_like(x), x * np.log(y))
+
+
+def _xlogy(s: Any, x: Any, y: Any) -> Any:
+    zero = s.const(0, x.dtype)
+    return s.select(s.eq(x, zero) & ~s.isnan(y), zero, x * s.call("log", y))
+
+
+xlogy = binary("xlogy", _xlogy_ref, _xlogy,
+               lambda g, z, x, y: (lambda: g * xlogy(where(equal(x, 0), 0.0, 1.0), y), lambda: g * (x / y)),
+               "x * log(y), and 0 where x is 0, whatever y.", promote=floating, kinds="f", domain=POSITIVE)

@@ -1,0 +1,203 @@
+"""Running totals along an axis: cumsum, cumprod, cummax ..., and differences of neighbours.
+
+A running total is a host step for now: as a per-element formula it would add the same elements again and again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tenon.errors import ArgumentError, ShapeError
+from tenon.graph.op import Op
+from tenon.graph.promotion import floating, same
+from tenon.ops.arranging import concat, expand_dims, narrow, ravel, reshaped
+from tenon.ops.comparison import equal, isfinite, where
+from tenon.ops.complex_parts import conj
+from tenon.ops.creation import iota
+from tenon.ops.define import check_kind, define, function, lift
+from tenon.ops.reduction import sum_dtype
+from tenon.ops.shape import cast, full_op
+from tenon.types import DType, TensorType, as_dtype, int64, normalize_axis
+
+
+def _scan(name: str, total: Callable[[Any, int], Any], vjp: Callable[..., Any], doc: str, promote: Any = same,
+          kinds: str = "buifc") -> Op:
+    """A running total; `reverse` runs from the last element to the first."""
+    def rule(x: TensorType, *, axis: int, reverse: bool = False) -> TensorType:
+        check_kind(name, x.dtype, kinds)
+        return x
+
+    def ref(x: Any, axis: int, reverse: bool) -> Any:
+        return np.flip(total(np.flip(x, axis), axis), axis) if reverse else total(x, axis)
+    return define(name, public=False, type=rule, ref=ref, vjp=vjp, promote=promote, doc=doc,
+                  canonical=lambda x, axis, reverse: {"axis": normalize_axis(axis, x.ndim), "reverse": bool(reverse)},
+                  examples=[f"{name}(f32[2, 3], axis=1) -> f32[2, 3]", f"{name}(f32[2, 3], axis=0, reverse=True) -> f32[2, 3]",
+                            f"{name}(f32[2, 3], axis=2) -> error"])
+
+
+def _cumprod_vjp(g: Any, y: Any, x: Any, axis: int, reverse: bool) -> tuple[Any]:
+    """Up to the first zero, by division; at it, from the products without it; after it, nothing."""
+    zero = equal(x, 0)
+    first = zero & equal(cumsum_op(cast(zero, dtype=int64), axis=axis, reverse=reverse), 1)
+    without = cumprod_op(where(first, 1, x), axis=axis, reverse=reverse)
+    before = cumsum_op(g * conj(y), axis=axis, reverse=not reverse) / conj(where(zero, 1, x))
+    return (where(first, cumsum_op(g * conj(without), axis=axis, reverse=not reverse), before),)
+
+
+def _logcumsumexp_vjp(g: Any, y: Any, x: Any, axis: int, reverse: bool) -> tuple[Any]:
+    """The sum of g * exp(x - y) over later positions, kept in logarithms, apart for each sign of g."""
+    known = where(isfinite(y), y, 0)
+
+    def part(g: Any) -> Any:
+        log_g = where(g > 0, where(g > 0, g, 1).log(), -np.inf)
+        return (logcumsumexp_op(log_g - known, axis=axis, reverse=not reverse) + x).exp()
+    return (part(g) - part(-g),)
+
+
+def _log_total(x: Any, axis: int) -> Any:
+    return np.logaddexp.accumulate(x, axis) if x.size else x
+
+
+cumsum_op = _scan("cumsum", np.cumsum, lambda g, y, x, axis, reverse: (cumsum_op(g, axis=axis, reverse=not reverse),),
+                  "The running sum along an axis.")
+cumprod_op = _scan("cumprod", np.cumprod, _cumprod_vjp, "The running product along an axis.")
+logcumsumexp_op = _scan("logcumsumexp", _log_total, _logcumsumexp_vjp,
+                        "The running log(sum(exp(x))) along an axis.", promote=floating, kinds="f")
+
+
+def _running_extreme(name: str, extreme: Any, doc: str) -> Op:
+    def rule(x: TensorType, *, axis: int) -> tuple[TensorType, TensorType]:
+        check_kind(name, x.dtype, "buif")
+        return x, x.with_dtype(int64)
+
+    def ref(x: Any, axis: int) -> tuple[Any, Any]:
+        best = extreme.accumulate(x, axis) if x.size else x
+        places = np.arange(x.shape[axis]).reshape([-1 if k == axis else 1 for k in range(x.ndim)])
+        hit = (x == best) | (np.isnan(x) if x.dtype.kind == "f" else False)
+        return best, np.maximum.accumulate(np.where(hit, places, 0), axis) if x.size else np.zeros(x.shape, np.int64)
+
+    def vjp(g: Any, y: Any, x: Any, axis: int) -> tuple[Any]:
+        """Each place of the result gives its gradient to the element it was taken from."""
+        gradient, taken = expand_dims(g[0], axis), expand_dims(y[1], axis)      # ..., source, place, ...
+        source = iota(x.shape[axis], axis, x.ndim + 1)
+        return (where(equal(taken, source), gradient, 0).sum(axis=axis + 1),)
+    return define(name, public=False, type=rule, ref=ref, vjp=vjp, doc=doc,
+                  canonical=lambda x, axis: {"axis": normalize_axis(axis, x.ndim)},
+                  examples=[f"{name}(f32[2, 3], axis=1) -> f32[2, 3], i64[2, 3]"])
+
+
+cummax_op = _running_extreme("cummax", np.maximum, "The running maximum along an axis, and where it was last reached.")
+cummin_op = _running_extreme("cummin", np.minimum, "The running minimum along an axis, and where it was last reached.")
+
+
+# ---------------------------------------------------------------- the lenient surface
+
+def _along(op: Op, x: Any, axis: int | None, dtype: Any) -> Any:
+    x = lift(x)
+    wanted: DType = as_dtype(dtype) if dtype is not None else sum_dtype(x.dtype)
+    x = x if x.dtype is wanted else cast(x, dtype=wanted)
+    return op(ravel(x), axis=0) if axis is None else op(x, axis=axis)
+
+
+@function
+def cumsum(x: Any, axis: int | None = None, *, dtype: Any = None) -> Any:
+    """The running sum along an axis, or of the flattened tensor; integers are summed in 64 bits.
+
+    >>> tn.tensor([1, 2, 3]).cumsum(0)
+    tensor([1, 3, 6])
+    """
+    return _along(cumsum_op, x, axis, dtype)
+
+
+@function
+def cumprod(x: Any, axis: int | None = None, *, dtype: Any = None) -> Any:
+    """The running product along an axis, or of the flattened tensor; integers are multiplied in 64 bits."""
+    return _along(cumprod_op, x, axis, dtype)
+
+
+def _cumulative(op: Op, first: int, x: Any, axis: int | None, dtype: Any, include_initial: bool) -> Any:
+    x = lift(x)
+    if axis is None and x.ndim != 1:
+        raise ShapeError(f"{op.name}: axis= is needed for {x.type}")
+    at = normalize_axis(axis or 0, x.ndim)
+    out = _along(op, x, at, dtype)
+    return concat([_edge(lift(first), out, at), out], axis=at) if include_initial else out
+
+
+def _edge(value: Any, x: Any, axis: int) -> Any:
+    """A scalar as one more place along an axis of `x`; anything else as it is."""
+    return value if value.ndim else full_op(cast(value, dtype=x.dtype), shape=(*x.shape[:axis], 1, *x.shape[axis + 1:]))
+
+
+@function
+def cumulative_sum(x: Any, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
+    """The running sum along an axis; `include_initial` puts a 0 before it."""
+    return _cumulative(cumsum_op, 0, x, axis, dtype, include_initial)
+
+
+@function
+def cumulative_prod(x: Any, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
+    """The running product along an axis; `include_initial` puts a 1 before it."""
+    return _cumulative(cumprod_op, 1, x, axis, dtype, include_initial)
+
+
+@function
+def logcumsumexp(x: Any, axis: int) -> Any:
+    """The running log(sum(exp(x))) along an axis."""
+    return logcumsumexp_op(x, axis=axis)
+
+
+@function
+def cummax(x: Any, axis: int) -> Any:
+    """The running maximum along an axis."""
+    return cummax_op(x, axis=axis)[0]
+
+
+@function
+def cummin(x: Any, axis: int) -> Any:
+    """The running minimum along an axis."""
+    return cummin_op(x, axis=axis)[0]
+
+
+@function
+def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
+    """Differences of neighbours along an axis, n times over; `prepend` and `append` are joined on first.
+
+    >>> tn.diff(tn.tensor([1, 4, 9]))
+    tensor([3, 5])
+    """
+    x = lift(x)
+    axis = normalize_axis(axis, x.ndim)
+    if n < 0:
+        raise ArgumentError(f"diff: n must not be negative, got {n}")
+    ends = [None if e is None else _edge(lift(e), x, axis) for e in (prepend, append)]
+    parts = [p for p in (ends[0], x, ends[1]) if p is not None]
+    x = concat(parts, axis=axis) if len(parts) > 1 else x
+    for _ in range(n):
+        size = x.shape[axis]
+        if isinstance(size, int) and size == 0:
+            break
+        later, earlier = narrow(x, axis, 1, size), narrow(x, axis, 0, size - 1)
+        x = later ^ earlier if x.dtype.kind == "b" else later - earlier
+    return x
+
+
+@function
+def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Any:
+    """The integral of y along an axis by the trapezoid rule, over the points x or at distances dx.
+
+    >>> tn.trapezoid(tn.tensor([1.0, 2.0, 3.0]))
+    tensor(4.)
+    """
+    y = lift(y)
+    axis = normalize_axis(axis, y.ndim)
+    size = y.shape[axis]
+    step = dx
+    if x is not None:
+        x = lift(x)
+        step = diff(x, axis=axis if x.ndim > 1 else 0)
+        step = step if x.ndim > 1 else reshaped(step, [-1 if k == axis else 1 for k in range(y.ndim)])
+    return ((narrow(y, axis, 1, size) + narrow(y, axis, 0, size - 1)) * step / 2.0).sum(axis=axis)

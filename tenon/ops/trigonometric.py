@@ -1,0 +1,70 @@
+"""Element by element: circular and hyperbolic functions and their inverses."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tenon.graph.promotion import floating
+from tenon.ops.comparison import equal, where
+from tenon.ops.complex_parts import conj
+from tenon.ops.define import alias, binary, composite, unary
+from tenon.ops.exponential import call, rsqrt
+
+INSIDE = (-0.9, 0.9)
+
+sin = unary("sin", np.sin, call("sin"), lambda g, y, x: (g * conj(cos(x)),), "The sine.")
+cos = unary("cos", np.cos, call("cos"), lambda g, y, x: (-g * conj(sin(x)),), "The cosine.")
+tan = unary("tan", np.tan, call("tan"), lambda g, y, x: (g * conj(1 + y * y),), "The tangent.", domain=(-1.2, 1.2))
+asin = unary("asin", np.arcsin, call("asin"), lambda g, y, x: (g * conj(rsqrt(1 - x * x)),), "The inverse sine.",
+             domain=INSIDE)
+acos = unary("acos", np.arccos, call("acos"), lambda g, y, x: (-g * conj(rsqrt(1 - x * x)),), "The inverse cosine.",
+             domain=INSIDE)
+atan = unary("atan", np.arctan, call("atan"), lambda g, y, x: (g / conj(1 + x * x),), "The inverse tangent.")
+sinh = unary("sinh", np.sinh, call("sinh"), lambda g, y, x: (g * conj(cosh(x)),), "The hyperbolic sine.")
+cosh = unary("cosh", np.cosh, call("cosh"), lambda g, y, x: (g * conj(sinh(x)),), "The hyperbolic cosine.")
+tanh = unary("tanh", np.tanh, call("tanh"), lambda g, y, x: (g * conj(1 - y * y),), "The hyperbolic tangent.")
+asinh = unary("asinh", np.arcsinh, call("asinh"), lambda g, y, x: (g * conj(rsqrt(1 + x * x)),),
+              "The inverse hyperbolic sine.")
+acosh = unary("acosh", np.arccosh, call("acosh"), lambda g, y, x: (g * conj(rsqrt(x - 1) * rsqrt(x + 1)),),
+              "The inverse hyperbolic cosine, for x >= 1.", domain=(1.2, 3.0))
+atanh = unary("atanh", np.arctanh, call("atanh"), lambda g, y, x: (g / conj(1 - x * x),),
+              "The inverse hyperbolic tangent.", domain=INSIDE)
+
+
+def _atan2_vjp(g: Any, z: Any, x: Any, y: Any) -> tuple[Any, Any]:
+    squares = x * x + y * y
+    scaled = where(equal(squares, 0), 0, g / squares)
+    return scaled * y, scaled * -x
+
+
+atan2 = binary("atan2", np.arctan2, call("atan2"), _atan2_vjp,
+               "The angle of the point with height x and width y, from -pi to pi.", promote=floating, kinds="f")
+
+
+@composite(promote=floating, examples=["sinc(f32[2, 3]) -> f32[2, 3]"])
+def sinc(x: Any) -> Any:
+    """sin(pi x) / (pi x), and 1 at 0."""
+    angle = where(equal(x, 0), 1e-20, x) * math.pi
+    return where(equal(x, 0), 1, sin(angle) / angle)
+
+
+@composite(promote=floating, examples=["deg2rad(f32[2, 3]) -> f32[2, 3]"])
+def deg2rad(x: Any) -> Any:
+    """Degrees as radians."""
+    return x * (math.pi / 180)
+
+
+@composite(promote=floating, examples=["rad2deg(f32[2, 3]) -> f32[2, 3]"])
+def rad2deg(x: Any) -> Any:
+    """Radians as degrees."""
+    return x * (180 / math.pi)
+
+
+for _short, _long in {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh",
+                      "atanh": "arctanh", "atan2": "arctan2"}.items():
+    alias(_long, globals()[_short])
+alias("radians", deg2rad)
+alias("degrees", rad2deg)
