@@ -5,6 +5,7 @@ from tenon.ops import (
     arithmetic,
     arranging,
     attention,
+    barrier,
     call,
     comparison,
     complex_parts,
@@ -39,8 +40,8 @@ from tenon.ops.methods import install_methods
 
 # In the order in which they build on each other.
 FAMILIES = (comparison, shape, complex_parts, arithmetic, exponential, trigonometric, rounding, special, pieces,
-            creation, arranging, diagonal, reduction, scan, linalg, products, einsum, slicing, indexing, searching, getitem, windows,
-            convolution, pooling, random, call,
+            creation, arranging, diagonal, reduction, scan, linalg, products, einsum, slicing, indexing,
+            searching, getitem, windows, convolution, pooling, random, call, barrier,
             activations, projections, losses, normalization, attention, recurrent)
 install_methods()
 
