@@ -114,7 +114,7 @@ def _max_pool_grad_ref(g: Any, at: Any, sizes: Any, **_: Any) -> Any:
 
 
 max_pool_grad: Op = define(
-    "max_pool_grad", public=False, domain=((-2, 2), (1, 1)), ref=_max_pool_grad_ref, compute=_max_pool_grad_compute,
+    "max_pool_grad", public=False, ref=_max_pool_grad_ref, compute=_max_pool_grad_compute,
     type=lambda g, at, *, sizes, kernel, stride, padding, dilation: g.with_shape(
         (*g.shape[:g.ndim - len(kernel)], *sizes)),
     vjp=lambda h, y, g, at, sizes, **_: (at_positions(h, at, len(sizes)), None),
