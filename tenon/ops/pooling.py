@@ -114,12 +114,13 @@ def _max_pool_grad_ref(g: Any, at: Any, sizes: Any, **_: Any) -> Any:
 
 
 max_pool_grad: Op = define(
-    "max_pool_grad", public=False, domain=((-2, 2), (1, 2)), ref=_max_pool_grad_ref, compute=_max_pool_grad_compute,
+    "max_pool_grad", public=False, ref=_max_pool_grad_ref, compute=_max_pool_grad_compute,
     type=lambda g, at, *, sizes, kernel, stride, padding, dilation: g.with_shape(
         (*g.shape[:g.ndim - len(kernel)], *sizes)),
     vjp=lambda h, y, g, at, sizes, **_: (at_positions(h, at, len(sizes)), None),
     doc="The gradient of each window given to the element that was its largest.",
-    examples=["max_pool_grad(f32[2, 3], i64[2, 3], sizes=(4,), kernel=(4,), stride=(1,), padding=((1, 1),), dilation=(1,))"
+    domain=((-2, 2), (0, 2)),
+    examples=["max_pool_grad(f32[2, 1], i64[2, 1], sizes=(4,), kernel=(3,), stride=(3,), padding=((0, 0),), dilation=(1,))"
               " -> f32[2, 4]"])
 
 
