@@ -25,8 +25,9 @@ from tenon.capture.tree import Structure, flatten
 from tenon.dims import SMALLEST_SYMBOLIC_SIZE, Assumptions, Dim, SymbolicDim, UndecidedSize, assuming, symbol
 from tenon.errors import ArgumentError, CaptureError
 from tenon.graph.ir import Graph, Value
+from tenon.graph.op import interpreter
 from tenon.observe import emit, span
-from tenon.tensor import RELEASED, Tensor, is_grad_enabled, program_of
+from tenon.tensor import RELEASED, Tensor, eager, is_grad_enabled, program_of
 from tenon.types import TensorType
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -118,7 +119,7 @@ class Jitted:
         return f"<tenon.jit {self.function!r}>"
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
-        if is_capturing():
+        if is_capturing() or interpreter() is not eager:       # within a capture, or a batch: a part of that
             return self.function(*args, **keywords)
         leaves, structure = flatten((args, keywords))
         leaves = [Tensor(x) if isinstance(x, np.ndarray) else x for x in leaves]
