@@ -8,6 +8,7 @@ from tenon.ops import (
     complex_parts,
     convolution,
     creation,
+    decompositions,
     diagonal,
     einsum,
     exponential,
@@ -24,6 +25,7 @@ from tenon.ops import (
     searching,
     shape,
     slicing,
+    solving,
     special,
     trigonometric,
     windows,
@@ -33,7 +35,7 @@ from tenon.ops.methods import install_methods
 
 # In the order in which they build on each other.
 FAMILIES = (comparison, shape, complex_parts, arithmetic, exponential, trigonometric, rounding, special, pieces, creation,
-            arranging, diagonal, reduction, scan, linalg, products, einsum, slicing, indexing, searching, getitem, windows, convolution,
+            arranging, diagonal, reduction, scan, linalg, products, einsum, decompositions, solving, slicing, indexing, searching, getitem, windows, convolution,
             pooling, random, call)
 install_methods()
 
