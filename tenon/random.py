@@ -23,8 +23,8 @@ from tenon.ops.define import lift
 from tenon.ops.exponential import log
 from tenon.ops.getitem import getitem
 from tenon.ops.searching import argsort, topk
-from tenon.ops.special import erfinv
 from tenon.ops.shape import as_shape, cast
+from tenon.ops.special import erfinv
 from tenon.tensor import Tensor, tensor
 from tenon.types import as_dtype, float32, int64
 

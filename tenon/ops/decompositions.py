@@ -20,7 +20,7 @@ from tenon.ops.complex_parts import conj, real
 from tenon.ops.creation import eye
 from tenon.ops.define import define, function, lift
 from tenon.ops.diagonal import diag_embed, diagonal, tril, triu
-from tenon.ops.linalg import matmul, mT
+from tenon.ops.linalg import matmul
 from tenon.ops.products import adjoint, square
 from tenon.ops.shape import cast
 from tenon.types import DType, TensorType, complex_of, real_of

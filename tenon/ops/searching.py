@@ -14,10 +14,10 @@ from tenon.dims import symbol
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.op import Op
 from tenon.graph.promotion import same
+from tenon.ops.creation import zeros_like
 from tenon.ops.define import check_kind, define, function
 from tenon.ops.indexing import flat, gather, put, scatter_op, take
 from tenon.ops.shape import full_op, reshape_op
-from tenon.ops.creation import zeros_like
 from tenon.ops.slicing import box
 from tenon.ops.windows import shown
 from tenon.types import TensorType, int64, normalize_axis
