@@ -32,6 +32,7 @@ from tenon.ops import (
     slicing,
     special,
     trigonometric,
+    upsampling,
     windows,
 )
 from tenon.ops.define import PUBLIC, alias, binary, composite, define, function, unary
@@ -41,7 +42,8 @@ from tenon.ops.methods import install_methods
 FAMILIES = (comparison, shape, complex_parts, arithmetic, exponential, trigonometric, rounding, special, pieces,
             creation, arranging, diagonal, reduction, scan, linalg, products, einsum, slicing, indexing, searching, getitem, windows,
             convolution, pooling, random, call,
-            activations, projections, losses, normalization, attention, recurrent)
+            activations, projections, losses, normalization, attention, recurrent,
+            upsampling)
 install_methods()
 
 __all__ = ["FAMILIES", "PUBLIC", "alias", "binary", "composite", "define", "function", "unary"]
