@@ -23,7 +23,7 @@ from tenon.random import (
     uniform,
 )
 from tenon.tensor import Tensor, asarray, enable_grad, is_grad_enabled, no_grad, tensor
-from tenon.transforms import grad, jvp, value_and_grad, vjp, vmap
+from tenon.transforms import grad, hessian, hvp, jacfwd, jacobian, jacrev, jvp, value_and_grad, vjp, vmap
 
 globals().update(_ops.PUBLIC)
 Tensor._repr_html_ = _notebook.tensor_html      # type: ignore[attr-defined]

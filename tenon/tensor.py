@@ -17,7 +17,7 @@ import numpy as np
 
 from tenon.autodiff import backward, call
 from tenon.backends.base import Executable
-from tenon.dims import Dim, SymbolicDim
+from tenon.dims import Dim, SymbolicDim, product
 from tenon.errors import ArgumentError, CaptureError, DTypeError, GradientError, Location, ShapeError
 from tenon.graph.build import agree, canonical_attrs, literal
 from tenon.graph.interpret import evaluate_op
@@ -34,21 +34,41 @@ from tenon.pipeline import compile
 from tenon.types import DEFAULT_OF_KIND, DType, Shape, TensorType, as_dtype, float32, int64
 
 
+class Examples:
+    """The payload of a tensor inside `tn.vmap`: it shows one example, and holds all of them in `inner`."""
 
-class Examples(Protocol):
-    """The payload of a tensor inside `tn.vmap`: what one example looks like, and all of them in `inner`."""
+    __slots__ = ("inner",)
 
-    inner: Tensor
-    shape: Shape
-    ndim: int
-    size: Dim
-    dtype: DType
+    def __init__(self, inner: Tensor):
+        self.inner = inner          # the batch axis is the first
+
+    @property
+    def shape(self) -> Shape:
+        """The sizes of the axes of one example."""
+        return self.inner.shape[1:]
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes of one example."""
+        return self.inner.ndim - 1
+
+    @property
+    def size(self) -> Dim:
+        """The number of elements of one example."""
+        return product(self.shape)
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return self.inner.dtype
 
     def detached(self) -> Examples:
         """The same, cut off from what it was computed from."""
+        raise NotImplementedError
 
     def needs_value(self, what: str) -> CaptureError:
-        """The error for Python code that needs the elements."""
+        """The error for Python code that needs the elements of one example."""
+        raise NotImplementedError
 
 
 Payload = np.ndarray | Value | Examples
@@ -191,7 +211,7 @@ class Tensor(Operators):
         payload = self.payload
         if isinstance(payload, np.ndarray):
             return payload
-        if not isinstance(payload, Value):
+        if isinstance(payload, Examples):
             raise payload.needs_value(what)
         capture = recorder.get()
         if capture is None:
@@ -295,7 +315,7 @@ class Tensor(Operators):
     def detach(self) -> Tensor:
         """The same elements, cut off from what they were computed from."""
         payload = self.payload
-        return Tensor(payload if isinstance(payload, (np.ndarray, Value)) else payload.detached())
+        return Tensor(payload.detached() if isinstance(payload, Examples) else payload)
 
     def backward(self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False) -> None:
         """Add the gradient of this scalar to `.grad` of every leaf that requires one.
@@ -450,8 +470,7 @@ def carries(x: Tensor) -> bool:
     """Whether somebody may still want a gradient that flows to this tensor: a leaf, or an active fork."""
     if x.requires_grad:
         return x.node is None or _root(x.node) is not None
-    inner = getattr(x.payload, "inner", None)       # an example of a batch: the batch may carry one
-    return inner is not None and carries(inner)
+    return isinstance(x.payload, Examples) and carries(x.payload.inner)
 
 
 def _root(start: TapeNode) -> Any:
