@@ -18,7 +18,8 @@ from tenon.loops.build import GraphExpressions, offset
 from tenon.loops.contraction import misplaced
 from tenon.loops.expressions import Buffer, Call, CheckedIndex, Expr, Index, Reduce, size, walk
 from tenon.loops.ir import Kernel, roots, statements
-from tenon.loops.schedule import Target, alone, schedule
+from tenon.loops.schedule import alone, schedule
+from tenon.loops.target import Target
 from tenon.types import TensorType
 
 MOST_NODES_DEEP = 32        # longer chains are cut, so that expressions stay shallow
