@@ -29,7 +29,7 @@ from tenon.loops.target import Target, grain_of
 
 def schedule(targets: Sequence[Target]) -> Nest:
     """The nest that stores the targets, whose loops are a prefix of the longest list of loops among them."""
-    targets = [_with_flat_reductions(target) for target in _with_flat_loops(targets)]
+    targets = [with_flat_reductions(target) for target in _with_flat_loops(targets)]
     return _contraction(targets[0]) or column_nest(targets) or _loops(targets)
 
 
@@ -114,7 +114,7 @@ def merge(x: Expr, outer: Index, inner: Index, flat: Index) -> Expr | None:
     return None if outer in found.free else substitute(found, {temporary: flat})
 
 
-def _with_flat_reductions(target: Target) -> Target:
+def with_flat_reductions(target: Target) -> Target:
     """Merge neighbouring indices of reductions in the same way."""
     done: dict[Expr, Expr] = {}
     for x in walk(target.value):
