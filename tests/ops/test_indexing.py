@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from compute_rule import check
 from gradients import check_gradient
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -54,7 +54,12 @@ def keys(draw):
         else:
             continue
         axis += 1
-    return shape, tuple(items) if len(items) != 1 or draw(st.booleans()) else items[0]
+    key = tuple(items) if len(items) != 1 or draw(st.booleans()) else items[0]
+    try:
+        elements(shape)[key]
+    except IndexError:          # a mask and an array that select different numbers of elements
+        assume(False)
+    return shape, key
 
 
 def ours(key):
@@ -68,7 +73,7 @@ def elements(shape):
     return np.arange(1.0, 1 + int(np.prod(shape))).reshape(shape)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(keys())
 def test_reading_is_numpys(case):
     shape, key = case
@@ -77,7 +82,7 @@ def test_reading_is_numpys(case):
         np.testing.assert_array_equal(tn.tensor(x)[mine].numpy(), x[key], strict=True)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(keys(), st.booleans())
 def test_writing_is_numpys(case, scalar):
     shape, key = case
@@ -276,3 +281,13 @@ def test_unique_and_nonzero_are_numpys():
     for mine, expected in zip(tn.nonzero(tn.tensor(x)), np.nonzero(x)):
         np.testing.assert_array_equal(mine.numpy(), expected)
     assert len(tn.unique_values(tn.tensor([float("nan")] * 2)).numpy()) == 2
+
+
+def test_the_tape_keeps_what_an_in_place_operation_replaces():
+    x = tn.tensor([1.0, 2.0, 3.0], requires_grad=True)
+    y = x * x
+    z = y * y
+    y *= 3.0
+    y[0] = 0.0
+    (z.sum() + y.sum()).backward()
+    np.testing.assert_allclose(x.grad.numpy(), 4 * x.numpy() ** 3 + [0, 12, 18])

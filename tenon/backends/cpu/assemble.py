@@ -19,9 +19,10 @@ from tenon.backends.base import Array
 from tenon.backends.cpu.unit import Unit
 from tenon.dims import Dim
 from tenon.graph.interpret import evaluate_op
-from tenon.graph.ir import Graph, Input, Literal, Node, Value
+from tenon.graph.ir import Graph, Literal, Node, Value
 from tenon.ops.call import fused
 from tenon.ops.shape import constant, reshape_op
+from tenon.passes.bodies import body_of, computed_by_element
 from tenon.types import TensorType
 
 MakeUnit = Callable[[Graph], Unit | None]
@@ -133,11 +134,16 @@ class _Assembler:
 
     def add_kernel(self, node: Node) -> bool:
         """One kernel for the node; False where none can be made."""
-        body = body_of(node)
-        unit = self.make_unit(body) if body is not None else None
+        if node.op is fused:
+            body, outside = node.attrs["body"], tuple(x for x in node.inputs if isinstance(x, Value))
+        elif computed_by_element(node):
+            body, outside = body_of([node], node.outputs)
+        else:
+            return False
+        unit = self.make_unit(body)
         if unit is None:
             return False
-        inputs = tuple(self.places[x] for x in distinct_inputs(node))
+        inputs = tuple(self.places[x] for x in outside)
         temporaries = tuple(Storage("temporary", type) for type in unit.temporaries)
         self.steps.append(KernelStep(node, unit, inputs, self.new_places(node), temporaries))
         return True
@@ -172,29 +178,6 @@ class _Assembler:
                 self.steps.append(CopyStep(source, place))
             listed.append(place)
         return listed
-
-
-# ---------------------------------------------------------------- one node as the body of a kernel
-
-def body_of(node: Node) -> Graph | None:
-    """The graph of what the node computes; None where it is not computed by element."""
-    if any(x.dtype.kind == "c" for x in (*node.outputs, *(x for x in node.inputs if isinstance(x, Value)))):
-        return None
-    if node.op is fused:
-        return node.attrs["body"]  # type: ignore[no-any-return]
-    if node.op.compute is None or node.op.effect:
-        return None
-    params = {x: Value(x.type) for x in distinct_inputs(node)}
-    inputs: tuple[Input, ...] = tuple(params[x] if isinstance(x, Value) else x for x in node.inputs)
-    inner = Node(node.op, inputs, node.attrs, (), node.loc)
-    inner.outputs = tuple(Value(x.type, inner, k) for k, x in enumerate(node.outputs))
-    return Graph(node.op.name, tuple(params.values()), (inner,), inner.outputs)
-
-
-def distinct_inputs(node: Node) -> tuple[Value, ...]:
-    """The values that the node reads, in the order of its body's parameters."""
-    values = (x for x in node.inputs if isinstance(x, Value))
-    return tuple(values) if node.op is fused else tuple(dict.fromkeys(values))
 
 
 # ---------------------------------------------------------------- results in the place of inputs

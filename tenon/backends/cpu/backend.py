@@ -5,9 +5,10 @@ from __future__ import annotations
 from functools import partial
 
 from tenon.backends.cpu.assemble import Assembly, assemble
-from tenon.backends.cpu.unit import Unit, key_of, make_unit
+from tenon.backends.cpu.unit import Unit, make_unit
 from tenon.graph.ir import Graph
 from tenon.observe import emit, span
+from tenon.passes.bodies import key_of
 
 
 def assemble_graph(graph: Graph) -> Assembly:

@@ -6,15 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from llvmlite import ir
 
 from tenon.backends.cpu.codegen import emit_kernel, scratch_size
-from tenon.dims import Dim, evaluate
+from tenon.dims import Dim, evaluate, symbols
 from tenon.graph.ir import Graph, Node, Value
-from tenon.graph.text import print_graph
 from tenon.loops.ir import Kernel
 from tenon.loops.lower import lower
 from tenon.loops.text import print_kernel
@@ -87,7 +86,16 @@ class Unit:
 
 def make_unit(body: Graph) -> Unit:
     """The kernel of a body; raises where loops cannot express it."""
-    return Unit(body, lower(body, name_of(body)))
+    return Unit(body, replace(lower(body, name_of(body)), sizes=all_symbols(body)))
+
+
+def all_symbols(body: Graph) -> tuple[str, ...]:
+    """The symbolic sizes of all values; those of the parameters alone may lack the size of a broadcast."""
+    found = dict.fromkeys(body.symbols())
+    for node in body.nodes:
+        for n in (n for x in node.outputs for n in x.shape):
+            found.update(dict.fromkeys(sorted(symbols(n))))
+    return tuple(found)
 
 
 def name_of(body: Graph) -> str:
@@ -95,11 +103,6 @@ def name_of(body: Graph) -> str:
     names = list(dict.fromkeys(node.op.name for node in body.nodes))
     text = "_".join(names)
     return text if len(text) <= LONGEST_NAME else f"{'_'.join(names[:3])}_and_{len(names) - 3}_more"
-
-
-def key_of(body: Graph) -> str:
-    """Equal for bodies that are one kernel."""
-    return print_graph(Graph("kernel", body.params, body.nodes, body.results), locations=False)
 
 
 # ---------------------------------------------------------------- what a kernel costs

@@ -1,0 +1,188 @@
+"""Random numbers as functions of a state: the counter-based generator Philox4x32-10, and what is drawn from it.
+
+A state is u64[2]: a seed and the number of draws so far.  Word n of a draw is word n % 4 of
+
+    philox(counter=(n // 4, stream, draw), key=seed)
+
+so every element knows its own number: the same bits eagerly, compiled, on any number of threads.  `tenon.random` keeps
+the state for users.  J. K. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC 2011.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from tenon.errors import ArgumentError, DTypeError, ShapeError
+from tenon.graph.op import Op
+from tenon.ops.define import composite, define
+from tenon.ops.comparison import where
+from tenon.ops.exponential import log
+from tenon.ops.shape import as_shape, cast, ravel
+from tenon.types import (
+    DType,
+    TensorType,
+    as_dtype,
+    bfloat16,
+    float16,
+    float32,
+    float64,
+    int64,
+    real_of,
+    uint32,
+    uint64,
+)
+
+MASK = 0xFFFFFFFF
+FRACTION_BITS = {float64: 53, float32: 24, float16: 11, bfloat16: 8}    # uniform numbers are multiples of 2 ** -bits
+CHUNK = 1 << 13                                                         # blocks of four words that NumPy holds in cache
+
+
+def philox(counter: tuple[Any, Any, Any, Any], key: tuple[Any, Any]) -> tuple[Any, Any, Any, Any]:
+    """Four random words from a counter and a key: 32-bit numbers in 64-bit arrays or expressions."""
+    a, b, c, d = counter
+    for turn in range(10):
+        p, q = a * 0xD2511F53, c * 0xCD9E8D57
+        a, b, c, d = ((q >> 32) ^ b ^ ((key[0] + turn * 0x9E3779B9 % (1 << 32)) & MASK), q & MASK,
+                      (p >> 32) ^ d ^ ((key[1] + turn * 0xBB67AE85 % (1 << 32)) & MASK), p & MASK)
+    return a, b, c, d
+
+
+def words(state: Any, count: int, stream: int) -> Any:
+    """NumPy: the first `count` words of a draw, u32[count]."""
+    seed, draw = np.asarray(state[:1]), np.asarray(state[1:])
+    blocks = np.arange(-(-count // 4), dtype=np.uint64)
+    out = np.empty((blocks.size, 4), np.uint32)
+    for start in range(0, blocks.size, CHUNK):
+        part = blocks[start:start + CHUNK]
+        fixed = np.full(1, stream, np.uint64)
+        found = philox((part, fixed, draw & MASK, draw >> 32), (seed & MASK, seed >> 32))
+        for k in range(4):
+            out[start:start + CHUNK, k] = found[k]
+    return out.reshape(-1)[:count]
+
+
+def _element_words(s: Any, i: Any, state: Any, shape: Any, stream: int, each: int) -> tuple[Any, ...]:
+    """The `each` (1 or 2) words that belong to the element at index `i`, as u64 expressions."""
+    number = s.cast(ravel(i, shape), uint64) if i else s.const(0, uint64)
+    seed, draw = state((s.const(0, int64),)), state((s.const(1, int64),))
+    block, place = (number >> 2, number & 3) if each == 1 else (number >> 1, number & 1)
+    found = philox((block & MASK, s.const(stream, uint64), draw & MASK, draw >> 32), (seed & MASK, seed >> 32))
+    if each == 2:
+        return tuple(s.select(s.eq(place, s.const(0, uint64)), found[k], found[k + 2]) for k in range(2))
+    word = found[3]
+    for k in (2, 1, 0):
+        word = s.select(s.eq(place, s.const(k, uint64)), found[k], word)
+    return (word,)
+
+
+def _drawn(name: str, state: TensorType, dtype: DType, shape: Any) -> TensorType:
+    if state != TensorType(uint64, (2,)):
+        raise ShapeError(f"{name}: the state of a generator is u64[2], not {state}")
+    return TensorType(dtype, shape)
+
+
+# ---------------------------------------------------------------- bits, uniform numbers, integers
+
+random_bits: Op = define(
+    "random_bits", public=False, type=lambda state, *, shape, stream=0: _drawn("random_bits", state, uint32, shape),
+    canonical=lambda state, shape, stream: {"shape": as_shape(shape), "stream": stream},
+    ref=lambda state, shape, stream: words(state, math.prod(shape), stream).reshape(shape),
+    compute=lambda s, i, state, shape, stream: s.cast(_element_words(s, i, state, shape, stream, 1)[0], uint32),
+    vjp=lambda g, y, state, **_: (None,),
+    doc="Random words.  Draws with different `stream` are independent.",
+    examples=["random_bits(u64[2], shape=(3, 5), stream=0) -> u32[3, 5]", "random_bits(u64[3], shape=(3,), stream=0) -> error"])
+
+
+def _uniform_type(state: TensorType, *, shape: Any, dtype: Any = "float32", stream: int = 0) -> TensorType:
+    if dtype not in FRACTION_BITS:
+        raise DTypeError(f"random_uniform: elements of type {as_dtype(dtype).name} are not drawn uniformly from [0, 1)")
+    return _drawn("random_uniform", state, dtype, shape)
+
+
+def _uniform_ref(state: Any, shape: Any, dtype: DType, stream: int) -> Any:
+    count, bits = math.prod(shape), FRACTION_BITS[dtype]
+    if dtype is float64:
+        pair = words(state, 2 * count, stream).astype(np.uint64)
+        whole = (pair[0::2] << 21) ^ (pair[1::2] >> 11)
+        return (whole.astype(np.float64) * 2.0 ** -53).reshape(shape)
+    whole = words(state, count, stream) >> (32 - bits)
+    return (whole.astype(np.float32) * np.float32(2.0 ** -bits)).reshape(shape)
+
+
+def _uniform_compute(s: Any, i: Any, state: Any, shape: Any, dtype: DType, stream: int) -> Any:
+    bits = FRACTION_BITS[dtype]
+    if dtype is float64:
+        high, low = _element_words(s, i, state, shape, stream, 2)
+        return s.cast((high << 21) ^ (low >> 11), float64) * s.const(2.0 ** -53, float64)
+    whole = s.cast(_element_words(s, i, state, shape, stream, 1)[0] >> (32 - bits), uint32)
+    return s.cast(s.cast(whole, float32) * s.const(2.0 ** -bits, float32), dtype)
+
+
+random_uniform: Op = define(
+    "random_uniform", public=False, type=_uniform_type, ref=_uniform_ref, compute=_uniform_compute,
+    canonical=lambda state, shape, dtype, stream: {"shape": as_shape(shape), "dtype": as_dtype(dtype), "stream": stream},
+    vjp=lambda g, y, state, **_: (None,),
+    doc="Numbers uniform in [0, 1): all multiples of 2 ** -24 (float32) or 2 ** -53 (float64) are equally likely.",
+    examples=["random_uniform(u64[2], shape=(3, 5), dtype=f32, stream=0) -> f32[3, 5]",
+              "random_uniform(u64[2], shape=(3,), dtype=f64, stream=1) -> f64[3]",
+              "random_uniform(u64[2], shape=(3,), dtype=i64, stream=1) -> error"])
+
+
+def _integers_ref(state: Any, low: int, count: int, shape: Any, stream: int) -> Any:
+    pair = words(state, 2 * math.prod(shape), stream).astype(np.uint64)
+    return (((pair[0::2] << 32) ^ pair[1::2]) % np.uint64(count)).astype(np.int64).reshape(shape) + low
+
+
+def _integers_compute(s: Any, i: Any, state: Any, low: int, count: int, shape: Any, stream: int) -> Any:
+    high, rest = _element_words(s, i, state, shape, stream, 2)
+    return s.cast(((high << 32) ^ rest) % s.const(count, uint64), int64) + low
+
+
+random_integers: Op = define(
+    "random_integers", public=False, ref=_integers_ref, compute=_integers_compute,
+    type=lambda state, *, low, count, shape, stream=0: _drawn("random_integers", state, int64, shape),
+    canonical=lambda state, low, count, shape, stream: {"low": low, "count": count, "shape": as_shape(shape), "stream": stream},
+    vjp=lambda g, y, state, **_: (None,),
+    doc="Integers from the `count` that start at `low`, all equally likely.",
+    examples=["random_integers(u64[2], low=-3, count=10, shape=(3, 5), stream=0) -> i64[3, 5]"])
+
+random_advance: Op = define(
+    "random_advance", public=False, type=lambda state: _drawn("random_advance", state, uint64, (2,)),
+    ref=lambda state: state + np.array([0, 1], np.uint64), vjp=lambda g, y, state: (None,),
+    compute=lambda s, i, state: state(i) + s.cast(i[0], uint64),
+    doc="The state after one more draw.", examples=["random_advance(u64[2]) -> u64[2]"])
+
+
+# ---------------------------------------------------------------- what is composed of them
+
+@composite(public=False, examples=["random_normal(u64[2], shape=(3, 5), dtype=f32) -> f32[3, 5]"],
+           canonical=lambda state, shape, dtype: {"shape": as_shape(shape), "dtype": as_dtype(dtype)})
+def random_normal(state: Any, *, shape: Any, dtype: Any = "float32") -> Any:
+    """Numbers from the standard normal distribution, by Box and Muller; complex ones have variance 1 in all."""
+    if dtype.kind == "c":
+        size = real_of(dtype)
+        radius, angle = _polar(state, shape, size, 1.0)
+        return cast(radius * angle.cos(), dtype=dtype) + cast(radius * angle.sin(), dtype=dtype) * 1j
+    wide = float64 if dtype is float64 else float32
+    radius, angle = _polar(state, shape, wide, 2.0)
+    return cast(radius * angle.cos(), dtype=dtype)
+
+
+def _polar(state: Any, shape: Any, dtype: DType, scale: float) -> tuple[Any, Any]:
+    u = random_uniform(state, shape=shape, dtype=dtype, stream=1)
+    v = random_uniform(state, shape=shape, dtype=dtype, stream=2)
+    return (-scale * log(1.0 - u)).sqrt(), v * (2 * math.pi)
+
+
+@composite(public=False, examples=["dropout(f32[3, 5], u64[2], p=0.25) -> f32[3, 5]", "dropout(f32[3], u64[2], p=1.5) -> error"])
+def dropout(x: Any, state: Any, *, p: float) -> Any:
+    """x with each element zero with probability p, the rest scaled by 1 / (1 - p)."""
+    if not 0 <= p <= 1:
+        raise ArgumentError(f"dropout: p={p} is not a probability")
+    if p == 1:
+        return x * 0
+    keep = random_uniform(state, shape=x.shape, dtype=float32) >= p
+    return where(keep, x * (1.0 / (1.0 - p)), 0)

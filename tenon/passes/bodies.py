@@ -1,0 +1,126 @@
+"""Nodes -> the body of a kernel, and what kind of work a node is, found out by running its compute rule.
+
+    view         moves or converts elements: reading its input in another place costs as much
+    map          element by element, or with a few elements read for each
+    reduce       many elements to one
+    contraction  a sum of products: a kernel of its own, that takes little else in
+    opaque       no kernel, or none that may be combined with others
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from tenon.graph.build import types_of
+from tenon.graph.ir import Graph, Input, Literal, Node, Value
+from tenon.graph.op import Op
+from tenon.graph.text import print_graph
+from tenon.loops.build import GraphExpressions
+from tenon.loops.expressions import (
+    Binary,
+    Buffer,
+    Call,
+    Cast,
+    CheckedIndex,
+    Const,
+    Expr,
+    Index,
+    Load,
+    Reduce,
+    Size,
+    walk,
+)
+from tenon.loops.lower import loop_indices
+from tenon.passes.nested import has_effect
+from tenon.types import TensorType
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What computing a node means; `expensive` to do again for every reader."""
+
+    name: str
+    expensive: bool = False
+
+
+OPAQUE = Kind("opaque")
+
+
+# ---------------------------------------------------------------- bodies
+
+def body_of(nodes: Sequence[Node], results: Iterable[Value]) -> tuple[Graph, tuple[Value, ...]]:
+    """(the graph that computes `results` by these nodes, the values outside that it reads, in order)."""
+    inside = {output for node in nodes for output in node.outputs}
+    outside = dict.fromkeys(x for node in nodes for x in node.inputs if isinstance(x, Value) and x not in inside)
+    values: dict[Value, Value] = {x: Value(x.type) for x in outside}
+    params = tuple(values.values())
+    copies = []
+    for node in nodes:
+        inputs: tuple[Input, ...] = tuple(values[x] if isinstance(x, Value) else x for x in node.inputs)
+        copies.append(Node(node.op, inputs, node.attrs, (), node.loc))
+        copies[-1].outputs = tuple(Value(x.type, copies[-1], k) for k, x in enumerate(node.outputs))
+        values.update(zip(node.outputs, copies[-1].outputs, strict=True))
+    return Graph("body", params, tuple(copies), tuple(values[r] for r in results)), tuple(outside)
+
+
+def computed_by_element(node: Node) -> bool:
+    """Whether a kernel can compute the node."""
+    values = (*node.outputs, *(x for x in node.inputs if x is not None))
+    return (node.op.compute is not None and not has_effect(node) and not node.after
+            and all(x.dtype.kind in "buif" for x in values))
+
+
+def key_of(body: Graph) -> str:
+    """Equal for bodies that are one kernel."""
+    return print_graph(Graph("kernel", body.params, body.nodes, body.results), locations=False)
+
+
+# ---------------------------------------------------------------- kinds
+
+def kind_of(node: Node) -> Kind:
+    """What kind of work the node is."""
+    if not computed_by_element(node) or len(node.outputs) != 1:
+        return OPAQUE
+    inputs = tuple(x if isinstance(x, Literal) else None if x is None else x.type for x in node.inputs)
+    return _kind(node.op, inputs, tuple(node.attrs.items()))
+
+
+@lru_cache(maxsize=4096)
+def _kind(op: Op, inputs: tuple[Literal | TensorType | None, ...], attrs: tuple[tuple[str, Any], ...]) -> Kind:
+    values = [Value(x) if isinstance(x, TensorType) else x for x in inputs]
+    node = Node(op, tuple(values), dict(attrs))
+    type = op.type(*types_of(values), **node.attrs)
+    assert isinstance(type, TensorType)
+    node.outputs = (Value(type, node),)
+    buffers = {x: Buffer(f"x{k}", x.type, "input") for k, x in enumerate(values) if isinstance(x, Value)}
+    try:
+        expression = GraphExpressions(Graph("kind", tuple(buffers), (node,), node.outputs), buffers).at(
+            node.output, loop_indices(type)[0])
+    except (NotImplementedError, KeyError, AssertionError):
+        return OPAQUE
+    parts = walk(expression)
+    if any(isinstance(x, CheckedIndex) for x in parts):
+        return Kind("map", expensive=True)
+    reductions = [x for x in parts if isinstance(x, Reduce)]
+    if reductions:
+        return Kind("contraction" if any(map(_is_product, reductions)) else "reduce", expensive=True)
+    if _is_view(expression):
+        return Kind("view")
+    return Kind("map", any(isinstance(x, Call) and x.name != "neg" for x in parts))
+
+
+def _is_view(x: Expr) -> bool:
+    while isinstance(x, Cast):
+        x = x.x
+    return isinstance(x, (Load, Const, Index, Size))
+
+
+def _is_product(x: Reduce) -> bool:
+    """A sum of products of elements that are read for several results each."""
+    body = x.body
+    return (x.kind == "add" and isinstance(body, Binary) and body.op == "*" and body.left is not body.right
+            and any(isinstance(part, Load) for part in walk(body.left))
+            and any(isinstance(part, Load) for part in walk(body.right)))

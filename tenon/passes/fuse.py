@@ -1,0 +1,333 @@
+"""Graph -> the same graph where operators that one kernel can compute together are one `fused` node.
+
+Views (a permute, a broadcast, a cast) belong to whoever reads them, every reader its own copy.  All other nodes start
+alone and are merged with the groups that they read from, if
+
+* no third group lies between the two (the graph of groups stays without cycles),
+* nothing expensive is computed again and again, and
+* the loops come out as one nest: where reductions meet, or a small result is spread over a larger one, the body is
+  lowered to see (once for equal bodies).
+
+A contraction takes in only views on its inputs and elementwise work on its result.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from tenon.dims import Dim
+from tenon.graph.build import Builder
+from tenon.graph.ir import Graph, Node, Value
+from tenon.graph.op import Op
+from tenon.loops.lower import lower
+from tenon.ops.call import fused
+from tenon.ops.shape import reshape_op
+from tenon.passes.bodies import Kind, body_of, key_of, kind_of
+from tenon.passes.nested import has_effect, nested
+
+MOST_NODES = 48             # in one kernel; beyond, compiling costs more than memory traffic
+MOST_INPUTS = 24
+MOST_APART = 200            # places in the graph; what is further apart lies in memory for long anyway
+UNKNOWN_SIZE = 64           # what a symbolic size counts when shapes are compared
+RENAMES: tuple[Op, ...] = (reshape_op,)     # what a backend does by giving the same memory another type
+
+
+@nested
+def fuse(graph: Graph) -> Graph:
+    """Group operators into kernels."""
+    groups = Groups(graph)
+    for node in graph.nodes:
+        if groups.is_core(node):
+            for producer in groups.producers(node):
+                groups.try_merge(producer, node)
+    return groups.emit()
+
+
+@dataclass(eq=False)
+class Group:
+    """Nodes that will be one kernel, in the order of the graph."""
+
+    nodes: list[Node]
+    kinds: set[str]
+    reads: set[Group]           # of which some may have been merged since
+    first: int                  # places in the graph
+    last: int
+    into: Group | None = None   # what it was merged into
+
+    @property
+    def results(self) -> Iterator[Value]:
+        return (node.output for node in self.nodes)
+
+
+class Groups:
+    """The partition of a graph's nodes while it grows coarser."""
+
+    def __init__(self, graph: Graph):
+        self.graph = graph
+        self.position = {node: k for k, node in enumerate(graph.nodes)}
+        self.users = graph.users()
+        self.kinds: dict[Node, Kind] = {}
+        self.results = set(graph.results)
+        self.group: dict[Node, Group] = {}
+        self.sources: dict[Value, tuple[Node, ...]] = {}        # the nodes behind the views that a value is made of
+        for node in reversed(graph.nodes):
+            self.kinds[node] = self._kind(node)
+        for k, node in enumerate(graph.nodes):
+            self._start(k, node)
+
+    def _kind(self, node: Node) -> Kind:
+        """A view that something other than a kernel reads must be stored: then it is a map."""
+        kind = kind_of(node)
+        if kind.name == "view" and node.op not in RENAMES and self._is_stored(node.output):
+            return Kind("map")
+        return kind
+
+    def _is_stored(self, value: Value) -> bool:
+        """Whether a result, or a node that is no kernel, needs the value in memory, by itself or renamed."""
+        return value in self.results or any(
+            self.kinds[user].name == "opaque" or (user.op in RENAMES and self._is_stored(user.output))
+            for user in self.users[value])
+
+    def _start(self, k: int, node: Node) -> None:
+        if self.kinds[node].name == "view":
+            self.sources[node.output] = tuple(dict.fromkeys(
+                source for x in node.inputs if isinstance(x, Value) for source in self.behind(x)))
+            return
+        reads = {self.group[source] for x in node.uses() for source in self.behind(x)}
+        self.group[node] = Group([node], {self.kinds[node].name}, reads, k, k)
+        self.sources.update((output, (node,)) for output in node.outputs)
+
+    def behind(self, value: Value) -> tuple[Node, ...]:
+        """The nodes, views apart, that make a value."""
+        return self.sources.get(value, ())
+
+    def is_core(self, node: Node) -> bool:
+        """Whether the node is work that may be merged."""
+        return self.kinds[node].name in ("map", "reduce", "contraction")
+
+    def producers(self, node: Node) -> list[Node]:
+        """The nodes that it reads, through views, the latest first."""
+        found = {source for x in node.inputs if isinstance(x, Value) for source in self.behind(x)}
+        return sorted((x for x in found if self.is_core(x)), key=self.position.__getitem__, reverse=True)
+
+    # ------------------------------------------------------------ merging two groups
+
+    def group_of(self, node: Node) -> Group:
+        """The group that the node is in by now."""
+        group = self.group[node] = now(self.group[node])
+        return group
+
+    def try_merge(self, producer: Node, consumer: Node) -> None:
+        """Make one group of those of the two nodes, if that is allowed and pays."""
+        before, after = self.group_of(producer), self.group_of(consumer)
+        if before is after or not self.may_merge(before, after) or path_between(before, after):
+            return
+        merged = union(before, after, self.position)
+        if not self.joins_elementwise(before, after) and not self.is_one_nest(merged):
+            return
+        before.into = after.into = merged
+        self.group.update(dict.fromkeys(merged.nodes, merged))
+
+    def may_merge(self, before: Group, after: Group) -> bool:
+        """Whether the kinds and sizes of work go together."""
+        if len(before.nodes) + len(after.nodes) > MOST_NODES or after.first - before.last > MOST_APART:
+            return False
+        if "contraction" in after.kinds or self.inputs(before) + self.inputs(after) > MOST_INPUTS:
+            return False
+        if "contraction" in before.kinds:
+            alone = after.kinds == {"map"} and self.is_read_only_by(before, after)
+            return alone and self.joins_elementwise(before, after)
+        return "reduce" not in before.kinds or elements(largest(after)) >= elements(largest(before))
+
+    def inputs(self, group: Group) -> int:
+        made = set(group.results)
+        return len({x for node in group.nodes for x in node.inputs if isinstance(x, Value) and x not in made})
+
+    def is_read_only_by(self, before: Group, after: Group) -> bool:
+        readers = {user for x in before.results for user in self.users[x]}
+        inside = {*before.nodes, *after.nodes}
+        return readers <= inside and self.results.isdisjoint(before.results)
+
+    def joins_elementwise(self, before: Group, after: Group) -> bool:
+        """Whether the second is elementwise work in one shape, which it reads of the first directly."""
+        shapes = {node.output.shape for node in after.nodes}
+        if len(shapes) > 1 or not all(node.op.elementwise for node in after.nodes):
+            return False
+        made = set(before.results)
+        inputs = [x for node in after.nodes for x in node.inputs if isinstance(x, Value)]
+        if any(self.group_of(source) is before for x in inputs if x not in made for source in self.behind(x)):
+            return False        # through a view
+        return all(x.shape in shapes for x in inputs if x in made)
+
+    def is_one_nest(self, group: Group) -> bool:
+        """Whether the loops of the body are one nest without memory between its parts."""
+        body, outside = body_of(*self.with_views(group))
+        return len(outside) <= MOST_INPUTS and lowers_to_one_nest(body)
+
+    # ------------------------------------------------------------ what a group computes
+
+    def with_views(self, group: Group) -> tuple[list[Node], list[Value]]:
+        """(the nodes of the kernel with the views that it reads through, the values that others need of it)."""
+        nodes = dict.fromkeys(group.nodes)
+        stack = [x for node in group.nodes for x in node.inputs]
+        while stack:
+            x = stack.pop()
+            if isinstance(x, Value) and x.node is not None and x.node not in nodes and self.is_taken_in(x, group):
+                nodes[x.node] = None
+                stack.extend(x.node.inputs)
+        ordered = sorted(nodes, key=self.position.__getitem__)
+        return ordered, [x for x in group.results if self.is_needed(x, group)]
+
+    def is_taken_in(self, x: Value, group: Group) -> bool:
+        """Whether the kernel computes the view itself; renaming memory costs nothing outside."""
+        assert x.node is not None
+        if self.kinds[x.node].name != "view":
+            return False
+        return x.node.op not in RENAMES or not self.is_renamed_memory(x, group)
+
+    def is_renamed_memory(self, x: Value, group: Group) -> bool:
+        while x.node is not None and x.node.op in RENAMES:
+            inner = x.node.inputs[0]
+            if not isinstance(inner, Value):
+                return False
+            x = inner
+        return x.node is None or (self.kinds[x.node].name != "view" and self.group_of(x.node) is not group)
+
+    def is_needed(self, x: Value, group: Group) -> bool:
+        """Whether the value is read outside of the group, as it is or through views."""
+        if x in self.results:
+            return True
+        for user in self.users[x]:
+            if self.kinds[user].name == "view":
+                if any(self.is_needed(y, group) for y in user.outputs):
+                    return True
+            elif self.group_of(user) is not group:
+                return True
+        return False
+
+    # ------------------------------------------------------------ the new graph
+
+    def emit(self) -> Graph:
+        """The graph with one node a group."""
+        builder = Builder(self.graph.name, [Value(p.type, name=p.name) for p in self.graph.params], rewriting=True)
+        values: dict[Value, Value] = dict(zip(self.graph.params, builder.params, strict=True))
+        for group in self.in_order():
+            self.emit_group(group, builder, values)
+        for result in self.graph.results:
+            self.emit_renames(result, builder, values)
+        new = builder.finish([values[r] for r in self.graph.results])
+        return replace(new, notes=self.graph.notes)
+
+    def emit_group(self, group: Group, builder: Builder, values: dict[Value, Value]) -> None:
+        nodes, results = self.with_views(group)
+        if len(nodes) == 1:
+            (node,) = nodes
+            for x in node.inputs:
+                self.emit_renames(x, builder, values)
+            inputs = tuple(values[x] if isinstance(x, Value) else x for x in node.inputs)
+            outputs = builder.emit(node.op, inputs, node.attrs, node.loc, tuple(values[x] for x in node.after))
+            values.update(zip(node.outputs, outputs if isinstance(outputs, tuple) else (outputs,), strict=True))
+            return
+        body, outside = body_of(nodes, results)
+        for x in outside:
+            self.emit_renames(x, builder, values)
+        made = builder.emit(fused, tuple(values[x] for x in outside), {"body": body}, group.nodes[-1].loc)
+        values.update(zip(results, made if isinstance(made, tuple) else (made,), strict=True))
+
+    def emit_renames(self, x: object, builder: Builder, values: dict[Value, Value]) -> None:
+        """The chain of renaming views that ends in `x`, from the first that is not there yet."""
+        chain: list[Node] = []
+        while isinstance(x, Value) and x not in values:
+            assert x.node is not None and self.kinds[x.node].name == "view", x
+            chain.append(x.node)
+            x = x.node.inputs[0]
+        for node in reversed(chain):
+            inputs = tuple(values[x] if isinstance(x, Value) else x for x in node.inputs)
+            values[node.output] = builder.emit(node.op, inputs, node.attrs, node.loc)
+
+    def in_order(self) -> Iterator[Group]:
+        """Groups after those that they read, otherwise in the order of the graph; effects keep theirs."""
+        groups = list(dict.fromkeys(map(now, self.group.values())))
+        needs = {group: set(map(now, group.reads)) - {group} for group in groups}
+        effects = [self.group_of(node) for node in self.graph.nodes if has_effect(node)]
+        for earlier, later in pairwise(effects):
+            needs[later].add(earlier)
+        readers: dict[Group, list[Group]] = {group: [] for group in groups}
+        for group, needed in needs.items():
+            for other in needed:
+                readers[other].append(group)
+        ready = [(group.last, k, group) for k, group in enumerate(groups) if not needs[group]]
+        heapq.heapify(ready)
+        number = {group: k for k, group in enumerate(groups)}
+        while ready:
+            *_, group = heapq.heappop(ready)
+            yield group
+            for reader in readers[group]:
+                needs[reader].discard(group)
+                if not needs[reader]:
+                    heapq.heappush(ready, (reader.last, number[reader], reader))
+
+
+# ---------------------------------------------------------------- the graph of groups
+
+def now(group: Group) -> Group:
+    """What a group has become."""
+    while group.into is not None:
+        group = group.into
+    return group
+
+
+def union(before: Group, after: Group, position: Mapping[Node, int]) -> Group:
+    """The two as one; they stay as they are."""
+    nodes = sorted(before.nodes + after.nodes, key=position.__getitem__)
+    reads = set(map(now, before.reads | after.reads)) - {before, after}
+    return Group(nodes, before.kinds | after.kinds, reads, min(before.first, after.first), max(before.last, after.last))
+
+
+def path_between(before: Group, after: Group) -> bool:
+    """Whether `after` depends on `before` by way of another group."""
+    stack = [group for group in map(now, after.reads) if group is not before]
+    seen: set[Group] = set()
+    while stack:
+        group = stack.pop()
+        if group in seen or group.last < before.first:
+            continue
+        seen.add(group)
+        reads = set(map(now, group.reads)) - {group}
+        if before in reads:
+            return True
+        stack.extend(reads)
+    return False
+
+
+# ---------------------------------------------------------------- sizes and trials
+
+def largest(group: Group) -> tuple[Dim, ...]:
+    """The shape with most elements among the group's results, as far as sizes are known."""
+    return max((node.output.shape for node in group.nodes), key=elements)
+
+
+def elements(shape: Iterable[Dim]) -> int:
+    """Their number; a symbolic size counts as a middling one."""
+    total = 1
+    for n in shape:
+        total *= n if isinstance(n, int) else UNKNOWN_SIZE
+    return total
+
+
+_one_nest: dict[str, bool] = {}
+
+
+def lowers_to_one_nest(body: Graph) -> bool:
+    """Whether the kernel of the body is one nest without temporaries; equal bodies are tried once."""
+    key = key_of(body)
+    if key not in _one_nest:
+        try:
+            kernel = lower(body, "trial")
+            _one_nest[key] = len(kernel.nests) == 1 and not kernel.temporaries
+        except (NotImplementedError, KeyError, AssertionError):
+            _one_nest[key] = False
+    return _one_nest[key]
