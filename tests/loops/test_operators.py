@@ -49,8 +49,8 @@ def test_elementwise_operators_of_every_type(dtype):
         if not op.elementwise or not op.compute or op.effect:
             continue
         example = parse_example(next(text for text in op.examples if not text.endswith("error")))
-        inputs = tuple(TensorType(BY_SHORT[dtype], t.shape) if isinstance(t, TensorType) and t.dtype.short == "f32" else t
-                       for t in example.inputs)
+        inputs = tuple(TensorType(BY_SHORT[dtype], t.shape) if isinstance(t, TensorType) and t.dtype.short == "f32"
+                       else t for t in example.inputs)
         try:
             graph = expand(graph_of(example, inputs))
         except TenonError:
