@@ -1,10 +1,29 @@
 """Tenon: ordinary imperative Python, made into one optimised, compiled computational graph."""
 
+from tenon import nn, optim
 from tenon import ops as _ops
+from tenon import random
 from tenon.debug import notebook as _notebook
 from tenon.graph.ir import Graph
 from tenon.jit import jit
+from tenon.random import (
+    bernoulli,
+    categorical,
+    dropout,
+    manual_seed,
+    multinomial,
+    normal,
+    rand,
+    rand_like,
+    randint,
+    randint_like,
+    randn,
+    randn_like,
+    randperm,
+    uniform,
+)
 from tenon.tensor import Tensor, asarray, enable_grad, is_grad_enabled, no_grad, tensor
+from tenon.transforms import grad, jvp, value_and_grad, vjp, vmap
 
 globals().update(_ops.PUBLIC)
 Tensor._repr_html_ = _notebook.tensor_html      # type: ignore[attr-defined]

@@ -9,14 +9,16 @@ buffer of its own and is computed in an earlier nest: build, look for such a val
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from tenon.dims import Dim, product
 from tenon.graph.ir import Graph, Value
 from tenon.loops.build import GraphExpressions, offset
+from tenon.loops.contraction import misplaced
 from tenon.loops.expressions import Buffer, Call, CheckedIndex, Expr, Index, Reduce, size, walk
 from tenon.loops.ir import Kernel, roots, statements
-from tenon.loops.schedule import Target, schedule
+from tenon.loops.schedule import Target, alone, schedule
 from tenon.types import TensorType
 
 MOST_NODES_DEEP = 32        # longer chains are cut, so that expressions stay shallow
@@ -34,7 +36,7 @@ def lower(graph: Graph, name: str) -> Kernel:
         buffers = _buffers_of(graph, outputs, stored)
         build = GraphExpressions(graph, inputs | buffers)
         targets = _targets(graph, build, buffers, outputs)
-        offender = _recomputed(targets, build.owner, stored)
+        offender = _misplaced_product(targets, build.owner, stored) or _recomputed(targets, build.owner, stored)
         if offender is None:
             break
         stored.add(offender)
@@ -101,6 +103,14 @@ def loop_indices(type: TensorType) -> tuple[tuple[Expr, ...], tuple[Index, ...]]
     return tuple(index), tuple(loops)
 
 
+def _misplaced_product(targets: Sequence[Target], owner: Mapping[Expr, Value], stored: set[Value]) -> Value | None:
+    """A value, not yet stored, that keeps a product of matrices from being one."""
+    found = [x for t in targets for x in misplaced(t.value, t.indices)]
+    seen = Counter(x for t in targets for x in walk(t.value) if isinstance(x, Reduce) and alone(t))
+    found += [x for x, times in seen.items() if times > 1]
+    return next((owner[x] for x in found if x in owner and owner[x] not in stored), None)
+
+
 def _recomputed(targets: Sequence[Target], owner: Mapping[Expr, Value], stored: set[Value]) -> Value | None:
     """A value, not yet stored, that would be computed again in a loop that it does not depend on."""
     for target in targets:
@@ -145,7 +155,7 @@ def grouped(targets: Sequence[Target]) -> list[list[Target]]:
     """Targets that share their outer loops and do not read one another go into one nest."""
     groups: list[list[Target]] = []
     for target in targets:
-        if groups:
+        if groups and not (alone(target) or alone(groups[-1][-1])):
             last = groups[-1]
             longest = max((t.indices for t in last), key=len)
             shared = min(len(longest), len(target.indices))

@@ -12,8 +12,22 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from tenon.dims import product
-from tenon.loops.expressions import Binary, Buffer, Const, Expr, Index, Load, Local, Reduce, Size, size, walk
-from tenon.loops.ir import Accumulator, Let, Loop, Nest, Stmt, Store, Update
+from tenon.loops.contraction import Product, as_product
+from tenon.loops.expressions import (
+    Binary,
+    Buffer,
+    CheckedIndex,
+    Const,
+    Expr,
+    Index,
+    Load,
+    Local,
+    Reduce,
+    Size,
+    size,
+    walk,
+)
+from tenon.loops.ir import Accumulator, Contraction, Let, Loop, Nest, Stmt, Store, Update
 from tenon.loops.simplify import simplify, substitute
 from tenon.types import int64
 
@@ -37,8 +51,45 @@ class Target:
 def schedule(targets: Sequence[Target]) -> Nest:
     """The nest that stores the targets, whose loops are a prefix of the longest list of loops among them."""
     targets = [_with_flat_reductions(target) for target in _with_flat_loops(targets)]
+    return _contraction(targets[0]) or _loops(targets)
+
+
+def alone(target: Target) -> bool:
+    """Whether the target is a contraction, and so needs a nest of its own."""
+    return _product_of(target) is not None
+
+
+def _product_of(target: Target) -> Product | None:
+    reductions = [x for x in walk(target.value) if isinstance(x, Reduce)]
+    if len(reductions) != 1 or not target.indices or reductions[0].free != frozenset(target.indices):
+        return None
+    checked = any(isinstance(x, CheckedIndex) for x in walk(target.value))
+    return None if checked else as_product(reductions[0], target.indices)
+
+
+def _contraction(target: Target) -> Nest | None:
+    """The nest of a target that is one product, and elementwise operations on its result."""
+    found = _product_of(target)
+    if found is None:
+        return None
+    placing, top = Placing(uses(target.value)), Scope()
+    total = Local("total", found.sum.dtype)
+    top.known[found.sum] = total
+    value = placing.place(target.value, top)
+    top.body.append(Store(target.buffer, target.offset, value))
+    return Nest((Contraction(found.batch, found.rows, found.columns, found.sum.indices, found.left, found.right, total,
+                             tuple(top.body)),))
+
+
+def uses(*roots: Expr) -> Counter[Expr]:
+    """How often each sub-expression is read."""
+    return Counter(child for x in walk(*roots) for child in x.children())
+
+
+def _loops(targets: Sequence[Target]) -> Nest:
+    """A nest of plain loops."""
     loops = max((t.indices for t in targets), key=len)
-    placing = Placing(Counter(child for x in walk(*(t.value for t in targets)) for child in x.children()))
+    placing = Placing(uses(*(t.value for t in targets)))
     top = Scope()
     scopes = [top]
     for depth in range(len(loops) + 1):

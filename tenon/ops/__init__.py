@@ -1,20 +1,30 @@
 """What every operator means: one definition each, in the file of its family."""
 
 from tenon.ops import (
+    activations,
     arithmetic,
     arranging,
+    attention,
+    barrier,
     call,
     comparison,
     complex_parts,
     convolution,
     creation,
     diagonal,
+    einsum,
     exponential,
     getitem,
     indexing,
     linalg,
+    losses,
+    normalization,
     pieces,
     pooling,
+    products,
+    projections,
+    random,
+    recurrent,
     reduction,
     rounding,
     scan,
@@ -29,9 +39,10 @@ from tenon.ops.define import PUBLIC, alias, binary, composite, define, function,
 from tenon.ops.methods import install_methods
 
 # In the order in which they build on each other.
-FAMILIES = (comparison, shape, complex_parts, arithmetic, exponential, trigonometric, rounding, special, pieces, creation,
-            arranging, diagonal, reduction, scan, linalg, slicing, indexing, searching, getitem, windows, convolution,
-            pooling, call)
+FAMILIES = (comparison, shape, complex_parts, arithmetic, exponential, trigonometric, rounding, special, pieces,
+            creation, arranging, diagonal, reduction, scan, linalg, products, einsum, slicing, indexing,
+            searching, getitem, windows, convolution, pooling, random, call, barrier,
+            activations, projections, losses, normalization, attention, recurrent)
 install_methods()
 
 __all__ = ["FAMILIES", "PUBLIC", "alias", "binary", "composite", "define", "function", "unary"]

@@ -16,6 +16,7 @@ from tenon.dims import Dim, evaluate, symbols
 from tenon.graph.ir import Graph, Node, Value
 from tenon.loops.ir import Kernel
 from tenon.loops.lower import lower
+from tenon.loops.text import print_kernel
 from tenon.types import TensorType
 
 LONGEST_NAME = 40
@@ -51,7 +52,7 @@ class Unit:
     @property
     def loops(self) -> str:
         """The loops as text, to be read."""
-        return str(self.kernel)
+        return print_kernel(self.kernel)
 
     @property
     def temporaries(self) -> tuple[TensorType, ...]:

@@ -1,0 +1,35 @@
+"""Every operator under PyTorch's names for its arguments: `input` and `dim` may be said for `x` and `axis`.
+
+    nn.functional.softmax(x, dim=1)     is tn.softmax(x, axis=1)
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from tenon.ops.define import PUBLIC
+
+OTHER_NAMES = {"dim": "axis", "keepdim": "keepdims"}
+
+
+def _with_torch_names(operator: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(operator, assigned=("__name__", "__doc__"), updated=())
+    def accept(*args: Any, **named: Any) -> Any:
+        named = {OTHER_NAMES.get(name, name): value for name, value in named.items() if name != "inplace"}
+        if "input" in named:
+            args = (named.pop("input"), *args)
+        return operator(*args, **named)
+    return accept
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("_") or name not in PUBLIC:
+        raise AttributeError(f"tenon.nn.functional has no {name!r}")
+    found = globals()[name] = _with_torch_names(PUBLIC[name])
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(PUBLIC)
