@@ -107,4 +107,4 @@ def home_of(x: Expr, scope: Scope) -> Scope:
 
 def hoisted(x: Reduce) -> list[Expr]:
     """The reductions inside of x that do not depend on its indices."""
-    return [z for z in walk(x.body) if isinstance(z, Reduce) and not z.free & frozenset(x.indices)]
+    return [z for z in walk(x.body) if isinstance(z, Reduce) and z.free <= x.free]
