@@ -9,6 +9,7 @@ from tenon.ops import (
     complex_parts,
     convolution,
     creation,
+    custom,
     diagonal,
     exponential,
     getitem,
@@ -32,7 +33,7 @@ from tenon.ops.methods import install_methods
 # In the order in which they build on each other.
 FAMILIES = (comparison, shape, complex_parts, arithmetic, exponential, trigonometric, rounding, special, pieces, creation,
             arranging, diagonal, reduction, scan, linalg, slicing, indexing, searching, getitem, windows, convolution,
-            pooling, call, barrier)
+            pooling, call, barrier, custom)
 install_methods()
 
 __all__ = ["FAMILIES", "PUBLIC", "alias", "binary", "composite", "define", "function", "unary"]
