@@ -11,6 +11,7 @@ from tenon.ops import (
     complex_parts,
     convolution,
     creation,
+    custom,
     decompositions,
     diagonal,
     einsum,
@@ -44,7 +45,7 @@ from tenon.ops.methods import install_methods
 # In the order in which they build on each other.
 FAMILIES = (comparison, shape, complex_parts, arithmetic, exponential, trigonometric, rounding, special, pieces,
             creation, arranging, diagonal, reduction, scan, linalg, products, einsum, decompositions,
-            solving, slicing, indexing, searching, getitem, windows, convolution, pooling, random, call, barrier,
+            solving, slicing, indexing, searching, getitem, windows, convolution, pooling, random, call, barrier, custom,
             activations, projections, losses, normalization, attention, recurrent,
             upsampling)
 install_methods()
