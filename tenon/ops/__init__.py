@@ -11,6 +11,7 @@ from tenon.ops import (
     convolution,
     creation,
     diagonal,
+    distances,
     einsum,
     exponential,
     getitem,
@@ -43,7 +44,7 @@ FAMILIES = (comparison, shape, complex_parts, arithmetic, exponential, trigonome
             creation, arranging, diagonal, reduction, scan, linalg, products, einsum, slicing, indexing, searching, getitem, windows,
             convolution, pooling, random, call,
             activations, projections, losses, normalization, attention, recurrent,
-            upsampling)
+            upsampling, distances)
 install_methods()
 
 __all__ = ["FAMILIES", "PUBLIC", "alias", "binary", "composite", "define", "function", "unary"]
