@@ -20,6 +20,7 @@ from tenon.graph.ir import Graph
 from tenon.graph.text import print_graph
 from tenon.graph.verify import verify
 from tenon.observe import span
+from tenon.passes.drop_barriers import drop_barriers
 from tenon.passes.drop_dead import drop_dead
 from tenon.passes.expand import expand
 from tenon.passes.fold import fold
@@ -34,11 +35,12 @@ PASSES: dict[str, Pass] = {
     "fold": fold,
     "merge_duplicates": merge_duplicates,
     "drop_dead": drop_dead,
+    "drop_barriers": drop_barriers,
     "fuse": fuse,
 }
 
-# In order.  The second simplify uses what fold made literal.
-OPTIMIZE = ("expand", "simplify", "fold", "simplify", "merge_duplicates", "drop_dead", "fuse")
+# In order.  The second simplify uses what fold made literal; barriers stand until nothing merges any more.
+OPTIMIZE = ("expand", "simplify", "fold", "simplify", "merge_duplicates", "drop_dead", "drop_barriers", "fuse")
 
 
 def native_program(graph: Graph) -> Executable:

@@ -17,7 +17,7 @@ import numpy as np
 
 from tenon.autodiff import backward, call
 from tenon.backends.base import Executable
-from tenon.dims import Dim, SymbolicDim
+from tenon.dims import Dim, SymbolicDim, product
 from tenon.errors import ArgumentError, CaptureError, DTypeError, GradientError, Location, ShapeError
 from tenon.graph.build import agree, canonical_attrs, literal
 from tenon.graph.interpret import evaluate_op
@@ -26,13 +26,52 @@ from tenon.graph.op import Op, interpreter, set_default_interpreter
 from tenon.graph.operators import Operators
 from tenon.ops import shape as shape_ops
 from tenon.ops.arithmetic import add
+from tenon.ops.barrier import barrier
 from tenon.ops.comparison import equal, not_equal
 from tenon.ops.creation import ones_like
 from tenon.ops.getitem import setitem
 from tenon.pipeline import compile
 from tenon.types import DEFAULT_OF_KIND, DType, Shape, TensorType, as_dtype, float32, int64
 
-Payload = np.ndarray | Value
+
+class Examples:
+    """The payload of a tensor inside `tn.vmap`: it shows one example, and holds all of them in `inner`."""
+
+    __slots__ = ("inner",)
+
+    def __init__(self, inner: Tensor):
+        self.inner = inner          # the batch axis is the first
+
+    @property
+    def shape(self) -> Shape:
+        """The sizes of the axes of one example."""
+        return self.inner.shape[1:]
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes of one example."""
+        return self.inner.ndim - 1
+
+    @property
+    def size(self) -> Dim:
+        """The number of elements of one example."""
+        return product(self.shape)
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return self.inner.dtype
+
+    def detached(self) -> Examples:
+        """The same, cut off from what it was computed from."""
+        raise NotImplementedError
+
+    def needs_value(self, what: str) -> CaptureError:
+        """The error for Python code that needs the elements of one example."""
+        raise NotImplementedError
+
+
+Payload = np.ndarray | Value | Examples
 _recording: ContextVar[bool] = ContextVar("recording", default=True)
 _numbers = itertools.count()
 
@@ -90,7 +129,7 @@ class Tensor(Operators):
     def state(self) -> TensorState:
         """What can change about this tensor, as the running code sees it."""
         own, capture = self.own, recorder.get()
-        return own if capture is None or isinstance(own.payload, Value) else capture.state_of(self)
+        return capture.state_of(self) if capture is not None and isinstance(own.payload, np.ndarray) else own
 
     @property
     def payload(self) -> Payload:
@@ -172,6 +211,8 @@ class Tensor(Operators):
         payload = self.payload
         if isinstance(payload, np.ndarray):
             return payload
+        if isinstance(payload, Examples):
+            raise payload.needs_value(what)
         capture = recorder.get()
         if capture is None:
             raise CaptureError(f"{what} of a tensor that belongs to a capture that has ended")
@@ -209,8 +250,8 @@ class Tensor(Operators):
         return int(self.item())
 
     def __repr__(self) -> str:
-        if isinstance(self.payload, Value):
-            return f"tensor(<captured {self.type}>)"
+        if not isinstance(self.payload, np.ndarray):
+            return f"tensor(<{'captured' if isinstance(self.payload, Value) else 'one of a batch'} {self.type}>)"
         body = np.array2string(self.payload, separator=", ", prefix="tensor(", threshold=100, edgeitems=3, precision=4)
         usual = (DEFAULT_OF_KIND[self.dtype.kind], int64)
         notes = [] if self.dtype in usual else [f"dtype={self.dtype.name}"]
@@ -273,7 +314,8 @@ class Tensor(Operators):
 
     def detach(self) -> Tensor:
         """The same elements, cut off from what they were computed from."""
-        return Tensor(self.payload)
+        payload = self.payload
+        return Tensor(payload.detached() if isinstance(payload, Examples) else payload)
 
     def backward(self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False) -> None:
         """Add the gradient of this scalar to `.grad` of every leaf that requires one.
@@ -288,7 +330,7 @@ class Tensor(Operators):
         if gradient is None and self.shape != ():
             raise GradientError(f"backward() needs a scalar, this tensor is {self.type}",
                                 hint="reduce it first, as in loss.mean().backward(), or pass gradient=")
-        with _recording_is(create_graph):
+        with recording_is(create_graph):
             seed = ones_like(self) if gradient is None else interpreter().lift(gradient)
             if seed.shape != self.shape:
                 raise ShapeError(f"backward(): the seed {seed.type} does not have the shape of {self.type}")
@@ -332,11 +374,6 @@ class Tensor(Operators):
             raise GradientError(f"a leaf that requires a gradient was changed in place ({what})",
                                 hint="do it under tn.no_grad(), or write x = x + y")
 
-    def astype(self, dtype: Any) -> Tensor:
-        """The elements converted to another type."""
-        converted: Tensor = shape_ops.cast(self, dtype=dtype)
-        return converted
-
 
 def _in_place(name: str) -> Callable[[Tensor, Any], Tensor]:
     def method(self: Tensor, other: Any) -> Tensor:
@@ -360,17 +397,18 @@ for _name in ("__iadd__", "__isub__", "__imul__", "__itruediv__", "__ifloordiv__
 class TapeNode:
     """One recorded operator call.  Holds output payloads, not tensors, so that a tape is free of cycles."""
 
-    __slots__ = ("attrs", "inputs", "loc", "number", "op", "payloads", "released")
+    __slots__ = ("attrs", "inputs", "loc", "number", "op", "payloads", "released", "root")
 
     def __init__(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any], payloads: tuple[Payload, ...]):
         self.op, self.inputs, self.attrs, self.payloads = op, inputs, attrs, payloads
         self.number = next(_numbers)
         self.loc: Location | None = None
         self.released = False
+        self.root: Any = None       # what `_root` found last
 
     def release(self) -> None:
         """Let go of inputs and outputs; the node cannot be differentiated any more."""
-        self.inputs, self.payloads, self.released = (), (), True
+        self.inputs, self.payloads, self.released, self.root = (), (), True, None
 
     @property
     def slots(self) -> tuple[Any, ...]:
@@ -410,6 +448,63 @@ def _saved(x: Any) -> Any:
     return Saved(x) if isinstance(x, Tensor) else x
 
 
+class Fork(TapeNode):
+    """Where a tensor gets a place of its own on the tape, so that gradients are accumulated there and not in it."""
+
+    __slots__ = ("active",)
+
+    def __init__(self, x: Tensor):
+        super().__init__(barrier, (Saved(x),), {}, (x.payload,))
+        self.active = True      # until the function that is differentiated has returned
+
+
+def fork(x: Tensor) -> Tensor:
+    """A tensor of the same elements with its own place on the tape, linked to `x`.
+
+    What is differentiated with respect to the fork can be differentiated again with respect to `x`.
+    """
+    return _linked(x.payload, Fork(x), 0)
+
+
+def carries(x: Tensor) -> bool:
+    """Whether somebody may still want a gradient that flows to this tensor: a leaf, or an active fork."""
+    if x.requires_grad:
+        return x.node is None or _root(x.node) is not None
+    return isinstance(x.payload, Examples) and carries(x.payload.inner)
+
+
+def _root(start: TapeNode) -> Any:
+    """A leaf or active fork that `start` depends on; None if there is none any more.  Remembered along the way."""
+    above: dict[TapeNode, TapeNode | None] = {start: None}
+    pending, root = [start], None
+    while pending and root is None:
+        node: TapeNode | None = pending.pop()
+        assert node is not None
+        known = node.root
+        if known is not None and (known is not DEAD) and not (isinstance(known, Fork) and not known.active):
+            root = known
+        elif isinstance(node, Fork) and node.active:
+            root = node
+        elif known is not DEAD:
+            for x in node.inputs:
+                if not isinstance(x, Tensor):
+                    continue
+                if x.node is None and carries(x):
+                    root = x
+                elif x.node is not None and x.node not in above:
+                    above[x.node] = node
+                    pending.append(x.node)
+        while root is not None and node is not None:
+            node.root, node = root, above[node]
+    if root is None:
+        for node in above:
+            node.root = DEAD
+    return root
+
+
+DEAD = object()
+
+
 def tape_of(tensors: Sequence[Tensor]) -> list[TapeNode]:
     """The recorded nodes that these tensors were computed by, in the order they ran."""
     found: set[TapeNode] = set()
@@ -434,7 +529,7 @@ RELEASED.release()
 
 
 @contextmanager
-def _recording_is(flag: bool) -> Iterator[None]:
+def recording_is(flag: bool) -> Iterator[None]:
     token = _recording.set(flag)
     try:
         yield
@@ -444,12 +539,12 @@ def _recording_is(flag: bool) -> Iterator[None]:
 
 def no_grad() -> Any:
     """A context (or decorator) in which operators do not record themselves for `backward`."""
-    return _recording_is(False)
+    return recording_is(False)
 
 
 def enable_grad() -> Any:
     """A context (or decorator) in which operators record themselves again, inside `no_grad`."""
-    return _recording_is(True)
+    return recording_is(True)
 
 
 def is_grad_enabled() -> bool:
@@ -550,7 +645,7 @@ def asarray(data: Any, dtype: Any = None, copy: bool | None = None) -> Tensor:
     tensor([1., 1.])
     """
     wanted = None if dtype is None else as_dtype(dtype)
-    if isinstance(data, Tensor) and isinstance(data.payload, Value):
+    if isinstance(data, Tensor) and not isinstance(data.payload, np.ndarray):
         return data if wanted is None or wanted is data.dtype else shape_ops.cast(data, dtype=wanted)
     array = _as_array(data, wanted)
     shares = isinstance(data, (np.ndarray, Tensor)) and np.shares_memory(array, np.asarray(data))

@@ -144,7 +144,12 @@ class Reach:
 
     def add_function(self, function: types.FunctionType, path: str) -> None:
         """Follow a function: its globals, closure and defaults."""
-        if id(function) in self._visited or not self._runs(function.__code__):
+        if id(function) in self._visited:
+            return
+        if not self._runs(function.__code__):
+            if "__wrapped__" in vars(function):     # a library's wrapper, such as tn.grad(f), around the user's function
+                self._visit(function)
+                self._add(partial(getattr, function, "__wrapped__"), vars(function)["__wrapped__"], path)
             return
         self._visit(function)
         for name in sorted(self._global_names(function.__code__)):

@@ -5,11 +5,13 @@ from tenon.ops import (
     arithmetic,
     arranging,
     attention,
+    barrier,
     call,
     comparison,
     complex_parts,
     convolution,
     creation,
+    decompositions,
     diagonal,
     distances,
     einsum,
@@ -31,6 +33,7 @@ from tenon.ops import (
     searching,
     shape,
     slicing,
+    solving,
     special,
     trigonometric,
     upsampling,
@@ -41,8 +44,8 @@ from tenon.ops.methods import install_methods
 
 # In the order in which they build on each other.
 FAMILIES = (comparison, shape, complex_parts, arithmetic, exponential, trigonometric, rounding, special, pieces,
-            creation, arranging, diagonal, reduction, scan, linalg, products, einsum, slicing, indexing, searching, getitem, windows,
-            convolution, pooling, random, call,
+            creation, arranging, diagonal, reduction, scan, linalg, products, einsum, decompositions,
+            solving, slicing, indexing, searching, getitem, windows, convolution, pooling, random, call, barrier,
             activations, projections, losses, normalization, attention, recurrent,
             upsampling, distances)
 install_methods()

@@ -1,0 +1,23 @@
+"""Values as they are, behind a wall that optimisation does not look through."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenon.ops.define import define
+from tenon.types import TensorType
+
+
+def _types(*xs: TensorType) -> TensorType | tuple[TensorType, ...]:
+    return xs if len(xs) > 1 else xs[0]
+
+
+def _rule(g: Any, y: Any, *xs: Any) -> tuple[Any, ...]:
+    return g if isinstance(g, tuple) else (g,)
+
+
+barrier = define(
+    "barrier", public=False, type=_types, ref=lambda *xs: xs if len(xs) > 1 else xs[0], vjp=_rule,
+    doc="The inputs unchanged, all of them computed before any output is used.  What is computed from the outputs is "
+        "not merged with what was computed from the inputs: `tn.checkpoint` recomputes behind one.",
+    examples=["barrier(f32[2, 3]) -> f32[2, 3]"])
