@@ -14,6 +14,7 @@ from tenon.ops import (
     custom,
     decompositions,
     diagonal,
+    distances,
     einsum,
     exponential,
     getitem,
@@ -47,7 +48,7 @@ FAMILIES = (comparison, shape, complex_parts, arithmetic, exponential, trigonome
             creation, arranging, diagonal, reduction, scan, linalg, products, einsum, decompositions,
             solving, slicing, indexing, searching, getitem, windows, convolution, pooling, random, call, barrier, custom,
             activations, projections, losses, normalization, attention, recurrent,
-            upsampling)
+            upsampling, distances)
 install_methods()
 
 __all__ = ["FAMILIES", "PUBLIC", "alias", "binary", "composite", "define", "function", "unary"]
