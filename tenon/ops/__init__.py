@@ -15,6 +15,7 @@ from tenon.ops import (
     diagonal,
     einsum,
     exponential,
+    factors,
     getitem,
     indexing,
     linalg,
@@ -42,7 +43,7 @@ from tenon.ops.methods import install_methods
 
 # In the order in which they build on each other.
 FAMILIES = (comparison, shape, complex_parts, arithmetic, exponential, trigonometric, rounding, special, pieces,
-            creation, arranging, diagonal, reduction, scan, linalg, products, einsum, decompositions,
+            creation, arranging, diagonal, reduction, scan, linalg, products, einsum, factors, decompositions,
             solving, slicing, indexing, searching, getitem, windows, convolution, pooling, random, call, barrier,
             activations, projections, losses, normalization, attention, recurrent)
 install_methods()
