@@ -18,6 +18,7 @@ from tenon.ops import (
     factors,
     getitem,
     indexing,
+    interpolation,
     linalg,
     losses,
     normalization,
@@ -44,7 +45,7 @@ from tenon.ops.methods import install_methods
 # In the order in which they build on each other.
 FAMILIES = (comparison, shape, complex_parts, arithmetic, exponential, trigonometric, rounding, special, pieces,
             creation, arranging, diagonal, reduction, scan, linalg, products, einsum, factors, decompositions,
-            solving, slicing, indexing, searching, getitem, windows, convolution, pooling, random, call, barrier,
+            solving, slicing, indexing, searching, getitem, windows, convolution, pooling, interpolation, random, call, barrier,
             activations, projections, losses, normalization, attention, recurrent)
 install_methods()
 

@@ -143,7 +143,7 @@ def at_positions(x: Any, at: Any, count: int) -> Any:
 
 # ---------------------------------------------------------------- what users call
 
-def _spatial(name: str, x: Any, count: int | None) -> tuple[Dim, ...]:
+def spatial_sizes(name: str, x: Any, count: int | None) -> tuple[Dim, ...]:
     """The sizes that are pooled: those of the last `count` axes, or all but batch and channel."""
     count = x.ndim - 2 if count is None else count
     if count < 1 or x.ndim not in (count + 1, count + 2):
@@ -154,7 +154,7 @@ def _spatial(name: str, x: Any, count: int | None) -> tuple[Dim, ...]:
 def _attributes(name: str, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
                 count: int | None) -> tuple[dict[str, Any], tuple[Any, ...]]:
     """The attributes with `ceil_mode` said as padding at the end, and how much of that it is."""
-    sizes = _spatial(name, x, count)
+    sizes = spatial_sizes(name, x, count)
     attrs = window_attrs(kernel, stride, padding, dilation, sizes)
     for (low, high), k, d in zip(attrs["padding"], attrs["kernel"], attrs["dilation"], strict=True):
         largest = max((p for p in (low, high) if isinstance(p, int)), default=0)
@@ -260,7 +260,7 @@ def _shares(size: int, count: int) -> tuple[Any, Any]:
 
 def _adaptive(name: str, x: Any, output_size: Any, count: int | None, even: Callable[..., Any],
               uneven: Callable[[Any, int, Any, Any], Any]) -> Any:
-    sizes = _spatial(name, x, count)
+    sizes = spatial_sizes(name, x, count)
     listed = tuple(output_size) if isinstance(output_size, (tuple, list)) else (output_size,) * len(sizes)
     wanted = tuple(n if w is None else w for n, w in zip(sizes, listed, strict=True))
     wanted = per_axis(wanted, len(sizes), "output_size")
