@@ -64,6 +64,8 @@ class Expr(metaclass=Interned):
     dtype: DType
     _free: frozenset[Index]     # found when asked for, and kept
     _simple: Expr
+    _affine: Any
+    _bounds: Any
     _text: str
 
     @classmethod
