@@ -17,7 +17,7 @@ import numpy as np
 
 from tenon.autodiff import backward, call
 from tenon.backends.base import Executable
-from tenon.dims import Dim, SymbolicDim
+from tenon.dims import Dim, SymbolicDim, product
 from tenon.errors import ArgumentError, CaptureError, DTypeError, GradientError, Location, ShapeError
 from tenon.graph.build import agree, canonical_attrs, literal
 from tenon.graph.interpret import evaluate_op
@@ -33,7 +33,45 @@ from tenon.ops.getitem import setitem
 from tenon.pipeline import compile
 from tenon.types import DEFAULT_OF_KIND, DType, Shape, TensorType, as_dtype, float32, int64
 
-Payload = np.ndarray | Value
+
+class Examples:
+    """The payload of a tensor inside `tn.vmap`: it shows one example, and holds all of them in `inner`."""
+
+    __slots__ = ("inner",)
+
+    def __init__(self, inner: Tensor):
+        self.inner = inner          # the batch axis is the first
+
+    @property
+    def shape(self) -> Shape:
+        """The sizes of the axes of one example."""
+        return self.inner.shape[1:]
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes of one example."""
+        return self.inner.ndim - 1
+
+    @property
+    def size(self) -> Dim:
+        """The number of elements of one example."""
+        return product(self.shape)
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return self.inner.dtype
+
+    def detached(self) -> Examples:
+        """The same, cut off from what it was computed from."""
+        raise NotImplementedError
+
+    def needs_value(self, what: str) -> CaptureError:
+        """The error for Python code that needs the elements of one example."""
+        raise NotImplementedError
+
+
+Payload = np.ndarray | Value | Examples
 _recording: ContextVar[bool] = ContextVar("recording", default=True)
 _numbers = itertools.count()
 
@@ -91,7 +129,7 @@ class Tensor(Operators):
     def state(self) -> TensorState:
         """What can change about this tensor, as the running code sees it."""
         own, capture = self.own, recorder.get()
-        return own if capture is None or isinstance(own.payload, Value) else capture.state_of(self)
+        return capture.state_of(self) if capture is not None and isinstance(own.payload, np.ndarray) else own
 
     @property
     def payload(self) -> Payload:
@@ -173,6 +211,8 @@ class Tensor(Operators):
         payload = self.payload
         if isinstance(payload, np.ndarray):
             return payload
+        if isinstance(payload, Examples):
+            raise payload.needs_value(what)
         capture = recorder.get()
         if capture is None:
             raise CaptureError(f"{what} of a tensor that belongs to a capture that has ended")
@@ -210,8 +250,8 @@ class Tensor(Operators):
         return int(self.item())
 
     def __repr__(self) -> str:
-        if isinstance(self.payload, Value):
-            return f"tensor(<captured {self.type}>)"
+        if not isinstance(self.payload, np.ndarray):
+            return f"tensor(<{'captured' if isinstance(self.payload, Value) else 'one of a batch'} {self.type}>)"
         body = np.array2string(self.payload, separator=", ", prefix="tensor(", threshold=100, edgeitems=3, precision=4)
         usual = (DEFAULT_OF_KIND[self.dtype.kind], int64)
         notes = [] if self.dtype in usual else [f"dtype={self.dtype.name}"]
@@ -274,7 +314,8 @@ class Tensor(Operators):
 
     def detach(self) -> Tensor:
         """The same elements, cut off from what they were computed from."""
-        return Tensor(self.payload)
+        payload = self.payload
+        return Tensor(payload.detached() if isinstance(payload, Examples) else payload)
 
     def backward(self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False) -> None:
         """Add the gradient of this scalar to `.grad` of every leaf that requires one.
@@ -429,8 +470,7 @@ def carries(x: Tensor) -> bool:
     """Whether somebody may still want a gradient that flows to this tensor: a leaf, or an active fork."""
     if x.requires_grad:
         return x.node is None or _root(x.node) is not None
-    inner = getattr(x.payload, "inner", None)       # an example of a batch: the batch may carry one
-    return inner is not None and carries(inner)
+    return isinstance(x.payload, Examples) and carries(x.payload.inner)
 
 
 def _root(start: TapeNode) -> Any:
@@ -605,7 +645,7 @@ def asarray(data: Any, dtype: Any = None, copy: bool | None = None) -> Tensor:
     tensor([1., 1.])
     """
     wanted = None if dtype is None else as_dtype(dtype)
-    if isinstance(data, Tensor) and isinstance(data.payload, Value):
+    if isinstance(data, Tensor) and not isinstance(data.payload, np.ndarray):
         return data if wanted is None or wanted is data.dtype else shape_ops.cast(data, dtype=wanted)
     array = _as_array(data, wanted)
     shares = isinstance(data, (np.ndarray, Tensor)) and np.shares_memory(array, np.asarray(data))
