@@ -1,8 +1,7 @@
 """Tenon: ordinary imperative Python, made into one optimised, compiled computational graph."""
 
-from tenon import nn, optim
+from tenon import linalg, nn, optim, random
 from tenon import ops as _ops
-from tenon import random
 from tenon.debug import notebook as _notebook
 from tenon.graph.ir import Graph
 from tenon.jit import jit

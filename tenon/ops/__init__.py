@@ -11,6 +11,7 @@ from tenon.ops import (
     complex_parts,
     convolution,
     creation,
+    decompositions,
     diagonal,
     einsum,
     exponential,
@@ -31,6 +32,7 @@ from tenon.ops import (
     searching,
     shape,
     slicing,
+    solving,
     special,
     trigonometric,
     windows,
@@ -40,8 +42,8 @@ from tenon.ops.methods import install_methods
 
 # In the order in which they build on each other.
 FAMILIES = (comparison, shape, complex_parts, arithmetic, exponential, trigonometric, rounding, special, pieces,
-            creation, arranging, diagonal, reduction, scan, linalg, products, einsum, slicing, indexing,
-            searching, getitem, windows, convolution, pooling, random, call, barrier,
+            creation, arranging, diagonal, reduction, scan, linalg, products, einsum, decompositions,
+            solving, slicing, indexing, searching, getitem, windows, convolution, pooling, random, call, barrier,
             activations, projections, losses, normalization, attention, recurrent)
 install_methods()
 
