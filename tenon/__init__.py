@@ -5,6 +5,7 @@ from tenon import ops as _ops
 from tenon.debug import notebook as _notebook
 from tenon.graph.ir import Graph
 from tenon.jit import jit
+from tenon.nn.functional import alpha_dropout, scaled_dot_product_attention
 from tenon.random import (
     bernoulli,
     categorical,

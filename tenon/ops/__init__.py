@@ -35,6 +35,7 @@ from tenon.ops import (
     solving,
     special,
     trigonometric,
+    upsampling,
     windows,
 )
 from tenon.ops.define import PUBLIC, alias, binary, composite, define, function, unary
@@ -44,7 +45,8 @@ from tenon.ops.methods import install_methods
 FAMILIES = (comparison, shape, complex_parts, arithmetic, exponential, trigonometric, rounding, special, pieces,
             creation, arranging, diagonal, reduction, scan, linalg, products, einsum, decompositions,
             solving, slicing, indexing, searching, getitem, windows, convolution, pooling, random, call, barrier,
-            activations, projections, losses, normalization, attention, recurrent)
+            activations, projections, losses, normalization, attention, recurrent,
+            upsampling)
 install_methods()
 
 __all__ = ["FAMILIES", "PUBLIC", "alias", "binary", "composite", "define", "function", "unary"]
