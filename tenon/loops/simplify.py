@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from tenon.dims import Dim
 from tenon.dims import _bounds as dim_bounds
@@ -397,7 +398,20 @@ def _select(x: Expr) -> Expr:
     assert isinstance(x, Select)
     if x.condition is TRUE or x.then is x.otherwise:
         return x.then
-    return x.otherwise if x.condition is FALSE else x
+    if x.condition is FALSE:
+        return x.otherwise
+    match x.then:       # a masked load is zero by itself
+        case Load(mask=Expr() as mask) if x.otherwise is constant(0, x.dtype) and x.condition in _conjuncts(mask):
+            return x.then
+    return x
+
+
+def _conjuncts(mask: Expr) -> tuple[Expr, ...]:
+    return (mask, *_conjuncts(mask.left), *_conjuncts(mask.right)) if _is_and(mask) else (mask,)
+
+
+def _is_and(x: Expr) -> TypeGuard[Binary]:
+    return isinstance(x, Binary) and x.op == "&"
 
 
 def _cast(x: Expr) -> Expr:
