@@ -17,9 +17,10 @@ from tenon.backends.cpu.contraction import Operand, emit_contraction, scratch_si
 from tenon.backends.cpu.contraction.spec import Args, Size
 from tenon.backends.cpu.contraction.spec import Index as Places
 from tenon.backends.cpu.values import ONE, ZERO, Values
+from tenon.loops.affine import affine, from_affine, is_same
 from tenon.loops.expressions import Binary, Buffer, Expr, Index, Load, Select, size
 from tenon.loops.ir import Contraction, Store
-from tenon.loops.simplify import affine, from_affine, is_same, simplify
+from tenon.loops.simplify import simplify
 
 Axis = tuple[Index, ...]
 Layout = tuple[str, int, bool, tuple[Expr, Expr] | None]    # along which axis, step, all of the axis, range in memory
