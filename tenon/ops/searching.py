@@ -1,4 +1,4 @@
-"""Order and search: sort, argsort, topk, quantile; searchsorted, bincount; and what has as many elements as the data says.
+"""Order and search: sort, argsort, topk, quantile, searchsorted, bincount; and what has the size that the data says.
 
 The last kind (argwhere, nonzero, unique, masked_select) runs eagerly only: a graph states the shape of every value.
 """
@@ -14,10 +14,10 @@ from tenon.dims import symbol
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.op import Op
 from tenon.graph.promotion import same
+from tenon.ops.creation import zeros_like
 from tenon.ops.define import check_kind, define, function
 from tenon.ops.indexing import flat, gather, put, scatter_op, take
 from tenon.ops.shape import full_op, reshape_op
-from tenon.ops.creation import zeros_like
 from tenon.ops.slicing import box
 from tenon.ops.windows import shown
 from tenon.types import TensorType, int64, normalize_axis
@@ -34,7 +34,7 @@ def _sort_type(x: TensorType, *, axis: int = -1, descending: bool = False, stabl
 
 
 def _argsort_ref(x: Any, axis: int, descending: bool, stable: bool) -> Any:
-    kind = "stable" if stable else None
+    kind: Any = "stable" if stable else None
     if descending:      # from the back, so that equal elements keep their order; NaN comes first
         return x.shape[axis] - 1 - np.flip(np.argsort(np.flip(x, axis), axis, kind=kind), axis)
     return np.argsort(x, axis, kind=kind)
@@ -48,8 +48,8 @@ def _sort_ref(x: Any, axis: int, descending: bool, stable: bool) -> Any:
 argsort: Op = define(
     "argsort", canonical=_sort_attrs, ref=_argsort_ref,
     type=lambda x, *, axis=-1, descending=False, stable=True: _sort_type(x).with_dtype(int64),
-    doc="The places of the elements in ascending (or descending) order along an axis; equal elements keep their order.  "
-        "NaN counts as largest.",
+    doc="The places of the elements in ascending (or descending) order along an axis; equal elements keep their "
+        "order.  NaN counts as largest.",
     examples=["argsort(f32[2, 5], axis=1, descending=False, stable=True) -> i64[2, 5]",
               "argsort(i32[5], axis=0, descending=True, stable=True) -> i64[5]"])
 
@@ -199,7 +199,8 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, length: int | None
 argwhere: Op = define(
     "argwhere", data_dependent=True, type=lambda x: TensorType(int64, (symbol("count"), x.ndim)),
     ref=lambda x: np.argwhere(x) if x.ndim else np.zeros((int(bool(x)), 0), np.int64),
-    doc="The indices of the elements that are not zero, one row each.  Eager only.")
+    doc="The indices of the elements that are not zero, one row each.  Eager only.",
+    examples=["argwhere(f32[2, 3]) -> i64[count, 2]"])
 
 
 @function
@@ -222,7 +223,8 @@ def masked_select(x: Any, mask: Any) -> Any:
 
 
 def _unique_ref(x: Any) -> Any:
-    values, first, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True, equal_nan=False)
+    values, first, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True,
+                                               equal_nan=False)
     return values, first, inverse.reshape(x.shape), counts
 
 
@@ -234,7 +236,8 @@ def _unique_type(x: TensorType) -> tuple[TensorType, ...]:
 unique_op: Op = define(
     "unique", public=False, data_dependent=True, type=_unique_type, ref=_unique_ref,
     vjp=lambda g, y, x: (take(g[0], y[2], axis=0) / take(y[3], y[2], axis=0),),
-    doc="The different elements in order, where each stands first, which one each element is, how often each occurs.")
+    doc="The different elements in order, where each stands first, which one each element is, how often each occurs.",
+    examples=["unique(f32[2, 3]) -> f32[count], i64[count], i64[2, 3], i64[count]"])
 
 UniqueAll = namedtuple("UniqueAll", "values indices inverse_indices counts")
 UniqueCounts = namedtuple("UniqueCounts", "values counts")

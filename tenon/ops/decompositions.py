@@ -1,0 +1,174 @@
+"""Eigenvalues and singular values by NumPy's LAPACK at run time: eigh, eig, svd.  Stacks of matrices throughout."""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+
+from tenon.errors import GradientError
+from tenon.graph.op import Op
+from tenon.graph.promotion import floating
+from tenon.ops.arranging import expand_dims
+from tenon.ops.complex_parts import conj, real
+from tenon.ops.creation import eye
+from tenon.ops.define import define, function
+from tenon.ops.diagonal import diag_embed, diagonal
+from tenon.ops.factors import hermitian, lapack, matrix_type, solve_op, square_type
+from tenon.ops.linalg import matmul
+from tenon.ops.products import adjoint, square
+from tenon.ops.shape import cast
+from tenon.types import DType, TensorType, complex_of, real_of
+
+EighResult = namedtuple("EighResult", "eigenvalues eigenvectors")
+EigResult = namedtuple("EigResult", "eigenvalues eigenvectors")
+SVDResult = namedtuple("SVDResult", "U S Vh")
+
+
+# ---------------------------------------------------------------- eigenvalues
+
+def _gaps(w: Any) -> Any:
+    """w[j] - w[i] at row i and column j, and 1 on the diagonal."""
+    return expand_dims(w, -2) - expand_dims(w, -1) + eye(w.shape[-1], dtype=w.dtype)
+
+
+def _off_diagonal(x: Any) -> Any:
+    return x * (1 - eye(x.shape[-1], dtype=real_of(x.dtype)))
+
+
+def _eigh_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
+    (gw, gv), (w, v) = g, y
+    inner = _off_diagonal(matmul(adjoint(v), gv)) / _gaps(w) + diag_embed(cast(gw, dtype=x.dtype))
+    return (hermitian(matmul(matmul(v, inner), adjoint(v))),)
+
+
+def _vectors(x: TensorType) -> TensorType:
+    return TensorType(real_of(x.dtype), x.shape[:-1])
+
+
+eigh_op: Op = define(
+    "eigh", public=False, type=lambda x: (_vectors(square_type("eigh", x)), x), promote=floating, vjp=_eigh_vjp,
+    ref=lapack("eigh", lambda x: tuple(np.linalg.eigh(x))),
+    doc="The eigenvalues, ascending, and eigenvectors of a Hermitian matrix.",
+    examples=["eigh(f32[2, 1, 1]) -> f32[2, 1], f32[2, 1, 1]"])
+
+
+@function
+def eigh(x: Any) -> Any:
+    """The eigenvalues (ascending) and eigenvectors (columns) of a symmetric or Hermitian matrix.
+
+    Gradients are those of the symmetric part; they grow without bound where eigenvalues meet.
+    """
+    return EighResult(*eigh_op(hermitian(square("eigh", x))))
+
+
+@function
+def eigvalsh(x: Any) -> Any:
+    """The eigenvalues of a symmetric or Hermitian matrix, ascending."""
+    return eigh(x)[0]
+
+
+def _eig_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
+    (gw, gv), (w, v) = g, y
+    inner = matmul(adjoint(v), gv)
+    length = real(diagonal(inner, 0, -2, -1))                           # eigenvectors have length 1
+    inner = inner - matmul(adjoint(v), v * expand_dims(cast(length, dtype=v.dtype), -2))
+    inner = _off_diagonal(inner) / conj(_gaps(w)) + diag_embed(gw)
+    gradient = solve_op(adjoint(v), matmul(inner, adjoint(v)))
+    return (gradient if x.dtype.kind == "c" else real(gradient),)
+
+
+def _complex(x: TensorType) -> TensorType:
+    return x.with_dtype(complex_of(x.dtype))
+
+
+def _eig_ref(x: Any) -> Any:
+    return tuple(np.linalg.eig(x.astype(np.result_type(x, np.complex64))) if x.dtype.kind == "c" else np.linalg.eig(x))
+
+
+eig_op: Op = define(
+    "eig", public=False, promote=floating, vjp=_eig_vjp, ref=lapack("eig", _eig_ref),
+    type=lambda x: (_complex(square_type("eig", x)).with_shape(x.shape[:-1]), _complex(x)),
+    doc="The complex eigenvalues and eigenvectors of a square matrix.",
+    examples=["eig(f32[2, 1, 1]) -> c64[2, 1], c64[2, 1, 1]"])
+
+
+@function
+def eig(x: Any) -> Any:
+    """The eigenvalues and eigenvectors (columns of length 1) of a square matrix, complex, in no order."""
+    return EigResult(*eig_op(square("eig", x)))
+
+
+@function
+def eigvals(x: Any) -> Any:
+    """The eigenvalues of a square matrix, complex, in no order."""
+    return eig_op(square("eigvals", x))[0]
+
+
+# ---------------------------------------------------------------- singular values
+
+def _svd_type(x: TensorType, *, full: bool) -> tuple[TensorType, ...]:
+    m, n = matrix_type("svd", x).shape[-2:]
+    k, lead = min(m, n), x.shape[:-2]
+    return (x.with_shape((*lead, m, m if full else k)), TensorType(real_of(x.dtype), (*lead, k)),
+            x.with_shape((*lead, n if full else k, n)))
+
+
+def _svd_vjp(g: Any, y: Any, x: Any, full: bool) -> tuple[Any]:
+    if full and x.shape[-1] != x.shape[-2]:
+        raise GradientError("svd: with full_matrices=True the vectors beyond the rank have no gradient",
+                            hint="pass full_matrices=False")
+    (gu, gs, gvh), (u, s, vh) = g, y
+    wide = cast(s, dtype=x.dtype)
+    rows, columns, inverse = expand_dims(wide, -1), expand_dims(wide, -2), expand_dims(1 / wide, -2)
+    left, right = matmul(adjoint(u), gu), matmul(gvh, adjoint(vh))       # U^H gU and (V^H gV)^H
+    gaps = _gaps(wide * wide)
+    inner = _off_diagonal(left - adjoint(left)) / gaps * columns + rows * (_off_diagonal(adjoint(right) - right) / gaps)
+    inner = inner + diag_embed(cast(gs, dtype=x.dtype))
+    if x.dtype.kind == "c":
+        inner = inner + diag_embed((diagonal(left, 0, -2, -1) - conj(diagonal(left, 0, -2, -1))) * 0.5 / wide)
+    gradient = matmul(matmul(u, inner), vh)
+    if x.shape[-2] > s.shape[-1]:
+        gradient = gradient + matmul((gu - matmul(u, left)) * inverse, vh)
+    if x.shape[-1] > s.shape[-1]:
+        gradient = gradient + matmul(u * inverse, gvh - matmul(right, vh))
+    return (gradient,)
+
+
+svd_op: Op = define(
+    "svd", public=False, type=_svd_type, promote=floating, vjp=_svd_vjp,
+    ref=lapack("svd", lambda x, full: tuple(np.linalg.svd(x, full_matrices=full))),
+    doc="The singular values, descending, between the left and right singular vectors: x = U @ diag(S) @ Vh.",
+    examples=["svd(f32[2, 3, 2], full=False) -> f32[2, 3, 2], f32[2, 2], f32[2, 2, 2]",
+              "svd(f32[2, 3], full=False) -> f32[2, 2], f32[2], f32[2, 3]", "svd(f32[3], full=True) -> error"])
+
+svdvals_op: Op = define(
+    "svdvals", public=False, promote=floating, type=lambda x: _svd_type(x, full=False)[1],
+    ref=lapack("svdvals", lambda x: np.linalg.svd(x, compute_uv=False)),
+    vjp=lambda g, y, x: (_svd_values_vjp(g, x),),
+    doc="The singular values, descending.", examples=["svdvals(f32[2, 3, 2]) -> f32[2, 2]"])
+
+
+def _svd_values_vjp(g: Any, x: Any) -> Any:
+    u, _, vh = svd_op(x, full=False)
+    return matmul(u * expand_dims(cast(g, dtype=x.dtype), -2), vh)
+
+
+@function
+def svd(x: Any, full_matrices: bool = True) -> Any:
+    """The singular value decomposition x = U @ diag(S) @ Vh, with square U and Vh unless `full_matrices=False`."""
+    return SVDResult(*svd_op(x, full=bool(full_matrices)))
+
+
+@function
+def svdvals(x: Any) -> Any:
+    """The singular values of a matrix, descending."""
+    return svdvals_op(x)
+
+
+def threshold(values: Any, shape: Any, rtol: float | None, dtype: DType) -> Any:
+    """Below this a singular value counts as zero: `rtol` of the largest; by default rounding times the longer side."""
+    if rtol is None:
+        rtol = float(np.finfo(real_of(dtype).numpy).eps) * max(shape[-2:])
+    return values.max(axis=-1, keepdims=True) * rtol
