@@ -25,8 +25,9 @@ from tenon.capture.tree import Structure, flatten
 from tenon.dims import SMALLEST_SYMBOLIC_SIZE, Assumptions, Dim, SymbolicDim, UndecidedSize, assuming, symbol
 from tenon.errors import ArgumentError, CaptureError
 from tenon.graph.ir import Graph, Value
+from tenon.graph.op import interpreter
 from tenon.observe import emit, span
-from tenon.tensor import RELEASED, Tensor, is_grad_enabled, program_of
+from tenon.tensor import RELEASED, Tensor, eager, is_grad_enabled, program_of
 from tenon.types import TensorType
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -106,7 +107,8 @@ class Jitted:
 
     def __init__(self, function: Callable[..., Any], fullgraph: bool = False):
         functools.update_wrapper(self, function)
-        self.__name__: str = getattr(function, "__name__", type(function).__name__)
+        name = getattr(function, "__name__", type(function).__name__)
+        self.__name__: str = name if name.isidentifier() else "function"
         self.function, self.fullgraph = function, fullgraph
         self.records: dict[Any, Record] = {}
         self._lock = threading.RLock()
@@ -118,7 +120,7 @@ class Jitted:
         return f"<tenon.jit {self.function!r}>"
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
-        if is_capturing():
+        if is_capturing() or interpreter() is not eager:       # within a capture, or a batch: a part of that
             return self.function(*args, **keywords)
         leaves, structure = flatten((args, keywords))
         leaves = [Tensor(x) if isinstance(x, np.ndarray) else x for x in leaves]

@@ -33,6 +33,7 @@ arange_op = define(
     examples=["arange(start=0, step=1, size=5, dtype=i64) -> i64[5]",
               "arange(start=1.0, step=-0.5, size=3, dtype=f32) -> f32[3]"])
 
+
 def as_number(size: Any, dtype: DType) -> Any:
     """A size as a factor or divisor of a tensor: a Python number where it is known."""
     return float(size) if isinstance(size, (int, float)) else dimension(size=size, dtype=dtype)

@@ -1,0 +1,219 @@
+"""`tn.vmap`: a function of one example -> the function of a batch of them, without a loop.
+
+Inside, a tensor that differs from example to example shows the function the shape of one and holds all of them, the
+batch axis in front.  An operator call on such tensors is the same operator on the whole batch, as its batching rule
+(`tenon.transforms.batch_rules`) says; an operator without one runs example by example.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tenon.capture.tree import Structure, flatten
+from tenon.dims import Dim
+from tenon.errors import ArgumentError, CaptureError, ShapeError
+from tenon.graph.op import Op, interpreter, using
+from tenon.ops.arranging import stack
+from tenon.ops.shape import broadcast_to, permute
+from tenon.tensor import Examples, Payload, Tensor, TensorInterpreter, asarray
+from tenon.transforms.batch_rules import Arguments, rule_of
+from tenon.types import normalize_axis
+
+
+class Batched(Examples):
+    """Examples of one level of `vmap`, which tells nested ones apart."""
+
+    __slots__ = ("level",)
+
+    def __init__(self, inner: Tensor, level: Batching):
+        super().__init__(inner)
+        self.level = level
+
+    def detached(self) -> Batched:
+        """The same examples, cut off from what they were computed from."""
+        return Batched(self.inner.detach(), self.level)
+
+    def needs_value(self, what: str) -> CaptureError:
+        """The error for Python code that needs the elements of one example."""
+        return CaptureError(
+            f"{what} needs the elements of one example, and tn.vmap runs all examples at once",
+            why=f"the tensor is {self.inner.type} with the batch along its first axis",
+            hint="use tn.where(condition, a, b) for a choice of values, or a Python loop over the examples")
+
+
+class Batching(TensorInterpreter):
+    """Operator calls on examples -> operator calls on batches, for `outer` to decide about."""
+
+    def __init__(self, outer: TensorInterpreter, size: Dim):
+        self.outer, self.size = outer, size
+
+    def evaluate(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[Payload, ...]:
+        """The operator on the whole batch; as it is where no input differs between examples."""
+        batched = tuple(self.holds(x) for x in inputs)
+        with using(self.outer):
+            if not any(batched):
+                return self.outer.evaluate(op, inputs, attrs)
+            if op.data_dependent:
+                raise CaptureError(f"{op.name}: the shape of the result depends on the data and may differ between the "
+                                   f"examples of tn.vmap", hint="keep the shape: tn.where(mask, x, other)")
+            given = tuple(x.payload.inner if b else x for x, b in zip(inputs, batched, strict=True))
+            outputs = self.run(op, Arguments(self.size, given, batched, self), attrs)
+        return tuple(Batched(y, self) for y in outputs)
+
+    def run(self, op: Op, arguments: Arguments, attrs: Mapping[str, Any]) -> tuple[Tensor, ...]:
+        """The outputs for all examples, the batch axis in front."""
+        rule = rule_of(op)
+        if rule is not None:
+            out = rule(op, arguments, **attrs)
+            if out is not NotImplemented:
+                return out if isinstance(out, tuple) else (out,)
+        return one_by_one(op, arguments, attrs)
+
+    def holds(self, x: Any) -> bool:
+        """Whether this is a tensor that differs between the examples of this level."""
+        return isinstance(x, Tensor) and isinstance(x.payload, Batched) and x.payload.level is self
+
+    def enter(self, x: Tensor, axis: int) -> Tensor:
+        """One example, from a tensor that holds them along `axis`."""
+        return Tensor(Batched(to_front(x, axis), self))
+
+    def leave(self, x: Any, axis: int | None) -> Any:
+        """All examples of a result, along `axis`; None for a result that does not differ between them."""
+        if self.holds(x):
+            if axis is None:
+                raise ArgumentError("vmap: a result with out_axes=None differs between the examples",
+                                    hint="give its axis, or reduce over the batch outside tn.vmap")
+            return from_front(x.payload.inner, axis)
+        if axis is None or not isinstance(x, (Tensor, np.ndarray, bool, int, float, complex)):
+            return x
+        x = x if isinstance(x, Tensor) else asarray(x)
+        return from_front(broadcast_to(x, shape=(self.size, *x.shape)), axis)
+
+
+def one_by_one(op: Op, arguments: Arguments, attrs: Mapping[str, Any]) -> tuple[Tensor, ...]:
+    """The operator on every example in turn: right for all, and slow."""
+    if arguments.size == 0:
+        raise ShapeError(f"vmap: {op.name} has no batching rule, so it needs at least one example")
+    results = []
+    for k in range(int(arguments.size)):
+        out = op_call(op, [x[k] if b else x for x, b in zip(arguments.inputs, arguments.batched, strict=True)], attrs)
+        results.append(out if isinstance(out, tuple) else (out,))
+    return tuple(stack(list(group)) for group in zip(*results, strict=True))
+
+
+def op_call(op: Op, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
+    """The operator with its inputs as they are, for the interpreter in force."""
+    return interpreter().apply(op, tuple(inputs), dict(attrs))
+
+
+def to_front(x: Tensor, axis: int) -> Tensor:
+    """The tensor with `axis` moved to the front."""
+    return x if axis == 0 else permute(x, axes=(axis, *(k for k in range(x.ndim) if k != axis)))
+
+
+def from_front(x: Tensor, axis: int) -> Tensor:
+    """The tensor with its first axis moved to `axis`."""
+    axis = normalize_axis(axis, x.ndim, "out_axes")
+    if axis == 0:
+        return x
+    order = list(range(1, x.ndim))
+    order.insert(axis, 0)
+    moved: Tensor = permute(x, axes=tuple(order))
+    return moved
+
+
+# ---------------------------------------------------------------- the public function
+
+def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]:
+    """The function that runs `f`, written for one example, on a batch of examples.
+
+    `in_axes` says along which axis an argument holds the examples, None that all share it: one number for all
+    arguments, or a tuple with an entry an argument, which may itself be a nest that begins as the argument does.
+    `out_axes` says the same of the results.  Arguments by keyword are batched along their first axis.  Random numbers
+    drawn inside are the same for all examples.  Raises ShapeError when the sizes of the batch differ.
+
+    >>> dot = lambda x, y: (x * y).sum()
+    >>> tn.vmap(dot, in_axes=(0, None))(tn.ones((3, 2)), tn.tensor([1.0, 2.0]))
+    tensor([3., 3., 3.])
+    """
+    if not callable(f):
+        raise ArgumentError(f"vmap takes a function, not {type(f).__name__}")
+
+    @functools.wraps(f)
+    def batched(*args: Any, **keywords: Any) -> Any:
+        outer = interpreter()
+        assert isinstance(outer, TensorInterpreter)
+        leaves, structure = flatten((args, keywords))
+        leaves = [asarray(x) if isinstance(x, (np.ndarray, np.generic)) else x for x in leaves]
+        axes = argument_axes(in_axes, args, structure)
+        axes = [None if axis is None or not is_data(x) else checked_axis(x, axis)
+                for x, axis in zip(leaves, axes, strict=True)]
+        level = Batching(outer, batch_size(leaves, axes))
+        examples = [x if axis is None else level.enter(x, axis) for x, axis in zip(leaves, axes, strict=True)]
+        with using(level):
+            given, named = structure.build(examples)
+            result = f(*given, **named)
+        results, form = flatten(result)
+        return form.build(map(level.leave, results, spread(out_axes, form, "out_axes")))
+    return batched
+
+
+def argument_axes(in_axes: Any, args: Sequence[Any], structure: Structure) -> list[Any]:
+    """The axis of every leaf of the arguments."""
+    positional, named = structure.children
+    if isinstance(in_axes, (tuple, list)):
+        if len(in_axes) != len(args):
+            raise ArgumentError(f"vmap: in_axes={in_axes} has {len(in_axes)} entries, and {len(args)} positional "
+                                f"arguments were given")
+        in_axes = tuple(in_axes)
+    return spread(in_axes, positional, "in_axes") + [0] * named.leaves
+
+
+def spread(axes: Any, structure: Structure, what: str) -> list[Any]:
+    """One axis for every leaf, from a nest that may stop where `structure` goes on."""
+    if axes is None or (isinstance(axes, int) and not isinstance(axes, bool)):
+        return [axes] * structure.leaves
+    parts, form = flatten(axes)
+    children = axes_of_children(axes)
+    if children is None or form.kind is not structure.kind or form.labels != structure.labels:
+        raise ArgumentError(f"vmap: {what}={axes!r} does not have the form of what it describes",
+                            hint="an entry is an axis, None, or a nest of such like the argument")
+    return [axis for child, below in zip(children, structure.children, strict=True) for axis in spread(child, below, what)]
+
+
+def axes_of_children(axes: Any) -> list[Any] | None:
+    """The entries of one level of a nest; None for a leaf."""
+    if isinstance(axes, dict):
+        return list(axes.values())
+    return list(axes) if isinstance(axes, (tuple, list)) else None
+
+
+def is_data(x: Any) -> bool:
+    """Whether a leaf holds examples, if an axis is given for it; None, text and the like are shared by all."""
+    return isinstance(x, (Tensor, int, float, complex)) and not isinstance(x, bool)
+
+
+def checked_axis(x: Any, axis: int) -> int:
+    """The axis counted from the front."""
+    if not isinstance(x, Tensor) or x.ndim == 0:
+        shown = f"the number {x!r}" if not isinstance(x, Tensor) else "a scalar"
+        raise ShapeError(f"vmap: {shown} has no axis {axis} to hold examples", hint="in_axes=None shares it by all examples")
+    return normalize_axis(axis, x.ndim, "vmap: in_axes")
+
+
+def batch_size(leaves: Sequence[Any], axes: Sequence[int | None]) -> Dim:
+    """The number of examples."""
+    found = [(x, axis) for x, axis in zip(leaves, axes, strict=True) if axis is not None]
+    if not found:
+        raise ArgumentError("vmap: no argument holds examples", hint="in_axes must name an axis of some tensor")
+    first, axis = found[0]
+    for x, other in found[1:]:
+        if x.shape[other] != first.shape[axis]:
+            raise ShapeError(f"vmap: the number of examples differs: {first.type} has {first.shape[axis]} along axis "
+                             f"{axis}, {x.type} has {x.shape[other]} along axis {other}")
+    size: Dim = first.shape[axis]
+    return size

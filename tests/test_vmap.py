@@ -1,0 +1,212 @@
+"""`tn.vmap` against a Python loop over the examples: every operator, every choice of what is batched."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from test_ops import call, close, data, differentiable, in_float64, intervals, many, succeeding, weighted
+
+import tenon as tn
+from tenon.errors import ArgumentError, CaptureError, ShapeError
+from tenon.graph.op import OPS
+from tenon.graph.text import Example, parse_example
+from tenon.transforms import batch_rules, batching
+from tenon.types import TensorType
+
+SIZE = 3
+BY_EXAMPLE = ["searchsorted"]       # operators that fall back to a loop for some of what may be batched
+
+NOT_FREE = ["max_pool_grad"]        # its positions must come from max_pool_positions, as they do in max_pool's gradient
+
+
+def batches(example: Example, inputs: tuple[Any, ...]) -> list[np.ndarray]:
+    """An array for each tensor of the example, of several examples along a new first axis."""
+    return [np.stack([data(t, interval, 10 * b + k) for b in range(SIZE)])
+            for k, (t, interval) in enumerate(zip(inputs, intervals(example), strict=True)) if isinstance(t, TensorType)]
+
+
+def choices(count: int) -> list[tuple[bool, ...]]:
+    """Which inputs are batched: all of them, each alone, all but each."""
+    found = [flags for flags in product((True, False), repeat=count) if any(flags)]
+    return found if count <= 2 else [f for f in found if sum(f) in (1, count - 1, count)]
+
+
+def batchable() -> list[Any]:
+    return [p for p in succeeding() if any(isinstance(t, TensorType) for t in parse_example(p.id).inputs)
+            and parse_example(p.id).op.name not in NOT_FREE]
+
+
+@pytest.mark.parametrize("text", batchable())
+def test_every_operator_on_a_batch_is_the_loop_over_it(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    example = parse_example(text)
+    arrays = batches(example, example.inputs)
+    fallen: list[str] = []
+    loop = batching.one_by_one
+    monkeypatch.setattr(batching, "one_by_one", lambda op, *rest: fallen.append(op.name) or loop(op, *rest))
+    for flags in choices(len(arrays)):
+        tensors = [tn.asarray(a if flag else a[0]) for a, flag in zip(arrays, flags, strict=True)]
+        found = many(tn.vmap(lambda *ts: call(example, example.inputs, ts), in_axes=tuple(0 if f else None for f in flags))
+                     (*tensors))
+        rows = [many(call(example, example.inputs, tuple(t[b] if f else t for t, f in zip(tensors, flags, strict=True))))
+                for b in range(SIZE)]
+        for k, got in enumerate(found):
+            expected = np.stack([row[k].numpy() for row in rows])
+            close(got.numpy(), expected, got.dtype)
+    assert set(fallen) <= set(BY_EXAMPLE)
+
+
+@pytest.mark.parametrize("text", [p for p in differentiable() if "error" not in p.id])
+def test_gradients_an_example_are_those_of_the_loop(text: str) -> None:
+    example = parse_example(text)
+    inputs = in_float64(example)
+    arrays = batches(example, inputs)
+    chosen = [k for k, a in enumerate(arrays) if a.dtype == np.float64]
+
+    def gradient(*tensors: Any) -> Any:
+        return tn.grad(lambda *ts: weighted(example, inputs, ts) + 0.0, argnums=chosen)(*tensors)
+    tensors = list(map(tn.asarray, arrays))
+    found = tn.vmap(gradient)(*tensors)
+    rows = [gradient(*(t[b] for t in tensors)) for b in range(SIZE)]
+    for k, got in enumerate(found):
+        np.testing.assert_allclose(got.numpy(), np.stack([row[k].numpy() for row in rows]), rtol=1e-9, atol=1e-11)
+
+
+def test_an_operator_without_a_rule_runs_example_by_example(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(batch_rules.RULES, "cumsum")
+    x = tn.tensor(np.arange(6.0).reshape(3, 2))
+    for run in (tn.vmap(lambda x: tn.cumsum(x, axis=0)), tn.jit(tn.vmap(lambda x: tn.cumsum(x, axis=0)))):
+        np.testing.assert_array_equal(run(x).numpy(), np.cumsum(x.numpy(), axis=1))
+
+
+# ---------------------------------------------------------------- axes
+
+def cube() -> tn.Tensor:
+    return tn.tensor(np.arange(24.0).reshape(2, 3, 4))
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, -1, -3])
+@pytest.mark.parametrize("out", [0, 1, -1])
+def test_axes_in_and_out(axis: int, out: int) -> None:
+    found = tn.vmap(lambda x: x * 2, in_axes=axis, out_axes=out)(cube())
+    np.testing.assert_array_equal(found.numpy(), np.moveaxis(cube().numpy() * 2, axis, out))
+
+
+def test_axes_are_nests_like_arguments_and_results() -> None:
+    tree = {"a": cube(), "b": (tn.ones((5, 2)), 3.0)}
+    found = tn.vmap(lambda t, k: {"sum": t["a"].sum() + t["b"][0].sum() * t["b"][1] + k, "same": 7.0, "text": "x"},
+                    in_axes=({"a": 0, "b": (1, None)}, None), out_axes={"sum": 0, "same": None, "text": None})(tree, 1.0)
+    np.testing.assert_allclose(found["sum"].numpy(), cube().numpy().sum((1, 2)) + 15 + 1)
+    assert found["same"] == 7.0 and found["text"] == "x"
+
+
+def test_results_shared_by_all_examples_are_repeated() -> None:
+    found = tn.vmap(lambda x: (x, 2.0, tn.ones(2)))(tn.tensor([1.0, 2.0, 3.0]))
+    assert [y.shape for y in found] == [(3,), (3,), (3, 2)]
+
+
+def test_keywords_are_batched_along_their_first_axis() -> None:
+    found = tn.vmap(lambda x, scale: x * scale, in_axes=(None,))(tn.tensor(2.0), scale=tn.tensor([1.0, 2.0]))
+    np.testing.assert_array_equal(found.numpy(), [2, 4])
+
+
+@pytest.mark.parametrize(("run", "kind", "message"), [
+    (lambda: tn.vmap(lambda x, y: x + y)(tn.ones(3), tn.ones(4)), ShapeError,
+     "the number of examples differs: f32[3] has 3 along axis 0, f32[4] has 4 along axis 0"),
+    (lambda: tn.vmap(lambda x: x)(tn.tensor(1.0)), ShapeError, "a scalar has no axis 0"),
+    (lambda: tn.vmap(lambda x: x)(1.0), ShapeError, "the number 1.0 has no axis 0"),
+    (lambda: tn.vmap(lambda x: x, in_axes=2)(tn.ones(3)), ShapeError, "in_axes 2 is out of range"),
+    (lambda: tn.vmap(lambda x: x, in_axes=None)(tn.ones(3)), ArgumentError, "no argument holds examples"),
+    (lambda: tn.vmap(lambda x: x, in_axes=(0, 0))(tn.ones(3)), ArgumentError, "2 entries, and 1 positional"),
+    (lambda: tn.vmap(lambda x: x, in_axes=([0],))(tn.ones(3)), ArgumentError, "does not have the form"),
+    (lambda: tn.vmap(lambda x: x, out_axes=None)(tn.ones(3)), ArgumentError, "differs between the examples"),
+    (lambda: tn.vmap(lambda x: x, out_axes=1)(tn.ones(3)), ShapeError, "out_axes 1 is out of range"),
+    (lambda: tn.vmap(lambda x: x.item())(tn.ones(3)), CaptureError, "item() needs the elements of one example"),
+    (lambda: tn.vmap(tn.nonzero)(tn.ones((3, 2))), CaptureError, "the shape of the result depends on the data"),
+    (lambda: tn.vmap(tn.ones(3)), ArgumentError, "takes a function"),
+])
+def test_errors_say_what_to_do(run: Any, kind: type, message: str) -> None:
+    with pytest.raises(kind) as caught:
+        run()
+    assert message in str(caught.value)
+
+
+# ---------------------------------------------------------------- with one another
+
+def test_batches_of_batches() -> None:
+    x, y = tn.tensor(np.arange(4.0)), tn.tensor(np.arange(3.0))
+    outer = tn.vmap(tn.vmap(lambda a, b: a * b + a, in_axes=(None, 0)), in_axes=(0, None))
+    np.testing.assert_allclose(outer(x, y).numpy(), np.multiply.outer(x.numpy(), y.numpy()) + x.numpy()[:, None])
+    z = tn.tensor(np.arange(24.0).reshape(2, 3, 4))
+    found = tn.vmap(tn.vmap(lambda v: (v * v).sum(), in_axes=1), in_axes=2)(z)
+    np.testing.assert_allclose(found.numpy(), (z.numpy() ** 2).sum(0).T)
+
+
+W = np.random.default_rng(0).standard_normal((3, 2))
+X = np.random.default_rng(1).standard_normal((4, 3))
+
+
+def loss(w: Any, x: Any) -> Any:
+    return tn.tanh(x @ w).sum()
+
+
+def expected_slopes() -> np.ndarray:
+    return np.stack([np.outer(x, 1 - np.tanh(x @ W) ** 2) for x in X])
+
+
+@pytest.mark.parametrize("make", [
+    lambda: tn.vmap(tn.grad(loss), in_axes=(None, 0)), lambda: tn.jit(tn.vmap(tn.grad(loss), in_axes=(None, 0))),
+    lambda: tn.vmap(tn.jit(tn.grad(loss)), in_axes=(None, 0)), lambda: tn.vmap(tn.grad(tn.jit(loss)), in_axes=(None, 0)),
+], ids=["vmap(grad)", "jit(vmap(grad))", "vmap(jit(grad))", "vmap(grad(jit))"])
+def test_gradients_an_example(make: Any) -> None:
+    np.testing.assert_allclose(make()(tn.tensor(W), tn.tensor(X)).numpy(), expected_slopes(), rtol=1e-10)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, tn.jit], ids=["eager", "jit"])
+def test_gradients_through_a_batch(wrap: Any) -> None:
+    total = wrap(tn.grad(lambda w, x: tn.vmap(loss, in_axes=(None, 0))(w, x).sum()))
+    np.testing.assert_allclose(total(tn.tensor(W), tn.tensor(X)).numpy(), expected_slopes().sum(0), rtol=1e-10)
+
+
+def test_gradients_through_gradients_an_example() -> None:
+    def penalty(f: Any) -> Any:
+        return lambda w: (f(w) ** 2).sum()
+    by_batch = tn.grad(penalty(lambda w: tn.vmap(tn.grad(loss, argnums=1), in_axes=(None, 0))(w, tn.tensor(X))))
+    at_once = tn.grad(penalty(lambda w: tn.grad(lambda x: tn.tanh(x @ w).sum())(tn.tensor(X))))
+    np.testing.assert_allclose(by_batch(tn.tensor(W)).numpy(), at_once(tn.tensor(W)).numpy(), rtol=1e-10)
+
+
+def test_a_gradient_stops_where_it_is_detached_inside_a_batch() -> None:
+    found = tn.grad(lambda x: tn.vmap(lambda v: v * v.detach())(x).sum())(tn.tensor([1.0, 2.0]))
+    np.testing.assert_allclose(found.numpy(), [1, 2])
+
+
+def test_a_batch_leaves_parameters_to_backward() -> None:
+    w = tn.tensor(W, requires_grad=True)
+    tn.vmap(loss, in_axes=(None, 0))(w, tn.tensor(X)).sum().backward()
+    np.testing.assert_allclose(w.grad.numpy(), expected_slopes().sum(0), rtol=1e-10)
+
+
+def test_a_batch_of_pullbacks_of_a_compiled_function() -> None:
+    _, pullback = tn.vjp(tn.jit(lambda x: tn.tanh(x @ tn.tensor(W))), tn.tensor(X[0]))
+    found, = tn.vmap(pullback)(tn.eye(2, dtype="float64"))
+    np.testing.assert_allclose(found.numpy(), ((1 - np.tanh(X[0] @ W) ** 2) * W).T, rtol=1e-10)
+
+
+def test_the_number_of_examples_may_change_under_jit() -> None:
+    run = tn.jit(tn.vmap(lambda x: (x * x).sum()))
+    for size in (4, 5, 6):
+        x = np.random.default_rng(size).standard_normal((size, 3))
+        np.testing.assert_allclose(run(tn.tensor(x)).numpy(), (x * x).sum(1))
+
+
+def test_the_gradient_of_pooling_on_a_batch() -> None:
+    x = tn.tensor(np.random.default_rng(0).standard_normal((3, 2, 6, 6)))
+    slope = tn.grad(lambda x: (tn.max_pool2d(x, 2) ** 2).sum())
+    np.testing.assert_allclose(tn.vmap(slope)(x).numpy(), slope(x).numpy())
+
+
+def test_every_rule_belongs_to_an_operator() -> None:
+    assert not set(batch_rules.RULES) - set(OPS)
