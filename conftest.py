@@ -10,8 +10,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(autouse=True)
 def doctest_names(request: pytest.FixtureRequest, doctest_namespace: dict[str, object]) -> None:
-    """Doctests know `tn` and `np` without importing them."""
+    """Doctests know `tn`, `nn`, `optim` and `np` without importing them."""
     if isinstance(request.node, pytest.DoctestItem):
         import tenon as tn  # not above: a broken package should fail its tests, not pytest's start
 
-        doctest_namespace.update(tn=tn, np=np)
+        doctest_namespace.update(tn=tn, np=np, nn=tn.nn, optim=tn.optim)

@@ -1,10 +1,28 @@
 """Tenon: ordinary imperative Python, made into one optimised, compiled computational graph."""
 
+from tenon import linalg, nn, optim, random
 from tenon import ops as _ops
 from tenon.debug import notebook as _notebook
 from tenon.graph.ir import Graph
 from tenon.jit import jit
+from tenon.nn.functional import alpha_dropout, scaled_dot_product_attention
 from tenon.ops.extend import op
+from tenon.random import (
+    bernoulli,
+    categorical,
+    dropout,
+    manual_seed,
+    multinomial,
+    normal,
+    rand,
+    rand_like,
+    randint,
+    randint_like,
+    randn,
+    randn_like,
+    randperm,
+    uniform,
+)
 from tenon.tensor import Tensor, asarray, enable_grad, is_grad_enabled, no_grad, tensor
 from tenon.transforms import (
     checkpoint,

@@ -378,11 +378,6 @@ class Tensor(Operators):
             raise GradientError(f"a leaf that requires a gradient was changed in place ({what})",
                                 hint="do it under tn.no_grad(), or write x = x + y")
 
-    def astype(self, dtype: Any) -> Tensor:
-        """The elements converted to another type."""
-        converted: Tensor = shape_ops.cast(self, dtype=dtype)
-        return converted
-
 
 def _in_place(name: str) -> Callable[[Tensor, Any], Tensor]:
     def method(self: Tensor, other: Any) -> Tensor:
@@ -630,7 +625,7 @@ class TensorInterpreter:
         lifted = tuple(map(self.lift, inputs))
         record = _recording.get() and any(isinstance(x, Tensor) and x.requires_grad for x in lifted)
         pairs = agree(op, lifted)
-        if op.expand is not None and (op.vjp is None or not record) and self.opens(op):
+        if op.expand is not None and (op.vjp is None if record else self.opens(op)):
             types = tuple(None if x is None or d is None else TensorType(d, x.shape if isinstance(x, Tensor) else ())
                           for x, d in pairs)
             agreed = tuple(self.cast(x, d) for x, d in pairs) if op.promote else lifted
@@ -644,7 +639,7 @@ class TensorInterpreter:
         return outputs if len(outputs) > 1 else outputs[0]
 
     def opens(self, op: Op) -> bool:
-        """Whether a composite is run by its definition."""
+        """Whether a composite is run by its definition where no gradient is recorded."""
         return True
 
     def cast(self, x: Any, dtype: DType | None) -> Any:

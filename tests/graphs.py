@@ -12,17 +12,17 @@ from tenon.graph.build import Builder
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import using
 from tenon.graph.verify import verify
-from tenon.ops import elementwise as e
+from tenon.ops import arithmetic, comparison, exponential, trigonometric
 from tenon.ops import reduction as r
 from tenon.ops import shape as s
 from tenon.ops.linalg import matmul_op
 from tenon.types import TensorType, bool_, float32, int32
 
-UNARY = (e.negative, e.tanh, e.sin, e.cos, lambda x: x * 2.0, lambda x: 1.0 - x, lambda x: x * 1.0,
-         lambda x: e.exp(e.tanh(x)), lambda x: e.where(x > 0.25, x, 0.0), lambda x: s.cast(s.cast(x, dtype=int32),
+UNARY = (arithmetic.negative, trigonometric.tanh, trigonometric.sin, trigonometric.cos, lambda x: x * 2.0, lambda x: 1.0 - x, lambda x: x * 1.0,
+         lambda x: exponential.exp(trigonometric.tanh(x)), lambda x: comparison.where(x > 0.25, x, 0.0), lambda x: s.cast(s.cast(x, dtype=int32),
                                                                                        dtype=float32))
-BINARY = (e.add, e.subtract, e.multiply, e.maximum, lambda x, y: e.where(x < y, y, x * 0.5),
-          lambda x, y: x / (e.exp(e.tanh(y)) + 1.0))
+BINARY = (arithmetic.add, arithmetic.subtract, arithmetic.multiply, comparison.maximum, lambda x, y: comparison.where(x < y, y, x * 0.5),
+          lambda x, y: x / (exponential.exp(trigonometric.tanh(y)) + 1.0))
 SIZES: tuple[Any, ...] = (1, 2, 3, 5)
 
 

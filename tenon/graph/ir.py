@@ -11,6 +11,7 @@ Graphs are data that nobody changes: a pass takes a graph and makes another (`te
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -128,14 +129,12 @@ class Graph:
     notes: Mapping[str, Any] = field(default_factory=dict)
 
     def symbols(self) -> tuple[str, ...]:
-        """The symbolic sizes in the graph, in order of first appearance."""
+        """The symbolic sizes in the types and attributes, in order of first appearance."""
+        types = [p.type for p in self.params] + [x.type for node in self.nodes for x in node.outputs]
+        attributes = (value for node in self.nodes for value in node.attrs.values())
         found: dict[str, None] = {}
-        for value in (*self.params, *(output for node in self.nodes for output in node.outputs)):
-            for dim in value.shape:
-                found.update(dict.fromkeys(sorted(symbols(dim))))
-        for node in self.nodes:
-            for attribute in node.attrs.values():
-                found.update(dict.fromkeys(sorted(symbols(attribute)) if isinstance(attribute, SymbolicDim) else ()))
+        for dim in itertools.chain((dim for type in types for dim in type.shape), attributes):
+            found.update(dict.fromkeys(sorted(_symbols_in(dim))))
         return tuple(found)
 
     def users(self) -> dict[Value, list[Node]]:
@@ -150,3 +149,9 @@ class Graph:
 
     def __repr__(self) -> str:
         return f"<Graph {self.name}: {len(self.params)} params, {len(self.nodes)} nodes>"
+
+
+def _symbols_in(value: Any) -> set[str]:
+    if isinstance(value, tuple):
+        return set().union(*map(_symbols_in, value))
+    return symbols(value) if isinstance(value, SymbolicDim) else set()

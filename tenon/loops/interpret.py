@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from tenon.loops.expressions import (
     Size,
     identity,
 )
-from tenon.loops.ir import Accumulator, Block, Kernel, Let, Loop, Store, Update
+from tenon.loops.ir import Accumulator, Block, Contraction, Kernel, Let, Loop, Store, Update
 from tenon.types import DType
 
 Environment = dict[Expr, Any]
@@ -58,6 +59,8 @@ class _Run:
                     for k in range(int(self.value(extent, env))):
                         env[index] = np.int64(k)
                         self.block(inner, env)
+                case Contraction():
+                    self.contraction(statement, env)
                 case Let(local=local, value=value):
                     env[local] = self.value(value, env)
                 case Store(buffer=buffer, offset=offset, value=value):
@@ -68,6 +71,22 @@ class _Run:
                     env[local] = _COMBINE[kind](env[local], self.value(value, env))
                 case _:
                     raise AssertionError(statement)
+
+    def contraction(self, x: Contraction, env: Environment) -> None:
+        for place in self.places(x.batch + x.rows + x.columns):
+            env |= place
+            total = wide(x.sum.dtype).type(0)
+            for k in self.places(x.depth):
+                inner = env | k
+                total = total + self.value(x.left, inner) * self.value(x.right, inner)
+            env[x.sum] = total
+            self.block(x.epilogue, env)
+
+    def places(self, indices: Sequence[Index]) -> Iterator[Environment]:
+        """All values of several indices."""
+        extents = [range(evaluate(index.extent, self.sizes)) for index in indices]
+        for numbers in itertools.product(*extents):
+            yield dict(zip(indices, map(np.int64, numbers), strict=True))
 
     def value(self, x: Expr, env: Environment) -> Any:
         match x:

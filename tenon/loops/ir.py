@@ -2,6 +2,7 @@
 
     Stmt   = Loop(index, extent, body, kind) | Let(local, value) | Store(buffer, offset, value)
            | Accumulator(local, kind) | Update(local, kind, value)
+           | Contraction(batch, rows, columns, depth, left, right, sum, epilogue)
     Nest   = statements between two barriers
     Kernel = name, buffers, sizes, nests
 """
@@ -64,6 +65,24 @@ class Update(Stmt):
 
 
 @dataclass(frozen=True, eq=False)
+class Contraction(Stmt):
+    """For all batch, rows, columns: `sum` is left * right added up over depth, then the epilogue.
+
+    `left` depends on batch, rows and depth, `right` on batch, columns and depth.  It is one statement, because the code
+    for it is blocked, packed and kept in registers as a whole.
+    """
+
+    batch: tuple[Index, ...]
+    rows: tuple[Index, ...]
+    columns: tuple[Index, ...]
+    depth: tuple[Index, ...]
+    left: Expr
+    right: Expr
+    sum: Local
+    epilogue: Block
+
+
+@dataclass(frozen=True, eq=False)
 class Nest:
     """Statements that every thread runs; the next nest starts when all threads are done with this one."""
 
@@ -95,6 +114,8 @@ def statements(body: Block) -> list[Stmt]:
         found.append(statement)
         if isinstance(statement, Loop):
             found += statements(statement.body)
+        if isinstance(statement, Contraction):
+            found += statements(statement.epilogue)
     return found
 
 
@@ -107,4 +128,6 @@ def roots(statement: Stmt) -> tuple[Expr, ...]:
             return (value,)
         case Store(offset=offset, value=value):
             return offset, value
+        case Contraction(left=left, right=right):
+            return left, right
     return ()

@@ -9,14 +9,18 @@ buffer of its own and is computed in an earlier nest: build, look for such a val
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from tenon.dims import Dim, product
 from tenon.graph.ir import Graph, Value
 from tenon.loops.build import GraphExpressions, offset
+from tenon.loops.chunks import in_chunks
+from tenon.loops.contraction import misplaced
 from tenon.loops.expressions import Buffer, Call, CheckedIndex, Expr, Index, Reduce, size, walk
 from tenon.loops.ir import Kernel, roots, statements
-from tenon.loops.schedule import Target, schedule
+from tenon.loops.schedule import alone, schedule, with_flat_reductions
+from tenon.loops.target import Target
 from tenon.types import TensorType
 
 MOST_NODES_DEEP = 32        # longer chains are cut, so that expressions stay shallow
@@ -34,15 +38,22 @@ def lower(graph: Graph, name: str) -> Kernel:
         buffers = _buffers_of(graph, outputs, stored)
         build = GraphExpressions(graph, inputs | buffers)
         targets = _targets(graph, build, buffers, outputs)
-        offender = _recomputed(targets, build.owner, stored)
+        offender = _misplaced_product(targets, build.owner, stored) or _recomputed(targets, build.owner, stored)
         if offender is None:
             break
         stored.add(offender)
     temporaries = [b for b in buffers.values() if b.role == "temporary"]
+    parts: list[Buffer] = []
+
+    def temporary(type: TensorType) -> Buffer:
+        parts.append(Buffer(f"part{len(parts)}", type, "temporary"))
+        return parts[-1]
+
+    targets = [part for t in targets for part in ([t] if alone(t) else in_chunks(with_flat_reductions(t), temporary))]
     nests = tuple(schedule(group) for group in grouped(targets))
     checks = tuple(dict.fromkeys(x for nest in nests for statement in statements(nest.body)
                                  for x in walk(*roots(statement)) if isinstance(x, CheckedIndex)))
-    return Kernel(name, tuple(inputs.values()), tuple(outputs), tuple(temporaries), graph.symbols(),
+    return Kernel(name, tuple(inputs.values()), tuple(outputs), tuple(temporaries + parts), graph.symbols(),
                   nests, checks)
 
 
@@ -101,6 +112,14 @@ def loop_indices(type: TensorType) -> tuple[tuple[Expr, ...], tuple[Index, ...]]
     return tuple(index), tuple(loops)
 
 
+def _misplaced_product(targets: Sequence[Target], owner: Mapping[Expr, Value], stored: set[Value]) -> Value | None:
+    """A value, not yet stored, that keeps a product of matrices from being one."""
+    found = [x for t in targets for x in misplaced(t.value, t.indices)]
+    seen = Counter(x for t in targets for x in walk(t.value) if isinstance(x, Reduce) and alone(t))
+    found += [x for x, times in seen.items() if times > 1]
+    return next((owner[x] for x in found if x in owner and owner[x] not in stored), None)
+
+
 def _recomputed(targets: Sequence[Target], owner: Mapping[Expr, Value], stored: set[Value]) -> Value | None:
     """A value, not yet stored, that would be computed again in a loop that it does not depend on."""
     for target in targets:
@@ -145,7 +164,7 @@ def grouped(targets: Sequence[Target]) -> list[list[Target]]:
     """Targets that share their outer loops and do not read one another go into one nest."""
     groups: list[list[Target]] = []
     for target in targets:
-        if groups:
+        if groups and not (alone(target) or alone(groups[-1][-1])):
             last = groups[-1]
             longest = max((t.indices for t in last), key=len)
             shared = min(len(longest), len(target.indices))

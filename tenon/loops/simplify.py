@@ -91,6 +91,13 @@ class Affine:
 
 def affine(x: Expr) -> Affine:
     """The polynomial form of an index expression."""
+    found: Affine | None = x._affine
+    if found is None:
+        found = x._affine = _find_affine(x)
+    return found
+
+
+def _find_affine(x: Expr) -> Affine:
     match x:
         case Const(value=value):
             return Affine({}, int(value))
@@ -173,6 +180,13 @@ def at_least(x: Dim | None, least: int) -> bool:
 
 def bounds(x: Expr) -> Bounds:
     """The smallest and the largest value of an index expression, where known."""
+    found: Bounds | None = x._bounds
+    if found is None:
+        found = x._bounds = _find_bounds(x)
+    return found
+
+
+def _find_bounds(x: Expr) -> Bounds:
     match x:
         case Const(value=value):
             return int(value), int(value)
@@ -308,10 +322,10 @@ def _binary(x: Expr) -> Expr:
         return _logic(x)
     if x.left.dtype is not int64:
         return x
-    if x.op in ("+", "-", "*"):
-        return from_affine(affine(x))
     if not (_is_bounded(x.left) and _is_bounded(x.right)):
         return x                        # data, which may wrap around
+    if x.op in ("+", "-", "*"):
+        return from_affine(affine(x))
     if x.op in ("//", "%") and isinstance(x.right, (Const, Size)) and at_least(dim_of(x.right), 1):
         return (floor_divide if x.op == "//" else modulo)(x.left, dim_of(x.right))
     if x.op in _COMPARE:
@@ -397,7 +411,7 @@ def _cast(x: Expr) -> Expr:
 
 def _call(x: Expr) -> Expr:
     assert isinstance(x, Call)
-    if x.name == "neg" and x.dtype is int64:
+    if x.name == "neg" and x.dtype is int64 and _is_bounded(x.args[0]):
         return from_affine(affine(x))
     if x.name == "not" and isinstance(x.args[0], Const):
         value = x.args[0].value

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tenon.loops.expressions import Buffer, identity
-from tenon.loops.ir import Accumulator, Block, Kernel, Let, Loop, Stmt, Store, Update
+from tenon.loops.expressions import Buffer, Index, identity
+from tenon.loops.ir import Accumulator, Block, Contraction, Kernel, Let, Loop, Stmt, Store, Update
 
 INDENT = "    "
 _COMBINE = {"add": "{} + {}", "mul": "{} * {}", "any": "{} | {}", "all": "{} & {}", "min": "min({}, {})",
@@ -46,6 +46,13 @@ def _statement(statement: Stmt, indent: str) -> Iterator[str]:
         case Loop(index=index, extent=extent, body=body, kind=kind):
             yield f"{indent}for {index} in {_KIND[kind].format(extent)}:"
             yield from _block(body, indent + INDENT)
+        case Contraction(batch=batch, rows=rows, columns=columns, depth=depth, sum=local, epilogue=epilogue):
+            axes = {"batch": batch, "rows": rows, "columns": columns}
+            parts = ", ".join(f"{name}=({', '.join(map(_range, axis))})" for name, axis in axes.items() if axis)
+            yield f"{indent}for contraction({parts}):"
+            terms = f"{statement.left} * {statement.right}"
+            yield f"{indent + INDENT}{local} = sum({terms} for {', '.join(map(_range, depth))})"
+            yield from _block(epilogue, indent + INDENT)
         case Let(local=local, value=value):
             yield f"{indent}{local} = {value}"
         case Store(buffer=buffer, offset=offset, value=value):
@@ -56,3 +63,7 @@ def _statement(statement: Stmt, indent: str) -> Iterator[str]:
             yield f"{indent}{local} = {_COMBINE[kind].format(local, value)}"
         case _:
             yield f"{indent}{statement}"
+
+
+def _range(index: Index) -> str:
+    return f"{index} < {index.extent}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from tenon.ops.comparison import equal, greater, less_equal, logical_and, truth,
 from tenon.ops.complex_parts import conj, real
 from tenon.ops.define import alias, binary, composite, function, lift, unary
 from tenon.ops.shape import cast
-from tenon.types import float64, int32, int64, promote_types, real_of
+from tenon.types import float32, float64, int32, int64, promote_types, real_of
 
 # ---------------------------------------------------------------- arithmetic
 
@@ -50,7 +51,9 @@ def _sign(s: Any, x: Any) -> Any:
 
 
 def _signbit(s: Any, x: Any) -> Any:
-    return s.bits(x, int64 if x.dtype is float64 else int32) < 0 if x.dtype.is_floating else x < 0
+    if not x.dtype.is_floating:
+        return x < 0
+    return s.bits(x, int64) < 0 if x.dtype is float64 else s.bits(s.cast(x, float32), int32) < 0
 
 
 abs_ = unary("abs", np.abs, _abs, lambda g, y, x: (g * sign(x),), "The absolute value; its derivative at 0 is 0.",
@@ -83,16 +86,13 @@ def _power_ref(x: Any, y: Any) -> Any:
 
 
 def _power(s: Any, x: Any, y: Any) -> Any:
-    """Floats by `pow`; integers by squaring, one step for each bit of the exponent."""
+    """Floats by `pow`; integers by multiplying where the exponent is a small number, else by NumPy."""
     if x.dtype.is_floating:
         return s.call("pow", x, y)
-    one, zero = s.const(1, x.dtype), s.const(0, x.dtype)
-    out, base, left = one, x, y if x.dtype.kind == "u" else s.select(y < 0, -y, y)
-    for k in range(x.dtype.bits):
-        out = s.select(s.eq((left >> k) & 1, one), out * base, out)
-        base = base * base
-    unit = s.eq(x, one) if x.dtype.kind == "u" else s.eq(x, one) | s.eq(x, s.const(-1, x.dtype))
-    return out if x.dtype.kind == "u" else s.select(y < 0, s.select(unit, out, zero), out)
+    times = getattr(y, "value", None)
+    if times not in range(1, 9):
+        raise NotImplementedError("whole powers that are known only at run time")
+    return math.prod([x] * (times - 1), start=x)
 
 
 def _power_vjp(g: Any, z: Any, x: Any, y: Any) -> tuple[Any, Any]:

@@ -15,18 +15,13 @@ from tenon.errors import ArgumentError, DTypeError
 from tenon.graph.build import PYTHON_SCALARS, literal
 from tenon.ops.comparison import equal, where
 from tenon.ops.define import define, function, lift
-from tenon.ops.shape import as_shape, cast, full_op, reshape_op
+from tenon.ops.shape import as_shape, cast, dimension, full_op, reshape_op, size_expression
 from tenon.types import DEFAULT_OF_KIND, DType, TensorType, as_dtype, float32, float64, int64
-
-
-def _number(s: Any, value: Any, dtype: DType) -> Any:
-    """A number or a size as an expression."""
-    return s.cast(s.const(0, int64) + value, dtype) if isinstance(value, SymbolicDim) else s.const(value, dtype)
 
 
 def _arange_compute(s: Any, i: Any, start: Any, step: Any, size: Dim, dtype: DType) -> Any:
     wide = float64 if dtype.is_floating else int64
-    return s.cast(_number(s, start, wide) + s.cast(i[0], wide) * _number(s, step, wide), dtype)
+    return s.cast(size_expression(s, start, wide) + s.cast(i[0], wide) * size_expression(s, step, wide), dtype)
 
 
 arange_op = define(
@@ -38,15 +33,10 @@ arange_op = define(
     examples=["arange(start=0, step=1, size=5, dtype=i64) -> i64[5]",
               "arange(start=1.0, step=-0.5, size=3, dtype=f32) -> f32[3]"])
 
-size_op = define(
-    "size_as_tensor", public=False, type=lambda *, size, dtype: TensorType(dtype, ()), vjp=lambda g, y, **_: (),
-    ref=lambda size, dtype: np.asarray(size, dtype.numpy), compute=lambda s, i, size, dtype: _number(s, size, dtype),
-    doc="A size, symbolic or not, as a scalar tensor.", examples=["size_as_tensor(size=5, dtype=f32) -> f32"])
-
 
 def as_number(size: Any, dtype: DType) -> Any:
     """A size as a factor or divisor of a tensor: a Python number where it is known."""
-    return float(size) if isinstance(size, (int, float)) else size_op(size=size, dtype=dtype)
+    return float(size) if isinstance(size, (int, float)) else dimension(size=size, dtype=dtype)
 
 
 def iota(size: Dim, axis: int = 0, ndim: int = 1) -> Any:
@@ -194,7 +184,7 @@ def linspace(start: Any, stop: Any, num: Any = 50, *, endpoint: bool = True, dty
 
 def as_number_int(size: Dim) -> Any:
     """A size to compare integers with."""
-    return size if isinstance(size, int) else size_op(size=size, dtype=int64)
+    return size if isinstance(size, int) else dimension(size=size, dtype=int64)
 
 
 def _linspace_dtype(*ends: Any) -> DType:

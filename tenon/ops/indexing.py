@@ -18,9 +18,9 @@ from tenon.errors import ArgumentError, DTypeError, OutOfRange, ShapeError
 from tenon.graph.build import literal
 from tenon.graph.op import Op
 from tenon.graph.promotion import Kinds, like_first, separate
-from tenon.ops.define import define, function
 from tenon.ops.comparison import equal, where
 from tenon.ops.creation import zeros_like
+from tenon.ops.define import define, function
 from tenon.ops.shape import broadcast_to, cast, full_op, reshape_op
 from tenon.ops.windows import shown
 from tenon.types import TensorType, as_dtype, broadcast_shapes, int64, normalize_axis
@@ -81,10 +81,10 @@ def _put_ref(x: Any, at: Any, updates: Any, axis: int, reduce: str) -> Any:
     rows = np.moveaxis(out, axis, 0)
     new = np.moveaxis(updates, range(axis, axis + at.ndim), range(at.ndim)).reshape(at.size, *rows.shape[1:])
     place = check_range("put", at, x.shape[axis], axis).ravel()
-    if reduce == "add" and new.ndim > 1 and at.size > 1:     # add.at is slow on rows: sort, then sum runs of one place
+    if reduce == "add" and new.ndim > 1 and at.size > 1 and x.dtype != np.bool_:     # add.at is slow on rows: sort, then sum runs of one place
         order = np.argsort(place, kind="stable")
         first = np.flatnonzero(np.diff(place[order], prepend=-1))
-        rows[place[order][first]] += np.add.reduceat(new[order], first, axis=0)
+        rows[place[order][first]] += np.add.reduceat(new[order], first, axis=0).astype(rows.dtype, copy=False)
     else:
         _write(rows, (place,), new, reduce)
     return out

@@ -15,7 +15,14 @@ from tenon.ops.define import check_kind, define, function
 from tenon.ops.indexing import gather, take
 from tenon.ops.shape import full_op, ravel, reshape_op, unravel
 from tenon.ops.windows import (
-    padded, pads, per_axis, shown, spread, window_attrs, window_counts, window_view, windows,
+    padded,
+    per_axis,
+    shown,
+    spread,
+    window_attrs,
+    window_counts,
+    window_view,
+    windows,
 )
 from tenon.types import DType, TensorType, int64
 
@@ -119,8 +126,9 @@ max_pool_grad: Op = define(
         (*g.shape[:g.ndim - len(kernel)], *sizes)),
     vjp=lambda h, y, g, at, sizes, **_: (at_positions(h, at, len(sizes)), None),
     doc="The gradient of each window given to the element that was its largest.",
-    examples=["max_pool_grad(f32[2, 3], i64[2, 3], sizes=(7,), kernel=(3,), stride=(2,), padding=((1, 0),), dilation=(1,))"
-              " -> f32[2, 7]"])
+    domain=((-2, 2), (0, 2)),
+    examples=["max_pool_grad(f32[2, 1], i64[2, 1], sizes=(4,), kernel=(3,), stride=(3,), padding=((0, 0),), dilation=(1,))"
+              " -> f32[2, 4]"])
 
 
 def at_positions(x: Any, at: Any, count: int) -> Any:

@@ -17,8 +17,9 @@ import numpy as np
 
 from tenon.errors import ArgumentError, DTypeError, ShapeError
 from tenon.graph.op import Op
+from tenon.ops.comparison import where
 from tenon.ops.define import composite, define
-from tenon.ops.elementwise import log, where
+from tenon.ops.exponential import log
 from tenon.ops.shape import as_shape, cast, ravel
 from tenon.types import (
     DType,

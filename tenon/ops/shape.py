@@ -19,6 +19,7 @@ from tenon.types import (
     TensorType,
     as_dtype,
     broadcast_shapes,
+    int64,
     normalize_axes,
 )
 
@@ -45,7 +46,7 @@ constant = define(
 
 dimension = define(
     "dimension", public=False, type=lambda *, size, dtype: TensorType(dtype, ()), vjp=lambda g, y, **_: (),
-    ref=lambda size, dtype: np.asarray(size, dtype.numpy), compute=lambda s, i, size, dtype: s.const(size, dtype),
+    ref=lambda size, dtype: np.asarray(size, dtype.numpy), compute=lambda s, i, size, dtype: size_expression(s, size, dtype),
     doc="A size that may be symbolic, as a number.", examples=["dimension(size=3, dtype=i64) -> i64"])
 
 full_op = define(
@@ -81,6 +82,11 @@ permute = define(
 
 
 # ---------------------------------------------------------------- shapes and indices
+
+def size_expression(s: Any, size: Any, dtype: DType) -> Any:
+    """A number or a symbolic size as an expression of this type."""
+    return s.cast(s.const(0, int64) + size, dtype) if isinstance(size, SymbolicDim) else s.const(size, dtype)
+
 
 def as_shape(shape: Any) -> Shape:
     """A shape given as a size or a sequence of sizes, as a tuple; raises ShapeError on a negative size."""

@@ -16,6 +16,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 
 from tenon.dims import Dim
@@ -26,6 +27,7 @@ from tenon.loops.lower import lower
 from tenon.ops.call import fused
 from tenon.ops.shape import reshape_op
 from tenon.passes.bodies import Kind, body_of, key_of, kind_of
+from tenon.passes.drop_dead import drop_dead
 from tenon.passes.nested import has_effect, nested
 
 MOST_NODES = 48             # in one kernel; beyond, compiling costs more than memory traffic
@@ -38,8 +40,8 @@ RENAMES: tuple[Op, ...] = (reshape_op,)     # what a backend does by giving the 
 @nested
 def fuse(graph: Graph) -> Graph:
     """Group operators into kernels."""
-    groups = Groups(graph)
-    for node in graph.nodes:
+    groups = Groups(drop_dead(graph))
+    for node in groups.graph.nodes:
         if groups.is_core(node):
             for producer in groups.producers(node):
                 groups.try_merge(producer, node)
@@ -56,6 +58,10 @@ class Group:
     first: int                  # places in the graph
     last: int
     into: Group | None = None   # what it was merged into
+
+    @cached_property
+    def members(self) -> frozenset[Node]:
+        return frozenset(self.nodes)
 
     @property
     def results(self) -> Iterator[Value]:
@@ -148,7 +154,7 @@ class Groups:
 
     def is_read_only_by(self, before: Group, after: Group) -> bool:
         readers = {user for x in before.results for user in self.users[x]}
-        inside = {*before.nodes, *after.nodes}
+        inside = before.members | after.members
         return readers <= inside and self.results.isdisjoint(before.results)
 
     def joins_elementwise(self, before: Group, after: Group) -> bool:
@@ -194,7 +200,7 @@ class Groups:
             if not isinstance(inner, Value):
                 return False
             x = inner
-        return x.node is None or (self.kinds[x.node].name != "view" and self.group_of(x.node) is not group)
+        return x.node is None or (self.kinds[x.node].name != "view" and x.node not in group.members)
 
     def is_needed(self, x: Value, group: Group) -> bool:
         """Whether the value is read outside of the group, as it is or through views."""
@@ -204,7 +210,7 @@ class Groups:
             if self.kinds[user].name == "view":
                 if any(self.is_needed(y, group) for y in user.outputs):
                     return True
-            elif self.group_of(user) is not group:
+            elif user not in group.members:
                 return True
         return False
 

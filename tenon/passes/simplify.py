@@ -13,8 +13,8 @@ from typing import Any
 from tenon.graph.build import Builder, inline
 from tenon.graph.ir import Graph, Input, Literal, Node, Value
 from tenon.graph.op import Op, using
-from tenon.ops.arithmetic import divide, negative
-from tenon.ops.comparison import maximum, where
+from tenon.ops.arithmetic import abs_, divide, negative, power_op, square
+from tenon.ops.comparison import logical_not, maximum, minimum, where
 from tenon.ops.shape import broadcast_to, cast, full_op, permute, reshape_op
 from tenon.passes.nested import nested
 from tenon.passes.rules import COMMUTATIVE, Rule
@@ -73,10 +73,18 @@ rule(lambda x, y: -x * -y, lambda x, y: x * y)
 rule(lambda x, y: -x / -y, lambda x, y: x / y)
 rule(lambda x, c: divide(x, c), lambda x, c: x * Literal(1.0 / c.value, c.type), when=power_of_two,
      examples=[{"c": 4.0}, {"c": -0.5}])
+rule(lambda x: power_op(x, 1), lambda x: x)
+rule(lambda x: power_op(x, 2), lambda x: square(x))
+rule(lambda x: abs_(abs_(x)), lambda x: abs_(x))
+rule(lambda x: abs_(negative(x)), lambda x: abs_(x), when=lambda x: x.dtype.kind != "u")
+rule(lambda x: square(negative(x)), lambda x: square(x))
 rule(lambda x: maximum(x, x), lambda x: x)
+rule(lambda x: minimum(x, x), lambda x: x)
 
 # ---------------------------------------------------------------- choices
 
+rule(lambda x: logical_not(logical_not(x)), lambda x: x)
+rule(lambda c, x, y: where(logical_not(c), x, y), lambda c, x, y: where(c, y, x), examples=[{"c": "bool[2, 3]"}])
 rule(lambda c, x: where(c, x, x), lambda c, x: x, when=lambda c, x: c.shape == () or c.shape == x.shape,
      examples=[{"c": "bool[2, 3]"}])
 

@@ -45,6 +45,7 @@ class Layout:
     params: list[tuple[np.dtype[np.generic], tuple[int, ...]]]
     results: list[tuple[tuple[int, ...], np.dtype[np.generic], int | None]]   # and the argument whose memory it takes
     threads: int                                # 1, or as many as the pool has
+    pool_threads: int                           # when the layout was made
     scratch: int                                # bytes a thread
     memory: Plan
     work: int
@@ -61,11 +62,10 @@ def make_layout(assembly: Assembly, address_of: AddressOf, sizes: Sizes, donated
     """The plan of a run with these sizes."""
     work = {step: _work(step, sizes) for step in assembly.steps}
     several = threads > 1 and any(isinstance(s, KernelStep) and work[s] >= PARALLEL_WORK for s in assembly.steps)
-    taken = take_donated(assembly, donated)
-    table = _Table(assembly, address_of, dict(sizes), taken, threads if several else 1)
+    table = _Table(assembly, address_of, dict(sizes), take_donated(assembly, donated), threads if several else 1)
     for k, step in enumerate(assembly.steps):
         table.add(k, step, several and isinstance(step, KernelStep) and work[step] >= PARALLEL_WORK)
-    return table.finish(sum(work.values()))
+    return table.finish(sum(work.values()), threads)
 
 
 def _work(step: Step, sizes: Sizes) -> int:
@@ -206,7 +206,7 @@ class _Table:
         self.segment += 1
         self.touched_by.clear()
 
-    def finish(self, work: int) -> Layout:
+    def finish(self, work: int, pool_threads: int) -> Layout:
         """Memory for everything, and the table as arrays."""
         self.row("end", driver.END)
         arena, plan = self.plan_memory()
@@ -223,7 +223,8 @@ class _Table:
             pointers=_words([p.where if p.kind == "address" else 0 for _, p in slots]),
             size_words=_words(self.size_words), params=[_array_type(t) for t in params],
             results=[(_array_type(t)[1], _array_type(t)[0], donor) for t, donor in zip(results, donors, strict=True)],
-            threads=self.threads, scratch=max((count(u.scratch, sizes) for u in self.assembly.units), default=0),
+            threads=self.threads, pool_threads=pool_threads,
+            scratch=max((count(u.scratch, sizes) for u in self.assembly.units), default=0),
             memory=plan, work=work, status_words=STATUS_WORDS * (len(self.checked) + 1), checked=self.checked,
             host=self.host, sizes=sizes, of=of, labels=self.labels)
 

@@ -53,7 +53,7 @@ class Program:
         self._arenas: list[Array] = []
         self._changing = threading.Lock()
         self._symbolic = bool(self.graph.symbols())
-        self._only: Layout | None = None        # the layout for fixed sizes, nothing donated, one thread
+        self._by_shapes: dict[Any, Layout] = {}     # (shapes, donated) -> layout
 
     # ------------------------------------------------------------ what it is
 
@@ -94,10 +94,11 @@ class Program:
 
     def run(self, arrays: Sequence[Array], donated: Collection[int] = ()) -> list[Array]:
         """The results, in memory of their own or in that of `donated` arguments, which must not be used afterwards."""
-        layout = self._only
-        if layout is None or donated:
+        key = tuple([array.shape for array in arrays]), frozenset(donated) if donated else None
+        layout = self._by_shapes.get(key)
+        if layout is None or layout.pool_threads != pool().threads:
             arrays = self._accept(arrays)
-            layout = self._layout_for(arrays, donated)
+            layout = self._by_shapes[key] = self._layout_for(arrays, donated)
         elif not _fit(arrays, layout):
             arrays = self._accept(arrays)
         try:
@@ -158,18 +159,15 @@ class Program:
                     layout = make_layout(self.assembly, self._address_of, sizes, sorted(donated), threads)
                 self._layouts[key] = layout
                 while len(self._layouts) > MOST_LAYOUTS:
+                    self._by_shapes.clear()
                     self._idle.pop(self._layouts.pop(next(iter(self._layouts))), None)
-            if not self._symbolic and not donated and layout.threads == 1:
-                self._only = layout
         return layout
 
 
 def _fit(arrays: Sequence[Array], layout: Layout) -> bool:
-    """Whether the arguments are exactly what the layout expects."""
-    if len(arrays) != len(layout.params):
-        return False
-    for array, (dtype, shape) in zip(arrays, layout.params):
-        if (type(array) is not np.ndarray or array.dtype != dtype or array.shape != shape
+    """Whether the arguments, of the right shapes, are exactly what kernels read."""
+    for array, (dtype, _) in zip(arrays, layout.params):
+        if (type(array) is not np.ndarray or array.dtype != dtype
                 or array.flags.num & CONTIGUOUS_AND_ALIGNED != CONTIGUOUS_AND_ALIGNED):
             return False
     return True

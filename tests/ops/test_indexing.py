@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from compute_rule import check
 from gradients import check_gradient
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
@@ -54,7 +54,12 @@ def keys(draw):
         else:
             continue
         axis += 1
-    return shape, tuple(items) if len(items) != 1 or draw(st.booleans()) else items[0]
+    key = tuple(items) if len(items) != 1 or draw(st.booleans()) else items[0]
+    try:
+        elements(shape)[key]
+    except IndexError:          # a mask and an array that select different numbers of elements
+        assume(False)
+    return shape, key
 
 
 def ours(key):
@@ -68,7 +73,7 @@ def elements(shape):
     return np.arange(1.0, 1 + int(np.prod(shape))).reshape(shape)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(keys())
 def test_reading_is_numpys(case):
     shape, key = case
@@ -77,7 +82,7 @@ def test_reading_is_numpys(case):
         np.testing.assert_array_equal(tn.tensor(x)[mine].numpy(), x[key], strict=True)
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(keys(), st.booleans())
 def test_writing_is_numpys(case, scalar):
     shape, key = case

@@ -9,40 +9,20 @@ a checked index fails the function writes (k + 1, the index, the size) for kerne
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 
 from llvmlite import ir
 
 from tenon.backends.cpu import arithmetic as scalar
-from tenon.backends.cpu import functions
-from tenon.backends.cpu.arithmetic import FREE, I32, I64, POINTER, REORDER, number, register
-from tenon.dims import Dim, Maximum, Quotient
-from tenon.loops.expressions import (
-    Binary,
-    Bits,
-    Buffer,
-    Call,
-    Cast,
-    CheckedIndex,
-    Const,
-    Expr,
-    Index,
-    Load,
-    Local,
-    Reduce,
-    Select,
-    Size,
-    identity,
-    walk,
-)
-from tenon.loops.ir import Accumulator, Block, Kernel, Let, Loop, Nest, Stmt, Store, Update, roots, statements
-from tenon.loops.simplify import at_least, bounds
-from tenon.types import int64
+from tenon.backends.cpu.arithmetic import I32, I64, POINTER, REORDER, number, register
+from tenon.backends.cpu.products import contraction_scratch, emit_product
+from tenon.backends.cpu.values import ONE, ZERO, Values
+from tenon.dims import Dim, maximum
+from tenon.loops.expressions import Buffer, Expr, Load, identity, walk
+from tenon.loops.ir import Accumulator, Block, Contraction, Kernel, Loop, Nest, Stmt, Store, Update, roots, statements
 
 SIGNATURE = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, I32, I32, POINTER, POINTER])
 REDUCTION = {"add": "+", "mul": "*", "min": "min", "max": "max", "any": "|", "all": "&"}
-ZERO, ONE = ir.Constant(I64, 0), ir.Constant(I64, 1)
 LOCAL_ALIGNMENT = 64
 
 
@@ -57,10 +37,10 @@ def scratch_size(kernel: Kernel) -> Dim:
     """Bytes of scratch memory that each thread needs."""
     largest: Dim = 0
     for nest in kernel.nests:
-        total: Dim = 0
+        total: Dim = sum(contraction_scratch(x) for x in nest.body if isinstance(x, Contraction))
         for buffer in nest.locals:
             total = total + _padded(buffer)
-        largest = largest + total if not isinstance(total, int) or not isinstance(largest, int) else max(largest, total)
+        largest = maximum(largest, total)
     return largest
 
 
@@ -79,22 +59,34 @@ def _emit_nest(module: ir.Module, kernel: Kernel, nest: Nest, name: str, shared:
     used = [b for b in kernel.buffers if b in buffers_of(nest.body)]
     place = {b: shared.get(k, k) for k, b in enumerate(kernel.buffers)}
     slots = list(dict.fromkeys(place[b] for b in used))
-    unpacked = [POINTER] * len(slots) + [I64] * len(kernel.sizes) + [I32, I32, POINTER, POINTER]
-    inner = ir.Function(module, ir.FunctionType(ir.VoidType(), unpacked), name + "_loops")
-    inner.linkage = "internal"
-    for attribute in ("noinline", "nounwind"):
-        inner.attributes.add(attribute)
-    for argument in inner.args[:len(slots)]:
-        argument.add_attribute("noalias")
+    arguments = {buffer: slots.index(place[buffer]) for buffer in used}
+    if isinstance(nest.body[0], Contraction):
+        inner = emit_product(module, name + "_product", nest.body[0], arguments, len(slots), kernel.sizes)
+    else:
+        inner = _emit_loops(module, name + "_loops", kernel, nest, arguments, len(slots))
     function = ir.Function(module, SIGNATURE, name)
     function.attributes.add("nounwind")
     buffers, sizes, *rest = function.args
     b = ir.IRBuilder(function.append_basic_block("entry"))
     pointers = [b.load(b.gep(buffers, [ir.Constant(I64, slot)], source_etype=POINTER), typ=POINTER) for slot in slots]
     numbers = [b.load(b.gep(sizes, [ir.Constant(I64, k)], source_etype=I64), typ=I64) for k in range(len(kernel.sizes))]
-    b.call(inner, [*pointers, *numbers, *rest])
+    b.call(inner, [*pointers, *numbers, *rest][:len(inner.args)])
     b.ret_void()
-    _NestEmitter(kernel, nest, inner, {b: inner.args[slots.index(place[b])] for b in used}).run()
+    return function
+
+
+def _emit_loops(module: ir.Module, name: str, kernel: Kernel, nest: Nest, arguments: Mapping[Buffer, int],
+                pointers: int) -> ir.Function:
+    """void name(pointers..., sizes..., thread, threads, scratch, status)."""
+    kinds = [POINTER] * pointers + [I64] * len(kernel.sizes) + [I32, I32, POINTER, POINTER]
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), name)
+    function.linkage = "internal"
+    for attribute in ("noinline", "nounwind"):
+        function.attributes.add(attribute)
+    for argument in (*function.args[:pointers], function.args[-2]):
+        argument.add_attribute("noalias")
+    sizes = dict(zip(kernel.sizes, function.args[pointers:], strict=False))
+    _Loops(function, kernel, {b: function.args[k] for b, k in arguments.items()}, sizes).run(nest)
     return function
 
 
@@ -105,39 +97,33 @@ def buffers_of(body: Block) -> set[Buffer]:
     return read | {s.buffer for s in listed if isinstance(s, Store)}
 
 
-@dataclass
-class _NestEmitter:
-    """Writes the statements of one nest into a function."""
+class _Loops(Values):
+    """Writes the statements of a nest into a function."""
 
-    kernel: Kernel
-    nest: Nest
-    function: ir.Function
-    pointers: dict[Buffer, ir.Value]
-    known: dict[Expr, ir.Value] = field(default_factory=dict)       # indices and named scalars
-    slots: dict[Local, ir.Value] = field(default_factory=dict)      # accumulators: a stack slot each, until mem2reg
+    def __init__(self, function: ir.Function, kernel: Kernel, pointers: dict[Buffer, ir.Value],
+                 sizes: Mapping[str, ir.Value]):
+        self.entry = ir.IRBuilder(function.append_basic_block("entry"))
+        super().__init__(ir.IRBuilder(function.append_basic_block("start")), pointers, sizes, kernel.checks)
+        thread, threads, self.scratch, self.status = function.args[-4:]
+        self.thread, self.threads = self.b.zext(thread, I64), self.b.zext(threads, I64)
 
-    def run(self) -> None:
-        *_, thread, threads, scratch, self.status = self.function.args
-        first = len(self.function.args) - 4 - len(self.kernel.sizes)
-        self.sizes = dict(zip(self.kernel.sizes, self.function.args[first:-4], strict=True))
-        self.entry = ir.IRBuilder(self.function.append_basic_block("entry"))
-        self.b = b = ir.IRBuilder(self.function.append_basic_block("start"))
-        self.thread, self.threads = b.zext(thread, I64), b.zext(threads, I64)
-        self._place_locals(scratch)
-        self.failed = [self._slot(I64) for _ in range(3)] if self.kernel.checks else []
-        if not any(isinstance(s, Loop) and s.kind == "parallel" for s in self.nest.body):
-            with b.if_then(b.icmp_unsigned("==", self.thread, ZERO)):
-                self.block(self.nest.body)
+    def run(self, nest: Nest) -> None:
+        """The whole function."""
+        self._place_locals(nest.locals)
+        self.failed = [self._slot(I64) for _ in range(3)] if self.checks else []
+        if any(isinstance(s, Loop) and s.kind == "parallel" for s in nest.body):
+            self.block(nest.body)
         else:
-            self.block(self.nest.body)
+            with self.b.if_then(self.b.icmp_unsigned("==", self.thread, ZERO)):
+                self.block(nest.body)
         self._report()
-        b.ret_void()
-        self.entry.branch(self.function.blocks[1])
+        self.b.ret_void()
+        self.entry.branch(self.b.function.blocks[1])
 
-    def _place_locals(self, scratch: ir.Value) -> None:
+    def _place_locals(self, buffers: Sequence[Buffer]) -> None:
         position: ir.Value = ZERO
-        for buffer in self.nest.locals:
-            self.pointers[buffer] = self.b.gep(scratch, [position], source_etype=ir.IntType(8))
+        for buffer in buffers:
+            self.pointers[buffer] = self.b.gep(self.scratch, [position], source_etype=ir.IntType(8))
             size = self.b.mul(self.dim(buffer.elements), ir.Constant(I64, buffer.type.dtype.itemsize))
             raised = self.b.add(size, ir.Constant(I64, LOCAL_ALIGNMENT - 1))
             padded = self.b.and_(raised, ir.Constant(I64, -LOCAL_ALIGNMENT))
@@ -145,7 +131,7 @@ class _NestEmitter:
 
     def _slot(self, kind: ir.Type) -> ir.Value:
         slot = self.entry.alloca(kind)
-        self.entry.store(ir.Constant(kind, None if isinstance(kind, ir.VectorType) else 0), slot)
+        self.entry.store(ir.Constant(kind, None), slot)
         return slot
 
     def _report(self) -> None:
@@ -158,19 +144,10 @@ class _NestEmitter:
 
     # ------------------------------------------------------------ statements
 
-    def block(self, body: Block) -> None:
-        for statement in body:
-            self.statement(statement)
-
     def statement(self, statement: Stmt) -> None:
         match statement:
             case Loop():
                 self.loop(statement)
-            case Let(local=local, value=value):
-                self.known[local] = self.value(value)
-            case Store(buffer=buffer, offset=offset, value=value):
-                stored = scalar.to_memory(self.b, self.value(value), buffer.type.dtype)
-                self.b.store(stored, self.address(buffer, offset))
             case Accumulator(local=local, kind=kind):
                 self.slots[local] = self._slot(register(local.dtype))
                 self.b.store(number(identity(kind, local.dtype).value, local.dtype), self.slots[local])
@@ -180,7 +157,7 @@ class _NestEmitter:
                 old = self.b.load(slot, typ=register(local.dtype))
                 self.b.store(scalar.binary(self.b, REDUCTION[kind], old, new, local.dtype, REORDER), slot)
             case _:
-                raise AssertionError(statement)
+                super().statement(statement)
 
     def loop(self, statement: Loop) -> None:
         b, extent = self.b, self.value(statement.extent)
@@ -207,96 +184,3 @@ class _NestEmitter:
             return b.select(b.icmp_signed("<", position, extent), position, extent)
 
         return bound(self.thread), bound(b.add(self.thread, ONE))
-
-    # ------------------------------------------------------------ expressions
-
-    def value(self, x: Expr) -> ir.Value:
-        b = self.b
-        match x:
-            case Const(value=value, dtype=dtype):
-                return number(value, dtype)
-            case Size(dim=dim):
-                return self.dim(dim)
-            case Local() if x in self.slots:
-                return b.load(self.slots[x], typ=register(x.dtype))
-            case Index() | Local():
-                return self.known[x]
-            case Load(mask=None):
-                return self.load(x)
-            case Load(mask=mask, dtype=dtype) if mask is not None:
-                return self.load_where(mask, x)
-            case Binary(op=op, left=left, right=right):
-                return self.binary(op, left, right)
-            case Call(name=name, args=args):
-                return functions.call(b, name, args[0].dtype, [self.value(arg) for arg in args])
-            case Select(condition=condition, then=then, otherwise=otherwise):
-                return b.select(self.value(condition), self.value(then), self.value(otherwise))
-            case Cast(x=inner, dtype=dtype):
-                return scalar.cast(b, self.value(inner), inner.dtype, dtype)
-            case Bits(x=inner, dtype=dtype):
-                return scalar.reinterpret(b, self.value(inner), inner.dtype, dtype)
-            case CheckedIndex():
-                return self.checked(x)
-            case Reduce():
-                raise AssertionError("a reduction is a loop by now")
-        raise AssertionError(x)
-
-    def binary(self, op: str, left: Expr, right: Expr) -> ir.Value:
-        x, y = self.value(left), self.value(right)
-        if left.dtype is int64 and op in ("//", "%") and at_least(bounds(left)[0], 0) and at_least(bounds(right)[0], 1):
-            return self.b.udiv(x, y) if op == "//" else self.b.urem(x, y)
-        return scalar.binary(self.b, op, x, y, left.dtype, FREE)
-
-    def address(self, buffer: Buffer, offset: Expr) -> ir.Value:
-        return self.b.gep(self.pointers[buffer], [self.value(offset)], inbounds=True,
-                          source_etype=scalar.in_memory(buffer.type.dtype))
-
-    def load(self, x: Load) -> ir.Value:
-        stored = self.b.load(self.address(x.buffer, x.offset), typ=scalar.in_memory(x.dtype))
-        return scalar.from_memory(self.b, stored, x.dtype)
-
-    def load_where(self, mask: Expr, x: Load) -> ir.Value:
-        """The element where the mask holds, else zero."""
-        b, condition = self.b, self.value(mask)
-        before, inside, after = b.block, b.append_basic_block("inside"), b.append_basic_block("after")
-        b.cbranch(condition, inside, after)
-        b.position_at_end(inside)
-        found = self.load(x)
-        inside = b.block
-        b.branch(after)
-        b.position_at_end(after)
-        merged = b.phi(found.type)
-        merged.add_incoming(number(0, x.dtype), before)
-        merged.add_incoming(found, inside)
-        return merged
-
-    def checked(self, x: CheckedIndex) -> ir.Value:
-        b, given, size = self.b, self.value(x.x), self.dim(x.size)
-        index = b.select(b.icmp_signed("<", given, ZERO), b.add(given, size), given)
-        inside = b.icmp_unsigned("<", index, size)
-        bad = b.not_(inside) if x.mask is None else b.and_(b.not_(inside), self.value(x.mask))
-        code = ir.Constant(I64, self.kernel.checks.index(x) + 1)
-        for slot, value in zip(self.failed, (code, given, size), strict=True):
-            b.store(b.select(bad, value, b.load(slot, typ=I64)), slot)
-        return b.select(inside, index, ZERO)
-
-    def dim(self, dim: Dim) -> ir.Value:
-        """A size, from the symbols that the kernel is given."""
-        if isinstance(dim, int):
-            return ir.Constant(I64, dim)
-        total: ir.Value = ZERO
-        for monomial, coefficient in dim.terms:
-            term: ir.Value = ir.Constant(I64, coefficient)
-            for atom in monomial:
-                term = self.b.mul(term, self.atom(atom), flags=("nsw",))
-            total = self.b.add(total, term, flags=("nsw",))
-        return total
-
-    def atom(self, atom: str | Quotient | Maximum) -> ir.Value:
-        match atom:
-            case str():
-                return self.sizes[atom]
-            case Quotient(numerator=numerator, denominator=denominator):
-                return scalar.divide(self.b, self.dim(numerator), self.dim(denominator), int64)[0]
-            case Maximum(left=left, right=right):
-                return scalar.binary(self.b, "max", self.dim(left), self.dim(right), int64)

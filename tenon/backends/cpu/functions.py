@@ -24,6 +24,7 @@ def _absolute(b: ir.IRBuilder, dtype: DType, x: ir.Value) -> ir.Value:
 
 _FLOAT: dict[str, Callable[..., ir.Value]] = {
     "neg": lambda b, x: b.fneg(x),
+    "abs": lambda b, x: b.call(b.module.declare_intrinsic("llvm.fabs", [x.type]), [x]),
     "isnan": lambda b, x: b.fcmp_unordered("uno", x, x),
 }
 _INTEGER: dict[str, Callable[..., ir.Value]] = {

@@ -6,16 +6,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from llvmlite import ir
 
 from tenon.backends.cpu.codegen import emit_kernel, scratch_size
-from tenon.dims import Dim, evaluate
+from tenon.dims import Dim, evaluate, symbols
 from tenon.graph.ir import Graph, Node, Value
 from tenon.loops.ir import Kernel
 from tenon.loops.lower import lower
+from tenon.loops.text import print_kernel
 from tenon.types import TensorType
 
 LONGEST_NAME = 40
@@ -51,7 +52,7 @@ class Unit:
     @property
     def loops(self) -> str:
         """The loops as text, to be read."""
-        return str(self.kernel)
+        return print_kernel(self.kernel)
 
     @property
     def temporaries(self) -> tuple[TensorType, ...]:
@@ -85,7 +86,16 @@ class Unit:
 
 def make_unit(body: Graph) -> Unit:
     """The kernel of a body; raises where loops cannot express it."""
-    return Unit(body, lower(body, name_of(body)))
+    return Unit(body, replace(lower(body, name_of(body)), sizes=all_symbols(body)))
+
+
+def all_symbols(body: Graph) -> tuple[str, ...]:
+    """The symbolic sizes of all values; those of the parameters alone may lack the size of a broadcast."""
+    found = dict.fromkeys(body.symbols())
+    for node in body.nodes:
+        for n in (n for x in node.outputs for n in x.shape):
+            found.update(dict.fromkeys(sorted(symbols(n))))
+    return tuple(found)
 
 
 def name_of(body: Graph) -> str:

@@ -1,0 +1,236 @@
+"""A contraction statement of the loop IR -> the contraction template, with callbacks that read and store.
+
+A factor that is one load, of the type of the sums, with contiguous neighbours, is handed over as an address, and its
+mask as the range of indices that lies in memory; any other factor is computed an element at a time while packing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+from tenon.backends.cpu.arithmetic import I64, POINTER, register
+from tenon.backends.cpu.contraction import Contraction as Template
+from tenon.backends.cpu.contraction import Operand, emit_contraction, scratch_size
+from tenon.backends.cpu.contraction.spec import Args, Size
+from tenon.backends.cpu.contraction.spec import Index as Places
+from tenon.backends.cpu.values import ONE, ZERO, Values
+from tenon.loops.expressions import Binary, Buffer, Expr, Index, Load, Select, size
+from tenon.loops.ir import Contraction, Store
+from tenon.loops.simplify import affine, from_affine, is_same, simplify
+
+Axis = tuple[Index, ...]
+Layout = tuple[str, int, bool, tuple[Expr, Expr] | None]    # along which axis, step, all of the axis, range in memory
+
+
+def emit_product(module: ir.Module, name: str, statement: Contraction, arguments: Mapping[Buffer, int], pointers: int,
+                 symbols: Sequence[str]) -> ir.Function:
+    """void name(pointers..., sizes..., thread, threads, scratch)."""
+    template = _Product(module, name, statement, arguments, pointers, symbols).template()
+    function = emit_contraction(module, name, template)
+    function.linkage = "internal"
+    return function
+
+
+def contraction_scratch(statement: Contraction) -> int:
+    """Bytes of scratch memory that each thread needs."""
+    return scratch_size(_Product(ir.Module(), "", statement, {}, 0, ()).template())
+
+
+@dataclass(frozen=True)
+class _Product:
+    module: ir.Module
+    name: str
+    statement: Contraction
+    arguments: Mapping[Buffer, int]
+    pointers: int
+    symbols: Sequence[str]
+
+    @property
+    def element(self) -> ir.Type:
+        return register(self.statement.sum.dtype)
+
+    def template(self) -> Template:
+        """The statement in the template's words."""
+        x = self.statement
+        kinds = (POINTER,) * self.pointers + (I64,) * len(self.symbols)
+        batch, rows, columns, depth = (self.sizes(axis) for axis in (x.batch, x.rows, x.columns, x.depth))
+        run = self.sizes(x.columns[-1:])[0] if len(columns) > 1 else None
+        return Template(kinds, self.element, batch, rows, columns, depth, self.operand(x.left, x.rows),
+                        self.operand(x.right, x.columns), self.store, run)
+
+    def values(self, b: ir.IRBuilder, args: Args) -> Values:
+        """What computes expressions from the function's arguments."""
+        sizes = dict(zip(self.symbols, args[self.pointers:], strict=False))
+        return Values(b, {buffer: args[k] for buffer, k in self.arguments.items()}, sizes)
+
+    def sizes(self, axis: Axis) -> tuple[Size, ...]:
+        def extent(index: Index) -> Size:
+            return lambda b, args: self.values(b, args).dim(index.extent)
+        return tuple(extent(index) for index in axis)
+
+    # ------------------------------------------------------------ factors
+
+    def operand(self, x: Expr, outer: Axis) -> Operand:
+        """How the template reads a factor."""
+        def at(b: ir.IRBuilder, args: Args, g: Places, m: Places, k: Places) -> Values:
+            values = self.values(b, args)
+            for axis, places in ((self.statement.batch, g), (outer, m), (self.statement.depth, k)):
+                values.known.update(zip(axis, places, strict=False))    # no axis has one place, 0
+            return values
+
+        def load(b: ir.IRBuilder, args: Args, g: Places, m: Places, k: Places) -> ir.Value:
+            return at(b, args, g, m, k).value(x)
+
+        layout = self.layout(x, outer)
+        if layout is None or not isinstance(x, Load):
+            return Operand(load=load)
+        along, step, flat, span = layout
+
+        def pointer(b: ir.IRBuilder, args: Args, g: Places, m: Places, k: Places) -> ir.Value:
+            return at(b, args, g, m, k).address(x.buffer, x.offset)
+
+        def inside(b: ir.IRBuilder, args: Args, g: Places, m: Places, k: Places) -> tuple[ir.Value, ir.Value]:
+            values = at(b, args, g, m, k)
+            assert span is not None
+            return values.value(span[0]), values.value(span[1])
+
+        return Operand(pointer=pointer, contiguous="outer" if along == "outer" else "depth", step=step, flat=flat,
+                       inside=None if span is None else inside)
+
+    def layout(self, x: Expr, outer: Axis) -> Layout | None:
+        """How neighbours lie in memory, if they do."""
+        if not isinstance(x, Load) or x.dtype is not self.statement.sum.dtype or x.dtype.bits < 32:
+            return None
+        terms = affine(x.offset).terms
+        if not all(isinstance(atom, Index) for atom in terms):
+            return None
+        axes = {"outer": outer, "depth": self.statement.depth}
+        steps = {name: terms.get(axis[-1], 0) for name, axis in axes.items()}
+        found = sorted((step, name) for name, step in steps.items() if isinstance(step, int) and step > 0)
+        if not found:
+            return None
+        step, along = found[0]
+        span = None if x.mask is None else span_of(x.mask, axes[along][-1])
+        if x.mask is not None and span is None:
+            return None
+        flat = x.mask is None and all(is_same(terms.get(a, 0), terms.get(c, 0) * c.extent)
+                                      for a, c in zip(axes[along], axes[along][1:], strict=False))
+        return along, step, flat, span
+
+    # ------------------------------------------------------------ results
+
+    def store(self, b: ir.IRBuilder, args: Args, g: Places, m: ir.Value, n: ir.Value, value: ir.Value,
+              lanes: int) -> None:
+        """The epilogue for `lanes` results side by side; they are in one function, which is short where it is used."""
+        vector = isinstance(value.type, ir.VectorType)
+        name = f"{self.name}_epilogue_{lanes if vector else 'one'}"
+        function = self.module.globals.get(name)
+        if function is None:
+            kinds = [*(a.type for a in args), *(I64 for _ in g), I64, I64, value.type]
+            function = ir.Function(self.module, ir.FunctionType(ir.VoidType(), kinds), name)
+            function.linkage = "internal"
+            function.attributes.add("nounwind")
+            if self.is_plain():
+                function.attributes.add("alwaysinline")
+            for argument in function.args[:self.pointers]:
+                argument.add_attribute("noalias")
+            self.epilogue(function, len(args), len(g), lanes if vector else 0)
+        b.call(function, [*args, *g, m, n, value])
+
+    def is_plain(self) -> bool:
+        """Whether neighbouring sums are just written side by side."""
+        x = self.statement
+        match x.epilogue:
+            case (Store(buffer=buffer, offset=offset, value=value),):
+                step = affine(offset).terms.get(x.columns[-1], 0)
+                return value is x.sum and is_same(step, 1) and buffer.type.dtype.bits >= 32
+        return False
+
+    def epilogue(self, function: ir.Function, arguments: int, batches: int, lanes: int) -> None:
+        """The body of the function for `lanes` columns; 0 for one that is no vector."""
+        x = self.statement
+        args, g = function.args[:arguments], function.args[arguments:arguments + batches]
+        m, n, sums = function.args[arguments + batches:]
+        b = ir.IRBuilder(function.append_basic_block("entry"))
+        values = self.values(b, tuple(args))
+        values.known.update(zip(x.batch, g, strict=False))
+        self.unravel(values, x.rows, m)
+        self.unravel(values, x.columns, n)
+        if not lanes or self.is_plain():
+            values.known[x.sum] = sums
+            if lanes:
+                (only,) = x.epilogue
+                assert isinstance(only, Store)
+                b.store(sums, values.address(only.buffer, only.offset), align=only.buffer.type.dtype.itemsize)
+            else:
+                values.block(x.epilogue)
+            b.ret_void()
+            return
+        slot = b.alloca(sums.type)
+        b.store(sums, slot)
+        first, before = values.known[x.columns[-1]], b.block
+        body, done = b.append_basic_block("lane"), b.append_basic_block("done")
+        b.branch(body)
+        b.position_at_end(body)
+        lane = b.phi(I64)
+        lane.add_incoming(ZERO, before)
+        values.known[x.columns[-1]] = b.add(first, lane, flags=("nsw", "nuw"))
+        values.known[x.sum] = b.load(b.gep(slot, [lane], source_etype=self.element), typ=self.element)
+        values.block(x.epilogue)
+        following = b.add(lane, ONE, flags=("nsw", "nuw"))
+        lane.add_incoming(following, b.block)
+        b.cbranch(b.icmp_unsigned("<", following, ir.Constant(I64, lanes)), body, done)
+        b.position_at_end(done)
+        b.ret_void()
+
+    def unravel(self, values: Values, axis: Axis, flat: ir.Value) -> None:
+        """The components of a flat position."""
+        for index in axis[:0:-1]:
+            extent = values.dim(index.extent)
+            values.known[index] = values.b.urem(flat, extent)
+            flat = values.b.udiv(flat, extent)
+        if axis:
+            values.known[axis[0]] = flat
+
+
+def span_of(mask: Expr, index: Index) -> tuple[Expr, Expr] | None:
+    """(low, high) such that the mask holds for low <= index < high; None where it is no such range."""
+    low: Expr = size(0)
+    high: Expr = size(index.extent)
+    never: list[Expr] = []
+    for condition in conjuncts(mask):
+        if index not in condition.free:
+            never.append(condition)
+            continue
+        if not isinstance(condition, Binary) or condition.op not in _AT_LEAST:
+            return None
+        left, right, least = _AT_LEAST[condition.op](condition.left, condition.right)
+        difference = affine(left - right)
+        by = difference.terms.get(index, 0)
+        if not isinstance(by, int) or by == 0 or any(index in a.free for a in difference.terms if a is not index):
+            return None
+        rest = from_affine(difference + affine(index).scaled(-by))
+        if by > 0:          # index >= (least - rest) / by, rounded up
+            low = Binary("max", low, simplify((least + by - 1 - rest) // by))
+        else:               # index <= (rest - least) / -by, rounded down
+            high = Binary("min", high, simplify((rest - least) // -by + 1))
+    for condition in never:
+        high = Select(condition, high, low)
+    return low, high
+
+
+def conjuncts(mask: Expr) -> list[Expr]:
+    """The conditions that all hold where the mask does."""
+    if isinstance(mask, Binary) and mask.op == "&":
+        return conjuncts(mask.left) + conjuncts(mask.right)
+    return [mask]
+
+
+# a comparison of integers as left - right >= least
+_AT_LEAST: dict[str, Callable[[Expr, Expr], tuple[Expr, Expr, int]]] = {
+    "<": lambda a, b: (b, a, 1), "<=": lambda a, b: (b, a, 0),
+    ">": lambda a, b: (a, b, 1), ">=": lambda a, b: (a, b, 0),
+}

@@ -1,0 +1,154 @@
+"""Expressions, and statements without loops, of the loop IR -> LLVM instructions at the place of a builder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from llvmlite import ir
+
+from tenon.backends.cpu import arithmetic as scalar
+from tenon.backends.cpu import functions
+from tenon.backends.cpu.arithmetic import FREE, I64, number, register
+from tenon.dims import Dim, Maximum, Quotient
+from tenon.loops.expressions import (
+    Binary,
+    Bits,
+    Buffer,
+    Call,
+    Cast,
+    CheckedIndex,
+    Const,
+    Expr,
+    Index,
+    Load,
+    Local,
+    Reduce,
+    Select,
+    Size,
+)
+from tenon.loops.ir import Block, Let, Stmt, Store
+from tenon.loops.simplify import at_least, bounds
+from tenon.types import int64
+
+ZERO, ONE = ir.Constant(I64, 0), ir.Constant(I64, 1)
+
+
+@dataclass
+class Values:
+    """Computes expressions in one function."""
+
+    b: ir.IRBuilder
+    pointers: dict[Buffer, ir.Value]
+    sizes: Mapping[str, ir.Value]
+    checks: tuple[CheckedIndex, ...] = ()
+    known: dict[Expr, ir.Value] = field(default_factory=dict)       # indices and named scalars
+    slots: dict[Local, ir.Value] = field(default_factory=dict)      # accumulators: a stack slot each, until mem2reg
+    failed: list[ir.Value] = field(default_factory=list)            # where the last failed check is noted
+
+    def block(self, body: Block) -> None:
+        """Statements, one after the other."""
+        for statement in body:
+            self.statement(statement)
+
+    def statement(self, statement: Stmt) -> None:
+        """A statement without loops."""
+        match statement:
+            case Let(local=local, value=value):
+                self.known[local] = self.value(value)
+            case Store(buffer=buffer, offset=offset, value=value):
+                stored = scalar.to_memory(self.b, self.value(value), buffer.type.dtype)
+                self.b.store(stored, self.address(buffer, offset))
+            case _:
+                raise AssertionError(statement)
+
+    def value(self, x: Expr) -> ir.Value:
+        b = self.b
+        match x:
+            case Const(value=value, dtype=dtype):
+                return number(value, dtype)
+            case Size(dim=dim):
+                return self.dim(dim)
+            case Local() if x in self.slots:
+                return b.load(self.slots[x], typ=register(x.dtype))
+            case Index() | Local():
+                return self.known[x]
+            case Load(mask=None):
+                return self.load(x)
+            case Load(mask=mask, dtype=dtype) if mask is not None:
+                return self.load_where(mask, x)
+            case Binary(op=op, left=left, right=right):
+                return self.binary(op, left, right)
+            case Call(name=name, args=args):
+                return functions.call(b, name, args[0].dtype, [self.value(arg) for arg in args])
+            case Select(condition=condition, then=then, otherwise=otherwise):
+                return b.select(self.value(condition), self.value(then), self.value(otherwise))
+            case Cast(x=inner, dtype=dtype):
+                return scalar.cast(b, self.value(inner), inner.dtype, dtype)
+            case Bits(x=inner, dtype=dtype):
+                return scalar.reinterpret(b, self.value(inner), inner.dtype, dtype)
+            case CheckedIndex():
+                return self.checked(x)
+            case Reduce():
+                raise AssertionError("a reduction is a loop by now")
+        raise AssertionError(x)
+
+    def binary(self, op: str, left: Expr, right: Expr) -> ir.Value:
+        x, y = self.value(left), self.value(right)
+        if left.dtype is int64 and op in ("//", "%") and at_least(bounds(left)[0], 0) and at_least(bounds(right)[0], 1):
+            return self.b.udiv(x, y) if op == "//" else self.b.urem(x, y)
+        return scalar.binary(self.b, op, x, y, left.dtype, FREE)
+
+    def address(self, buffer: Buffer, offset: Expr) -> ir.Value:
+        return self.b.gep(self.pointers[buffer], [self.value(offset)], inbounds=True,
+                          source_etype=scalar.in_memory(buffer.type.dtype))
+
+    def load(self, x: Load) -> ir.Value:
+        stored = self.b.load(self.address(x.buffer, x.offset), typ=scalar.in_memory(x.dtype))
+        return scalar.from_memory(self.b, stored, x.dtype)
+
+    def load_where(self, mask: Expr, x: Load) -> ir.Value:
+        """The element where the mask holds, else zero."""
+        b, condition = self.b, self.value(mask)
+        before, inside, after = b.block, b.append_basic_block("inside"), b.append_basic_block("after")
+        b.cbranch(condition, inside, after)
+        b.position_at_end(inside)
+        found = self.load(x)
+        inside = b.block
+        b.branch(after)
+        b.position_at_end(after)
+        merged = b.phi(found.type)
+        merged.add_incoming(number(0, x.dtype), before)
+        merged.add_incoming(found, inside)
+        return merged
+
+    def checked(self, x: CheckedIndex) -> ir.Value:
+        b, given, size = self.b, self.value(x.x), self.dim(x.size)
+        index = b.select(b.icmp_signed("<", given, ZERO), b.add(given, size), given)
+        inside = b.icmp_unsigned("<", index, size)
+        bad = b.not_(inside) if x.mask is None else b.and_(b.not_(inside), self.value(x.mask))
+        code = ir.Constant(I64, self.checks.index(x) + 1)
+        for slot, value in zip(self.failed, (code, given, size), strict=True):
+            b.store(b.select(bad, value, b.load(slot, typ=I64)), slot)
+        return b.select(inside, index, ZERO)
+
+    def dim(self, dim: Dim) -> ir.Value:
+        """A size, from the symbols that the kernel is given."""
+        if isinstance(dim, int):
+            return ir.Constant(I64, dim)
+        total: ir.Value = ZERO
+        for monomial, coefficient in dim.terms:
+            term: ir.Value = ir.Constant(I64, coefficient)
+            for atom in monomial:
+                term = self.b.mul(term, self.atom(atom), flags=("nsw",))
+            total = self.b.add(total, term, flags=("nsw",))
+        return total
+
+    def atom(self, atom: str | Quotient | Maximum) -> ir.Value:
+        match atom:
+            case str():
+                return self.sizes[atom]
+            case Quotient(numerator=numerator, denominator=denominator):
+                return scalar.divide(self.b, self.dim(numerator), self.dim(denominator), int64)[0]
+            case Maximum(left=left, right=right):
+                return scalar.binary(self.b, "max", self.dim(left), self.dim(right), int64)

@@ -1,0 +1,74 @@
+"""Which reductions are products of matrices in disguise: matmul, batched matmul, convolution and its gradients.
+
+    out[i, j] = epilogue(sum over k of left * right)
+
+An output index that both factors depend on is a batch axis, one that only the left depends on a row, only the right a
+column; what is summed over is the depth.  The factors may be any expressions: a mask is padding, a cast is done while
+packing.  The index along which results are contiguous is among the columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tenon.dims import product
+from tenon.loops.expressions import Binary, CheckedIndex, Expr, Index, Reduce, walk
+from tenon.types import bfloat16, float16, float32, float64, int32, int64
+
+ACCUMULATED = (float16, bfloat16, float32, float64, int32, int64)
+SMALLEST = 4096         # multiplications that are worth more than a plain loop
+SHORTEST = 3            # rows, columns or depth below which a plain loop does as well
+
+
+@dataclass(frozen=True)
+class Product:
+    """A reduction seen as a product."""
+
+    sum: Reduce
+    batch: tuple[Index, ...]
+    rows: tuple[Index, ...]
+    columns: tuple[Index, ...]
+    left: Expr
+    right: Expr
+
+
+def as_product(x: Expr, indices: Sequence[Index]) -> Product | None:
+    """The product that x is for all values of `indices`, the last of which is contiguous in the result; or None."""
+    if not isinstance(x, Reduce) or x.kind != "add" or x.dtype not in ACCUMULATED:
+        return None
+    if not isinstance(x.body, Binary) or x.body.op != "*":
+        return None
+    left, right = x.body.left, x.body.right
+    depth = frozenset(x.indices)
+    if not (left.free & depth and right.free & depth):
+        return None
+    batch = tuple(i for i in indices if i in left.free and i in right.free)
+    rows = tuple(i for i in indices if i in left.free and i not in right.free)
+    columns = tuple(i for i in indices if i in right.free and i not in left.free)
+    if indices and indices[-1] in rows:
+        rows, columns, left, right = columns, rows, right, left
+    if not _is_worthwhile(batch, rows, columns, x.indices) or any(isinstance(y, CheckedIndex) for y in walk(x.body)):
+        return None
+    return Product(x, batch, rows, columns, left, right)
+
+
+def _is_worthwhile(batch: Sequence[Index], *axes: Sequence[Index]) -> bool:
+    sizes = [product(index.extent for index in axis) for axis in axes]
+    if any(isinstance(n, int) and n < SHORTEST for n in sizes):
+        return False
+    total = product([*sizes, *(index.extent for index in batch)])
+    return not isinstance(total, int) or total >= SMALLEST
+
+
+def misplaced(value: Expr, indices: Sequence[Index]) -> list[Reduce]:
+    """Reductions to store so that each product in `value` stands alone, under elementwise operations only."""
+    reductions = [x for x in walk(value) if isinstance(x, Reduce)]
+    found: list[Reduce] = []
+    for x in reductions:
+        around = tuple(sorted(x.free, key=lambda index: index.name))
+        if around and as_product(x, around):
+            inside = [y for y in walk(x.body) if isinstance(y, Reduce)]
+            alone = len(reductions) == 1 + len(inside) and x.free == frozenset(indices)
+            found += inside if alone else [x, *inside]
+    return found

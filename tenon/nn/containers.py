@@ -1,0 +1,164 @@
+"""Modules that hold modules: Sequential, ModuleList, ModuleDict, ParameterList, ParameterDict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from tenon.errors import ArgumentError
+from tenon.nn import module
+from tenon.nn.module import Module
+from tenon.tensor import Tensor
+
+__all__ = ["ModuleDict", "ModuleList", "ParameterDict", "ParameterList", "Sequential"]
+
+
+class _Holder(Module):
+    """Items by name; the names are those of the state dict."""
+
+    def __init__(self) -> None:
+        self.items_: dict[str, Any] = {}
+
+    def _members(self) -> Iterator[tuple[str, Any]]:
+        yield from self.items_.items()
+        yield from ((name, x) for name, x in super()._members() if not name.startswith("items_."))
+
+    def _put(self, name: str, item: Any) -> None:
+        if not isinstance(item, (Module, Tensor)):
+            what = f"; {item.__name__} is a class or function" if isinstance(item, type) or callable(item) else ""
+            raise ArgumentError(f"{type(self).__name__} holds modules, not {type(item).__name__}{what}",
+                                hint=f"write {item.__name__}()" if isinstance(item, type) else None)
+        module.changed()
+        self.items_[name] = item
+
+    def __len__(self) -> int:
+        return len(self.items_)
+
+
+class _List(_Holder):
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.items_.values())
+
+    def __getitem__(self, index: int | slice) -> Any:
+        listed = list(self.items_.values())
+        if not isinstance(index, slice):
+            return listed[index]
+        part = type(self).__new__(type(self))
+        _Holder.__init__(part)
+        return part.extend(listed[index])
+
+    def __setitem__(self, index: int, item: Any) -> None:
+        self._put(list(self.items_)[index], item)
+
+    def __delitem__(self, index: int) -> None:
+        listed = list(self.items_.values())
+        del listed[index]
+        self._refill(listed)
+
+    def append(self, item: Any) -> Any:
+        """Add one at the end; returns this."""
+        self._put(str(len(self.items_)), item)
+        return self
+
+    def extend(self, items: Iterable[Any]) -> Any:
+        """Add several at the end; returns this."""
+        for item in items:
+            self.append(item)
+        return self
+
+    def insert(self, index: int, item: Any) -> None:
+        """Add one before `index`."""
+        listed = list(self.items_.values())
+        listed.insert(index, item)
+        self._refill(listed)
+
+    def _refill(self, listed: list[Any]) -> None:
+        module.changed()
+        self.items_.clear()
+        self.extend(listed)
+
+
+class Sequential(_List):
+    """Modules one after another; from modules, or from a dict of named modules.
+
+    >>> nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2))
+    Sequential            26 parameters
+    ├─ 0: Linear(3, 4)    16
+    ├─ 1: ReLU             0
+    └─ 2: Linear(4, 2)    10
+    """
+
+    def __init__(self, *modules: Any):
+        super().__init__()
+        named = modules[0].items() if len(modules) == 1 and isinstance(modules[0], Mapping) else \
+            ((str(k), item) for k, item in enumerate(modules))
+        for name, item in named:
+            self._put(name, item)
+
+    def forward(self, x: Any) -> Any:
+        for item in self.items_.values():
+            x = item(x)
+        return x
+
+
+class ModuleList(_List):
+    """A list of modules whose parameters are found; a plain list as an attribute does as well."""
+
+    def __init__(self, modules: Iterable[Module] = ()):
+        super().__init__()
+        self.extend(modules)
+
+
+class ParameterList(_List):
+    """A list of parameters."""
+
+    def __init__(self, parameters: Iterable[Tensor] = ()):
+        super().__init__()
+        self.extend(parameters)
+
+
+class _Dict(_Holder):
+    def __init__(self, items: Mapping[str, Any] | Iterable[tuple[str, Any]] = ()):
+        super().__init__()
+        self.update(items)
+
+    def update(self, items: Mapping[str, Any] | Iterable[tuple[str, Any]]) -> None:
+        """Add or replace several."""
+        for name, item in dict(items).items():
+            self._put(name, item)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.items_[name]
+
+    def __setitem__(self, name: str, item: Any) -> None:
+        self._put(name, item)
+
+    def __delitem__(self, name: str) -> None:
+        module.changed()
+        del self.items_[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.items_)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.items_
+
+    def keys(self) -> Iterable[str]:
+        """The names."""
+        return self.items_.keys()
+
+    def values(self) -> Iterable[Any]:
+        """What they name."""
+        return self.items_.values()
+
+    def items(self) -> Iterable[tuple[str, Any]]:
+        """Names and what they name."""
+        return self.items_.items()
+
+
+class ModuleDict(_Dict):
+    """Modules by name."""
+
+
+class ParameterDict(_Dict):
+    """Parameters by name."""

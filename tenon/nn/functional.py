@@ -1,0 +1,41 @@
+"""Every operator under PyTorch's names for its arguments: `input` and `dim` may be said for `x` and `axis`.
+
+    nn.functional.softmax(x, dim=1)     is tn.softmax(x, axis=1)
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from tenon.nn.attention import scaled_dot_product_attention as scaled_dot_product_attention
+from tenon.nn.dropout import alpha_dropout as alpha_dropout
+from tenon.nn.dropout import dropout_channels
+from tenon.nn.padding import pad as pad
+from tenon.ops.define import PUBLIC
+from tenon.random import dropout as dropout
+
+OTHER_NAMES = {"dim": "axis", "keepdim": "keepdims", "kernel_size": "kernel"}
+dropout1d, dropout2d, dropout3d = (functools.partial(dropout_channels, count=count) for count in (1, 2, 3))
+
+
+def _with_torch_names(operator: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(operator, assigned=("__name__", "__doc__"), updated=())
+    def accept(*args: Any, **named: Any) -> Any:
+        named = {OTHER_NAMES.get(name, name): value for name, value in named.items() if name != "inplace"}
+        if "input" in named:
+            args = (named.pop("input"), *args)
+        return operator(*args, **named)
+    return accept
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("_") or name not in PUBLIC:
+        raise AttributeError(f"tenon.nn.functional has no {name!r}")
+    found = globals()[name] = _with_torch_names(PUBLIC[name])
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted(PUBLIC)

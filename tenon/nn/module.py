@@ -1,0 +1,272 @@
+"""Modules: Python objects whose attributes are parameters, buffers and other modules.
+
+    class Net(nn.Module):
+        def __init__(self):
+            self.hidden = nn.Linear(784, 512)
+        def __call__(self, x):
+            return tn.relu(self.hidden(x))
+
+Nothing is registered: parameters and modules are found among the attributes, also inside lists, tuples and dicts,
+so `super().__init__()` is not needed.  `epoch` counts changes of attributes that are no tensors; a captured function
+that read attributes looks at them again only when it has moved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+from tenon.errors import ArgumentError, DTypeError
+from tenon.nn.describe import as_html, as_text
+from tenon.tensor import Tensor, no_grad, tensor
+from tenon.types import as_dtype
+
+M = TypeVar("M", bound="Module")
+epoch = 0       # how often an attribute of any module that is no tensor has changed
+_ABSENT = object()
+
+
+def changed() -> None:
+    """Tell captured functions to look again at the Python values that they read from modules."""
+    global epoch
+    epoch += 1
+
+
+class Parameter(Tensor):
+    """A tensor that a module learns: it requires a gradient, and `Module.parameters()` finds it.
+
+    >>> nn.Parameter([1.0, 2.0])
+    Parameter([1., 2.])
+    """
+
+    __slots__ = ()
+
+    def __init__(self, data: Any, requires_grad: bool = True):
+        source = data if isinstance(data, Tensor) else tensor(data)
+        if requires_grad and not source.dtype.is_differentiable:
+            raise DTypeError(f"a parameter needs floating or complex elements, not {source.dtype.name}",
+                             hint="cast it, or pass requires_grad=False")
+        super().__init__(source.payload, requires_grad)
+
+    def __repr__(self) -> str:
+        return super().__repr__().replace("tensor(", "Parameter(", 1).replace(", requires_grad=True", "")
+
+
+class Module:
+    """Base of all layers and models.
+
+    Assign parameters (`nn.Parameter`), buffers (`register_buffer`) and modules as attributes, and define `__call__`
+    or `forward`.
+
+    >>> layer = nn.Linear(3, 2)
+    >>> [(name, p.shape) for name, p in layer.named_parameters()]
+    [('weight', (2, 3)), ('bias', (2,))]
+    """
+
+    # _seen is the type of the last result of forward, for the repr; outside __dict__, so that no capture depends on it.
+    __slots__ = ("__dict__", "__weakref__", "_seen")
+    training: bool = True
+    _buffers: Mapping[str, bool] = MappingProxyType({})     # name -> whether state_dict() holds it
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        old = self.__dict__.get(name, _ABSENT)
+        if old is not value and not (type(value) is Tensor and type(old) is Tensor):
+            changed()
+        object.__setattr__(self, name, value)
+
+    def __delattr__(self, name: str) -> None:
+        changed()
+        object.__delattr__(self, name)
+
+    def __call__(self, *inputs: Any, **options: Any) -> Any:
+        out = self.forward(*inputs, **options)
+        if isinstance(out, Tensor):
+            object.__setattr__(self, "_seen", out.type)
+        return out
+
+    def forward(self, *inputs: Any, **options: Any) -> Any:
+        """The module's function; a subclass defines it, or `__call__`."""
+        raise ArgumentError(f"{type(self).__name__} defines neither __call__ nor forward")
+
+    # ------------------------------------------------------------ what it holds
+
+    def _members(self) -> Iterator[tuple[str, Any]]:
+        """Every tensor and module among the attributes, by its name: `weight`, `blocks.0`."""
+        return _tensors_and_modules("", self.__dict__)
+
+    def named_children(self) -> Iterator[tuple[str, Module]]:
+        """The modules directly below this one."""
+        return _once((name, x) for name, x in self._members() if isinstance(x, Module))
+
+    def children(self) -> Iterator[Module]:
+        """The modules directly below this one."""
+        return (child for _, child in self.named_children())
+
+    def named_modules(self, prefix: str = "") -> Iterator[tuple[str, Module]]:
+        """This module and all below, each once."""
+        return _once(_tree(self, prefix, ()))
+
+    def modules(self) -> Iterator[Module]:
+        """This module and all below, each once."""
+        return (module for _, module in self.named_modules())
+
+    def named_parameters(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Parameter]]:
+        """Names and parameters, each once, those of this module first."""
+        return _once(_own(_tree(self, prefix, ()) if recurse else [(prefix, self)],
+                          lambda module, name, x: isinstance(x, Parameter)))
+
+    def parameters(self, recurse: bool = True) -> Iterator[Parameter]:
+        """The parameters, each once."""
+        return (p for _, p in self.named_parameters(recurse=recurse))
+
+    def named_buffers(self, prefix: str = "", recurse: bool = True) -> Iterator[tuple[str, Tensor]]:
+        """Names and buffers, each once."""
+        return _once(_own(_tree(self, prefix, ()) if recurse else [(prefix, self)],
+                          lambda module, name, x: name in module._buffers))
+
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        """The buffers, each once."""
+        return (x for _, x in self.named_buffers(recurse=recurse))
+
+    def register_buffer(self, name: str, value: Tensor | None, persistent: bool = True) -> None:
+        """Hold a tensor that is no parameter; `state_dict()` has it when `persistent`."""
+        self.__dict__["_buffers"] = {**self._buffers, name: persistent}
+        setattr(self, name, value)
+
+    def register_parameter(self, name: str, value: Parameter | None) -> None:
+        """The same as assigning the attribute."""
+        setattr(self, name, value)
+
+    # ------------------------------------------------------------ state
+
+    def _state(self) -> dict[str, Tensor]:
+        """Every parameter and persistent buffer by its full name: the tensors themselves."""
+        return dict(_own(_tree(self, "", ()), lambda module, name, x:
+                         isinstance(x, Parameter) or module._buffers.get(name, False)))
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The values of every parameter and persistent buffer by full name, as tensors that no longer change.
+
+        >>> list(nn.Sequential(nn.Linear(3, 2), nn.ReLU()).state_dict())
+        ['0.weight', '0.bias']
+        """
+        return {name: x.detach() for name, x in self._state().items()}
+
+    def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> tuple[list[str], list[str]]:
+        """Take over values by name; returns the names that were missing and the names that were unexpected.
+
+        Nothing is changed if a shape does not fit or, when `strict`, if the names differ.
+        """
+        own = self._state()
+        missing = [name for name in own if name not in state]
+        unexpected = [name for name in state if name not in own]
+        values = {name: state[name] if isinstance(state[name], Tensor) else tensor(state[name])
+                  for name in own if name in state}
+        wrong = [f"{name} is {own[name].type} here and {x.type} in the state" for name, x in values.items()
+                 if x.shape != own[name].shape]
+        rows = [f"wrong shape: {row}" for row in wrong]
+        if strict:
+            rows = [f"missing: {', '.join(missing)}"] * bool(missing) + \
+                   [f"unexpected: {', '.join(unexpected)}"] * bool(unexpected) + rows
+        if rows:
+            raise ArgumentError("\n  ".join([f"{type(self).__name__}.load_state_dict: the state does not fit", *rows]),
+                                hint="strict=False takes what fits by name" if not wrong else None)
+        with no_grad():
+            for name, x in values.items():
+                own[name].assign(x)
+        return missing, unexpected
+
+    # ------------------------------------------------------------ changes
+
+    def train(self: M, mode: bool = True) -> M:
+        """Let dropout and batch normalisation behave as in training; returns the module."""
+        for module in self.modules():
+            if module.training != mode:
+                module.training = mode
+        return self
+
+    def eval(self: M) -> M:
+        """Let dropout and batch normalisation behave as in use; returns the module."""
+        return self.train(False)
+
+    def apply(self: M, fn: Callable[[Module], Any]) -> M:
+        """Call `fn` on every module, children first; returns the module."""
+        for module in reversed(list(self.modules())):
+            fn(module)
+        return self
+
+    def to(self: M, dtype: Any) -> M:
+        """Convert floating parameters and buffers to another type, in place; returns the module."""
+        wanted = as_dtype(dtype)
+        with no_grad():
+            for x in [*self.parameters(), *self.buffers()]:
+                if x.dtype.is_differentiable and x.dtype is not wanted:
+                    gradient = x.grad
+                    x._rebind(x.detach().astype(wanted))
+                    x.grad = None if gradient is None else gradient.astype(wanted)
+        changed()
+        return self
+
+    def float(self: M) -> M:
+        """`to(float32)`."""
+        return self.to("float32")
+
+    def double(self: M) -> M:
+        """`to(float64)`."""
+        return self.to("float64")
+
+    def requires_grad_(self: M, flag: bool = True) -> M:
+        """Set `requires_grad` of every parameter; returns the module."""
+        for p in self.parameters():
+            p.requires_grad = flag
+        return self
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients of all parameters."""
+        for p in self.parameters():
+            p.grad = None if set_to_none or p.grad is None else p.grad * 0
+
+    # ------------------------------------------------------------ how it reads
+
+    def extra_repr(self) -> str:
+        """What stands in the brackets after the class: sizes and options."""
+        return ""
+
+    def __repr__(self) -> str:
+        return as_text(self)
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
+
+
+def _tensors_and_modules(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, (Tensor, Module)):
+        yield name, value
+    elif isinstance(value, (list, tuple, dict)):
+        items = value.items() if isinstance(value, dict) else enumerate(value)
+        for key, x in items:
+            if isinstance(x, (Tensor, Module, list, tuple, dict)):
+                yield from _tensors_and_modules(f"{name}.{key}" if name else str(key), x)
+
+
+def _tree(module: Module, name: str, above: tuple[int, ...]) -> Iterator[tuple[str, Module]]:
+    yield name, module
+    for key, child in module._members():
+        if isinstance(child, Module) and id(child) not in above:
+            yield from _tree(child, f"{name}.{key}" if name else key, (*above, id(module)))
+
+
+def _own(tree: Any, chosen: Callable[[Module, str, Any], bool]) -> Iterator[tuple[str, Any]]:
+    for prefix, module in tree:
+        for name, x in module._members():
+            if isinstance(x, Tensor) and chosen(module, name, x):
+                yield f"{prefix}.{name}" if prefix else name, x
+
+
+def _once(items: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    seen: set[int] = set()
+    for name, x in items:
+        if id(x) not in seen:
+            seen.add(id(x))
+            yield name, x

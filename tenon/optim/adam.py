@@ -1,0 +1,82 @@
+"""Adam and its relatives: AdamW, Adamax."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tenon.ops.arithmetic import abs_
+from tenon.ops.comparison import maximum
+from tenon.ops.exponential import sqrt
+from tenon.optim.optimizer import Group, Optimizer, like
+from tenon.tensor import Tensor
+
+
+class Adam(Optimizer):
+    """Steps scaled by running means of the gradient and of its square (Kingma and Ba 2014).
+
+    `weight_decay` is added to the gradient; AdamW takes it from the parameter instead.
+    """
+
+    decoupled = False
+
+    def __init__(self, params: Iterable[Any], lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999),
+                 eps: float = 1e-8, weight_decay: float = 0.0, amsgrad: bool = False, maximize: bool = False):
+        super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad,
+                         maximize=maximize)
+
+    def slots_for(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        return ("exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if options["amsgrad"] else []))
+
+    def prepare(self, group: Group) -> Any:
+        """The step size and the square root of the second correction for the means' start at zero."""
+        (beta1, beta2), step = group["betas"], group["step"].astype("float64")
+        return group["lr"] / (1 - beta1 ** step), sqrt(1 - beta2 ** step)
+
+    def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: Group, shared: Any) -> None:
+        (beta1, beta2), mean, square = group["betas"], slots["exp_avg"], slots["exp_avg_sq"]
+        start: Any = p
+        if group["weight_decay"]:
+            if self.decoupled:
+                start = p * like(1 - group["lr"] * group["weight_decay"], p)
+            else:
+                g = g + p * group["weight_decay"]
+        mean.assign(mean * beta1 + g * (1 - beta1))
+        square.assign(square * beta2 + g * g * (1 - beta2))
+        if group["amsgrad"]:
+            slots["max_exp_avg_sq"].assign(maximum(slots["max_exp_avg_sq"], square))
+            square = slots["max_exp_avg_sq"]
+        size, root = (like(x, p) for x in shared)
+        p.assign(start - size * mean / (sqrt(square) / root + group["eps"]))
+
+
+class AdamW(Adam):
+    """Adam with weight decay taken from the parameter, not added to the gradient (Loshchilov and Hutter 2017)."""
+
+    decoupled = True
+
+    def __init__(self, params: Iterable[Any], lr: float = 1e-3, betas: tuple[float, float] = (0.9, 0.999),
+                 eps: float = 1e-8, weight_decay: float = 1e-2, amsgrad: bool = False, maximize: bool = False):
+        super().__init__(params, lr, betas, eps, weight_decay, amsgrad, maximize)
+
+
+class Adamax(Optimizer):
+    """Adam with the largest recent gradient in place of the mean square (Kingma and Ba 2014)."""
+
+    slots = ("exp_avg", "exp_inf")
+
+    def __init__(self, params: Iterable[Any], lr: float = 2e-3, betas: tuple[float, float] = (0.9, 0.999),
+                 eps: float = 1e-8, weight_decay: float = 0.0, maximize: bool = False):
+        super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, maximize=maximize)
+
+    def prepare(self, group: Group) -> Any:
+        """The step size, corrected for the mean's start at zero."""
+        return group["lr"] / (1 - group["betas"][0] ** group["step"].astype("float64"))
+
+    def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: Group, shared: Any) -> None:
+        (beta1, beta2), mean, largest = group["betas"], slots["exp_avg"], slots["exp_inf"]
+        if group["weight_decay"]:
+            g = g + p * group["weight_decay"]
+        mean.assign(mean * beta1 + g * (1 - beta1))
+        largest.assign(maximum(largest * beta2, abs_(g) + group["eps"]))
+        p.assign(p - like(shared, p) * mean / largest)

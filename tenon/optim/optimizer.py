@@ -1,0 +1,186 @@
+"""What all optimizers share: groups of parameters with options, and state made of tensors.
+
+    group["lr"], group["step"]      0-d tensors: changing the learning rate does not recompile a captured step
+    group["params"]                 the parameters
+    group.slots["exp_avg"]          one tensor a parameter, made at the start, zeros
+
+A subclass names its `slots`, may compute what all parameters of a group share (`prepare`), and says how one parameter
+changes (`update`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tenon.errors import ArgumentError, ShapeError
+from tenon.nn import module
+from tenon.tensor import Tensor, no_grad, tensor
+from tenon.types import float64, int64
+
+
+class Group(dict[str, Any]):
+    """The options of some parameters.  Setting a number where a tensor is held changes that tensor's value."""
+
+    def __init__(self, options: Mapping[str, Any], slots: Iterable[str]):
+        params = list(options["params"])
+        lr, step = tensor(float(options["lr"]), dtype=float64), tensor(0, dtype=int64)
+        super().__init__(options, params=params, lr=lr, step=step)
+        self.slots = {name: [tensor(np.zeros(p.shape, p.dtype.numpy)) for p in params] for name in slots}
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        held = self.get(name)
+        if isinstance(held, Tensor):
+            if held is not value:
+                held.assign(value)
+            return
+        if held is not value:
+            module.changed()
+        super().__setitem__(name, value)
+
+
+class Optimizer:
+    """Base of all optimizers.
+
+    `params` are parameters, or dicts with "params" and options of their own.
+
+    >>> w = nn.Parameter([1.0, 2.0])
+    >>> opt = optim.SGD([w], lr=0.1)
+    >>> (w * w).sum().backward(); opt.step(); opt.zero_grad()
+    >>> w
+    Parameter([0.8, 1.6])
+    """
+
+    slots: tuple[str, ...] = ()
+
+    def __init__(self, params: Iterable[Any], **options: Any):
+        given = list(params)
+        if not given:
+            raise ArgumentError(f"{type(self).__name__}: no parameters were given",
+                                hint="model.parameters() is used up by the first that reads it; call it again")
+        groups = given if isinstance(given[0], Mapping) else [{"params": given}]
+        self.defaults = options
+        self.param_groups: list[Group] = []
+        for group in groups:
+            self.add_param_group(group)
+
+    def add_param_group(self, group: Mapping[str, Any]) -> None:
+        """Also optimise these parameters, with options of their own."""
+        name, options = type(self).__name__, {**self.defaults, **group}
+        params = [options["params"]] if isinstance(options["params"], Tensor) else list(options["params"])
+        unknown = [key for key in options if key not in (*self.defaults, "params", "name")]
+        if unknown:
+            raise ArgumentError(f"{name}: no option {unknown[0]!r}", hint=f"its options are {', '.join(self.defaults)}")
+        for p in params:
+            if not isinstance(p, Tensor):
+                raise ArgumentError(f"{name} optimises tensors, not {type(p).__name__}")
+            if not p.is_leaf:
+                raise ArgumentError(f"{name}: a tensor {p.type} that is the result of an operator cannot be optimised",
+                                    hint="pass the parameters themselves")
+        known = {id(p) for other in self.param_groups for p in other["params"]}
+        if any(id(p) in known for p in params) or len({id(p) for p in params}) != len(params):
+            raise ArgumentError(f"{name}: a parameter was given twice")
+        self.check(options)
+        self.param_groups.append(Group({**options, "params": params}, self.slots_for(options)))
+
+    def slots_for(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        """The names of the tensors kept for each parameter under these options."""
+        return self.slots
+
+    def check(self, options: Mapping[str, Any]) -> None:
+        """Raise ArgumentError on an option out of its range."""
+        for key, value in options.items():
+            numbers = value if key == "betas" else (value,)
+            if key in ("lr", "eps", "weight_decay", "momentum", "alpha", "rho", "lr_decay") and value < 0:
+                raise ArgumentError(f"{type(self).__name__}: {key} must not be negative, got {value}")
+            if key == "betas" and not all(0 <= x < 1 for x in numbers):
+                raise ArgumentError(f"{type(self).__name__}: betas must lie in [0, 1), got {value}")
+
+    # ------------------------------------------------------------ the learning rate
+
+    @property
+    def lr(self) -> Tensor:
+        """The learning rate of the first group as it is now; setting it sets that of all groups."""
+        now: Tensor = self.param_groups[0]["lr"].detach()
+        return now
+
+    @lr.setter
+    def lr(self, value: Any) -> None:
+        for group in self.param_groups:
+            group["lr"] = value
+
+    # ------------------------------------------------------------ a step
+
+    def step(self) -> None:
+        """Change every parameter that has a gradient."""
+        with no_grad():
+            for group in self.param_groups:
+                group["step"].assign(group["step"] + 1)
+                shared = self.prepare(group)
+                for k, p in enumerate(group["params"]):
+                    if p.grad is not None:
+                        gradient = -p.grad if group.get("maximize") else p.grad
+                        self.update(p, gradient, {name: slot[k] for name, slot in group.slots.items()}, group, shared)
+
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Forget the gradients."""
+        for group in self.param_groups:
+            for p in group["params"]:
+                p.grad = None if set_to_none or p.grad is None else p.grad * 0
+
+    def prepare(self, group: Group) -> Any:
+        """What the updates of all parameters of a group share; scalars in float64."""
+        return None
+
+    def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: Group, shared: Any) -> None:
+        """Assign the new values of parameter `p` and of its `slots`, given its gradient `g`."""
+        raise NotImplementedError
+
+    # ------------------------------------------------------------ state
+
+    def state_dict(self) -> dict[str, Any]:
+        """Options, learning rates, step counts and slots; `tn.save` takes it."""
+        return {"groups": [{
+            "options": {key: value.detach() if isinstance(value, Tensor) else value
+                        for key, value in group.items() if key != "params"},
+            "slots": {name: [x.detach() for x in slot] for name, slot in group.slots.items()},
+        } for group in self.param_groups]}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Take over a state; the optimizer must have groups of as many parameters of the same shapes."""
+        groups, name = state["groups"], type(self).__name__
+        if len(groups) != len(self.param_groups):
+            raise ArgumentError(f"{name} has {len(self.param_groups)} groups, the state has {len(groups)}")
+        pairs: list[tuple[Tensor, Any]] = []
+        for group, saved in zip(self.param_groups, groups, strict=True):
+            if saved["slots"].keys() != group.slots.keys():
+                raise ArgumentError(f"{name} keeps {sorted(group.slots)} here, the state has {sorted(saved['slots'])}")
+            for key, slot in group.slots.items():
+                if len(slot) != len(saved["slots"][key]):
+                    raise ArgumentError(f"{name} has {len(slot)} parameters, the state {len(saved['slots'][key])}")
+                pairs += zip(slot, saved["slots"][key], strict=True)
+        for x, value in pairs:
+            if x.shape != tuple(value.shape):
+                raise ShapeError(f"{name}: a state of shape {list(value.shape)} was given for a parameter {x.type}")
+        with no_grad():
+            for x, value in pairs:
+                x.assign(value)
+            for group, saved in zip(self.param_groups, groups, strict=True):
+                for key, value in saved["options"].items():
+                    group[key] = tuple(value) if isinstance(value, list) else value
+
+    def __repr__(self) -> str:
+        rows = []
+        for group in self.param_groups:
+            count = sum(int(p.size) for p in group["params"])
+            options = {key: value for key, value in group.items() if key not in ("params", "step", "lr")}
+            shown = ", ".join([f"lr={group['lr'].item():g}", *(f"{key}={value!r}" for key, value in options.items())])
+            rows.append(f"{shown}: {len(group['params'])} parameters, {count:,} elements")
+        return f"{type(self).__name__}({'; '.join(rows)})"
+
+
+def like(scalar: Tensor, p: Tensor) -> Any:
+    """A scalar in the element type of `p`, so that it does not widen what it is multiplied with."""
+    return scalar if scalar.dtype is p.dtype else scalar.astype(p.dtype)

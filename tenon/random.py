@@ -1,0 +1,233 @@
+"""Random tensors: a generator that keeps the state of `tenon.ops.random`, and the functions that draw from it.
+
+    tn.manual_seed(0)
+    x = tn.randn(2, 3)              # draws from tn.random.default_generator
+
+The state is a tensor that every draw reads and assigns, so a captured graph carries it like any other state: each call
+draws new numbers, the same ones as without `@tn.jit`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tenon.errors import ArgumentError
+from tenon.ops import random as draws
+from tenon.ops.define import lift
+from tenon.ops.exponential import log
+from tenon.ops.getitem import getitem
+from tenon.ops.searching import argsort, topk
+from tenon.ops.shape import as_shape, cast
+from tenon.ops.special import erfinv
+from tenon.tensor import Tensor, tensor
+from tenon.types import as_dtype, float32, int64
+
+
+class Generator:
+    """A source of random numbers with a state of its own.
+
+    >>> a, b = tn.random.Generator(seed=1), tn.random.Generator(seed=1)
+    >>> bool((tn.rand(3, generator=a) == tn.rand(3, generator=b)).all())
+    True
+    """
+
+    def __init__(self, seed: int | None = None):
+        self.state = tensor(_state(int.from_bytes(os.urandom(8), "little") if seed is None else seed))
+        self._lock = threading.Lock()
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Start again from this seed; returns the generator."""
+        self.state.assign(tensor(_state(seed)))
+        return self
+
+    def get_state(self) -> Tensor:
+        """The state, to be given to `set_state` later."""
+        return self.state + 0
+
+    def set_state(self, state: Any) -> None:
+        """Go on from this state."""
+        self.state.assign(state)
+
+    def draw(self, distribution: Callable[[Tensor], Any]) -> Any:
+        """What `distribution` makes of the state, which is then advanced."""
+        with self._lock:
+            drawn = distribution(self.state)
+            self.state.assign(draws.random_advance(self.state))
+        return drawn
+
+
+def _state(seed: int) -> Any:
+    return np.array([int(seed) & (2 ** 64 - 1), 0], np.uint64)
+
+
+default_generator = Generator()
+
+
+def manual_seed(seed: int) -> Generator:
+    """Start the default generator again from this seed.
+
+    >>> _ = tn.manual_seed(0)
+    >>> a = tn.rand(2)
+    >>> _ = tn.manual_seed(0)
+    >>> bool((a == tn.rand(2)).all())
+    True
+    """
+    return default_generator.manual_seed(seed)
+
+
+def _draw(generator: Generator | None, distribution: Callable[[Tensor], Any]) -> Any:
+    return (generator or default_generator).draw(distribution)
+
+
+def _sizes(shape: tuple[Any, ...]) -> Any:
+    return as_shape(shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape)
+
+
+# ---------------------------------------------------------------- numbers of a shape
+
+def rand(*shape: Any, dtype: Any = float32, generator: Generator | None = None, requires_grad: bool = False) -> Any:
+    """Numbers uniform in [0, 1)."""
+    return uniform(0.0, 1.0, _sizes(shape), dtype=dtype, generator=generator).requires_grad_(requires_grad)
+
+
+def randn(*shape: Any, dtype: Any = float32, generator: Generator | None = None, requires_grad: bool = False) -> Any:
+    """Numbers from the standard normal distribution."""
+    out = _draw(generator, lambda state: draws.random_normal(state, shape=_sizes(shape), dtype=as_dtype(dtype)))
+    return out.requires_grad_(requires_grad)
+
+
+def randint(low: int, high: Any = None, size: Any = None, dtype: Any = int64, generator: Generator | None = None) -> Any:
+    """Integers from low up to (not including) high, all equally likely; `randint(high, size)` starts from 0.
+
+    >>> tn.randint(5, (2, 3)).shape
+    (2, 3)
+    """
+    if high is None or isinstance(high, (tuple, list)):
+        low, high, size = 0, low, size if high is None else high
+    if not low < high:
+        raise ArgumentError(f"randint: there is no integer from {low} up to {high}")
+    out = _draw(generator, lambda state: draws.random_integers(
+        state, low=int(low), count=int(high) - int(low), shape=as_shape(() if size is None else size)))
+    return out if as_dtype(dtype) is int64 else cast(out, dtype=dtype)
+
+
+def randperm(n: int, dtype: Any = int64, generator: Generator | None = None) -> Any:
+    """0, 1, ... n - 1 in random order."""
+    order = argsort(_draw(generator, lambda state: draws.random_integers(state, low=0, count=2 ** 63, shape=(n,))), axis=0)
+    return order if as_dtype(dtype) is int64 else cast(order, dtype=dtype)
+
+
+def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, dtype: Any = float32, generator: Generator | None = None) -> Any:
+    """Numbers uniform in [low, high); the ends may be tensors, which broadcast."""
+    u = _draw(generator, lambda state: draws.random_uniform(state, shape=_size(size, low, high), dtype=as_dtype(dtype)))
+    return u if low == 0.0 and high == 1.0 else u * (high - low) + low
+
+
+def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, dtype: Any = float32, generator: Generator | None = None) -> Any:
+    """Numbers from the normal distribution; mean and standard deviation may be tensors, which broadcast."""
+    z = _draw(generator, lambda state: draws.random_normal(state, shape=_size(size, mean, std), dtype=as_dtype(dtype)))
+    return z * std + mean
+
+
+def exponential(rate: Any = 1.0, size: Any = None, dtype: Any = float32, generator: Generator | None = None) -> Any:
+    """Waiting times between events that come at this rate."""
+    return -log(1.0 - uniform(0.0, 1.0, _size(size, rate), dtype, generator)) / rate
+
+
+def truncated_normal(low: float = -2.0, high: float = 2.0, size: Any = (), dtype: Any = float32,
+                     generator: Generator | None = None) -> Any:
+    """Numbers from the standard normal distribution, given that they lie in [low, high]."""
+    below, above = (float(_normal_share(x)) for x in (low, high))
+    u = uniform(below, above, size, dtype, generator)
+    return (erfinv(2.0 * u - 1.0) * 2.0 ** 0.5).clip(low, high)
+
+
+def _normal_share(x: float) -> float:
+    return 0.5 * math.erfc(-x / 2.0 ** 0.5)
+
+
+def rand_like(x: Any, dtype: Any = None, generator: Generator | None = None) -> Any:
+    """Numbers uniform in [0, 1) with the shape and element type of x."""
+    return rand(x.shape, dtype=dtype or x.dtype, generator=generator)
+
+
+def randn_like(x: Any, dtype: Any = None, generator: Generator | None = None) -> Any:
+    """Numbers from the standard normal distribution with the shape and element type of x."""
+    return randn(x.shape, dtype=dtype or x.dtype, generator=generator)
+
+
+def randint_like(x: Any, low: int, high: Any = None, dtype: Any = None, generator: Generator | None = None) -> Any:
+    """Integers from low up to (not including) high with the shape and element type of x."""
+    low, high = (0, low) if high is None else (low, high)
+    return randint(low, high, x.shape, dtype or x.dtype, generator)
+
+
+def _size(size: Any, *parameters: Any) -> Any:
+    """The shape asked for, or the one that the parameters broadcast to."""
+    if size is not None:
+        return as_shape(size)
+    return np.broadcast_shapes(*(tuple(p.shape) for p in parameters if hasattr(p, "shape")))
+
+
+# ---------------------------------------------------------------- choices
+
+def bernoulli(p: Any, size: Any = None, dtype: Any = None, generator: Generator | None = None) -> Any:
+    """1 with probability p, else 0; in the element type of p unless given."""
+    u = uniform(0.0, 1.0, _size(size, p), float32, generator)
+    return cast(u < p, dtype=dtype or (p.dtype if hasattr(p, "dtype") else float32))
+
+
+def categorical(logits: Any, size: Any = (), axis: int = -1, generator: Generator | None = None) -> Any:
+    """The number of a class along an axis of `logits`, with probability softmax(logits); `size` draws each, in front."""
+    logits = lift(logits)
+    shape = (*as_shape(size), *logits.shape)
+    at = axis + len(shape) if axis < 0 else axis + len(shape) - logits.ndim
+    return (logits + _gumbel(shape, generator)).argmax(axis=at)
+
+
+def multinomial(probabilities: Any, num_samples: int, replacement: bool = False, generator: Generator | None = None) -> Any:
+    """`num_samples` numbers of classes from the last axis of `probabilities`, which need not sum to 1.
+
+    Raises ArgumentError where more are asked for than there are classes and `replacement` is False.
+    """
+    logits = log(probabilities)
+    if replacement:
+        wide = getitem(logits, (..., None, slice(None)))
+        shape = (*logits.shape[:-1], num_samples, logits.shape[-1])
+        return (wide + _gumbel(shape, generator)).argmax(axis=-1)
+    if num_samples > logits.shape[-1]:
+        raise ArgumentError(f"multinomial: {num_samples} of {logits.shape[-1]} classes without replacement")
+    return topk(logits + _gumbel(logits.shape, generator), num_samples)[1]
+
+
+def _gumbel(shape: Any, generator: Generator | None) -> Any:
+    return -log(-log(uniform(0.0, 1.0, shape, float32, generator)))
+
+
+def dropout(x: Any, p: float = 0.5, training: bool = True, generator: Generator | None = None) -> Any:
+    """x with each element zero with probability p, the rest scaled by 1 / (1 - p); x itself unless training.
+
+    >>> tn.dropout(tn.ones(3), training=False)
+    tensor([1., 1., 1.])
+    """
+    if not 0 <= p <= 1:
+        raise ArgumentError(f"dropout: p={p} is not a probability")
+    if not training or p == 0:
+        return x
+    return _draw(generator, lambda state: draws.dropout(x, state, p=float(p)))
+
+
+def shuffle(x: Any, axis: int = 0, generator: Generator | None = None) -> Any:
+    """The slices along an axis in random order."""
+    return x.take(randperm(int(x.shape[axis]), generator=generator), axis=axis)
+
+
+__all__ = ["Generator", "default_generator", "manual_seed", "rand", "randn", "randint", "randperm", "uniform", "normal",
+           "exponential", "truncated_normal", "rand_like", "randn_like", "randint_like", "bernoulli", "categorical",
+           "multinomial", "dropout", "shuffle"]

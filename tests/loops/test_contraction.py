@@ -1,0 +1,166 @@
+"""Products of matrices in disguise: recognised, and right in every layout, with prologues and epilogues."""
+
+import numpy as np
+import pytest
+from loops import toy
+from loops.compiled import check
+from loops.test_maps import data, type_of
+
+from tenon.dims import symbol
+from tenon.graph.build import trace
+from tenon.graph.op import Op
+from tenon.loops.ir import Contraction
+from tenon.types import TensorType, float32
+
+
+def einsum_op(name, letters, dtype=None):
+    """A sum of products, spelled as NumPy's einsum."""
+    (left, right), out = letters.split("->")[0].split(","), letters.split("->")[1]
+    summed = [c for c in dict.fromkeys(left + right) if c not in out]
+
+    def extents(a, b):
+        return dict(zip(left + right, a.shape + b.shape, strict=True))
+
+    def rule(a, b):
+        return TensorType(dtype or a.dtype, tuple(extents(a, b)[c] for c in out))
+
+    def compute(s, i, a, b):
+        at = dict(zip(out, i, strict=True))
+
+        def body(k):
+            index = at | dict(zip(summed, k, strict=True))
+            x, y = a([index[c] for c in left]), b([index[c] for c in right])
+            return x * y if dtype is None else s.cast(x, dtype) * s.cast(y, dtype)
+        return s.reduce("add", [extents(a, b)[c] for c in summed], body)
+
+    def ref(a, b):
+        wide = np.float64 if a.dtype.kind == "f" else a.dtype
+        return np.einsum(letters, a.astype(wide), b.astype(wide)).astype(dtype.numpy if dtype else a.dtype)
+
+    return Op(f"toy_einsum_{name}", type=rule, ref=ref, compute=compute)
+
+
+LAYOUTS = {letters: einsum_op(letters.replace(",", "_").replace("->", "_"), letters) for letters in (
+    "ik,kj->ij", "ki,kj->ij", "ik,jk->ij", "ki,jk->ij", "ik,kj->ji", "bik,bkj->bij", "bik,kj->bij", "bhik,bhjk->bhij",
+    "bikl,klj->bij", "abk,ck->abc", "ibk,bkj->bij")}
+SIZES = dict(zip("abchijkl", (8, 4, 7, 2, 17, 19, 23, 6), strict=True))
+
+
+def is_contraction(kernel):
+    return any(isinstance(s, Contraction) for nest in kernel.nests for s in nest.body)
+
+
+@pytest.mark.parametrize("letters", LAYOUTS)
+def test_layouts(letters):
+    types = [type_of("f32", *(SIZES[c] for c in part)) for part in letters.split("->")[0].split(",")]
+    assert is_contraction(check(trace(LAYOUTS[letters], *types), *map(data, types), interpreted=False, tolerance=1e-4))
+
+
+def test_the_interpreter_knows_contractions():
+    a, b = type_of("f32", 9, 16), type_of("f32", 16, 32)
+    assert is_contraction(check(trace(toy.matmul, a, b), data(a), data(b), tolerance=1e-4))
+
+
+def test_symbolic_sizes():
+    m, n, k = map(symbol, "MNK")
+    graph = trace(toy.matmul, type_of("f32", m, k), type_of("f32", k, n))
+    for sizes in [(2, 2, 2), (33, 18, 7), (5, 300, 40)]:
+        a, b = type_of("f32", sizes[0], sizes[2]), type_of("f32", sizes[2], sizes[1])
+        assert is_contraction(check(graph, data(a), data(b), interpreted=False, tolerance=1e-4))
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f64", "i32", "i64"])
+def test_element_types(dtype):
+    a, b = type_of(dtype, 20, 30), type_of(dtype, 30, 40)
+    tolerance = 1e-1 if dtype.endswith("16") else None
+    kernel = check(trace(LAYOUTS["ik,kj->ij"], a, b), data(a, -1, 2), data(b, -1, 2), interpreted=False,
+                   tolerance=tolerance)
+    assert is_contraction(kernel)
+
+
+def test_epilogue_and_prologue_are_fused():
+    a, b, c = type_of("f32", 20, 30), type_of("f32", 30, 40), type_of("f32", 40)
+
+    def body(a, b, c):
+        y = toy.add(toy.matmul(toy.neg(a), toy.transpose(toy.transpose(b))), toy.spread(c, axis=0, n=20))
+        return toy.div(toy.exp(toy.neg(y)), toy.maximum(y, y))
+
+    kernel = check(trace(body, a, b, c), data(a, -1, 1), data(b, -1, 1), data(c, 30, 40), interpreted=False,
+                   tolerance=1e-4)
+    assert is_contraction(kernel) and len(kernel.nests) == 1
+
+
+def test_two_products_added():
+    a, b = type_of("f32", 20, 30), type_of("f32", 30, 40)
+    kernel = check(trace(lambda x, w, h, u: toy.exp(toy.add(toy.matmul(x, w), toy.matmul(h, u))), a, b, a, b),
+                   data(a, -1, 0), data(b, 0, 1), data(a, -1, 0), data(b, 0, 1), interpreted=False, tolerance=1e-4)
+    assert len(kernel.nests) == 2 and all(isinstance(nest.body[0], Contraction) for nest in kernel.nests)
+
+
+def test_a_product_that_is_read_twice_is_computed_once():
+    a, b = type_of("f32", 20, 30), type_of("f32", 30, 40)
+
+    def body(a, b):
+        y = toy.matmul(a, b)
+        return y, toy.neg(y), toy.sum_(y, axis=1)
+
+    kernel = check(trace(body, a, b), data(a), data(b), interpreted=False, tolerance=1e-4)
+    assert sum(isinstance(nest.body[0], Contraction) for nest in kernel.nests) == 1
+
+
+def test_attention():
+    q, v = type_of("f32", 2, 20, 16), type_of("f32", 2, 20, 16)
+
+    def body(q, k, v):
+        return LAYOUTS["bik,bkj->bij"](toy.softmax(LAYOUTS["bhik,bhjk->bhij"](
+            toy.reshape(q, shape=(2, 1, 20, 16)), toy.reshape(k, shape=(2, 1, 20, 16))), 3), v)
+
+    def folded(q, k, v):
+        scores = LAYOUTS["bhik,bhjk->bhij"](toy.reshape(q, shape=(2, 1, 20, 16)), toy.reshape(k, shape=(2, 1, 20, 16)))
+        return LAYOUTS["bik,bkj->bij"](toy.reshape(toy.softmax(scores, 3), shape=(2, 20, 20)), v)
+
+    kernel = check(trace(folded, q, q, v), data(q, -1, 1), data(q, -1, 1), data(v), interpreted=False, tolerance=1e-4)
+    assert sum(isinstance(nest.body[0], Contraction) for nest in kernel.nests) == 2
+
+
+def convolution(x, w, *, stride, padding):
+    n, _, height, width = x.shape
+    f, _, kh, kw = w.shape
+    sizes = [(size + 2 * padding - k) // stride + 1 for size, k in ((height, kh), (width, kw))]
+    return TensorType(float32, (n, f, *sizes))
+
+
+def convolve(s, i, x, w, *, stride, padding):
+    n, f, y, z = i
+    _, _, height, width = x.shape
+
+    def body(k):
+        c, dy, dx = k
+        u, v = y * stride + dy - padding, z * stride + dx - padding
+        inside = (u >= 0) & (u < height) & (v >= 0) & (v < width)
+        return s.when(inside, lambda: x((n, c, u, v)), 0.0) * w((f, c, dy, dx))
+    return s.reduce("add", w.shape[1:], body)
+
+
+def convolution_ref(x, w, *, stride, padding):
+    padded = np.pad(x, [(0, 0), (0, 0), (padding, padding), (padding, padding)])
+    windows = np.lib.stride_tricks.sliding_window_view(padded, w.shape[2:], axis=(2, 3))[:, :, ::stride, ::stride]
+    return np.einsum("ncyxij,fcij->nfyx", windows, w)
+
+
+conv = Op("toy_conv", type=convolution, ref=convolution_ref, compute=convolve)
+
+
+@pytest.mark.parametrize("stride, padding", [(1, 0), (1, 1), (2, 1), (2, 0)])
+def test_convolution(stride, padding):
+    x, w = type_of("f32", 2, 3, 9, 11), type_of("f32", 7, 3, 3, 3)
+    kernel = check(trace(lambda x, w: conv(x, w, stride=stride, padding=padding), x, w), data(x), data(w),
+                   interpreted=False, tolerance=1e-4)
+    assert is_contraction(kernel)
+
+
+def test_small_products_are_plain_loops():
+    a, b = type_of("f32", 3, 4), type_of("f32", 4, 5)
+    assert not is_contraction(check(trace(toy.matmul, a, b), data(a), data(b)))
+
+

@@ -1,0 +1,194 @@
+"""Modules: what they hold, what they save, how they read, and what they say when something does not fit."""
+
+import copy
+
+import numpy as np
+import pytest
+
+import tenon as tn
+from tenon import nn
+from tenon.errors import ArgumentError, DTypeError, ShapeError
+from tenon.nn import module
+from tenon.types import float64, int64
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        self.hidden, self.out = nn.Linear(4, 3), nn.Linear(3, 2)
+
+    def __call__(self, x: tn.Tensor) -> tn.Tensor:
+        return self.out(tn.relu(self.hidden(x)))
+
+
+def test_parameters_are_found_without_super_init() -> None:
+    assert [name for name, _ in Net().named_parameters()] == ["hidden.weight", "hidden.bias", "out.weight", "out.bias"]
+
+
+def test_modules_in_lists_and_dicts_are_found() -> None:
+    class Deep(nn.Module):
+        def __init__(self) -> None:
+            self.blocks = [nn.Linear(2, 2), (nn.Linear(2, 1),)]
+            self.heads = {"a": nn.Linear(1, 1, bias=False)}
+            self.sizes = [1, 2, 3]
+
+    names = [name for name, _ in Deep().named_parameters()]
+    assert names == ["blocks.0.weight", "blocks.0.bias", "blocks.1.0.weight", "blocks.1.0.bias", "heads.a.weight"]
+
+
+def test_a_shared_parameter_is_listed_once_and_saved_under_both_names() -> None:
+    class Tied(nn.Module):
+        def __init__(self) -> None:
+            self.one, self.two = nn.Linear(2, 2, bias=False), nn.Linear(2, 2, bias=False)
+            self.two.weight = self.one.weight
+
+    assert [name for name, _ in Tied().named_parameters()] == ["one.weight"]
+    assert list(Tied().state_dict()) == ["one.weight", "two.weight"]
+
+
+def test_a_module_that_points_back_to_its_parent_is_walked_once() -> None:
+    net = Net()
+    net.hidden.parent = net
+    assert len(list(net.parameters())) == 4
+    assert len(list(net.modules())) == 3
+    assert list(net.state_dict()) == ["hidden.weight", "hidden.bias", "out.weight", "out.bias"]
+
+
+def test_buffers_are_saved_unless_they_are_not_persistent() -> None:
+    net = nn.Module()
+    net.register_buffer("mean", tn.zeros(2))
+    net.register_buffer("cache", tn.zeros(2), persistent=False)
+    net.scratch = tn.zeros(2)
+    assert [name for name, _ in net.named_buffers()] == ["mean", "cache"]
+    assert list(net.state_dict()) == ["mean"]
+    net.mean = tn.ones(2)
+    assert net.state_dict()["mean"].tolist() == [1, 1]
+
+
+def test_state_dict_round_trip() -> None:
+    one, two = Net(), Net()
+    x = tn.tensor(np.random.default_rng(0).normal(size=(5, 4)).astype(np.float32))
+    assert one(x).tolist() != two(x).tolist()
+    assert two.load_state_dict(one.state_dict()) == ([], [])
+    assert one(x).tolist() == two(x).tolist()
+
+
+def test_a_state_dict_does_not_change_with_the_module() -> None:
+    layer = nn.Linear(2, 2)
+    before = layer.state_dict()["bias"].tolist()
+    with tn.no_grad():
+        layer.bias.assign(layer.bias + 1)
+    saved = layer.state_dict()
+    assert saved["bias"].tolist() != before
+    assert not saved["bias"].requires_grad
+
+
+def test_load_state_dict_says_all_that_does_not_fit_and_changes_nothing() -> None:
+    layer = nn.Linear(3, 4)
+    before = layer.weight.tolist()
+    with pytest.raises(ArgumentError) as caught:
+        layer.load_state_dict({"weight": tn.zeros(3, 4), "b": tn.zeros(4)})
+    assert caught.value.what == (
+        "Linear.load_state_dict: the state does not fit\n  missing: bias\n  unexpected: b\n"
+        "  wrong shape: weight is f32[4, 3] here and f32[3, 4] in the state")
+    assert layer.weight.tolist() == before
+    assert layer.load_state_dict({"b": tn.zeros(4)}, strict=False) == (["weight", "bias"], ["b"])
+
+
+def test_train_and_eval_reach_every_module_and_count_only_real_changes() -> None:
+    net = Net()
+    before = module.epoch
+    net.train()
+    assert module.epoch == before
+    net.eval()
+    assert module.epoch > before
+    assert not any(m.training for m in net.modules())
+
+
+def test_epoch_counts_attributes_but_not_tensors() -> None:
+    net = nn.Module()
+    net.h = tn.zeros(2)
+    before = module.epoch
+    net.h = tn.ones(2)
+    assert module.epoch == before
+    net.flag = True
+    net.weight = nn.Parameter(tn.zeros(2))
+    del net.flag
+    assert module.epoch == before + 3
+
+
+def test_to_converts_floating_parameters_and_buffers() -> None:
+    net = Net()
+    net.register_buffer("count", tn.tensor(3))
+    net.register_buffer("mean", tn.zeros(2))
+    weight = net.hidden.weight
+    net(tn.ones(1, 4)).sum().backward()
+    net.to("float64")
+    assert net.hidden.weight is weight
+    assert (weight.dtype, weight.grad.dtype, net.count.dtype, net.mean.dtype) == (
+        float64, float64, int64, float64)
+    assert net(tn.ones(1, 4, dtype="float64")).dtype is float64
+
+
+def test_zero_grad_apply_and_requires_grad() -> None:
+    net = Net()
+    net(tn.ones(1, 4)).sum().backward()
+    assert all(p.grad is not None for p in net.parameters())
+    net.zero_grad()
+    assert all(p.grad is None for p in net.parameters())
+    seen = []
+    net.apply(lambda m: seen.append(type(m).__name__))
+    assert seen == ["Linear", "Linear", "Net"]
+    assert not any(p.requires_grad for p in net.requires_grad_(False).parameters())
+
+
+def test_a_deep_copy_is_independent() -> None:
+    net = Net()
+    twin = copy.deepcopy(net)
+    with tn.no_grad():
+        twin.hidden.bias.assign(twin.hidden.bias + 1)
+    assert net.hidden.bias.tolist() != twin.hidden.bias.tolist()
+    assert isinstance(twin.hidden.bias, nn.Parameter)
+
+
+def test_repr_is_a_tree_with_counts_and_the_shapes_last_seen() -> None:
+    net = nn.Sequential(nn.Flatten(), nn.Linear(6, 2), nn.LeakyReLU(0.2))
+    assert repr(net).splitlines() == [
+        "Sequential                           14 parameters",
+        "├─ 0: Flatten                         0",
+        "├─ 1: Linear(6, 2)                   14",
+        "└─ 2: LeakyReLU(negative_slope=0.2)   0"]
+    net(tn.ones(5, 2, 3))
+    assert repr(net).splitlines()[2] == "├─ 1: Linear(6, 2)                   14  f32[5, 2]"
+    assert "<td>14</td>" in net._repr_html_() and "f32[5, 2]" in net._repr_html_()
+
+
+def test_containers() -> None:
+    listed = nn.ModuleList([nn.Linear(1, 1)])
+    listed.append(nn.ReLU())
+    listed.insert(1, nn.Identity())
+    del listed[0]
+    assert [type(m).__name__ for m in listed] == ["Identity", "ReLU"]
+    assert [name for name, _ in listed.named_children()] == ["0", "1"]
+    named = nn.ModuleDict({"a": nn.Linear(1, 1, bias=False)})
+    assert list(named.state_dict()) == ["a.weight"] and "a" in named
+    assert len(nn.Sequential(nn.ReLU(), nn.ReLU(), nn.Tanh())[1:]) == 2
+    assert list(nn.Sequential({"in": nn.Linear(1, 1, bias=False)}).state_dict()) == ["in.weight"]
+    assert len(list(nn.ParameterList([nn.Parameter(tn.zeros(1))]).parameters())) == 1
+
+
+def test_errors_name_the_layer() -> None:
+    with pytest.raises(ArgumentError, match="Sequential holds modules, not type; ReLU is a class or function"):
+        nn.Sequential(nn.Linear(1, 1), nn.ReLU)
+    with pytest.raises(ArgumentError, match="Module defines neither __call__ nor forward"):
+        nn.Module()(1)
+    with pytest.raises(DTypeError, match="a parameter needs floating or complex elements, not int64"):
+        nn.Parameter([1, 2])
+    with pytest.raises(ArgumentError, match=r"Linear: in_features must be a size, not 2\.5"):
+        nn.Linear(2.5, 1)
+    with pytest.raises(ShapeError) as caught:
+        nn.Linear(4, 3)(tn.ones(2, 3))
+    assert caught.value.what == "linear: the last size of x f32[2, 3] must be the last of weight f32[3, 4]"
+    with pytest.raises(ArgumentError, match="LeakyReLU: no option 'slope'"):
+        nn.LeakyReLU(slope=1)
+    with pytest.raises(ArgumentError, match="CrossEntropyLoss: reduction must be 'mean', 'sum' or 'none', not 'avg'"):
+        nn.CrossEntropyLoss(reduction="avg")

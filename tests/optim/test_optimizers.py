@@ -1,0 +1,130 @@
+"""Optimizers: each step against the formula in NumPy, groups, state, and errors."""
+
+import numpy as np
+import pytest
+
+from tenon import nn, optim
+from tenon.errors import ArgumentError
+from tenon.types import float32
+
+
+def run(make: object, steps: int = 5) -> np.ndarray:
+    """The parameter after some steps whose gradients are 2 * p + k."""
+    p = nn.Parameter(np.array([1.0, -2.0, 3.0]))
+    opt = make([p])
+    for k in range(steps):
+        opt.zero_grad()
+        (p * p + p * k).sum().backward()
+        opt.step()
+    return p.numpy()
+
+
+def by_hand(update: object, steps: int = 5) -> np.ndarray:
+    p, state = np.array([1.0, -2.0, 3.0]), {}
+    for k in range(steps):
+        p = update(p, 2 * p + k, k + 1, state)
+    return p
+
+
+def test_sgd_with_momentum_decay_and_nesterov() -> None:
+    def update(p: np.ndarray, g: np.ndarray, t: int, state: dict) -> np.ndarray:
+        g = g + 0.1 * p
+        state["b"] = 0.9 * state.get("b", 0) + g
+        return p - 0.01 * (g + 0.9 * state["b"])
+    found = run(lambda ps: optim.SGD(ps, lr=0.01, momentum=0.9, weight_decay=0.1, nesterov=True))
+    np.testing.assert_allclose(found, by_hand(update), rtol=1e-12)
+
+
+def test_sgd_dampening_spares_the_first_step() -> None:
+    def update(p: np.ndarray, g: np.ndarray, t: int, state: dict) -> np.ndarray:
+        state["b"] = g if t == 1 else 0.9 * state["b"] + 0.5 * g
+        return p - 0.01 * state["b"]
+    np.testing.assert_allclose(run(lambda ps: optim.SGD(ps, lr=0.01, momentum=0.9, dampening=0.5)), by_hand(update),
+                               rtol=1e-12)
+
+
+@pytest.mark.parametrize("decoupled", [False, True])
+def test_adam(decoupled: bool) -> None:
+    def update(p: np.ndarray, g: np.ndarray, t: int, state: dict) -> np.ndarray:
+        start = p * (1 - 0.1 * 0.2) if decoupled else p
+        g = g if decoupled else g + 0.2 * p
+        m = state["m"] = 0.8 * state.get("m", 0) + 0.2 * g
+        v = state["v"] = 0.95 * state.get("v", 0) + 0.05 * g * g
+        return start - 0.1 * (m / (1 - 0.8 ** t)) / (np.sqrt(v / (1 - 0.95 ** t)) + 1e-6)
+    kind = optim.AdamW if decoupled else optim.Adam
+    found = run(lambda ps: kind(ps, lr=0.1, betas=(0.8, 0.95), eps=1e-6, weight_decay=0.2))
+    np.testing.assert_allclose(found, by_hand(update), rtol=1e-10)
+
+
+def test_a_step_in_float32_keeps_float32() -> None:
+    p = nn.Parameter([1.0, 2.0])
+    opt = optim.Adam([p])
+    (p * p).sum().backward()
+    opt.step()
+    assert p.dtype is float32 and opt.param_groups[0].slots["exp_avg"][0].dtype is float32
+
+
+def test_maximize_goes_up() -> None:
+    p = nn.Parameter([1.0])
+    opt = optim.SGD([p], lr=0.1, maximize=True)
+    (p * 2).sum().backward()
+    opt.step()
+    assert p.tolist() == pytest.approx([1.2])
+
+
+def test_groups_have_options_of_their_own_and_lr_sets_all() -> None:
+    a, b = nn.Parameter([1.0]), nn.Parameter([1.0])
+    opt = optim.SGD([{"params": [a]}, {"params": b, "lr": 0.5}], lr=0.1)
+    (a + b).sum().backward()
+    opt.step()
+    assert a.tolist() == pytest.approx([0.9]) and b.tolist() == pytest.approx([0.5])
+    rate = opt.param_groups[1]["lr"]
+    opt.lr = 0.25
+    assert opt.param_groups[1]["lr"] is rate and float(opt.lr) == 0.25
+    opt.param_groups[0]["lr"] *= 0.5
+    assert float(opt.lr) == 0.125
+
+
+def test_a_parameter_without_gradient_is_left_alone() -> None:
+    a, b = nn.Parameter([1.0]), nn.Parameter([1.0])
+    opt = optim.Adam([a, b], lr=0.1, weight_decay=0.5)
+    a.sum().backward()
+    opt.step()
+    assert a.tolist() != [1.0] and b.tolist() == [1.0]
+
+
+def test_state_dict_round_trip_continues_exactly() -> None:
+    def train(p: nn.Parameter, opt: optim.Optimizer, steps: int) -> None:
+        for _ in range(steps):
+            opt.zero_grad()
+            (p * p).sum().backward()
+            opt.step()
+
+    p, q = nn.Parameter([1.0, 2.0]), nn.Parameter([1.0, 2.0])
+    one, two = optim.Adam([p], lr=0.1), optim.Adam([q])
+    train(p, one, 3)
+    q.requires_grad_(False).assign(p.detach()).requires_grad_()
+    two.load_state_dict(one.state_dict())
+    assert float(two.lr) == 0.1
+    train(p, one, 3), train(q, two, 3)
+    assert p.tolist() == q.tolist()
+
+
+def test_errors() -> None:
+    p = nn.Parameter([1.0])
+    with pytest.raises(ArgumentError, match="SGD: no parameters were given"):
+        optim.SGD([])
+    with pytest.raises(ArgumentError, match="Adam: lr must not be negative, got -1"):
+        optim.Adam([p], lr=-1)
+    with pytest.raises(ArgumentError, match=r"Adam: betas must lie in \[0, 1\), got \(1.0, 0.9\)"):
+        optim.Adam([p], betas=(1.0, 0.9))
+    with pytest.raises(ArgumentError, match="SGD: a parameter was given twice"):
+        optim.SGD([p, p])
+    with pytest.raises(ArgumentError, match="SGD: nesterov needs a momentum and no dampening"):
+        optim.SGD([p], nesterov=True)
+    with pytest.raises(ArgumentError, match=r"SGD: a tensor f32\[1\] that is the result of an operator"):
+        optim.SGD([p * 2])
+    with pytest.raises(ArgumentError, match="SGD: no option 'learning_rate'"):
+        optim.SGD([{"params": [p], "learning_rate": 1}])
+    with pytest.raises(ArgumentError, match="Adam has 1 groups, the state has 0"):
+        optim.Adam([p]).load_state_dict({"groups": []})
