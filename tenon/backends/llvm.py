@@ -14,6 +14,7 @@ import ctypes
 import itertools
 import os
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -206,8 +207,14 @@ def _target_machine() -> Any:
     return target.create_target_machine(processor, features, opt=3, reloc="pic", codemodel="small", jit=True)
 
 
-@cache
 def _linker() -> Any:
+    """The one linker; `cache` alone would let the first two threads make one each, and miss the other's functions."""
+    with _starting:
+        return _only_linker()
+
+
+@cache
+def _only_linker() -> Any:
     """Never closed: other threads may still run its code while the interpreter ends."""
     _target()
     return llvm.create_lljit_compiler(use_jit_link=True, suppress_errors=True)
@@ -227,3 +234,4 @@ def _environment() -> tuple[str, ...]:
 
 _libraries: weakref.WeakValueDictionary[str, Library] = weakref.WeakValueDictionary()
 _library_numbers = itertools.count()
+_starting = threading.Lock()

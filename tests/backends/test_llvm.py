@@ -1,11 +1,13 @@
 """IR text -> machine code: right, in parallel, through the disk, and with errors that name the culprit."""
 
 import ctypes
+import functools
 import gc
 import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import llvmlite.binding
 import pytest
@@ -147,3 +149,12 @@ def test_other_threads_can_use_llvm_while_one_compiles():
 def test_importing_tenon_does_not_import_llvmlite():
     script = "import sys, tenon, tenon.config, tenon.backends; assert 'llvmlite' not in sys.modules"
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_threads_that_start_together_share_one_linker(monkeypatch):
+    def slow() -> object:
+        time.sleep(0.05)
+        return object()
+    monkeypatch.setattr(llvm, "_only_linker", functools.cache(slow))
+    with ThreadPoolExecutor(4) as pool:
+        assert len({id(linker) for linker in pool.map(lambda _: llvm._linker(), range(4))}) == 1
