@@ -208,14 +208,13 @@ def _target_machine() -> Any:
 
 
 def _linker() -> Any:
-    """The one linker; `cache` alone would let the first two threads make one each, and miss the other's functions."""
-    with _starting:
-        return _only_linker()
+    """The one linker of the process.  Never closed: other threads may still run its code while the interpreter ends."""
+    with _starting:     # two threads must not make two: a library is known only to the one that it was given to
+        return _make_linker()
 
 
 @cache
-def _only_linker() -> Any:
-    """Never closed: other threads may still run its code while the interpreter ends."""
+def _make_linker() -> Any:
     _target()
     return llvm.create_lljit_compiler(use_jit_link=True, suppress_errors=True)
 
@@ -232,6 +231,6 @@ def _environment() -> tuple[str, ...]:
     return (OPTIONS, llvmlite.__version__, str(llvm.llvm_version_info), target.triple, processor, features)
 
 
+_starting = threading.RLock()
 _libraries: weakref.WeakValueDictionary[str, Library] = weakref.WeakValueDictionary()
 _library_numbers = itertools.count()
-_starting = threading.Lock()

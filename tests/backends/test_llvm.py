@@ -1,13 +1,12 @@
 """IR text -> machine code: right, in parallel, through the disk, and with errors that name the culprit."""
 
 import ctypes
-import functools
 import gc
+import os
 import subprocess
 import sys
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import llvmlite.binding
 import pytest
@@ -151,10 +150,18 @@ def test_importing_tenon_does_not_import_llvmlite():
     subprocess.run([sys.executable, "-c", script], check=True)
 
 
-def test_threads_that_start_together_share_one_linker(monkeypatch):
-    def slow() -> object:
-        time.sleep(0.05)
-        return object()
-    monkeypatch.setattr(llvm, "_only_linker", functools.cache(slow))
-    with ThreadPoolExecutor(4) as pool:
-        assert len({id(linker) for linker in pool.map(lambda _: llvm._linker(), range(4))}) == 1
+def test_the_first_libraries_may_be_made_by_several_threads_at_once() -> None:
+    code = """
+import threading
+from tenon.backends.llvm import compile
+texts = [f"define i64 @f{k}() {{ ret i64 {k} }}" for k in range(8)]
+gate, addresses = threading.Barrier(8), []
+def work(k):
+    gate.wait()
+    addresses.append(compile(texts[k]).address(f"f{k}"))
+threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
+[t.start() for t in threads]; [t.join() for t in threads]
+assert len(addresses) == 8
+"""
+    for _ in range(3):
+        subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "TENON_CACHE": "off"})
