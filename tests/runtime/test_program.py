@@ -238,3 +238,17 @@ def test_empty_arrays_and_programs_without_steps() -> None:
     made = compile(trace(lambda x, y: (x + y, x), *[TensorType(float32, (0, 3))] * 2, name="empty"), backend="cpu")
     x = np.zeros((0, 3), np.float32)
     assert [r.shape for r in made.run([x, x])] == [(0, 3), (0, 3)]
+
+
+def test_an_output_in_the_place_of_an_input_is_stored_after_the_other_has_read_it() -> None:
+    ran = program(lines(
+        "def f(x: f64[2]):",
+        "a: f64[2] = cumsum(x, axis=0, reverse=False)",     # its memory is free after the kernel that reads it
+        "b: bool[2] = equal(x, 0.0)",
+        "c: i64[2] = cast(b, dtype=i64)",
+        "w: f64[2] = where(b, f64(1.0), x)",
+        "d: f64[2] = divide(a, w)",
+        "e: i64[2] = cumsum(c, axis=0, reverse=False)",
+        "return e, d"))
+    counts, quotients = ran.run([np.array([1.0, 2.0])])
+    assert counts.tolist() == [0, 0] and quotients.tolist() == [1.0, 1.5]
