@@ -324,6 +324,7 @@ def elements(shape: Iterable[Dim]) -> int:
     return total
 
 
+MOST_TRIALS = 10_000        # answers that are kept
 _one_nest: dict[str, bool] = {}
 
 
@@ -331,9 +332,11 @@ def lowers_to_one_nest(body: Graph) -> bool:
     """Whether the kernel of the body is one nest without temporaries; equal bodies are tried once."""
     key = key_of(body)
     if key not in _one_nest:
+        if len(_one_nest) >= MOST_TRIALS:
+            _one_nest.clear()
         try:
             kernel = lower(body, "trial")
             _one_nest[key] = len(kernel.nests) == 1 and not kernel.temporaries
         except (NotImplementedError, KeyError, AssertionError):
             _one_nest[key] = False
-    return _one_nest[key]
+    return _one_nest.get(key, False)
