@@ -95,6 +95,10 @@ class OutOfRange(TenonError, IndexError):
     """An index outside the axis it indexes."""
 
 
+class LinearAlgebraError(TenonError, ArithmeticError):
+    """A matrix that has no such decomposition or inverse: singular, not positive definite, no convergence."""
+
+
 class GraphError(TenonError, ValueError):
     """A graph that breaks the rules of the intermediate representation."""
 

@@ -9,7 +9,8 @@ draws new numbers, the same ones as without `@tn.jit`.
 
 from __future__ import annotations
 
-import secrets
+import math
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -22,8 +23,8 @@ from tenon.ops.define import lift
 from tenon.ops.exponential import log
 from tenon.ops.getitem import getitem
 from tenon.ops.searching import argsort, topk
-from tenon.ops.special import erfinv
 from tenon.ops.shape import as_shape, cast
+from tenon.ops.special import erfinv
 from tenon.tensor import Tensor, tensor
 from tenon.types import as_dtype, float32, int64
 
@@ -37,7 +38,7 @@ class Generator:
     """
 
     def __init__(self, seed: int | None = None):
-        self.state = tensor(_state(secrets.randbits(63) if seed is None else seed))
+        self.state = tensor(_state(int.from_bytes(os.urandom(8), "little") if seed is None else seed))
         self._lock = threading.Lock()
 
     def manual_seed(self, seed: int) -> Generator:
@@ -148,7 +149,6 @@ def truncated_normal(low: float = -2.0, high: float = 2.0, size: Any = (), dtype
 
 
 def _normal_share(x: float) -> float:
-    import math
     return 0.5 * math.erfc(-x / 2.0 ** 0.5)
 
 

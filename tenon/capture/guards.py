@@ -149,7 +149,7 @@ class Reach:
         if not self._runs(function.__code__):
             if "__wrapped__" in vars(function):     # a library's wrapper, such as tn.grad(f), around the user's function
                 self._visit(function)
-                self._add(partial(getattr, function, "__wrapped__"), function.__wrapped__, path)
+                self._add(partial(getattr, function, "__wrapped__"), vars(function)["__wrapped__"], path)
             return
         self._visit(function)
         for name in sorted(self._global_names(function.__code__)):

@@ -91,11 +91,10 @@ class Affine:
 
 def affine(x: Expr) -> Affine:
     """The polynomial form of an index expression."""
-    try:
-        return x._affine
-    except AttributeError:
-        x._affine = _find_affine(x)
-        return x._affine
+    found: Affine | None = x._affine
+    if found is None:
+        found = x._affine = _find_affine(x)
+    return found
 
 
 def _find_affine(x: Expr) -> Affine:
@@ -181,11 +180,10 @@ def at_least(x: Dim | None, least: int) -> bool:
 
 def bounds(x: Expr) -> Bounds:
     """The smallest and the largest value of an index expression, where known."""
-    try:
-        return x._bounds
-    except AttributeError:
-        x._bounds = _find_bounds(x)
-        return x._bounds
+    found: Bounds | None = x._bounds
+    if found is None:
+        found = x._bounds = _find_bounds(x)
+    return found
 
 
 def _find_bounds(x: Expr) -> Bounds:

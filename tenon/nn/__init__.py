@@ -6,10 +6,18 @@ Layers, their arguments and the names of their parameters are PyTorch's, so that
 from tenon.nn import functional as functional
 from tenon.nn import init as init
 from tenon.nn.activations import *  # noqa: F403
+from tenon.nn.attention import *  # noqa: F403
 from tenon.nn.containers import *  # noqa: F403
+from tenon.nn.convolution import *  # noqa: F403
+from tenon.nn.dropout import *  # noqa: F403
+from tenon.nn.embedding import *  # noqa: F403
 from tenon.nn.linear import *  # noqa: F403
 from tenon.nn.losses import *  # noqa: F403
 from tenon.nn.module import Module as Module
 from tenon.nn.module import Parameter as Parameter
+from tenon.nn.normalization import *  # noqa: F403
+from tenon.nn.pooling import *  # noqa: F403
+from tenon.nn.recurrent import *  # noqa: F403
 from tenon.nn.reshaping import *  # noqa: F403
+from tenon.nn.transformer import *  # noqa: F403
 from tenon.ops.losses import cross_entropy as cross_entropy

@@ -9,9 +9,15 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from tenon.nn.attention import scaled_dot_product_attention as scaled_dot_product_attention
+from tenon.nn.dropout import alpha_dropout as alpha_dropout
+from tenon.nn.dropout import dropout_channels
+from tenon.nn.padding import pad as pad
 from tenon.ops.define import PUBLIC
+from tenon.random import dropout as dropout
 
-OTHER_NAMES = {"dim": "axis", "keepdim": "keepdims"}
+OTHER_NAMES = {"dim": "axis", "keepdim": "keepdims", "kernel_size": "kernel"}
+dropout1d, dropout2d, dropout3d = (functools.partial(dropout_channels, count=count) for count in (1, 2, 3))
 
 
 def _with_torch_names(operator: Callable[..., Any]) -> Callable[..., Any]:

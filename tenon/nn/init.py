@@ -1,4 +1,7 @@
-"""First values of parameters, as PyTorch names and draws them; each fills a tensor in place and returns it."""
+"""First values of parameters, as PyTorch names and draws them; each fills a tensor in place and returns it.
+
+Random values come from Tenon's generator: `tn.manual_seed(0)` before a model is made makes it reproducible.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,9 @@ import numpy as np
 
 from tenon.dims import product
 from tenon.errors import ArgumentError, ShapeError
+from tenon.random import normal, rand, truncated_normal, uniform
 from tenon.tensor import Tensor, no_grad, tensor
 
-_source = np.random.default_rng(0)
 GAINS = {"linear": 1.0, "conv1d": 1.0, "conv2d": 1.0, "conv3d": 1.0, "conv_transpose1d": 1.0, "conv_transpose2d": 1.0,
          "conv_transpose3d": 1.0, "sigmoid": 1.0, "tanh": 5 / 3, "relu": math.sqrt(2), "selu": 0.75}
 
@@ -72,20 +75,17 @@ def dirac_(t: Tensor, groups: int = 1) -> Tensor:
 
 def uniform_(t: Tensor, a: float = 0.0, b: float = 1.0) -> Tensor:
     """Uniform in [a, b)."""
-    return _fill(t, _source.uniform(a, b, t.shape))
+    return _assign(t, uniform(a, b, t.shape, dtype=t.dtype))
 
 
 def normal_(t: Tensor, mean: float = 0.0, std: float = 1.0) -> Tensor:
     """Normal with this mean and standard deviation."""
-    return _fill(t, _source.normal(mean, std, t.shape))
+    return _assign(t, normal(mean, std, t.shape, dtype=t.dtype))
 
 
 def trunc_normal_(t: Tensor, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0) -> Tensor:
     """Normal, but drawn again where outside [a, b]."""
-    values = _source.normal(mean, std, t.shape)
-    while (outside := (values < a) | (values > b)).any():
-        values[outside] = _source.normal(mean, std, int(outside.sum()))
-    return _fill(t, values)
+    return _assign(t, truncated_normal((a - mean) / std, (b - mean) / std, t.shape, dtype=t.dtype) * std + mean)
 
 
 def uniform_within_(t: Tensor, fan_in: int) -> Tensor:
@@ -121,7 +121,7 @@ def orthogonal_(t: Tensor, gain: float = 1.0) -> Tensor:
     if t.ndim < 2:
         raise ShapeError(f"orthogonal_ fills tensors of at least two axes, this one is {t.type}")
     rows, columns = int(t.shape[0]), int(product(t.shape[1:]))
-    q, r = np.linalg.qr(_source.normal(size=(max(rows, columns), min(rows, columns))))
+    q, r = np.linalg.qr(normal(0.0, 1.0, (max(rows, columns), min(rows, columns)), dtype="float64").numpy())
     q = q * np.where(np.diag(r) < 0, -1, 1)
     return _fill(t, gain * (q.T if rows < columns else q).reshape(t.shape))
 
@@ -130,10 +130,9 @@ def sparse_(t: Tensor, sparsity: float, std: float = 0.01) -> Tensor:
     """A matrix, normal, with this share of every column zero."""
     if t.ndim != 2:
         raise ShapeError(f"sparse_ fills matrices, this tensor is {t.type}")
-    values = _source.normal(0, std, t.shape)
-    for column in values.T:
-        column[_source.permutation(len(column))[:math.ceil(sparsity * len(column))]] = 0
-    return _fill(t, values)
+    rank = np.argsort(np.argsort(rand(t.shape).numpy(), axis=0), axis=0)     # a random order of every column
+    values = normal(0.0, std, t.shape, dtype="float64").numpy()
+    return _fill(t, np.where(rank < math.ceil(sparsity * int(t.shape[0])), 0, values))
 
 
 def _kaiming_std(t: Tensor, a: float, mode: str, nonlinearity: str) -> float:
@@ -143,5 +142,9 @@ def _kaiming_std(t: Tensor, a: float, mode: str, nonlinearity: str) -> float:
 
 
 def _fill(t: Tensor, values: np.ndarray) -> Tensor:
+    return _assign(t, tensor(values.astype(t.dtype.numpy)))
+
+
+def _assign(t: Tensor, values: Tensor) -> Tensor:
     with no_grad():
-        return t.assign(tensor(values.astype(t.dtype.numpy)))
+        return t.assign(values)

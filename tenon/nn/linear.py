@@ -9,9 +9,9 @@ from tenon.errors import ArgumentError
 from tenon.nn import init
 from tenon.nn.module import Module, Parameter
 from tenon.ops.creation import empty
-from tenon.ops.projections import linear
+from tenon.ops.projections import bilinear, linear
 
-__all__ = ["Identity", "Linear"]
+__all__ = ["Bilinear", "Identity", "Linear"]
 
 
 class Identity(Module):
@@ -53,3 +53,20 @@ class Linear(Module):
 
     def extra_repr(self) -> str:
         return f"{self.in_features}, {self.out_features}" + (", bias=False" if self.bias is None else "")
+
+
+class Bilinear(Module):
+    """A bilinear form of two inputs [..., in1_features] and [..., in2_features] for every output, plus a bias."""
+
+    def __init__(self, in1_features: int, in2_features: int, out_features: int, bias: bool = True,
+                 dtype: Any = "float32"):
+        self.in1_features, self.in2_features, self.out_features = in1_features, in2_features, out_features
+        self.weight = init.uniform_within_(Parameter(empty(out_features, in1_features, in2_features, dtype=dtype)),
+                                           in1_features)
+        self.bias = init.uniform_within_(Parameter(empty(out_features, dtype=dtype)), in1_features) if bias else None
+
+    def forward(self, x: Any, y: Any) -> Any:
+        return bilinear(x, y, self.weight, self.bias)
+
+    def extra_repr(self) -> str:
+        return f"{self.in1_features}, {self.in2_features}, {self.out_features}"

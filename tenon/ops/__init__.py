@@ -11,7 +11,10 @@ from tenon.ops import (
     complex_parts,
     convolution,
     creation,
+    custom,
+    decompositions,
     diagonal,
+    distances,
     einsum,
     exponential,
     getitem,
@@ -31,8 +34,10 @@ from tenon.ops import (
     searching,
     shape,
     slicing,
+    solving,
     special,
     trigonometric,
+    upsampling,
     windows,
 )
 from tenon.ops.define import PUBLIC, alias, binary, composite, define, function, unary
@@ -40,9 +45,10 @@ from tenon.ops.methods import install_methods
 
 # In the order in which they build on each other.
 FAMILIES = (comparison, shape, complex_parts, arithmetic, exponential, trigonometric, rounding, special, pieces,
-            creation, arranging, diagonal, reduction, scan, linalg, products, einsum, slicing, indexing,
-            searching, getitem, windows, convolution, pooling, random, call, barrier,
-            activations, projections, losses, normalization, attention, recurrent)
+            creation, arranging, diagonal, reduction, scan, linalg, products, einsum, decompositions,
+            solving, slicing, indexing, searching, getitem, windows, convolution, pooling, random, call, barrier, custom,
+            activations, projections, losses, normalization, attention, recurrent,
+            upsampling, distances)
 install_methods()
 
 __all__ = ["FAMILIES", "PUBLIC", "alias", "binary", "composite", "define", "function", "unary"]

@@ -14,7 +14,7 @@ from tenon.ops.comparison import equal, greater, less_equal, logical_and, truth,
 from tenon.ops.complex_parts import conj, real
 from tenon.ops.define import alias, binary, composite, function, lift, unary
 from tenon.ops.shape import cast
-from tenon.types import float64, int32, int64, promote_types, real_of
+from tenon.types import float32, float64, int32, int64, promote_types, real_of
 
 # ---------------------------------------------------------------- arithmetic
 
@@ -51,7 +51,9 @@ def _sign(s: Any, x: Any) -> Any:
 
 
 def _signbit(s: Any, x: Any) -> Any:
-    return s.bits(x, int64 if x.dtype is float64 else int32) < 0 if x.dtype.is_floating else x < 0
+    if not x.dtype.is_floating:
+        return x < 0
+    return s.bits(x, int64) < 0 if x.dtype is float64 else s.bits(s.cast(x, float32), int32) < 0
 
 
 abs_ = unary("abs", np.abs, _abs, lambda g, y, x: (g * sign(x),), "The absolute value; its derivative at 0 is 0.",

@@ -441,7 +441,7 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Any:
         raise ShapeError(f"roll: {len(shifts)} shifts and {len(axes)} axes")
     for a, by in zip(axes, shifts, strict=True):
         size = x.shape[a]
-        by = by % size if isinstance(size, int) and size else by
+        by = by % max(size, 1) if isinstance(size, int) else by
         if isinstance(by, int) and by == 0:
             continue
         cut = size - by if not isinstance(by, int) or by > 0 else -by

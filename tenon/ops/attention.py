@@ -24,7 +24,7 @@ def _masks_apart(kinds: Kinds) -> tuple[Any, ...]:
     return floating((q, k, v, mask, keep))
 
 
-def _weights(q: Any, k: Any, mask: Any, is_causal: bool, scale: float) -> Any:
+def attention_weights(q: Any, k: Any, mask: Any, is_causal: bool, scale: float) -> Any:
     """The attention weights; 0 in a row in which everything is masked."""
     scores = matmul(q, mT(k)) * scale
     allowed = mask if mask is not None and mask.dtype is bool_ else None
@@ -45,7 +45,7 @@ def _weights(q: Any, k: Any, mask: Any, is_causal: bool, scale: float) -> Any:
 
 def _attention_vjp(g: Any, y: Any, q: Any, k: Any, v: Any, mask: Any, keep: Any, is_causal: bool,
                    scale: float) -> tuple[Any, ...]:
-    p = _weights(q, k, mask, is_causal, scale)
+    p = attention_weights(q, k, mask, is_causal, scale)
     g_kept = matmul(g, mT(v))
     g_p = g_kept if keep is None else g_kept * keep
     g_scores = p * (g_p - (g_p * p).sum(axis=-1, keepdims=True))
@@ -73,5 +73,5 @@ def attention(q: Any, k: Any, v: Any, mask: Any = None, keep: Any = None, *, is_
     scores = (*broadcast_shapes(q.shape[:-2], k.shape[:-2]), q.shape[-2], k.shape[-2])
     if mask is not None and broadcast_shapes(mask.shape, scores) != scores:
         raise ShapeError(f"attention: the mask {mask.type} does not broadcast to the scores {list(scores)}")
-    p = _weights(q, k, mask, is_causal, scale)
+    p = attention_weights(q, k, mask, is_causal, scale)
     return matmul(p if keep is None else p * keep, v)

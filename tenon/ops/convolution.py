@@ -17,11 +17,11 @@ import numpy as np
 
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.promotion import same
-from tenon.ops.define import check_kind, define, function
 from tenon.ops.arithmetic import add
 from tenon.ops.complex_parts import conj
+from tenon.ops.define import check_kind, define, function
 from tenon.ops.shape import reshape_op
-from tenon.ops.windows import sum_windows, padded, pads, per_axis, shown, spread, window_counts, window_view
+from tenon.ops.windows import padded, pads, per_axis, shown, spread, sum_windows, window_counts, window_view
 from tenon.types import TensorType
 
 

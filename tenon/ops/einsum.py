@@ -14,8 +14,8 @@ import numpy as np
 from tenon.dims import Dim, product
 from tenon.errors import ArgumentError, ShapeError
 from tenon.ops.arithmetic import multiply
-from tenon.ops.diagonal import diagonal
 from tenon.ops.define import function, lift
+from tenon.ops.diagonal import diagonal
 from tenon.ops.linalg import matmul_op
 from tenon.ops.reduction import sum_
 from tenon.ops.shape import permute, reshape_op
@@ -176,7 +176,7 @@ def _product(left: Term, right: Term, kept: set[Any]) -> Term:
         a = reshape_op(a, shape=(*shape[0], *shape[1], *[1] * len(columns)))
         b = reshape_op(b, shape=(*shape[0], *[1] * len(rows), *shape[2]))
         return multiply(a, b), result
-    many = shape[0] and (product(shape[0]),) or ()
+    many = (shape[0] and (product(shape[0]),)) or ()
     a = reshape_op(a, shape=(*many, product(shape[1]), product(shape[3])))
     b = reshape_op(b, shape=(*many, product(shape[3]), product(shape[2])))
     return reshape_op(matmul_op(a, b), shape=(*shape[0], *shape[1], *shape[2])), result

@@ -16,8 +16,8 @@ import numpy as np
 from tenon.dims import Dim, product
 from tenon.errors import DTypeError, OutOfRange, ShapeError
 from tenon.graph.build import literal
-from tenon.ops.define import function
 from tenon.ops.comparison import where
+from tenon.ops.define import function
 from tenon.ops.indexing import check_range, put, take, wrap_index
 from tenon.ops.searching import argwhere
 from tenon.ops.shape import broadcast_to, cast, full_op, inverse_permutation, permute, reshape_op

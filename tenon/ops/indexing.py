@@ -18,9 +18,9 @@ from tenon.errors import ArgumentError, DTypeError, OutOfRange, ShapeError
 from tenon.graph.build import literal
 from tenon.graph.op import Op
 from tenon.graph.promotion import Kinds, like_first, separate
-from tenon.ops.define import define, function
 from tenon.ops.comparison import equal, where
 from tenon.ops.creation import zeros_like
+from tenon.ops.define import define, function
 from tenon.ops.shape import broadcast_to, cast, full_op, reshape_op
 from tenon.ops.windows import shown
 from tenon.types import TensorType, as_dtype, broadcast_shapes, int64, normalize_axis

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +15,7 @@ PYTHON_OPERATORS = {
     "xor": "bitwise_xor", "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift",
 }
 COMPARISONS = {"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
+PROPERTIES = ("real", "imag")       # without parentheses, as in NumPy and PyTorch
 UNARY = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert"}
 
 
@@ -24,7 +24,7 @@ def install_methods() -> None:
     methods: dict[str, Any] = {}
     for name, operator in PUBLIC.items():
         if first_parameter(operator) == "x":
-            methods[name] = _method(operator)
+            methods[name] = property(operator) if name in PROPERTIES else _method(operator)
     for python, name in (PYTHON_OPERATORS | COMPARISONS).items():
         if name in PUBLIC:
             methods[f"__{python}__"] = _method(PUBLIC[name])
@@ -40,7 +40,8 @@ def first_parameter(operator: Callable[..., Any]) -> str | None:
     """The name of the first parameter of a public operator."""
     if isinstance(operator, Op):
         return operator.signature.data[0] if operator.signature.data else None
-    return next(iter(inspect.signature(operator).parameters), None)
+    code = operator.__code__            # inspect.signature says the same, and takes a tenth of the import
+    return code.co_varnames[0] if code.co_argcount else None
 
 
 def _method(operator: Callable[..., Any]) -> Callable[..., Any]:

@@ -15,7 +15,14 @@ from tenon.ops.define import check_kind, define, function
 from tenon.ops.indexing import gather, take
 from tenon.ops.shape import full_op, ravel, reshape_op, unravel
 from tenon.ops.windows import (
-    padded, pads, per_axis, shown, spread, window_attrs, window_counts, window_view, windows,
+    padded,
+    per_axis,
+    shown,
+    spread,
+    window_attrs,
+    window_counts,
+    window_view,
+    windows,
 )
 from tenon.types import DType, TensorType, int64
 

@@ -10,11 +10,10 @@ from tenon.errors import DTypeError, ShapeError
 from tenon.ops.arithmetic import multiply
 from tenon.ops.arranging import expand_dims, flatten, moveaxis, roll
 from tenon.ops.complex_parts import conj
-from tenon.ops.creation import eye
 from tenon.ops.define import function, lift
 from tenon.ops.linalg import matmul, matmul_op, mT
 from tenon.ops.reduction import sum_, vector_norm
-from tenon.ops.shape import broadcast_to, permute, reshape_op
+from tenon.ops.shape import permute, reshape_op
 from tenon.types import broadcast_shapes, normalize_axes, normalize_axis
 
 # ---------------------------------------------------------------- vectors
@@ -145,19 +144,6 @@ def _chain(matrices: list[Any]) -> Any:
     def build(i: int, j: int) -> Any:
         return matrices[i] if i == j else matmul(build(i, split[i, j]), build(split[i, j] + 1, j))
     return build(0, count - 1)
-
-
-@function
-def matrix_power(x: Any, n: int) -> Any:
-    """A square matrix times itself n times; the inverse where n is negative."""
-    x = square("matrix_power", x)
-    if n < 0:
-        from tenon.ops.solving import inv  # local: solving is built on this file
-        return matrix_power(inv(x), -n)
-    if n == 0:
-        return broadcast_to(eye(x.shape[-1], dtype=x.dtype), shape=x.shape)
-    half = matrix_power(matmul(x, x), n // 2) if n > 1 else None
-    return x if half is None else matmul(half, x) if n % 2 else half
 
 
 def square(name: str, x: Any) -> Any:

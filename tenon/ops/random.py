@@ -17,8 +17,8 @@ import numpy as np
 
 from tenon.errors import ArgumentError, DTypeError, ShapeError
 from tenon.graph.op import Op
-from tenon.ops.define import composite, define
 from tenon.ops.comparison import where
+from tenon.ops.define import composite, define
 from tenon.ops.exponential import log
 from tenon.ops.shape import as_shape, cast, ravel
 from tenon.types import (

@@ -250,8 +250,9 @@ def nanmean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
 # ---------------------------------------------------------------- exponentials and norms
 
 def _logsumexp_vjp(g: Any, y: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> tuple[Any]:
-    known = where(isfinite(y), y, 0)        # where all are -inf, so that exp(-inf - 0) gives 0 and not NaN
-    return (restore(g, x.shape, axis, keepdims) * (x - restore(known, x.shape, axis, keepdims)).exp(),)
+    seed, total = (restore(t, x.shape, axis, keepdims) for t in (g, y))
+    at_infinity = where(equal(x, np.inf), 0, -np.inf)       # where inf - inf would make a NaN
+    return (seed * where(isfinite(total), x - total, at_infinity).exp(),)
 
 
 @composite(promote=floating, canonical=axes_and_flag, vjp=_logsumexp_vjp, examples=[

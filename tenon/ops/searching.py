@@ -14,10 +14,10 @@ from tenon.dims import symbol
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.op import Op
 from tenon.graph.promotion import same
+from tenon.ops.creation import zeros_like
 from tenon.ops.define import check_kind, define, function
 from tenon.ops.indexing import flat, gather, put, scatter_op, take
 from tenon.ops.shape import full_op, reshape_op
-from tenon.ops.creation import zeros_like
 from tenon.ops.slicing import box
 from tenon.ops.windows import shown
 from tenon.types import TensorType, int64, normalize_axis
@@ -199,7 +199,8 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, length: int | None
 argwhere: Op = define(
     "argwhere", data_dependent=True, type=lambda x: TensorType(int64, (symbol("count"), x.ndim)),
     ref=lambda x: np.argwhere(x) if x.ndim else np.zeros((int(bool(x)), 0), np.int64),
-    doc="The indices of the elements that are not zero, one row each.  Eager only.")
+    doc="The indices of the elements that are not zero, one row each.  Eager only.",
+    examples=["argwhere(f32[2, 3]) -> i64[count, 2]"])
 
 
 @function
@@ -234,7 +235,8 @@ def _unique_type(x: TensorType) -> tuple[TensorType, ...]:
 unique_op: Op = define(
     "unique", public=False, data_dependent=True, type=_unique_type, ref=_unique_ref,
     vjp=lambda g, y, x: (take(g[0], y[2], axis=0) / take(y[3], y[2], axis=0),),
-    doc="The different elements in order, where each stands first, which one each element is, how often each occurs.")
+    doc="The different elements in order, where each stands first, which one each element is, how often each occurs.",
+    examples=["unique(f32[2, 3]) -> f32[count], i64[count], i64[2, 3], i64[count]"])
 
 UniqueAll = namedtuple("UniqueAll", "values indices inverse_indices counts")
 UniqueCounts = namedtuple("UniqueCounts", "values counts")

@@ -7,9 +7,9 @@ from typing import Any
 from tenon.errors import ShapeError
 from tenon.graph.op import Op
 from tenon.graph.promotion import like_first
+from tenon.ops.creation import zeros_like
 from tenon.ops.define import define
 from tenon.ops.pieces import slice_op
-from tenon.ops.creation import zeros_like
 from tenon.types import TensorType
 
 
@@ -24,7 +24,7 @@ def _inside(x: TensorType, start: Any, size: Any, step: Any) -> TensorType:
         raise ShapeError(f"slice_update: {x} needs a start, a size and a step for each of its {x.ndim} axes")
     for axis, (n, a, m, d) in enumerate(zip(x.shape, start, size, step, strict=True)):
         known = all(isinstance(value, int) for value in (n, a, m))
-        if d == 0 or known and m and not (0 <= a < n and 0 <= a + (m - 1) * d < n):
+        if d == 0 or (known and m and not (0 <= a < n and 0 <= a + (m - 1) * d < n)):
             raise ShapeError(f"slice_update: {m} elements from {a} in steps of {d} leave axis {axis} of {x}")
     return x.with_shape(size)
 

@@ -14,39 +14,24 @@ from typing import Any
 import numpy as np
 
 from tenon.capture.tree import Structure, flatten
-from tenon.dims import Dim, product
+from tenon.dims import Dim
 from tenon.errors import ArgumentError, CaptureError, ShapeError
 from tenon.graph.op import Op, interpreter, using
 from tenon.ops.arranging import stack
 from tenon.ops.shape import broadcast_to, permute
-from tenon.tensor import Payload, Tensor, TensorInterpreter, asarray
+from tenon.tensor import Examples, Payload, Tensor, TensorInterpreter, asarray
 from tenon.transforms.batch_rules import Arguments, rule_of
-from tenon.types import DType, Shape, normalize_axis
+from tenon.types import normalize_axis
 
 
-class Batched:
-    """The payload of a tensor that differs from example to example: `inner` holds them all, along its first axis."""
+class Batched(Examples):
+    """Examples of one level of `vmap`, which tells nested ones apart."""
 
-    __slots__ = ("inner", "level")
+    __slots__ = ("level",)
 
     def __init__(self, inner: Tensor, level: Batching):
-        self.inner, self.level = inner, level
-
-    @property
-    def shape(self) -> Shape:
-        return self.inner.shape[1:]
-
-    @property
-    def ndim(self) -> int:
-        return self.inner.ndim - 1
-
-    @property
-    def size(self) -> Dim:
-        return product(self.shape)
-
-    @property
-    def dtype(self) -> DType:
-        return self.inner.dtype
+        super().__init__(inner)
+        self.level = level
 
     def detached(self) -> Batched:
         """The same examples, cut off from what they were computed from."""
@@ -77,7 +62,7 @@ class Batching(TensorInterpreter):
                                    f"examples of tn.vmap", hint="keep the shape: tn.where(mask, x, other)")
             given = tuple(x.payload.inner if b else x for x, b in zip(inputs, batched, strict=True))
             outputs = self.run(op, Arguments(self.size, given, batched, self), attrs)
-        return tuple(Batched(y, self) for y in outputs)  # type: ignore[misc]
+        return tuple(Batched(y, self) for y in outputs)
 
     def run(self, op: Op, arguments: Arguments, attrs: Mapping[str, Any]) -> tuple[Tensor, ...]:
         """The outputs for all examples, the batch axis in front."""
@@ -94,7 +79,7 @@ class Batching(TensorInterpreter):
 
     def enter(self, x: Tensor, axis: int) -> Tensor:
         """One example, from a tensor that holds them along `axis`."""
-        return Tensor(Batched(to_front(x, axis), self))  # type: ignore[arg-type]
+        return Tensor(Batched(to_front(x, axis), self))
 
     def leave(self, x: Any, axis: int | None) -> Any:
         """All examples of a result, along `axis`; None for a result that does not differ between them."""
@@ -230,4 +215,5 @@ def batch_size(leaves: Sequence[Any], axes: Sequence[int | None]) -> Dim:
         if x.shape[other] != first.shape[axis]:
             raise ShapeError(f"vmap: the number of examples differs: {first.type} has {first.shape[axis]} along axis "
                              f"{axis}, {x.type} has {x.shape[other]} along axis {other}")
-    return first.shape[axis]
+    size: Dim = first.shape[axis]
+    return size

@@ -83,7 +83,7 @@ def _emit_loops(module: ir.Module, name: str, kernel: Kernel, nest: Nest, argume
     function.linkage = "internal"
     for attribute in ("noinline", "nounwind"):
         function.attributes.add(attribute)
-    for argument in function.args[:pointers]:
+    for argument in (*function.args[:pointers], function.args[-2]):
         argument.add_attribute("noalias")
     sizes = dict(zip(kernel.sizes, function.args[pointers:], strict=False))
     _Loops(function, kernel, {b: function.args[k] for b, k in arguments.items()}, sizes).run(nest)

@@ -1,0 +1,139 @@
+"""Attention as PyTorch says it: scaled_dot_product_attention with dropout, and MultiheadAttention."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tenon.errors import ArgumentError, ShapeError
+from tenon.nn import init
+from tenon.nn.linear import Linear
+from tenon.nn.module import Module, Parameter
+from tenon.ops.arranging import expand_dims, permute, repeat, reshape, swapaxes
+from tenon.ops.attention import attention, attention_weights
+from tenon.ops.comparison import logical_and, logical_not, where
+from tenon.ops.creation import empty, ones
+from tenon.ops.linalg import matmul
+from tenon.ops.projections import linear
+from tenon.random import dropout
+from tenon.types import bool_, broadcast_shapes
+
+__all__ = ["MultiheadAttention"]
+
+
+def scaled_dot_product_attention(query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0,
+                                 is_causal: bool = False, scale: float | None = None, enable_gqa: bool = False) -> Any:
+    """softmax(query @ key.T * scale + attn_mask) @ value; query is [..., L, E], key [..., S, E], value [..., S, V].
+
+    A mask of booleans says which pairs take part, another is added to the scores; `is_causal` lets position i see
+    positions up to i.  `scale` is 1 / sqrt(E) unless given.  `dropout_p` applies to the weights, always.
+
+    >>> x = tn.randn(2, 4, 5, 8)
+    >>> tn.scaled_dot_product_attention(x, x, x, is_causal=True).shape
+    (2, 4, 5, 8)
+    """
+    if enable_gqa:
+        groups = query.shape[-3] // key.shape[-3]
+        key, value = repeat(key, groups, axis=-3), repeat(value, groups, axis=-3)
+    if scale is None:
+        scale = 1 / math.sqrt(query.shape[-1])
+    keep = None
+    if dropout_p > 0:
+        batch = broadcast_shapes(query.shape[:-2], key.shape[:-2])
+        keep = dropout(ones((*batch, query.shape[-2], key.shape[-2]), dtype=query.dtype), dropout_p)
+    return attention(query, key, value, attn_mask, keep, is_causal=is_causal, scale=float(scale))
+
+
+class MultiheadAttention(Module):
+    """Attention of several heads between projections of query, key and value, as PyTorch's.
+
+    Sequences are [L, N, E], or [N, L, E] with `batch_first`, or [L, E].  In the masks, unlike those of
+    `scaled_dot_product_attention`, True means: takes no part.  Returns the result and, if wanted, the weights.
+
+    >>> layer = nn.MultiheadAttention(8, 2, batch_first=True)
+    >>> x = tn.randn(3, 5, 8)
+    >>> y, weights = layer(x, x, x)
+    >>> y.shape, weights.shape
+    ((3, 5, 8), (3, 5, 5))
+    """
+
+    def __init__(self, embed_dim: int, num_heads: int, dropout: float = 0.0, bias: bool = True, *,
+                 kdim: int | None = None, vdim: int | None = None, batch_first: bool = False, dtype: Any = "float32"):
+        if num_heads < 1 or embed_dim % num_heads:
+            raise ArgumentError(f"MultiheadAttention: embed_dim {embed_dim} does not divide into {num_heads} heads")
+        self.embed_dim, self.num_heads, self.dropout, self.batch_first = embed_dim, num_heads, dropout, batch_first
+        self.kdim, self.vdim = kdim or embed_dim, vdim or embed_dim
+        if self.kdim == self.vdim == embed_dim:
+            self.in_proj_weight = Parameter(empty(3 * embed_dim, embed_dim, dtype=dtype))
+        else:
+            for name, size in (("q", embed_dim), ("k", self.kdim), ("v", self.vdim)):
+                setattr(self, f"{name}_proj_weight", Parameter(empty(embed_dim, size, dtype=dtype)))
+        self.in_proj_bias = Parameter(empty(3 * embed_dim, dtype=dtype)) if bias else None
+        self.out_proj = Linear(embed_dim, embed_dim, bias=bias, dtype=dtype)
+        for name, p in self.named_parameters(recurse=False):
+            init.xavier_uniform_(p) if name.endswith("weight") else init.zeros_(p)
+        if self.out_proj.bias is not None:
+            init.zeros_(self.out_proj.bias)
+
+    def forward(self, query: Any, key: Any, value: Any, key_padding_mask: Any = None, need_weights: bool = True,
+                attn_mask: Any = None, average_attn_weights: bool = True, is_causal: bool = False) -> tuple[Any, Any]:
+        if query.ndim not in (2, 3) or key.ndim != query.ndim or value.ndim != query.ndim:
+            raise ShapeError(f"MultiheadAttention: query {query.type}, key {key.type} and value {value.type} must all "
+                             "have two or all three axes")
+        alone, same = query.ndim == 2, query is key and key is value
+        sequences = [query] if same else [query, key, value]
+        if alone:
+            sequences = [expand_dims(x, 0) for x in sequences]
+        elif not self.batch_first:
+            sequences = [swapaxes(x, 0, 1) for x in sequences]
+        q, k, v = (self._heads(x) for x in self._project(*sequences))
+        mask = self._mask(q, k, attn_mask, key_padding_mask)
+        causal = is_causal and attn_mask is None
+        scale, rate = 1 / math.sqrt(self.embed_dim // self.num_heads), self.dropout if self.training else 0.0
+        weights = None
+        if need_weights:
+            weights = dropout(attention_weights(q, k, mask, causal, scale), rate)
+            out = matmul(weights, v)
+            weights = weights.mean(axis=1) if average_attn_weights else weights
+        else:
+            out = scaled_dot_product_attention(q, k, v, mask, rate, causal, scale)
+        out = permute(out, (0, 2, 1, 3))
+        out = self.out_proj(reshape(out, (*out.shape[:2], self.embed_dim)))
+        if alone:
+            return out[0], None if weights is None else weights[0]
+        return out if self.batch_first else swapaxes(out, 0, 1), weights
+
+    def _project(self, query: Any, key: Any = None, value: Any = None) -> list[Any]:
+        size, bias = self.embed_dim, self.in_proj_bias
+        if key is None and "in_proj_weight" in self.__dict__:       # self-attention: one product
+            qkv = linear(query, self.in_proj_weight, bias)
+            return [qkv[..., k * size:(k + 1) * size] for k in range(3)]
+        rows = [slice(k * size, (k + 1) * size) for k in range(3)]
+        if "in_proj_weight" in self.__dict__:
+            weights = [self.in_proj_weight[row] for row in rows]
+        else:
+            weights = [getattr(self, f"{name}_proj_weight") for name in "qkv"]
+        inputs = (query, query, query) if key is None else (query, key, value)
+        return [linear(x, w, None if bias is None else bias[row]) for x, w, row in zip(inputs, weights, rows)]
+
+    def _heads(self, x: Any) -> Any:
+        size = self.embed_dim // self.num_heads
+        return permute(reshape(x, (*x.shape[:2], self.num_heads, size)), (0, 2, 1, 3))
+
+    def _mask(self, q: Any, k: Any, attn_mask: Any, key_padding_mask: Any) -> Any:
+        """Both masks as one for `attention`: booleans that allow, or numbers to add."""
+        masks = []
+        if attn_mask is not None:
+            shape = (q.shape[0], self.num_heads, *attn_mask.shape[1:]) if attn_mask.ndim == 3 else attn_mask.shape
+            masks.append(reshape(attn_mask, shape))
+        if key_padding_mask is not None:
+            padding = key_padding_mask if key_padding_mask.ndim == 2 else expand_dims(key_padding_mask, 0)
+            masks.append(reshape(padding, (padding.shape[0], 1, 1, padding.shape[1])))
+        if all(mask.dtype is bool_ for mask in masks):
+            allowed = [logical_not(mask) for mask in masks]
+            return None if not allowed else allowed[0] if len(allowed) == 1 else logical_and(*allowed)
+        numbers = [where(mask, -math.inf, 0.0) if mask.dtype is bool_ else mask for mask in masks]
+        return numbers[0] if len(numbers) == 1 else numbers[0] + numbers[1]
+
+    def extra_repr(self) -> str:
+        return f"{self.embed_dim}, {self.num_heads}"

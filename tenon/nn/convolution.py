@@ -1,0 +1,135 @@
+"""Convolution layers over one, two or three axes, direct and transposed."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tenon.errors import ArgumentError, ShapeError
+from tenon.nn import init
+from tenon.nn.module import Module, Parameter
+from tenon.ops.arranging import pad
+from tenon.ops.creation import empty
+from tenon.ops.define import PUBLIC
+
+__all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
+
+PAD_MODES = {"zeros": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
+
+
+def sizes_of(value: Any, count: int) -> tuple[int, ...]:
+    """One number an axis."""
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,) * count
+
+
+class _Convolution(Module):
+    """Weight, bias and options of a convolution over `count` axes."""
+
+    count = 0
+
+    def __init__(self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0,
+                 dilation: Any = 1, groups: int = 1, bias: bool = True, padding_mode: str = "zeros",
+                 transposed: bool = False, dtype: Any = "float32"):
+        name = type(self).__name__
+        if groups < 1 or in_channels % groups or out_channels % groups:
+            raise ShapeError(f"{name}: {in_channels} input and {out_channels} output channels do not divide into "
+                             f"{groups} groups")
+        if padding_mode not in PAD_MODES:
+            raise ArgumentError(f"{name}: padding_mode must be one of {', '.join(PAD_MODES)}, not {padding_mode!r}")
+        self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
+        self.kernel_size, self.stride = sizes_of(kernel_size, self.count), sizes_of(stride, self.count)
+        self.padding = padding if isinstance(padding, str) else sizes_of(padding, self.count)
+        self.dilation, self.padding_mode = sizes_of(dilation, self.count), padding_mode
+        channels = (in_channels, out_channels // groups) if transposed else (out_channels, in_channels // groups)
+        self.weight = Parameter(empty((*channels, *self.kernel_size), dtype=dtype))
+        self.bias = Parameter(empty(out_channels, dtype=dtype)) if bias else None
+        self.reset_parameters()
+
+    def reset_parameters(self) -> None:
+        """Draw the parameters anew."""
+        init.kaiming_uniform_(self.weight, a=math.sqrt(5))
+        if self.bias is not None:
+            init.uniform_within_(self.bias, init.fans(self.weight)[0])
+
+    def extra_repr(self) -> str:
+        shown = [f"{self.in_channels}, {self.out_channels}, kernel={self.kernel_size}"]
+        for name, usual in (("stride", (1,)), ("padding", (0,)), ("dilation", (1,))):
+            value = getattr(self, name)
+            if value != usual * self.count:
+                shown.append(f"{name}={value}")
+        shown += [f"groups={self.groups}"] if self.groups != 1 else []
+        return ", ".join(shown + (["bias=False"] if self.bias is None else []))
+
+
+class _Direct(_Convolution):
+    """The convolution of [N, C, *sizes] with a learned kernel, plus a bias a channel.
+
+    `padding` is a size, one an axis, "same" or "valid"; `padding_mode` is zeros, reflect, replicate or circular.
+    """
+
+    def __init__(self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0,
+                 dilation: Any = 1, groups: int = 1, bias: bool = True, padding_mode: str = "zeros",
+                 dtype: Any = "float32"):
+        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias, padding_mode,
+                         dtype=dtype)
+
+    def forward(self, x: Any) -> Any:
+        padding: Any = self.padding
+        if self.padding_mode != "zeros":
+            x, padding = self._padded(x), 0
+        return PUBLIC[f"conv{self.count}d"](x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
+
+    def _padded(self, x: Any) -> Any:
+        if self.padding == "valid":
+            return x
+        if self.padding == "same":
+            total = [d * (k - 1) for k, d in zip(self.kernel_size, self.dilation)]
+            sides = [(n // 2, n - n // 2) for n in total]
+        else:
+            sides = [(n, n) for n in self.padding]
+        return pad(x, [(0, 0)] * (x.ndim - self.count) + sides, mode=PAD_MODES[self.padding_mode])
+
+
+class _Transposed(_Convolution):
+    """The transposed convolution: the gradient of a convolution with respect to its input, as a layer."""
+
+    def __init__(self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0,
+                 output_padding: Any = 0, groups: int = 1, bias: bool = True, dilation: Any = 1,
+                 dtype: Any = "float32"):
+        super().__init__(in_channels, out_channels, kernel_size, stride, padding, dilation, groups, bias,
+                         transposed=True, dtype=dtype)
+        self.output_padding = sizes_of(output_padding, self.count)
+
+    def forward(self, x: Any) -> Any:
+        return PUBLIC[f"conv_transpose{self.count}d"](x, self.weight, self.bias, self.stride, self.padding,
+                                                      self.output_padding, self.groups, self.dilation)
+
+
+class Conv1d(_Direct):
+    __doc__ = _Direct.__doc__
+    count = 1
+
+
+class Conv2d(_Direct):
+    __doc__ = _Direct.__doc__
+    count = 2
+
+
+class Conv3d(_Direct):
+    __doc__ = _Direct.__doc__
+    count = 3
+
+
+class ConvTranspose1d(_Transposed):
+    __doc__ = _Transposed.__doc__
+    count = 1
+
+
+class ConvTranspose2d(_Transposed):
+    __doc__ = _Transposed.__doc__
+    count = 2
+
+
+class ConvTranspose3d(_Transposed):
+    __doc__ = _Transposed.__doc__
+    count = 3

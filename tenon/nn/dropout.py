@@ -1,0 +1,77 @@
+"""Dropout layers: elements, channels, or self-normalising."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenon.errors import ArgumentError, ShapeError
+from tenon.nn.module import Module
+from tenon.ops.comparison import where
+from tenon.ops.creation import ones
+from tenon.random import bernoulli, dropout
+
+__all__ = ["AlphaDropout", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d"]
+
+SATURATION = -1.7580993408473766        # -SELU_SCALE * SELU_ALPHA, what selu tends to
+
+
+def dropout_channels(x: Any, p: float = 0.5, training: bool = True, count: int = 2) -> Any:
+    """Whole channels of x [N, C, *sizes] or [C, *sizes] with `count` sizes are zero with probability p."""
+    if x.ndim not in (count + 1, count + 2):
+        raise ShapeError(f"dropout{count}d: the input must have {count + 1} or {count + 2} axes, it is {x.type}")
+    if not training or p == 0:
+        return x
+    return x * dropout(ones((*x.shape[:x.ndim - count], *(1,) * count), dtype=x.dtype), p)
+
+
+def alpha_dropout(x: Any, p: float = 0.5, training: bool = True) -> Any:
+    """Elements set to what selu tends to with probability p; mean and variance stay (Klambauer et al. 2017)."""
+    if not training or p == 0:
+        return x
+    if p == 1:
+        return x * 0
+    a = ((1 - p) * (1 + p * SATURATION ** 2)) ** -0.5
+    return where(bernoulli(1 - p, x.shape, dtype="bool"), x, SATURATION) * a - a * SATURATION * p
+
+
+class Dropout(Module):
+    """In training, each element is zero with probability p and the others are scaled by 1 / (1 - p)."""
+
+    def __init__(self, p: float = 0.5, inplace: bool = False):
+        if not 0 <= p <= 1:
+            raise ArgumentError(f"{type(self).__name__}: p must be a probability, not {p}")
+        self.p = p
+
+    def forward(self, x: Any) -> Any:
+        return dropout(x, self.p, self.training)
+
+    def extra_repr(self) -> str:
+        return f"{self.p:g}"
+
+
+class Dropout1d(Dropout):
+    """Dropout of whole channels of [N, C, L] or [C, L]."""
+
+    count = 1
+
+    def forward(self, x: Any) -> Any:
+        return dropout_channels(x, self.p, self.training, self.count)
+
+
+class Dropout2d(Dropout1d):
+    """Dropout of whole channels of [N, C, H, W] or [C, H, W]."""
+
+    count = 2
+
+
+class Dropout3d(Dropout1d):
+    """Dropout of whole channels of [N, C, D, H, W] or [C, D, H, W]."""
+
+    count = 3
+
+
+class AlphaDropout(Dropout):
+    """Dropout that keeps mean and variance behind selu."""
+
+    def forward(self, x: Any) -> Any:
+        return alpha_dropout(x, self.p, self.training)

@@ -1,0 +1,84 @@
+"""Pooling layers: the maximum, the mean or a norm of windows; adaptive ones give a fixed size."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from tenon.nn.module import Module
+from tenon.ops.define import PUBLIC
+from tenon.ops.pooling import lp_pool
+
+_FAMILIES = ("MaxPool", "AvgPool", "AdaptiveAvgPool", "AdaptiveMaxPool", "LPPool")
+__all__ = [f"{family}{count}d" for family in _FAMILIES for count in (1, 2, 3)]
+
+
+class _Pool(Module):
+    """Pools over `count` axes by the function of its family."""
+
+    count: ClassVar[int]
+
+    def extra_repr(self) -> str:
+        return ", ".join(f"{name}={value}" if k else f"{value}" for k, (name, value) in enumerate(vars(self).items())
+                         if not k or value not in (None, 0, 1, False) or (name == "stride" and value))
+
+
+class _MaxPool(_Pool):
+    """The largest element of each window; `return_indices` adds where it stands."""
+
+    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+                 return_indices: bool = False, ceil_mode: bool = False):
+        self.kernel_size, self.stride, self.padding, self.dilation = kernel_size, stride, padding, dilation
+        self.return_indices, self.ceil_mode = return_indices, ceil_mode
+
+    def forward(self, x: Any) -> Any:
+        return PUBLIC[f"max_pool{self.count}d"](x, self.kernel_size, self.stride, self.padding, self.dilation,
+                                                self.ceil_mode, self.return_indices)
+
+
+class _AvgPool(_Pool):
+    """The mean of each window."""
+
+    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
+                 count_include_pad: bool = True, divisor_override: int | None = None):
+        self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
+        self.ceil_mode, self.count_include_pad, self.divisor_override = ceil_mode, count_include_pad, divisor_override
+
+    def forward(self, x: Any) -> Any:
+        return PUBLIC[f"avg_pool{self.count}d"](x, self.kernel_size, self.stride, self.padding, self.ceil_mode,
+                                                self.count_include_pad, self.divisor_override)
+
+
+class _AdaptiveAvgPool(_Pool):
+    """The mean over windows that give an output of this size; None keeps a size."""
+
+    def __init__(self, output_size: Any):
+        self.output_size = output_size
+
+    def forward(self, x: Any) -> Any:
+        return PUBLIC[f"adaptive_avg_pool{self.count}d"](x, self.output_size)
+
+
+class _AdaptiveMaxPool(_Pool):
+    """The maximum over windows that give an output of this size; None keeps a size."""
+
+    def __init__(self, output_size: Any):
+        self.output_size = output_size
+
+    def forward(self, x: Any) -> Any:
+        return PUBLIC[f"adaptive_max_pool{self.count}d"](x, self.output_size)
+
+
+class _LPPool(_Pool):
+    """The p-norm of each window."""
+
+    def __init__(self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False):
+        self.norm_type, self.kernel_size, self.stride, self.ceil_mode = norm_type, kernel_size, stride, ceil_mode
+
+    def forward(self, x: Any) -> Any:
+        return lp_pool(x, self.norm_type, self.kernel_size, self.stride, self.ceil_mode, self.count)
+
+
+for _base in (_MaxPool, _AvgPool, _AdaptiveAvgPool, _AdaptiveMaxPool, _LPPool):
+    for _count in (1, 2, 3):
+        _name = f"{_base.__name__[1:]}{_count}d"
+        globals()[_name] = type(_name, (_base,), {"count": _count, "__doc__": _base.__doc__, "__module__": __name__})

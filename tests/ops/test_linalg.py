@@ -1,0 +1,275 @@
+"""Products and decompositions against NumPy, and their gradients against differences, real and complex, in stacks."""
+
+import numpy as np
+import pytest
+from gradients import check_gradient
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tenon as tn
+from tenon.errors import ArgumentError, GradientError, LinearAlgebraError, ShapeError
+
+RNG = np.random.default_rng(3)
+
+
+def normal(*shape, kind="f"):
+    x = RNG.standard_normal(shape)
+    return x + 1j * RNG.standard_normal(shape) if kind == "c" else x
+
+
+def positive(*shape, kind="f"):
+    x = normal(*shape, kind=kind)
+    return x @ x.conj().swapaxes(-1, -2) + np.eye(shape[-1])
+
+
+def same(got, expected, **tolerance):
+    np.testing.assert_allclose(got.numpy(), expected, **({"rtol": 1e-9, "atol": 1e-9} | tolerance))
+
+
+both = pytest.mark.parametrize("kind", ["f", "c"])
+
+
+# ---------------------------------------------------------------- products
+
+@pytest.mark.parametrize("formula", [
+    "ij,jk->ik", "ij,jk", "ij,kj->ki", "ij,ij->", "ij,ij->ij", "ii", "ii->i", "iij->ij", "i,j->ij", "ij->ji", "ij->", "ij->j",
+    "bij,bjk->bik", "bij,bjk,bkl->bil", "ij,jk,kl,li->", "...ij,...jk->...ik", "...ii->...i", "i...,j...->...ij", "ba", "ij,j",
+    "ab,bc,cd,de->ae", "ijk,jil->kl", "a,a,a->a", "i,->i", "b...,b...", "ij,kl->", "abc,bd->acd", "iji,j->",
+])
+def test_einsum_is_numpys(formula):
+    sizes = dict(zip("abcdeijkl", [2, 3, 4, 2, 5, 3, 3, 4, 2]))
+    sizes |= {"j": 3} if "iij" in formula or "ij" in formula else {}
+    terms = formula.split("->")[0].split(",")
+    operands = [normal(*([2, 3] if "..." in term else []), *(sizes[c] for c in term.replace("...", ""))) for term in terms]
+    for k, term in enumerate(terms):                # the axes of ... where they are
+        if "..." in term and not term.startswith("..."):
+            at = term.index("...")
+            operands[k] = np.moveaxis(operands[k], (0, 1), (at, at + 1))
+    same(tn.einsum(formula, *operands), np.einsum(formula, *operands))
+    if sum(x.size for x in operands) < 80:
+        check_gradient(lambda *xs: tn.einsum(formula, *xs), *operands)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.data())
+def test_einsum_on_random_formulas(data):
+    sizes = {label: data.draw(st.integers(1, 3)) for label in "abcde"}
+    terms = data.draw(st.lists(st.text("abcde", min_size=1, max_size=4), min_size=1, max_size=4))
+    used = sorted(set("".join(terms)))
+    output = data.draw(st.lists(st.sampled_from(used), unique=True, max_size=4))
+    formula = ",".join(terms) + "->" + "".join(output)
+    operands = [normal(*(sizes[c] if term.count(c) > 1 or data.draw(st.integers(0, 5)) else 1 for c in term)) for term in terms]
+    same(tn.einsum(formula, *operands), np.einsum(formula, *operands))
+
+
+def test_einsum_with_lists_of_axes_and_its_errors():
+    x, y = normal(2, 3), normal(3, 4)
+    same(tn.einsum(x, [0, 1], y, [1, 2], [0, 2]), x @ y)
+    for formula, error in [("ij,jk,kl", ArgumentError), ("ij->k", ArgumentError), ("ijk", ShapeError), ("ij->ii", ArgumentError),
+                           ("i1", ArgumentError)]:
+        with pytest.raises(error):
+            tn.einsum(formula, x)
+    with pytest.raises(ShapeError, match="sizes 3 and 4"):
+        tn.einsum("ij,ji->", x, normal(4, 2))
+
+
+def test_products_are_numpys():
+    for a, b in [((3,), (3,)), ((2, 3), (3,)), ((2, 3), (3, 4)), ((2, 2, 3), (4, 3, 5)), ((), (2,))]:
+        x, y = normal(*a), normal(*b)
+        same(tn.dot(x, y), np.dot(x, y))
+    x, y = normal(2, 3, kind="c"), normal(2, 3, kind="c")
+    same(tn.vdot(x, y), np.vdot(x, y))
+    same(tn.inner(x, y), np.inner(x, y))
+    same(tn.outer(x, y), np.outer(x, y))
+    same(tn.vecdot(x, y), (x.conj() * y).sum(-1))
+    same(tn.vecdot(x, y, axis=0), (x.conj() * y).sum(0))
+    same(tn.cross(x, y), np.cross(x, y))
+    x, y = normal(2, 3, 4), normal(4, 3, 5)
+    same(tn.tensordot(x, y, axes=([1, 2], [1, 0])), np.tensordot(x, y, ([1, 2], [1, 0])))
+    same(tn.tensordot(x, y, axes=0), np.tensordot(x, y, 0))
+    same(tn.cdist(x[0], x[1]), np.linalg.norm(x[0][:, None] - x[1][None], axis=-1))
+    matrices = [normal(3, 7), normal(7, 2), normal(2, 9), normal(9, 4)]
+    same(tn.linalg.multi_dot(matrices), np.linalg.multi_dot(matrices))
+    same(tn.linalg.multi_dot([matrices[0][0], *matrices[1:3]]), np.linalg.multi_dot([matrices[0][0], *matrices[1:3]]))
+    m = normal(2, 3, 3)
+    for n in (-2, 0, 1, 2, 5):
+        same(tn.linalg.matrix_power(m, n), np.linalg.matrix_power(m, n))
+
+
+def test_sums_with_products():
+    x, y, z, u, v = normal(2, 4), normal(2, 3), normal(3, 4), normal(3), normal(2)
+    same(tn.addmm(x, y, z, beta=0.5, alpha=2.0), 0.5 * x + 2 * y @ z)
+    same(tn.addmv(v, y, u), v + y @ u)
+    same(tn.addr(y, v, u), y + np.outer(v, u))
+    a, b = normal(5, 2, 3), normal(5, 3, 4)
+    same(tn.addbmm(x, a, b), x + (a @ b).sum(0))
+    same(tn.baddbmm(x, a, b), x + a @ b)
+    same(tn.bmm(a, b), a @ b)
+    same(tn.mv(y, u), y @ u)
+    with pytest.raises(ShapeError):
+        tn.mm(a, b)
+    check_gradient(tn.addbmm, x, a, b)
+    check_gradient(lambda x, y: tn.cross(x, y, axis=0), normal(3, 2), normal(3, 2))
+    check_gradient(tn.cdist, normal(2, 3), normal(4, 3))
+
+
+# ---------------------------------------------------------------- decompositions
+
+@both
+def test_cholesky(kind):
+    a = positive(2, 3, 3, kind=kind)
+    same(tn.linalg.cholesky(a), np.linalg.cholesky(a))
+    same(tn.linalg.cholesky(a, upper=True), np.linalg.cholesky(a).conj().swapaxes(-1, -2))
+    check_gradient(tn.linalg.cholesky, a[:1])
+    check_gradient(tn.linalg.cholesky, positive(2, 2), order=2)
+    b, low = normal(3, 2), np.linalg.cholesky(a[0])
+    same(tn.linalg.cholesky_solve(b, low), np.linalg.solve(a[0], b))
+    same(tn.linalg.cholesky_inverse(low), np.linalg.inv(a[0]))
+
+
+@both
+@pytest.mark.parametrize("shape", [(2, 3, 3), (4, 2), (2, 4)])
+def test_qr_and_lu(kind, shape):
+    a = normal(*shape, kind=kind)
+    q, r = tn.linalg.qr(a)
+    expected = np.linalg.qr(a)
+    same(q, expected[0])
+    same(r, expected[1])
+    check_gradient(tn.linalg.qr, a)
+    q, r = tn.linalg.qr(a, mode="complete")
+    same(tn.matmul(q, r), a)
+    p, low, u = tn.linalg.lu(a)
+    same(tn.matmul(tn.matmul(p, low), u), a)
+    assert np.abs(low.numpy()).max() <= 1 + 1e-12
+    check_gradient(tn.linalg.lu, a)
+
+
+@both
+@pytest.mark.parametrize("shape", [(2, 3, 3), (4, 2), (2, 4)])
+def test_svd(kind, shape):
+    a = normal(*shape, kind=kind)
+    u, s, vh = tn.linalg.svd(a, full_matrices=False)
+    same(s, np.linalg.svd(a, compute_uv=False))
+    same(tn.linalg.svdvals(a), s.numpy())
+    same(tn.matmul(u * s[..., None, :], vh), a)
+    assert tn.linalg.svd(a)[0].shape[-1] == shape[-2]
+    check_gradient(tn.linalg.svdvals, a, order=2)
+
+    def projector(x):
+        u, s, vh = tn.linalg.svd(x, full_matrices=False)
+        scale = (s * s * s)[..., None, :].astype(u.dtype)
+        return tn.matmul(u[..., :1] * scale[..., :1], vh[..., :1, :])
+    check_gradient(projector, a)
+    if kind == "f":
+        check_gradient(lambda x: tuple(tn.linalg.svd(x, full_matrices=False)), a)
+
+
+@both
+def test_eigh_and_eig(kind):
+    a = normal(2, 3, 3, kind=kind)
+    a = a + a.conj().swapaxes(-1, -2)
+    w, v = tn.linalg.eigh(a)
+    same(w, np.linalg.eigvalsh(a))
+    same(tn.matmul(a, v), v.numpy() * w.numpy()[:, None])
+    check_gradient(tn.linalg.eigvalsh, a, order=2)
+    weights = normal(3, 3)
+    check_gradient(lambda x: abs(tn.linalg.eigh(x)[1]) ** 2 * weights, a[0])
+    b = normal(2, 3, 3, kind=kind)
+    w, v = tn.linalg.eig(b)
+    same(tn.matmul(b.astype(complex), v), v.numpy() * w.numpy()[:, None])
+    check_gradient(tn.linalg.eigvals, b)
+    check_gradient(lambda x: abs(tn.linalg.eig(x)[1]) ** 2 * weights, b[0])
+
+
+# ---------------------------------------------------------------- equations
+
+@both
+def test_solving(kind):
+    a, b = normal(2, 3, 3, kind=kind), normal(2, 3, 2, kind=kind)
+    same(tn.linalg.solve(a, b), np.linalg.solve(a, b))
+    same(tn.linalg.solve(a, b[0]), np.linalg.solve(a, b[0]))
+    same(tn.linalg.solve(a[0], b[0, :, 0]), np.linalg.solve(a[0], b[0, :, 0]))
+    same(tn.linalg.inv(a), np.linalg.inv(a))
+    same(tn.linalg.solve_triangular(a, b, upper=True), np.linalg.solve(np.triu(a), b))
+    same(tn.linalg.solve_triangular(a, b.swapaxes(-1, -2), left=False) @ tn.tril(a), b.swapaxes(-1, -2))
+    unit = np.tril(a, -1) + np.eye(3)
+    same(tn.linalg.solve_triangular(a, b, unitriangular=True), np.linalg.solve(unit, b))
+    check_gradient(tn.linalg.solve, a, b, order=2)
+    check_gradient(tn.linalg.inv, a[0], order=2)
+    check_gradient(lambda a, b: tn.linalg.solve_triangular(a, b, unitriangular=True), a[0], b[0])
+
+
+@both
+def test_determinants(kind):
+    a = normal(2, 3, 3, kind=kind)
+    same(tn.linalg.det(a), np.linalg.det(a))
+    same(tn.linalg.slogdet(a).logabsdet, np.linalg.slogdet(a)[1])
+    check_gradient(tn.linalg.det, a, order=2)
+    check_gradient(lambda x: tuple(tn.linalg.slogdet(x)), a)
+    same(tn.linalg.logdet(positive(2, 3, 3) * 0 + 2 * np.eye(3)), np.full(2, 3 * np.log(2)))
+
+
+@both
+@pytest.mark.parametrize("shape", [(4, 2), (2, 4), (3, 3)])
+def test_pseudo_inverse_and_least_squares(kind, shape):
+    a, b = normal(*shape, kind=kind), normal(shape[0], 2, kind=kind)
+    same(tn.linalg.pinv(a), np.linalg.pinv(a))
+    check_gradient(tn.linalg.pinv, a)
+    expected = np.linalg.lstsq(a, b, rcond=None)
+    found = tn.linalg.lstsq(a, b)
+    same(found.solution, expected[0])
+    assert found.rank.item() == expected[2]
+    same(found.singular_values, expected[3])
+
+
+def test_norms_rank_and_condition():
+    a = normal(2, 3, 4)
+    for ord in ("fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf):
+        same(tn.linalg.matrix_norm(a, ord), np.linalg.norm(a, ord, axis=(-2, -1)))
+        check_gradient(lambda x, ord=ord: tn.linalg.matrix_norm(x, ord), a)
+    same(tn.linalg.matrix_norm(a, "fro", axis=(0, 2), keepdims=True), np.linalg.norm(a, "fro", axis=(0, 2), keepdims=True))
+    low = normal(4, 2) @ normal(2, 4)
+    assert tn.linalg.matrix_rank(np.stack([low, normal(4, 4)])).tolist() == [2, 4]
+    square = normal(3, 3)
+    for p in (None, 1, "fro", np.inf, -2):
+        same(tn.linalg.cond(square, p), np.linalg.cond(square, p))
+    with pytest.raises(ArgumentError):
+        tn.linalg.matrix_norm(a, 7)
+
+
+@both
+def test_matrix_exponential(kind):
+    a = normal(2, 3, 3, kind=kind) * np.array([0.3, 6.0])[:, None, None]
+    w, v = np.linalg.eig(a)
+    same(tn.linalg.matrix_exp(a), v * np.exp(w)[:, None] @ np.linalg.inv(v), rtol=1e-7)
+    check_gradient(tn.linalg.matrix_exp, a[0], order=2)
+
+
+# ---------------------------------------------------------------- what does not exist
+
+def test_matrices_without_an_inverse_or_a_factor_say_so():
+    singular = np.ones((2, 2))
+    with pytest.raises(LinearAlgebraError, match="inv: singular matrix") as error:
+        tn.linalg.inv(singular)
+    assert "pinv" in str(error.value)
+    with pytest.raises(LinearAlgebraError, match="solve: singular"):
+        tn.linalg.solve(singular, singular)
+    with pytest.raises(LinearAlgebraError, match="not positive definite"):
+        tn.linalg.cholesky(-np.eye(2))
+
+
+def test_shapes_and_gradients_that_do_not_exist_say_so():
+    for call in (lambda: tn.linalg.inv(normal(2, 3)), lambda: tn.linalg.svd(normal(3)), lambda: tn.linalg.det(normal(2, 3)),
+                 lambda: tn.linalg.solve(normal(3, 3), normal(2, 2)), lambda: tn.linalg.eigh(normal(2, 3))):
+        with pytest.raises(ShapeError):
+            call()
+    x = tn.tensor(normal(3, 2), requires_grad=True)
+    with pytest.raises(GradientError, match="full_matrices"):
+        tn.linalg.svd(x)[0].sum().backward()
+
+
+def test_empty_matrices():
+    assert tn.linalg.det(np.zeros((0, 0))).item() == 1
+    assert tn.linalg.inv(np.zeros((2, 0, 0))).shape == (2, 0, 0)
+    assert tn.linalg.svdvals(np.zeros((0, 3))).shape == (0,)
+    assert tn.linalg.solve(np.zeros((0, 3, 3)), np.zeros((0, 3, 2))).shape == (0, 3, 2)
