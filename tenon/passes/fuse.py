@@ -176,7 +176,10 @@ class Groups:
     # ------------------------------------------------------------ what a group computes
 
     def with_views(self, group: Group) -> tuple[list[Node], list[Value]]:
-        """(the nodes of the kernel with the views that it reads through, the values that others need of it)."""
+        """(the nodes of the kernel with the views that it reads through, the values that others need of it).
+
+        The last value comes first: what is written first may lie in memory that the others do not read any more.
+        """
         nodes = dict.fromkeys(group.nodes)
         stack = [x for node in group.nodes for x in node.inputs]
         while stack:
@@ -185,7 +188,7 @@ class Groups:
                 nodes[x.node] = None
                 stack.extend(x.node.inputs)
         ordered = sorted(nodes, key=self.position.__getitem__)
-        return ordered, [x for x in group.results if self.is_needed(x, group)]
+        return ordered, [x for x in reversed(list(group.results)) if self.is_needed(x, group)]
 
     def is_taken_in(self, x: Value, group: Group) -> bool:
         """Whether the kernel computes the view itself; renaming memory costs nothing outside."""
@@ -324,6 +327,7 @@ def elements(shape: Iterable[Dim]) -> int:
     return total
 
 
+MOST_TRIALS = 10_000        # answers that are kept
 _one_nest: dict[str, bool] = {}
 
 
@@ -331,9 +335,11 @@ def lowers_to_one_nest(body: Graph) -> bool:
     """Whether the kernel of the body is one nest without temporaries; equal bodies are tried once."""
     key = key_of(body)
     if key not in _one_nest:
+        if len(_one_nest) >= MOST_TRIALS:
+            _one_nest.clear()
         try:
             kernel = lower(body, "trial")
             _one_nest[key] = len(kernel.nests) == 1 and not kernel.temporaries
         except (NotImplementedError, KeyError, AssertionError):
             _one_nest[key] = False
-    return _one_nest[key]
+    return _one_nest.get(key, False)

@@ -40,12 +40,12 @@ DATA_OFFSET = object.__basicsize__  # where an ndarray keeps the address of its 
 class Program:
     """A compiled graph."""
 
-    def __init__(self, assembly: Assembly):
-        self.assembly = assembly
+    def __init__(self, parts: Assembly):
+        self.parts = parts
         self.timings: dict[str, float] = {}
         started = time.perf_counter()
         self._libraries: dict[Unit, llvm.Library] = {}      # which keep the code alive
-        self._compile({unit_for(step, {}): None for step in assembly.steps if isinstance(step, KernelStep)})
+        self._compile({unit_for(step, {}): None for step in parts.steps if isinstance(step, KernelStep)})
         self.timings["machine_code"] = time.perf_counter() - started
         self._native = native.driver()
         self._layouts: dict[Any, Layout] = {}
@@ -60,12 +60,12 @@ class Program:
     @property
     def graph(self) -> Graph:
         """What is run, after all passes."""
-        return self.assembly.graph
+        return self.parts.graph
 
     @property
     def kernels(self) -> list[Unit]:
         """The distinct kernels; `.name`, `.loops` and `.ir` are to be read."""
-        return self.assembly.units
+        return self.parts.units
 
     @property
     def plan(self) -> Layout:
@@ -86,7 +86,7 @@ class Program:
         return "\n".join(unit.ir for unit in self.kernels)
 
     @property
-    def assembly_text(self) -> str:
+    def assembly(self) -> str:
         """The machine code of every kernel."""
         return "\n".join(llvm.assembly(unit.ir) for unit in self.kernels)
 
@@ -156,7 +156,7 @@ class Program:
         if layout is None:
             with self._changing:
                 with span("layout", graph=self.graph.name, **sizes):
-                    layout = make_layout(self.assembly, self._address_of, sizes, sorted(donated), threads)
+                    layout = make_layout(self.parts, self._address_of, sizes, sorted(donated), threads)
                 self._layouts[key] = layout
                 while len(self._layouts) > MOST_LAYOUTS:
                     self._by_shapes.clear()
