@@ -3,6 +3,7 @@
 from tenon import linalg, nn, optim, random
 from tenon import ops as _ops
 from tenon.debug import notebook as _notebook
+from tenon.extend import graph_pass, kernel, register_backend, remove_pass
 from tenon.graph.ir import Graph
 from tenon.jit import jit
 from tenon.nn.functional import alpha_dropout, scaled_dot_product_attention
