@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import os
 import subprocess
 import sys
 import threading
@@ -147,3 +148,20 @@ def test_other_threads_can_use_llvm_while_one_compiles():
 def test_importing_tenon_does_not_import_llvmlite():
     script = "import sys, tenon, tenon.config, tenon.backends; assert 'llvmlite' not in sys.modules"
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_the_first_libraries_may_be_made_by_several_threads_at_once() -> None:
+    code = """
+import threading
+from tenon.backends.llvm import compile
+texts = [f"define i64 @f{k}() {{ ret i64 {k} }}" for k in range(8)]
+gate, addresses = threading.Barrier(8), []
+def work(k):
+    gate.wait()
+    addresses.append(compile(texts[k]).address(f"f{k}"))
+threads = [threading.Thread(target=work, args=(k,)) for k in range(8)]
+[t.start() for t in threads]; [t.join() for t in threads]
+assert len(addresses) == 8
+"""
+    for _ in range(3):
+        subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "TENON_CACHE": "off"})
