@@ -1,6 +1,6 @@
 """Tenon: ordinary imperative Python, made into one optimised, compiled computational graph."""
 
-from tenon import linalg, nn, optim, random
+from tenon import data, linalg, nn, optim, random
 from tenon import ops as _ops
 from tenon.debug import notebook as _notebook
 from tenon.extend import graph_pass, kernel, register_backend, remove_pass
@@ -24,6 +24,7 @@ from tenon.random import (
     randperm,
     uniform,
 )
+from tenon.save import load, save
 from tenon.tensor import Tensor, asarray, enable_grad, is_grad_enabled, no_grad, tensor
 from tenon.transforms import (
     checkpoint,
