@@ -511,7 +511,7 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0
     for axis, (before, after) in enumerate(pairs):
         size = x.shape[axis]
         most = {"edge": math.inf, "reflect": size - 1}.get(mode, size)
-        if isinstance(size, int) and max(before, after) > most or (mode == "edge" and size == 0 and before + after):
+        if (isinstance(size, int) and max(before, after) > most) or (mode == "edge" and size == 0 and before + after):
             raise ShapeError(f"pad: {max(before, after)} elements on one side of axis {axis} of {x.type} are too many "
                              f"for mode {mode!r}")
         left, right = _BORDERS[mode](x, axis, size, before, after)

@@ -108,7 +108,7 @@ def test_what_is_no_tensor_is_an_error() -> None:
 def test_gradients_at_kinks_follow_pytorch(fn: Any, at: float, expected: float) -> None:
     x = tn.tensor(at, dtype="f64", requires_grad=True)
     fn(x).backward()
-    assert x.grad is None and expected == 0 or np.isclose(x.grad.item(), expected, equal_nan=True)
+    assert (x.grad is None and expected == 0) or np.isclose(x.grad.item(), expected, equal_nan=True)
 
 
 def test_where_keeps_the_other_sides_nan_out_of_the_gradient() -> None:
