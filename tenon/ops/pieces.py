@@ -129,7 +129,8 @@ def _concat_type(*xs: TensorType, axis: int = 0) -> TensorType:
 
 def _offsets(xs: Sequence[Any], axis: int) -> list[tuple[Dim, Dim]]:
     """Where each part begins and ends along the axis."""
-    found, end = [], 0
+    found: list[tuple[Dim, Dim]] = []
+    end: Dim = 0
     for x in xs:
         begin, end = end, end + x.shape[axis]
         found.append((begin, end))
