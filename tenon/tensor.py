@@ -31,7 +31,6 @@ from tenon.ops.barrier import barrier
 from tenon.ops.comparison import equal, not_equal
 from tenon.ops.creation import ones_like
 from tenon.ops.getitem import setitem
-from tenon.pipeline import compile
 from tenon.types import DEFAULT_OF_KIND, DType, Shape, TensorType, as_dtype, float32, int64
 
 
@@ -669,6 +668,8 @@ class Eager(TensorInterpreter):
 @lru_cache(maxsize=1024)
 def program_of(graph: Graph) -> Executable:
     """The compiled form of a graph, made once."""
+    from tenon.pipeline import compile  # local: the compiler is loaded when something is first compiled
+
     return compile(graph)
 
 

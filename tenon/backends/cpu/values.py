@@ -12,6 +12,7 @@ from tenon.backends.cpu import arithmetic as scalar
 from tenon.backends.cpu import functions
 from tenon.backends.cpu.arithmetic import FREE, I64, number, register
 from tenon.dims import Dim, Maximum, Quotient
+from tenon.loops.affine import at_least, bounds
 from tenon.loops.expressions import (
     Binary,
     Bits,
@@ -30,7 +31,6 @@ from tenon.loops.expressions import (
     walk,
 )
 from tenon.loops.ir import Block, Let, Stmt, Store, roots
-from tenon.loops.simplify import at_least, bounds
 from tenon.types import int64
 
 ZERO, ONE = ir.Constant(I64, 0), ir.Constant(I64, 1)
