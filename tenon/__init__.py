@@ -1,8 +1,10 @@
 """Tenon: ordinary imperative Python, made into one optimised, compiled computational graph."""
 
+from collections.abc import Callable as _Callable
+
 from tenon import data, linalg, nn, optim, random
 from tenon import ops as _ops
-from tenon.debug import notebook as _notebook
+from tenon.extend import graph_pass, kernel, register_backend, remove_pass
 from tenon.graph.ir import Graph
 from tenon.jit import jit
 from tenon.nn.functional import alpha_dropout, scaled_dot_product_attention
@@ -41,6 +43,17 @@ from tenon.transforms import (
 )
 
 globals().update(_ops.PUBLIC)
-Tensor._repr_html_ = _notebook.tensor_html      # type: ignore[attr-defined]
-Graph._repr_html_ = _notebook.graph_html        # type: ignore[attr-defined]
+
+
+def _html(view: str) -> _Callable[[object], str]:
+    """How a notebook shows a class; what draws it is loaded when a notebook asks."""
+    def show(value: object) -> str:
+        from tenon.debug import notebook  # local: see above
+        text: str = getattr(notebook, view)(value)
+        return text
+    return show
+
+
+Tensor._repr_html_ = _html("tensor_html")       # type: ignore[attr-defined]
+Graph._repr_html_ = _html("graph_html")         # type: ignore[attr-defined]
 __version__ = "0.1.0"
