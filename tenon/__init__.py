@@ -1,6 +1,6 @@
 """Tenon: ordinary imperative Python, made into one optimised, compiled computational graph."""
 
-from tenon import linalg, nn, optim, random
+from tenon import debug, linalg, nn, optim, random
 from tenon import ops as _ops
 from tenon.debug import notebook as _notebook
 from tenon.graph.ir import Graph
@@ -25,6 +25,7 @@ from tenon.random import (
 )
 from tenon.tensor import Tensor, asarray, enable_grad, is_grad_enabled, no_grad, tensor
 from tenon.transforms import (
+    autograd,
     checkpoint,
     custom_vjp,
     grad,

@@ -266,3 +266,28 @@ def test_a_jitted_gradient_gives_closures_theirs() -> None:
     w = tn.tensor(2.0, requires_grad=True)
     tn.jit(tn.grad(lambda x: x * x * w))(3.0 * tn.tensor(1.0)).backward()
     near(w.grad, 6)
+
+
+# ---------------------------------------------------------------- tn.autograd
+
+def test_autograd_grad_is_the_gradient_of_tensors() -> None:
+    x, y = tn.tensor([1.0, 2.0], requires_grad=True), tn.tensor(3.0, requires_grad=True)
+    z = x * x * y
+    near(tn.autograd.grad(z.sum(), (x, z), retain_graph=True)[0], [6, 12])
+    by_z, by_y = tn.autograd.grad([z, z.sum()], [z, y], grad_outputs=[tn.tensor([1.0, 10.0]), tn.tensor(1.0)])
+    near(by_z, [2, 11])
+    near(by_y, [2 * 1 + 11 * 4])
+    assert x.grad is None and y.grad is None
+
+
+def test_autograd_grad_of_higher_order_and_unused_inputs() -> None:
+    x, unused = tn.tensor(2.0, requires_grad=True), tn.tensor(1.0, requires_grad=True)
+    slope, none = tn.autograd.grad(x * x * x, [x, unused], create_graph=True, allow_unused=True)
+    assert none is None
+    near(tn.autograd.grad(slope, x)[0], 12)
+    with pytest.raises(GradientError, match="do not depend on input 0"):
+        tn.autograd.grad(x * x, unused)
+    with pytest.raises(GradientError, match="input 0 does not require"):
+        tn.autograd.grad(x * x, tn.tensor(1.0))
+    with pytest.raises(GradientError, match="no scalar"):
+        tn.autograd.grad(x * tn.ones(2), x)

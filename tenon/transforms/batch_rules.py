@@ -224,7 +224,7 @@ def run_graph(graph: Graph, inputs: Sequence[Any], level: Any) -> tuple[Any, ...
 
 
 ALONG_AXIS = """
-    all any max min prod sum mean var std logsumexp vector_norm count_nonzero nansum nanmean softmax log_softmax
+    all any max min prod sum mean var std logsumexp vector_norm count_nonzero nansum nanmean steps softmax log_softmax
     cummax cummin cumprod cumsum logcumsumexp argsort sort concat gather scatter softmax_cross_entropy""".split()
 LAST_AXES = """
     add_windows barrier diagonal max_pool_grad max_pool_op max_pool_positions one_hot windows wrap_index
