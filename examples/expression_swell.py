@@ -1,7 +1,7 @@
 """Expression swell: the symbolic derivative of a formula grows much faster than the gradient of a graph.
 
-The logistic map l1 = x, l(n+1) = 4 l(n) (1 - l(n)), from Baydin et al., "Automatic differentiation in machine learning: a
-survey", 2018.
+The logistic map l1 = x, l(n+1) = 4 l(n) (1 - l(n)), from Baydin et al., "Automatic differentiation in machine
+learning: a survey", 2018.
 
     python examples/expression_swell.py
 """
@@ -15,11 +15,11 @@ from tenon.types import TensorType, float64
 
 def logistic(n):
     """The function l(n)."""
-    def l(x):
+    def iterated(x):
         for _ in range(n - 1):
             x = 4 * x * (1 - x)
         return x
-    return l
+    return iterated
 
 
 def measure(n, x=0.3):
@@ -33,8 +33,8 @@ def measure(n, x=0.3):
 
 def main(largest=6):
     rows = [measure(n) for n in range(1, largest + 1)]
-    table("Size of the derivative of l(n)", ["n", "formula", "symbolic", "nodes of the graph", "symbolic value", "automatic value"],
-          rows)
+    columns = ["n", "formula", "symbolic", "nodes of the graph", "symbolic value", "automatic value"]
+    table("Size of the derivative of l(n)", columns, rows)
     print("\nl2' =", tn.debug.expression(logistic(2)).derivative("x"))
     print("l3' =", tn.debug.expression(logistic(3)).derivative("x"))
     return rows

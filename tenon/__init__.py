@@ -1,8 +1,9 @@
 """Tenon: ordinary imperative Python, made into one optimised, compiled computational graph."""
 
-from tenon import debug, linalg, nn, optim, random
+from tenon import data, debug, linalg, nn, optim, random
 from tenon import ops as _ops
 from tenon.debug import notebook as _notebook
+from tenon.extend import graph_pass, kernel, register_backend, remove_pass
 from tenon.graph.ir import Graph
 from tenon.jit import jit
 from tenon.nn.functional import alpha_dropout, scaled_dot_product_attention
@@ -23,6 +24,7 @@ from tenon.random import (
     randperm,
     uniform,
 )
+from tenon.save import load, save
 from tenon.tensor import Tensor, asarray, enable_grad, is_grad_enabled, no_grad, tensor
 from tenon.transforms import (
     autograd,

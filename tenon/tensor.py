@@ -23,6 +23,7 @@ from tenon.errors import ArgumentError, CaptureError, DTypeError, GradientError,
 from tenon.graph.build import agree, canonical_attrs, literal
 from tenon.graph.interpret import evaluate_op
 from tenon.graph.ir import Graph, Literal, Value
+from tenon.graph.kernels import kernel_for
 from tenon.graph.op import Op, interpreter, set_default_interpreter
 from tenon.graph.operators import Operators
 from tenon.ops import shape as shape_ops
@@ -31,7 +32,6 @@ from tenon.ops.barrier import barrier
 from tenon.ops.comparison import equal, not_equal
 from tenon.ops.creation import ones_like
 from tenon.ops.getitem import setitem
-from tenon.pipeline import compile
 from tenon.types import DEFAULT_OF_KIND, DType, Shape, TensorType, as_dtype, float32, int64
 
 
@@ -661,14 +661,17 @@ class Eager(TensorInterpreter):
                   else x._concrete(op.name) for x in inputs]
         if op is call:
             return tuple(program_of(attrs["body"]).run(arrays))
-        inferred = op.type(*(None if x is None else x.type for x in inputs), **attrs)
+        given = [None if x is None else x.type for x in inputs]
+        inferred = op.type(*given, **attrs)
         types = inferred if isinstance(inferred, tuple) else (inferred,)
-        return evaluate_op(op, arrays, attrs, types)
+        return evaluate_op(op, arrays, attrs, types, kernel_for(op, given, attrs))
 
 
 @lru_cache(maxsize=1024)
 def program_of(graph: Graph) -> Executable:
     """The compiled form of a graph, made once."""
+    from tenon.pipeline import compile  # local: the compiler is loaded when something is first compiled
+
     return compile(graph)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ def test_evaluation_trace(capsys: pytest.CaptureFixture[str]) -> None:
 def test_expression_swell(capsys: pytest.CaptureFixture[str]) -> None:
     rows = example("expression_swell").main(5)
     symbolic, graph = [row[2] for row in rows], [row[3] for row in rows]
-    assert all(later > 2.5 * earlier for earlier, later in zip(symbolic[1:], symbolic[2:], strict=False))
+    assert all(later > 2.5 * earlier for earlier, later in pairwise(symbolic[1:]))
     assert len(set(np.diff(graph[1:]))) == 1
     for row in rows:
         assert row[4] == pytest.approx(row[5], rel=1e-12)

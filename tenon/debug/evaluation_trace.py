@@ -3,9 +3,9 @@
     from tenon.debug import evaluation_trace
     print(evaluation_trace(lambda x1, x2: tn.log(x1) + x1 * x2 - tn.sin(x2), 2, 5))
 
-The primal column computes the intermediate values v1, v2 ... from the inputs (v0 is the last of them, v-1 the one before);
-the adjoint column goes back and computes the derivative of the result with respect to each.  A. Griewank and A. Walther,
-"Evaluating Derivatives", 2008.
+The primal column computes the intermediate values v1, v2 ... from the inputs (v0 is the last of them, v-1 the one
+before); the adjoint column goes back and computes the derivative of the result with respect to each.  A. Griewank and
+A. Walther, "Evaluating Derivatives", 2008.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 
 from tenon.autodiff import pullback
 from tenon.debug.console import plain_table, table
-from tenon.debug.symbolic import Expression, pulled, simplified
+from tenon.debug.symbolic import Expression, number, pulled, simplified
 from tenon.errors import ArgumentError
 from tenon.graph.ir import Literal
 from tenon.ops.creation import ones_like
@@ -58,8 +58,8 @@ class EvaluationTrace:
     def rows(self) -> list[tuple[str, ...]]:
         """The lines of the table: primals on the left, adjoints on the right."""
         count = max(len(self.primals), len(self.adjoints))
-        sides = [[(row.name, row.formula, f"{row.value:.10g}") for row in column] + [("", "", "")] * (count - len(column))
-                 for column in (self.primals, self.adjoints)]
+        sides = [[(row.name, row.formula, f"{row.value:.10g}") for row in column]
+                 + [("", "", "")] * (count - len(column)) for column in (self.primals, self.adjoints)]
         return [(*left, *right) for left, right in zip(*sides, strict=True)]
 
     def show(self) -> None:
@@ -73,8 +73,8 @@ class EvaluationTrace:
 def evaluation_trace(f: Callable[..., Any], *inputs: Any) -> EvaluationTrace:
     """Both columns of the trace of `f` at these numbers, in float64.
 
-    Any scalar program will do, with Python's own branches and loops.  Raises ArgumentError where it computes anything but
-    scalars.
+    Any scalar program will do, with Python's own branches and loops.  Raises ArgumentError where it computes anything
+    but scalars.
 
     >>> from tenon.debug import evaluation_trace
     >>> print(evaluation_trace(lambda x: x * tn.sin(x), 2.0))
@@ -93,7 +93,8 @@ def evaluation_trace(f: Callable[..., Any], *inputs: Any) -> EvaluationTrace:
     forks = [node for node, _ in run.slots]
     nodes = by_depth([node for node in run.tape([run.result]) if node not in forks])
     names = {slot: f"v{k + 1 - len(leaves)}" for k, slot in enumerate(run.slots)}
-    primals = [Row(names[slot], f"x{k + 1}", check_scalar(x)) for k, (slot, x) in enumerate(zip(run.slots, leaves, strict=True))]
+    primals = [Row(names[slot], f"x{k + 1}", check_scalar(x))
+               for k, (slot, x) in enumerate(zip(run.slots, leaves, strict=True))]
     for k, node in enumerate(nodes):
         names[node.slots[0]] = f"v{k + 1}"
         formula = simplified_text(node, names)
@@ -107,7 +108,8 @@ def by_depth(nodes: list[TapeNode]) -> list[TapeNode]:
     """The nodes, those first that need fewer steps before them: the order of the textbook, not of Python."""
     depth: dict[TapeNode, int] = {}
     for node in nodes:
-        depth[node] = 1 + max((depth.get(x.node, 0) for x in node.inputs if isinstance(x, Tensor) and x.node), default=0)
+        made_by = [x.node for x in node.inputs if isinstance(x, Tensor) and x.node is not None]
+        depth[node] = 1 + max((depth.get(earlier, 0) for earlier in made_by), default=0)
     return sorted(nodes, key=lambda node: (depth[node], node.number))
 
 
@@ -153,7 +155,7 @@ def operands(node: TapeNode, names: dict[Any, str]) -> tuple[Expression, ...]:
     found = []
     for x in node.inputs:
         if isinstance(x, Literal):
-            found.append(Expression(float(x.value)))
+            found.append(number(x))
         elif isinstance(x, Tensor):
             found.append(Expression(names[x.slot]) if x.slot in names else Expression(check_scalar(x, node)))
     return tuple(found)

@@ -48,7 +48,8 @@ def gradcheck(f: Callable[..., Any], inputs: Any, eps: float = 1e-6, atol: float
     return True
 
 
-def gradgradcheck(f: Callable[..., Any], inputs: Any, eps: float = 1e-6, atol: float = 1e-5, rtol: float = 1e-3) -> bool:
+def gradgradcheck(f: Callable[..., Any], inputs: Any, eps: float = 1e-6, atol: float = 1e-5,
+                  rtol: float = 1e-3) -> bool:
     """Whether the gradients of `f(*inputs)` themselves have right gradients: `gradcheck` of the pullback.
 
     >>> tn.debug.gradgradcheck(lambda x: x * x * x, (2.0,))
@@ -130,10 +131,10 @@ def compare(analytic: Array, numeric: Array, outputs: Sequence[Tensor], inputs: 
     if not wrong:
         return
     row, column = np.unravel_index(int(np.argmax(excess)), excess.shape)
+    where = f"{places(outputs, 'result')[row]} with respect to {places(inputs, 'input')[column]}"
     raise GradientError(
-        f"gradcheck: {wrong} of {excess.size} derivatives are wrong; the worst, of {places(outputs, 'result')[row]} with "
-        f"respect to {places(inputs, 'input')[column]}, is {analytic[row, column]:.6g}, and the central difference is "
-        f"{numeric[row, column]:.6g}",
+        f"gradcheck: {wrong} of {excess.size} derivatives are wrong; the worst, of {where}, is "
+        f"{analytic[row, column]:.6g}, and the central difference is {numeric[row, column]:.6g}",
         hint="a function that is not smooth there, or that draws random numbers, has no such quotient")
 
 

@@ -86,7 +86,7 @@ def of_graph(graph: Graph, inputs: list[Expression]) -> list[Expression]:
     values: dict[Value, Expression] = dict(zip(graph.params, inputs, strict=True))
 
     def read(x: Any) -> Expression:
-        return Expression(float(x.value)) if isinstance(x, Literal) else values[x]
+        return number(x) if isinstance(x, Literal) else values[x]
     for node in graph.nodes:
         parts = tuple(read(x) for x in node.inputs if x is not None)
         if node.op.name == "constant" and len(node.attrs["data"]) == 1:
@@ -96,9 +96,16 @@ def of_graph(graph: Graph, inputs: list[Expression]) -> list[Expression]:
         elif len(node.outputs) == 1 and node.output.shape == () and not (node.attrs or node.graphs):
             values[node.output] = simplified(node.op, parts)
         else:
-            raise ArgumentError(f"a formula has scalars and operators of scalars, not {node.op.name}: {node.output.type}",
-                                where=node.loc)
+            raise ArgumentError(f"a formula has scalars and operators of scalars, not {node.op.name}: "
+                                f"{node.output.type}", where=node.loc)
     return [values[r] for r in graph.results]
+
+
+def number(x: Literal) -> Expression:
+    """A literal of a graph."""
+    if isinstance(x.value, complex):
+        raise ArgumentError(f"a formula has real numbers, not {x.value}")
+    return Expression(float(x.value))
 
 
 def partials(e: Expression) -> list[Expression]:

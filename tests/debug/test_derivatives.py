@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -80,19 +81,19 @@ def test_traces_of_other_programs_are_refused() -> None:
 # ---------------------------------------------------------------- formulas
 
 def logistic(n: int) -> Any:
-    def l(x: Any) -> Any:
+    def iterated(x: Any) -> Any:
         for _ in range(n - 1):
             x = 4 * x * (1 - x)
         return x
-    return l
+    return iterated
 
 
 def test_requirement_40_the_formula_swells_and_the_graph_does_not() -> None:
     formulas = [expression(logistic(n)) for n in range(1, 6)]
     sizes = [f.derivative("x").size for f in formulas]
     nodes = [len(gradient_graph(trace(logistic(n), TensorType(float64, ()))).nodes) for n in range(1, 6)]
-    assert all(b > 2.5 * a for a, b in zip(sizes[1:], sizes[2:], strict=False))
-    assert len({b - a for a, b in zip(nodes[1:], nodes[2:], strict=False)}) == 1
+    assert all(b > 2.5 * a for a, b in pairwise(sizes[1:]))
+    assert len({b - a for a, b in pairwise(nodes[1:])}) == 1
 
 
 @pytest.mark.parametrize("x", [0.1, 0.3, 0.77])
@@ -147,15 +148,15 @@ def test_complex_gradients() -> None:
 
 @pytest.fixture
 def wrong() -> Any:
-    return tn.op("test_wrong", type=lambda x: x, ref=lambda x: x ** 2, vjp=lambda g, y, x: (2.5 * g * x,), elementwise=True,
-                 replace=True)
+    return tn.op("test_wrong", type=lambda x: x, ref=lambda x: x ** 2, vjp=lambda g, y, x: (2.5 * g * x,),
+                 elementwise=True, replace=True)
 
 
 def test_a_wrong_gradient_is_named(wrong: Any) -> None:
     with pytest.raises(GradientError) as caught:
         gradcheck(lambda k, d: (k * 1.0, wrong(d["a"])), (1.0, {"a": tn.tensor([[1.0, 2.0, -4.0]])}))
-    assert "3 of 16 derivatives are wrong; the worst, of result 1[0, 2] with respect to input 1[0, 2], is -10, and the " \
-           "central difference is -8" in str(caught.value)
+    assert "3 of 16 derivatives are wrong; the worst, of result 1[0, 2] with respect to input 1[0, 2], is -10, and " \
+           "the central difference is -8" in str(caught.value)
 
 
 def test_a_wrong_second_gradient_is_found() -> None:
