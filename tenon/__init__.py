@@ -2,7 +2,7 @@
 
 from collections.abc import Callable as _Callable
 
-from tenon import data, linalg, nn, optim, random
+from tenon import data, debug, linalg, nn, optim, random
 from tenon import ops as _ops
 from tenon.extend import graph_pass, kernel, register_backend, remove_pass
 from tenon.graph.ir import Graph
@@ -28,6 +28,7 @@ from tenon.random import (
 from tenon.save import load, save
 from tenon.tensor import Tensor, asarray, enable_grad, is_grad_enabled, no_grad, tensor
 from tenon.transforms import (
+    autograd,
     checkpoint,
     custom_vjp,
     grad,
