@@ -14,6 +14,7 @@ import ctypes
 import itertools
 import os
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -206,11 +207,17 @@ def _target_machine() -> Any:
     return target.create_target_machine(processor, features, opt=3, reloc="pic", codemodel="small", jit=True)
 
 
-@cache
 def _linker() -> Any:
-    """Never closed: other threads may still run its code while the interpreter ends."""
-    _target()
-    return llvm.create_lljit_compiler(use_jit_link=True, suppress_errors=True)
+    """The one linker of the process: a library is known to its own only.
+
+    Never closed: other threads may still run its code while the interpreter ends.
+    """
+    if not _linkers:
+        with _starting:
+            if not _linkers:
+                _target()
+                _linkers.append(llvm.create_lljit_compiler(use_jit_link=True, suppress_errors=True))
+    return _linkers[0]
 
 
 @cache
@@ -226,4 +233,6 @@ def _environment() -> tuple[str, ...]:
 
 
 _libraries: weakref.WeakValueDictionary[str, Library] = weakref.WeakValueDictionary()
+_linkers: list[Any] = []
+_starting = threading.Lock()
 _library_numbers = itertools.count()
