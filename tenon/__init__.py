@@ -6,6 +6,7 @@ from tenon.debug import notebook as _notebook
 from tenon.graph.ir import Graph
 from tenon.jit import jit
 from tenon.nn.functional import alpha_dropout, scaled_dot_product_attention
+from tenon.ops.extend import op
 from tenon.random import (
     bernoulli,
     categorical,
@@ -23,7 +24,20 @@ from tenon.random import (
     uniform,
 )
 from tenon.tensor import Tensor, asarray, enable_grad, is_grad_enabled, no_grad, tensor
-from tenon.transforms import grad, hessian, hvp, jacfwd, jacobian, jacrev, jvp, value_and_grad, vjp, vmap
+from tenon.transforms import (
+    checkpoint,
+    custom_vjp,
+    grad,
+    hessian,
+    hvp,
+    jacfwd,
+    jacobian,
+    jacrev,
+    jvp,
+    value_and_grad,
+    vjp,
+    vmap,
+)
 
 globals().update(_ops.PUBLIC)
 Tensor._repr_html_ = _notebook.tensor_html      # type: ignore[attr-defined]

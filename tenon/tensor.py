@@ -7,6 +7,7 @@ in-place operation rebinds this object's payload, so aliasing is Python's own ob
 from __future__ import annotations
 
 import itertools
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -15,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tenon.autodiff import backward, call
+from tenon.autodiff import Rule, backward, call
 from tenon.backends.base import Executable
 from tenon.dims import Dim, SymbolicDim, product
 from tenon.errors import ArgumentError, CaptureError, DTypeError, GradientError, Location, ShapeError
@@ -30,7 +31,6 @@ from tenon.ops.barrier import barrier
 from tenon.ops.comparison import equal, not_equal
 from tenon.ops.creation import ones_like
 from tenon.ops.getitem import setitem
-from tenon.pipeline import compile
 from tenon.types import DEFAULT_OF_KIND, DType, Shape, TensorType, as_dtype, float32, int64
 
 
@@ -73,6 +73,7 @@ class Examples:
 
 Payload = np.ndarray | Value | Examples
 _recording: ContextVar[bool] = ContextVar("recording", default=True)
+_journal: ContextVar[list[tuple[Any, Any]] | None] = ContextVar("journal", default=None)
 _numbers = itertools.count()
 
 
@@ -361,6 +362,8 @@ class Tensor(Operators):
 
     def _rebind(self, new: Tensor) -> None:
         old, state = self.state, new.state
+        if (journal := _journal.get()) is not None:
+            journal.append((weakref.ref(self), (old.payload, old.node, old.index)))
         old.payload, old.node, old.index = state.payload, state.node, state.index
         old.requires_grad = old.requires_grad or state.requires_grad
 
@@ -399,7 +402,7 @@ class TapeNode:
 
     __slots__ = ("attrs", "inputs", "loc", "number", "op", "payloads", "released", "root")
 
-    def __init__(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any], payloads: tuple[Payload, ...]):
+    def __init__(self, op: Rule, inputs: tuple[Any, ...], attrs: Mapping[str, Any], payloads: tuple[Payload, ...]):
         self.op, self.inputs, self.attrs, self.payloads = op, inputs, attrs, payloads
         self.number = next(_numbers)
         self.loc: Location | None = None
@@ -418,10 +421,11 @@ class TapeNode:
     @property
     def outputs(self) -> tuple[Tensor, ...]:
         """The output tensors, linked to this node."""
-        return tuple(_linked(payload, self, k) for k, payload in enumerate(self.payloads))
+        return tuple(linked(payload, self, k) for k, payload in enumerate(self.payloads))
 
 
-def _linked(payload: Payload, node: TapeNode, index: int) -> Tensor:
+def linked(payload: Payload, node: TapeNode, index: int) -> Tensor:
+    """Output `index` of a recorded call."""
     out = Tensor(payload, as_dtype(payload.dtype).is_differentiable)
     out.own.node, out.own.index = node, index
     return out
@@ -448,6 +452,52 @@ def _saved(x: Any) -> Any:
     return Saved(x) if isinstance(x, Tensor) else x
 
 
+class Changes:
+    """The tensors that a block gave new elements, and what they held before it."""
+
+    def __init__(self) -> None:
+        self.before: list[tuple[Tensor, Any]] = []
+
+    @contextmanager
+    def noted(self) -> Iterator[Changes]:
+        """Take note of what this block rebinds, among the tensors that outlive it."""
+        journal: list[tuple[Any, Any]] = []
+        outer = _journal.get()
+        token = _journal.set(journal)
+        try:
+            yield self
+        finally:
+            _journal.reset(token)
+            if outer is not None:
+                outer.extend(journal)
+            self._journal = journal
+
+    def settle(self) -> None:
+        """Forget the tensors that are gone."""
+        first: dict[int, tuple[Tensor, Any]] = {}
+        for reference, held in self._journal:
+            if (tensor := reference()) is not None:
+                first.setdefault(id(tensor), (tensor, held))
+        self.before, self._journal = list(first.values()), []
+
+    @contextmanager
+    def undone(self) -> Iterator[None]:
+        """The state from before, in this block; what the block changes of it is undone too."""
+        now = [(tensor.state.payload, tensor.state.node, tensor.state.index) for tensor, _ in self.before]
+        try:
+            for tensor, held in self.before:
+                _hold(tensor, held)
+            yield
+        finally:
+            for (tensor, _), held in zip(self.before, now, strict=True):
+                _hold(tensor, held)
+
+
+def _hold(tensor: Tensor, held: Any) -> None:
+    state = tensor.state
+    state.payload, state.node, state.index = held
+
+
 class Fork(TapeNode):
     """Where a tensor gets a place of its own on the tape, so that gradients are accumulated there and not in it."""
 
@@ -463,7 +513,7 @@ def fork(x: Tensor) -> Tensor:
 
     What is differentiated with respect to the fork can be differentiated again with respect to `x`.
     """
-    return _linked(x.payload, Fork(x), 0)
+    return linked(x.payload, Fork(x), 0)
 
 
 def carries(x: Tensor) -> bool:
@@ -584,7 +634,7 @@ class TensorInterpreter:
         canonical = canonical_attrs(op, types, attrs)
         payloads = self.evaluate(op, agreed, canonical)
         node = TapeNode(op, tuple(map(_saved, agreed)), canonical, payloads) if record else None
-        outputs = tuple(_linked(p, node, k) if node else Tensor(p) for k, p in enumerate(payloads))
+        outputs = tuple(linked(p, node, k) if node else Tensor(p) for k, p in enumerate(payloads))
         return outputs if len(outputs) > 1 else outputs[0]
 
     def opens(self, op: Op) -> bool:
@@ -618,6 +668,8 @@ class Eager(TensorInterpreter):
 @lru_cache(maxsize=1024)
 def program_of(graph: Graph) -> Executable:
     """The compiled form of a graph, made once."""
+    from tenon.pipeline import compile  # local: the compiler is loaded when something is first compiled
+
     return compile(graph)
 
 

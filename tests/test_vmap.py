@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_ops import call, close, data, differentiable, in_float64, intervals, many, succeeding, weighted
+from test_ops import call, close, data, differentiable, intervals, many, succeeding, weighted, with_floats
 
 import tenon as tn
 from tenon.errors import ArgumentError, CaptureError, ShapeError
 from tenon.graph.op import OPS
 from tenon.graph.text import Example, parse_example
 from tenon.transforms import batch_rules, batching
-from tenon.types import TensorType
+from tenon.types import TensorType, float64
 
 SIZE = 3
-BY_EXAMPLE = ["searchsorted"]       # operators that fall back to a loop for some of what may be batched
+BY_EXAMPLE = ["searchsorted", "random_advance", "random_bits", "random_integers", "random_uniform"]     # by a loop
 
 NOT_FREE = ["max_pool_grad"]        # its positions must come from max_pool_positions, as they do in max_pool's gradient
 
@@ -61,7 +61,7 @@ def test_every_operator_on_a_batch_is_the_loop_over_it(text: str, monkeypatch: p
 @pytest.mark.parametrize("text", [p for p in differentiable() if "error" not in p.id])
 def test_gradients_an_example_are_those_of_the_loop(text: str) -> None:
     example = parse_example(text)
-    inputs = in_float64(example)
+    inputs = with_floats(example, float64)
     arrays = batches(example, inputs)
     chosen = [k for k, a in enumerate(arrays) if a.dtype == np.float64]
 

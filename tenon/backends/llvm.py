@@ -208,16 +208,15 @@ def _target_machine() -> Any:
 
 
 def _linker() -> Any:
-    """The one linker of the process: a library is known to its own only.
+    """The one linker of the process.  Never closed: other threads may still run its code while the interpreter ends."""
+    with _starting:     # two threads must not make two: a library is known only to the one that it was given to
+        return _make_linker()
 
-    Never closed: other threads may still run its code while the interpreter ends.
-    """
-    if not _linkers:
-        with _starting:
-            if not _linkers:
-                _target()
-                _linkers.append(llvm.create_lljit_compiler(use_jit_link=True, suppress_errors=True))
-    return _linkers[0]
+
+@cache
+def _make_linker() -> Any:
+    _target()
+    return llvm.create_lljit_compiler(use_jit_link=True, suppress_errors=True)
 
 
 @cache
@@ -232,7 +231,6 @@ def _environment() -> tuple[str, ...]:
     return (OPTIONS, llvmlite.__version__, str(llvm.llvm_version_info), target.triple, processor, features)
 
 
+_starting = threading.RLock()
 _libraries: weakref.WeakValueDictionary[str, Library] = weakref.WeakValueDictionary()
-_linkers: list[Any] = []
-_starting = threading.Lock()
 _library_numbers = itertools.count()

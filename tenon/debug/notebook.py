@@ -27,7 +27,7 @@ def tensor_html(tensor: Tensor) -> str:
     >>> print(tensor_html(tn.tensor([1.0, 3.0]))[:60])
     <div style="font-family: monospace; white-space: pre">tensor
     """
-    if isinstance(tensor.payload, Value):
+    if not isinstance(tensor.payload, np.ndarray):
         return block(f"tensor {tensor.type} (captured)")
     return block(f"tensor {tensor.type}   {summary(tensor.payload)}", heat_map(tensor.payload))
 

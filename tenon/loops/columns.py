@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tenon.loops.affine import affine, is_same
 from tenon.loops.expressions import (
     Binary,
     Buffer,
@@ -25,7 +26,7 @@ from tenon.loops.expressions import (
 )
 from tenon.loops.ir import Loop, Nest, Store
 from tenon.loops.placing import Placing, Scope
-from tenon.loops.simplify import affine, is_same, simplify, substitute
+from tenon.loops.simplify import simplify, substitute
 from tenon.loops.target import Target, grain_of
 from tenon.types import TensorType, float32
 

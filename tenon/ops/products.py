@@ -1,4 +1,4 @@
-"""Products of vectors, matrices and tensors, all of them permute, reshape, matmul and sum: dot, outer, tensordot, addmm ..."""
+"""Products of vectors, matrices and tensors, made of permute, reshape, matmul and sum: dot, tensordot, addmm ..."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tenon.types import broadcast_shapes, normalize_axes, normalize_axis
 
 @function
 def dot(x: Any, y: Any) -> Any:
-    """The product over the last axis of x and the last but one of y (or its only one); with a scalar, the plain product.
+    """The product over the last axis of x and the last but one (or only one) of y; with a scalar, the plain product.
 
     >>> tn.dot(tn.tensor([1, 2]), tn.tensor([3, 4]))
     tensor(11)

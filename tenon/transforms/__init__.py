@@ -2,7 +2,10 @@
 and rules of one's own (`custom`)."""
 
 from tenon.transforms.batching import vmap
+from tenon.transforms.checkpoint import checkpoint
+from tenon.transforms.custom import custom_vjp
 from tenon.transforms.gradients import grad, jvp, value_and_grad, vjp
 from tenon.transforms.jacobians import hessian, hvp, jacfwd, jacobian, jacrev
 
-__all__ = ["grad", "hessian", "hvp", "jacfwd", "jacobian", "jacrev", "jvp", "value_and_grad", "vjp", "vmap"]
+__all__ = ["checkpoint", "custom_vjp", "grad", "hessian", "hvp", "jacfwd", "jacobian", "jacrev", "jvp", "value_and_grad",
+           "vjp", "vmap"]

@@ -51,27 +51,30 @@ class Batching(TensorInterpreter):
     def __init__(self, outer: TensorInterpreter, size: Dim):
         self.outer, self.size = outer, size
 
+    def opens(self, op: Op) -> bool:
+        """Composites stay whole where a rule says what they are on a batch."""
+        return rule_of(op) is None
+
     def evaluate(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[Payload, ...]:
         """The operator on the whole batch; as it is where no input differs between examples."""
-        batched = tuple(self.holds(x) for x in inputs)
-        with using(self.outer):
-            if not any(batched):
+        batched = tuple(map(self.holds, inputs))
+        if not any(batched):
+            with using(self.outer):
                 return self.outer.evaluate(op, inputs, attrs)
-            if op.data_dependent:
-                raise CaptureError(f"{op.name}: the shape of the result depends on the data and may differ between the "
-                                   f"examples of tn.vmap", hint="keep the shape: tn.where(mask, x, other)")
-            given = tuple(x.payload.inner if b else x for x, b in zip(inputs, batched, strict=True))
-            outputs = self.run(op, Arguments(self.size, given, batched, self), attrs)
+        if op.data_dependent:
+            raise CaptureError(f"{op.name}: the shape of the result depends on the data and may differ between the "
+                               f"examples of tn.vmap", hint="keep the shape: tn.where(mask, x, other)")
+        given = tuple(x.payload.inner if b else x for x, b in zip(inputs, batched, strict=True))
+        arguments = Arguments(self.size, given, batched, self)
+        with using(self.outer):
+            rule = rule_of(op)
+            out = rule(op, arguments, **attrs) if rule is not None else NotImplemented
+        if out is NotImplemented and op.expand is not None:
+            with using(self):
+                return tuple(x.payload for x in listed(op.expand(*inputs, **attrs)))
+        with using(self.outer):
+            outputs = one_by_one(op, arguments, attrs) if out is NotImplemented else listed(out)
         return tuple(Batched(y, self) for y in outputs)
-
-    def run(self, op: Op, arguments: Arguments, attrs: Mapping[str, Any]) -> tuple[Tensor, ...]:
-        """The outputs for all examples, the batch axis in front."""
-        rule = rule_of(op)
-        if rule is not None:
-            out = rule(op, arguments, **attrs)
-            if out is not NotImplemented:
-                return out if isinstance(out, tuple) else (out,)
-        return one_by_one(op, arguments, attrs)
 
     def holds(self, x: Any) -> bool:
         """Whether this is a tensor that differs between the examples of this level."""
@@ -94,20 +97,20 @@ class Batching(TensorInterpreter):
         return from_front(broadcast_to(x, shape=(self.size, *x.shape)), axis)
 
 
+def listed(out: Any) -> tuple[Any, ...]:
+    """The outputs of a call, one or several."""
+    return out if isinstance(out, tuple) else (out,)
+
+
 def one_by_one(op: Op, arguments: Arguments, attrs: Mapping[str, Any]) -> tuple[Tensor, ...]:
     """The operator on every example in turn: right for all, and slow."""
     if arguments.size == 0:
         raise ShapeError(f"vmap: {op.name} has no batching rule, so it needs at least one example")
     results = []
     for k in range(int(arguments.size)):
-        out = op_call(op, [x[k] if b else x for x, b in zip(arguments.inputs, arguments.batched, strict=True)], attrs)
-        results.append(out if isinstance(out, tuple) else (out,))
+        example = tuple(x[k] if b else x for x, b in zip(arguments.inputs, arguments.batched, strict=True))
+        results.append(listed(interpreter().apply(op, example, dict(attrs))))
     return tuple(stack(list(group)) for group in zip(*results, strict=True))
-
-
-def op_call(op: Op, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
-    """The operator with its inputs as they are, for the interpreter in force."""
-    return interpreter().apply(op, tuple(inputs), dict(attrs))
 
 
 def to_front(x: Tensor, axis: int) -> Tensor:
