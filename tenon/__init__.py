@@ -1,6 +1,8 @@
 """Tenon: ordinary imperative Python, made into one optimised, compiled computational graph."""
 
 from collections.abc import Callable as _Callable
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
 from tenon import data, debug, linalg, nn, optim, random
 from tenon import ops as _ops
@@ -44,6 +46,8 @@ from tenon.transforms import (
 )
 
 globals().update(_ops.PUBLIC)
+if _TYPE_CHECKING:
+    def __getattr__(name: str) -> _Any: ...     # the operators above: each is named once, where it is defined
 
 
 def _html(view: str) -> _Callable[[object], str]:
