@@ -1,8 +1,10 @@
 """Tenon: ordinary imperative Python, made into one optimised, compiled computational graph."""
 
 from collections.abc import Callable as _Callable
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
 
-from tenon import data, linalg, nn, optim, random
+from tenon import data, debug, linalg, nn, optim, random
 from tenon import ops as _ops
 from tenon.extend import graph_pass, kernel, register_backend, remove_pass
 from tenon.graph.ir import Graph
@@ -28,6 +30,7 @@ from tenon.random import (
 from tenon.save import load, save
 from tenon.tensor import Tensor, asarray, enable_grad, is_grad_enabled, no_grad, tensor
 from tenon.transforms import (
+    autograd,
     checkpoint,
     custom_vjp,
     grad,
@@ -43,6 +46,8 @@ from tenon.transforms import (
 )
 
 globals().update(_ops.PUBLIC)
+if _TYPE_CHECKING:
+    def __getattr__(name: str) -> _Any: ...     # the operators above: each is named once, where it is defined
 
 
 def _html(view: str) -> _Callable[[object], str]:
