@@ -8,9 +8,9 @@ from typing import Any
 from tenon.errors import ArgumentError, ShapeError
 from tenon.nn import init
 from tenon.nn.module import Module, Parameter
-from tenon.ops.repeating import pad
 from tenon.ops.creation import empty
 from tenon.ops.define import PUBLIC
+from tenon.ops.repeating import pad
 
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
 
