@@ -1,8 +1,12 @@
 """Tenon: ordinary imperative Python, made into one optimised, compiled computational graph."""
 
-from tenon import linalg, nn, optim, random
+from collections.abc import Callable as _Callable
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
+
+from tenon import data, debug, linalg, nn, optim, random
 from tenon import ops as _ops
-from tenon.debug import notebook as _notebook
+from tenon.extend import graph_pass, kernel, register_backend, remove_pass
 from tenon.graph.ir import Graph
 from tenon.jit import jit
 from tenon.nn.functional import alpha_dropout, scaled_dot_product_attention
@@ -23,8 +27,10 @@ from tenon.random import (
     randperm,
     uniform,
 )
+from tenon.save import load, save
 from tenon.tensor import Tensor, asarray, enable_grad, is_grad_enabled, no_grad, tensor
 from tenon.transforms import (
+    autograd,
     checkpoint,
     custom_vjp,
     grad,
@@ -40,6 +46,19 @@ from tenon.transforms import (
 )
 
 globals().update(_ops.PUBLIC)
-Tensor._repr_html_ = _notebook.tensor_html      # type: ignore[attr-defined]
-Graph._repr_html_ = _notebook.graph_html        # type: ignore[attr-defined]
+if _TYPE_CHECKING:
+    def __getattr__(name: str) -> _Any: ...     # the operators above: each is named once, where it is defined
+
+
+def _html(view: str) -> _Callable[[object], str]:
+    """How a notebook shows a class; what draws it is loaded when a notebook asks."""
+    def show(value: object) -> str:
+        from tenon.debug import notebook  # local: see above
+        text: str = getattr(notebook, view)(value)
+        return text
+    return show
+
+
+Tensor._repr_html_ = _html("tensor_html")       # type: ignore[attr-defined]
+Graph._repr_html_ = _html("graph_html")         # type: ignore[attr-defined]
 __version__ = "0.1.0"

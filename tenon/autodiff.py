@@ -25,8 +25,10 @@ from tenon.types import TensorType
 class Rule(Protocol):
     """What the loop needs of an operator."""
 
-    name: str
-    vjp: Callable[..., Any] | None
+    @property
+    def name(self) -> str: ...
+    @property
+    def vjp(self) -> Callable[..., Any] | None: ...
 
 
 class Recorded(Protocol):

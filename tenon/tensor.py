@@ -23,6 +23,7 @@ from tenon.errors import ArgumentError, CaptureError, DTypeError, GradientError,
 from tenon.graph.build import agree, canonical_attrs, literal
 from tenon.graph.interpret import evaluate_op
 from tenon.graph.ir import Graph, Literal, Value
+from tenon.graph.kernels import kernel_for
 from tenon.graph.op import Op, interpreter, set_default_interpreter
 from tenon.graph.operators import Operators
 from tenon.ops import shape as shape_ops
@@ -660,9 +661,10 @@ class Eager(TensorInterpreter):
                   else x._concrete(op.name) for x in inputs]
         if op is call:
             return tuple(program_of(attrs["body"]).run(arrays))
-        inferred = op.type(*(None if x is None else x.type for x in inputs), **attrs)
+        given = [None if x is None else x.type for x in inputs]
+        inferred = op.type(*given, **attrs)
         types = inferred if isinstance(inferred, tuple) else (inferred,)
-        return evaluate_op(op, arrays, attrs, types)
+        return evaluate_op(op, arrays, attrs, types, kernel_for(op, given, attrs))
 
 
 @lru_cache(maxsize=1024)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from examples import arguments, close, differentiable, gradient_of, graph_of, succeeding, with_floats
+from operator_examples import arguments, close, differentiable, gradient_of, graph_of, succeeding, with_floats
 from tenon.errors import TenonError
 from tenon.graph.build import Builder, call_graph
 from tenon.graph.interpret import interpret

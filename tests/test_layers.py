@@ -23,7 +23,7 @@ runtime
 pipeline
 tensor
 capture
-jit transforms random linalg
+jit transforms random linalg extend
 distributed nn optim data interop save debug
 __init__
 demos

@@ -151,7 +151,10 @@ def test_a_rule_holds_in_batches(mode: str) -> None:
     batch = tn.tensor(np.stack([X, 2 * X]))
     same(tn.vmap(make(total))(batch), 30 * np.cos(batch.numpy()))
     same(make(lambda x: tn.vmap(total)(x).sum())(batch), 30 * np.cos(batch.numpy()))
-    shared = lambda x: tn.vmap(lambda k: scaled(x * 1.0, 3.0).sum() * k + scaled(x, k).sum())(tn.ones(4, dtype="float64")).sum()
+
+    def shared(x: Any) -> Any:
+        weights = tn.ones(4, dtype="float64")
+        return tn.vmap(lambda k: scaled(x * 1.0, 3.0).sum() * k + scaled(x, k).sum())(weights).sum()
     same(make(shared)(vector()), 4 * 40 * np.cos(X))
 
 
@@ -223,7 +226,8 @@ def with_rule(fwd: Any, bwd: Any) -> Any:
     (with_rule(lambda x: (x, None), lambda k, g: g), ArgumentError, "must return a tuple of 1"),
     (with_rule(lambda x: (x, None), lambda k, g: (g, g)), ArgumentError, "a gradient for each argument, not 2"),
     (with_rule(lambda x: (x, None), lambda k, g: ((g, g),)), ArgumentError, "of the form * for argument 0, not (*, *)"),
-    (with_rule(lambda x: (x, None), lambda k, g: (g.sum(),)), ShapeError, "returned f64 for argument 0, which is f64[3]"),
+    (with_rule(lambda x: (x, None), lambda k, g: (g.sum(),)), ShapeError,
+     "returned f64 for argument 0, which is f64[3]"),
 ])
 def test_errors_of_rules_say_what_is_wrong(run: Any, kind: type, message: str) -> None:
     with pytest.raises(kind) as caught:
@@ -307,7 +311,8 @@ def test_a_name_is_registered_anew_only_on_request() -> None:
     (lambda: tn.op("test_a", type=lambda x, y: x, ref=lambda x: x), "ref does not take (x, y)"),
     (lambda: tn.op("test_a", type=lambda x, *, n: x, ref=lambda x: x), "ref does not take (x, n)"),
     (lambda: tn.op("test_a", type=lambda x: x, ref=lambda x: x, vjp=lambda g, x: g), "vjp does not take (g, y, x)"),
-    (lambda: tn.op("test_a", type=lambda x: x, ref=lambda x: x, compute=lambda s, x: x), "compute does not take (s, i, x)"),
+    (lambda: tn.op("test_a", type=lambda x: x, ref=lambda x: x, compute=lambda s, x: x),
+     "compute does not take (s, i, x)"),
     (lambda: tn.op("test_a", type=lambda x: x, ref=lambda x: x, promote="any"), "promote='any' is unknown"),
     (lambda: tn.op(lambda x, n=2: x), "is no name"),
     (lambda: make_cube()(1.0, 2.0), "takes (x), and 2 positional arguments were given"),

@@ -82,7 +82,8 @@ def _positions_ref(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any
         element = view[(..., *k)]
         better = (element > best) | ((element != element) & (best == best))     # NaN is largest, the first wins
         best[better], flat[better] = element[better], number
-    taps, counts = np.unravel_index(flat, kernel), np.indices(flat.shape, sparse=True)[flat.ndim - count:]
+    taps: Any = np.unravel_index(flat, kernel)
+    counts: Any = np.indices(flat.shape, sparse=True)[flat.ndim - count:]
     at = tuple(p * s + k * d - low
                for p, k, s, d, (low, _) in zip(counts, taps, stride, dilation, padding, strict=True))
     return ravel(at, x.shape[x.ndim - count:]).astype(np.int64)

@@ -13,6 +13,7 @@ from tenon.backends.cpu import driver as native
 from tenon.backends.cpu.assemble import HostStep, Storage
 from tenon.errors import Location, OutOfRange, TenonError
 from tenon.graph.interpret import concrete, concrete_type, evaluate_op
+from tenon.graph.kernels import kernel_for
 from tenon.graph.ir import Input, Literal, Value
 from tenon.runtime.layout import QUICK_WORK, STATUS_WORDS, Layout
 from tenon.runtime.scheduler import pool
@@ -127,7 +128,9 @@ class Frame:
         inputs = [self.argument(x, place) for x, place in zip(node.inputs, step.arguments, strict=True)]
         types = [concrete_type(x.type, sizes) for x in node.outputs]
         with np.errstate(all="ignore"):
-            values = evaluate_op(node.op, inputs, concrete(node.attrs, sizes), types)
+            attrs = concrete(node.attrs, sizes)
+            given = [None if x is None else concrete_type(x.type, sizes) for x in node.inputs]
+            values = evaluate_op(node.op, inputs, attrs, types, kernel_for(node.op, given, attrs))
         for value, type, storage in zip(values, types, step.outputs, strict=True):
             if value.shape != type.shape:
                 raise TenonError(f"{node.op.name} gave an array of shape {list(value.shape)}, its type is {type}")

@@ -180,12 +180,13 @@ def spread(axes: Any, structure: Structure, what: str) -> list[Any]:
     """One axis for every leaf, from a nest that may stop where `structure` goes on."""
     if axes is None or (isinstance(axes, int) and not isinstance(axes, bool)):
         return [axes] * structure.leaves
-    parts, form = flatten(axes)
+    form = flatten(axes)[1]
     children = axes_of_children(axes)
     if children is None or form.kind is not structure.kind or form.labels != structure.labels:
         raise ArgumentError(f"vmap: {what}={axes!r} does not have the form of what it describes",
                             hint="an entry is an axis, None, or a nest of such like the argument")
-    return [axis for child, below in zip(children, structure.children, strict=True) for axis in spread(child, below, what)]
+    pairs = zip(children, structure.children, strict=True)
+    return [axis for child, below in pairs for axis in spread(child, below, what)]
 
 
 def axes_of_children(axes: Any) -> list[Any] | None:
@@ -204,7 +205,8 @@ def checked_axis(x: Any, axis: int) -> int:
     """The axis counted from the front."""
     if not isinstance(x, Tensor) or x.ndim == 0:
         shown = f"the number {x!r}" if not isinstance(x, Tensor) else "a scalar"
-        raise ShapeError(f"vmap: {shown} has no axis {axis} to hold examples", hint="in_axes=None shares it by all examples")
+        raise ShapeError(f"vmap: {shown} has no axis {axis} to hold examples",
+                         hint="in_axes=None shares it by all examples")
     return normalize_axis(axis, x.ndim, "vmap: in_axes")
 
 
