@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_ops import call, close, data, differentiable, intervals, many, succeeding, weighted, with_floats
+from operator_examples import call, close, data, differentiable, intervals, many, succeeding, weighted, with_floats
 
 import tenon as tn
 from tenon import nn
