@@ -15,6 +15,7 @@ from tenon.ops import (
     diagonal,
     einsum,
     exponential,
+    fourier,
     getitem,
     indexing,
     linalg,
@@ -30,10 +31,12 @@ from tenon.ops import (
     rounding,
     scan,
     searching,
+    selecting,
     shape,
     slicing,
     solving,
     special,
+    statistics,
     trigonometric,
     upsampling,
     windows,
@@ -46,7 +49,10 @@ FAMILIES = (comparison, shape, complex_parts, arithmetic, exponential, trigonome
             creation, arranging, diagonal, reduction, scan, linalg, products, einsum, decompositions,
             solving, slicing, indexing, searching, getitem, windows, convolution, pooling, random, call, barrier,
             activations, projections, losses, normalization, attention, recurrent,
-            upsampling)
+            upsampling,
+            fourier,
+            statistics,
+            selecting)
 install_methods()
 
 __all__ = ["FAMILIES", "PUBLIC", "alias", "binary", "composite", "define", "function", "unary"]

@@ -15,8 +15,8 @@ from tenon.dims import Dim, product
 from tenon.errors import ArgumentError, ShapeError
 from tenon.ops.define import alias, function, lift
 from tenon.ops.pieces import concat_op, pad_op, slice_op
-from tenon.ops.shape import as_shape, broadcast_to, cast, permute, reshape_op, resolve_shape
-from tenon.types import as_dtype, broadcast_shapes, normalize_axes, normalize_axis
+from tenon.ops.shape import as_shape, broadcast_to, cast, permute, reshape_op, resolve_shape, sum_to
+from tenon.types import as_dtype, broadcast_shapes, check_device, normalize_axes, normalize_axis
 
 
 def listed(values: Sequence[Any]) -> tuple[Any, ...]:
@@ -37,24 +37,29 @@ def reshaped(x: Any, shape: Sequence[Any]) -> Any:
 # ---------------------------------------------------------------- shapes and types
 
 @function
-def astype(x: Any, dtype: Any) -> Any:
+def astype(x: Any, dtype: Any, *, copy: bool = True, device: Any = None) -> Any:
     """The elements converted to another type; fractions are cut off towards zero.
+
+    Tensors are values, so that `copy` makes no difference that could be seen.
 
     >>> tn.tensor([1.9, -1.9]).astype(int)
     tensor([ 1, -1])
     """
+    check_device(device)
     x, dtype = lift(x), as_dtype(dtype)
     return x if x.dtype is dtype else cast(x, dtype=dtype)
 
 
 @function
-def reshape(x: Any, *shape: Any) -> Any:
+def reshape(x: Any, shape: Any, *more: Any, copy: bool | None = None) -> Any:
     """The same elements in row-major order under another shape, given as sizes or a tuple; one may be -1.
+
+    Tensors are values, so that `copy` makes no difference that could be seen.
 
     >>> tn.arange(6).reshape(2, -1).shape
     (2, 3)
     """
-    return reshape_op(x, shape=listed(shape))
+    return reshape_op(x, shape=listed((shape, *more)))
 
 
 @function
@@ -442,7 +447,7 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Any:
     for a, by in zip(axes, shifts, strict=True):
         size = x.shape[a]
         by = by % size if isinstance(size, int) and size else by
-        if isinstance(by, int) and by == 0:
+        if isinstance(by, int) and by == 0 or isinstance(size, int) and size == 0:
             continue
         cut = size - by if not isinstance(by, int) or by > 0 else -by
         x = concat_op(narrow(x, a, cut, size), narrow(x, a, 0, cut), axis=a)
@@ -493,8 +498,8 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
 def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> Any:
     """More elements before and after each axis, as `numpy.pad`.
 
-    `pad_width` is a size for all sides, a (before, after) pair for all axes, or a pair an axis.  `mode`: "constant",
-    "edge" (or "replicate"), "reflect", "symmetric", "wrap" (or "circular").
+    `pad_width` is a size for all sides, a (before, after) pair for all axes, or a pair an axis; a negative size cuts
+    elements off.  `mode`: "constant", "edge" (or "replicate"), "reflect", "symmetric", "wrap" (or "circular").
 
     >>> tn.pad(tn.tensor([1, 2, 3]), (1, 2), mode="reflect")
     tensor([2, 1, 2, 3, 2, 1])
@@ -503,6 +508,11 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0
     """
     x = lift(x)
     pairs = _pad_pairs(pad_width, x.ndim)
+    if any(isinstance(n, int) and n < 0 for pair in pairs for n in pair):
+        x = pad(x, [(max(a, 0), max(b, 0)) for a, b in pairs], mode, constant_values)
+        for axis, (a, b) in enumerate(pairs):
+            x = narrow(x, axis, max(-a, 0), x.shape[axis] - max(-b, 0)) if min(a, b) < 0 else x
+        return x
     mode = {"replicate": "edge", "circular": "wrap"}.get(mode, mode)
     if mode == "constant":
         return pad_op(x, constant_values, low=[a for a, _ in pairs], high=[b for _, b in pairs])
@@ -510,6 +520,8 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0
         raise ArgumentError(f"pad: no mode {mode!r}", hint="one of constant, " + ", ".join(_BORDERS))
     for axis, (before, after) in enumerate(pairs):
         size = x.shape[axis]
+        if isinstance(before, int) and isinstance(after, int) and before + after == 0:
+            continue
         most = {"edge": math.inf, "reflect": size - 1}.get(mode, size)
         if isinstance(size, int) and max(before, after) > most or (mode == "edge" and size == 0 and before + after):
             raise ShapeError(f"pad: {max(before, after)} elements on one side of axis {axis} of {x.type} are too many "
@@ -546,6 +558,6 @@ def _pad_pairs(width: Any, ndim: int) -> list[tuple[int, int]]:
 for _name, _target in {
     "unsqueeze": expand_dims, "permute_dims": permute, "movedim": moveaxis, "swapdims": swapaxes, "cat": concat,
     "concatenate": concat, "row_stack": vstack, "unbind": unstack, "array_split": tensor_split,
-    "repeat_interleave": repeat, "broadcast_tensors": broadcast_arrays,
+    "sum_to": sum_to, "repeat_interleave": repeat, "broadcast_tensors": broadcast_arrays,
 }.items():
     alias(_name, _target)
