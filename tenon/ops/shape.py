@@ -27,7 +27,15 @@ from tenon.types import (
 def _cast_ref(x: Any, dtype: DType) -> Any:
     with np.errstate(all="ignore"):
         x = np.asarray(x)
-        return (x.real if x.dtype.kind == "c" and dtype.kind in "uif" else x).astype(dtype.numpy)
+        x = x.real if x.dtype.kind == "c" and dtype.kind in "uif" else x
+        converted = x.astype(dtype.numpy)
+        if dtype.kind not in "ui" or x.dtype.kind in "bui":
+            return converted
+        low, beyond = float(np.iinfo(dtype.numpy).min), float(np.iinfo(dtype.numpy).max + 1)
+        if ((x >= low) & (x < beyond)).all():
+            return converted
+        ends = np.where(x < low, np.iinfo(dtype.numpy).min, np.iinfo(dtype.numpy).max).astype(dtype.numpy)
+        return np.where(np.isnan(x), 0, np.where((x >= low) & (x < beyond), converted, ends)).astype(dtype.numpy)
 
 
 cast = define(
@@ -36,7 +44,8 @@ cast = define(
     vjp=lambda g, y, x, dtype: (cast(g, dtype=x.dtype),)
     if dtype.is_differentiable else (None,),
     compute=lambda s, i, x, dtype: s.cast(x(i), dtype),
-    doc="The elements converted to another type; fractions are cut off towards zero, as NumPy does.",
+    doc="The elements converted to another type.  To integers, fractions are cut off towards zero, what lies outside "
+        "goes to the nearest end of the type, and NaN to 0.",
     examples=["cast(f32[2, 3], dtype=i64) -> i64[2, 3]", "cast(f32[3], dtype=f64) -> f64[3]"])
 
 constant = define(
