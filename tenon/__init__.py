@@ -1,8 +1,11 @@
 """Tenon: ordinary imperative Python, made into one optimised, compiled computational graph."""
 
-from tenon import data, linalg, nn, optim, random
+from collections.abc import Callable as _Callable
+from importlib import import_module as _import_module
+from typing import Any as _Any
+
+from tenon import linalg, nn, optim, random
 from tenon import ops as _ops
-from tenon.debug import notebook as _notebook
 from tenon.extend import graph_pass, kernel, register_backend, remove_pass
 from tenon.graph.ir import Graph
 from tenon.jit import jit
@@ -24,9 +27,9 @@ from tenon.random import (
     randperm,
     uniform,
 )
-from tenon.save import load, save
 from tenon.tensor import Tensor, asarray, enable_grad, is_grad_enabled, no_grad, tensor
 from tenon.transforms import (
+    autograd,
     checkpoint,
     custom_vjp,
     grad,
@@ -42,6 +45,28 @@ from tenon.transforms import (
 )
 
 globals().update(_ops.PUBLIC)
-Tensor._repr_html_ = _notebook.tensor_html      # type: ignore[attr-defined]
-Graph._repr_html_ = _notebook.graph_html        # type: ignore[attr-defined]
+
+_LATER = {"save": "tenon.storage", "load": "tenon.storage", "explain": "tenon.debug.explain"}
+
+
+def __getattr__(name: str) -> _Any:
+    """What is loaded when it is asked for.  (Type checkers find the operators here too.)"""
+    if name in ("data", "debug"):
+        return _import_module(f"tenon.{name}")
+    if name in _LATER:
+        return getattr(_import_module(_LATER[name]), name)
+    raise AttributeError(f"module 'tenon' has no attribute {name!r}")
+
+
+def _html(view: str) -> _Callable[[object], str]:
+    """How a notebook shows a class; what draws it is loaded when a notebook asks."""
+    def show(value: object) -> str:
+        from tenon.debug import notebook  # local: see above
+        text: str = getattr(notebook, view)(value)
+        return text
+    return show
+
+
+Tensor._repr_html_ = _html("tensor_html")       # type: ignore[attr-defined]
+Graph._repr_html_ = _html("graph_html")         # type: ignore[attr-defined]
 __version__ = "0.1.0"

@@ -57,7 +57,7 @@ def stage_texts(captured: Any, stages: Sequence[str]) -> Iterator[str]:
     if "llvm" in stages:
         yield f"# llvm\n{program.llvm}"
     if "asm" in stages:
-        yield f"# asm\n{program.assembly_text}"
+        yield f"# asm\n{program.assembly}"
 
 
 def load_function(where: str) -> Jitted:

@@ -44,7 +44,7 @@ def evaluate_op(op: Op, arrays: Sequence[Any], attrs: Mapping[str, Any],
         return tuple(interpret(expansion(op, tuple(map(type_of, arrays)), attrs), [a for a in arrays if a is not None]))
     with np.errstate(all="ignore"):
         assert kernel or op.ref
-    out = kernel.run(*arrays, **attrs) if kernel else op.ref(*map(_widen, arrays), **attrs)
+        out = kernel.run(*arrays, **attrs) if kernel else op.ref(*map(_widen, arrays), **attrs)
     listed = out if isinstance(out, tuple) and len(types) > 1 else (out,)
     return tuple(_as_type(x, t) for x, t in zip(listed, types, strict=True))
 

@@ -12,6 +12,7 @@ from tenon.ops import (
     convolution,
     creation,
     custom,
+    cutting,
     decompositions,
     diagonal,
     distances,
@@ -30,6 +31,7 @@ from tenon.ops import (
     random,
     recurrent,
     reduction,
+    repeating,
     rounding,
     scan,
     searching,
@@ -41,7 +43,7 @@ from tenon.ops import (
     upsampling,
     windows,
 )
-from tenon.ops.define import PUBLIC, alias, binary, composite, define, function, unary
+from tenon.ops.define import PUBLIC, aliases, binary, composite, define, function, unary
 from tenon.ops.methods import install_methods
 
 # In the order in which they build on each other.
@@ -57,6 +59,8 @@ FAMILIES = (
     pieces,
     creation,
     arranging,
+    cutting,
+    repeating,
     diagonal,
     reduction,
     scan,
@@ -88,4 +92,4 @@ FAMILIES = (
 )
 install_methods()
 
-__all__ = ["FAMILIES", "PUBLIC", "alias", "binary", "composite", "define", "function", "unary"]
+__all__ = ["FAMILIES", "PUBLIC", "aliases", "binary", "composite", "define", "function", "unary"]

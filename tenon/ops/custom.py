@@ -38,7 +38,8 @@ def _definition(*xs: Any, body: Graph, forward: Graph, backward: Graph, given: A
 
 
 def _vjp(g: Any, y: Any, *xs: Any, body: Graph, forward: Graph, backward: Graph, given: Any) -> list[Any]:
-    seeds = [s for s, r in zip(g if isinstance(g, tuple) else (g,), body.results, strict=True) if r.dtype.is_differentiable]
+    received = g if isinstance(g, tuple) else (g,)
+    seeds = [s for s, r in zip(received, body.results, strict=True) if r.dtype.is_differentiable]
     shared = xs[len(given):]
     found = iter(apply_graph(backward, [*apply_graph(forward, xs), *seeds, *shared]))
     return [next(found) if flag else None for flag in given] + [None] * len(shared)
@@ -46,5 +47,5 @@ def _vjp(g: Any, y: Any, *xs: Any, body: Graph, forward: Graph, backward: Graph,
 
 custom_call = define(
     "custom_call", public=False, type=_types, ref=_ref, vjp=_vjp, expand=_definition,
-    doc="The results of `body` on the inputs.  The gradient is `backward` on what `forward` returns, the gradients of the "
-        "results, and the inputs beyond the first ones, for which `given` says whether they get one.")
+    doc="The results of `body` on the inputs.  The gradient is `backward` on what `forward` returns, the gradients of "
+        "the results, and the inputs beyond the first ones, for which `given` says whether they get one.")

@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from tenon.errors import ArgumentError
+from tenon.graph.op import Op
 from tenon.graph.promotion import floating
 from tenon.ops import special_reference as reference
 from tenon.ops.comparison import equal, where
@@ -29,14 +30,15 @@ erfinv = unary("erfinv", reference.erfinv, call("erfinv"), lambda g, y, x: (g * 
                "The inverse of the error function.", kinds="f", domain=(-0.9, 0.9))
 lgamma = unary("lgamma", reference.lgamma, call("lgamma"), lambda g, y, x: (g * digamma(x),),
                "The logarithm of the absolute value of the gamma function.", kinds="f", domain=(0.3, 4.0))
-digamma = unary("digamma", reference.digamma, call("digamma"), lambda g, y, x: (g * polygamma_op(x, n=1),),
+digamma: Op = unary("digamma", reference.digamma, call("digamma"), lambda g, y, x: (g * polygamma_op(x, n=1),),
                 "The derivative of lgamma.", kinds="f", domain=(0.3, 4.0))
-polygamma_op = define(
+polygamma_op: Op = define(
     "polygamma", public=False, type=_polygamma_type, ref=reference.polygamma, promote=floating, elementwise=True,
     vjp=lambda g, y, x, n: (g * polygamma_op(x, n=n + 1),), doc="The n-th derivative of digamma, n >= 1.",
     domain=(0.5, 4.0), examples=["polygamma(f32[2, 3], n=1) -> f32[2, 3]"])
-i0 = unary("i0", reference.i0, None, lambda g, y, x: (g * i1(x),), "The modified Bessel function of order 0.", kinds="f")
-i1 = unary("i1", reference.i1, None, lambda g, y, x: (g * (i0(x) - where(equal(x, 0), 0.5, y / x)),),
+i0 = unary("i0", reference.i0, None, lambda g, y, x: (g * i1(x),), "The modified Bessel function of order 0.",
+           kinds="f")
+i1: Op = unary("i1", reference.i1, None, lambda g, y, x: (g * (i0(x) - where(equal(x, 0), 0.5, y / x)),),
            "The modified Bessel function of order 1.", kinds="f")
 
 

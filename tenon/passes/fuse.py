@@ -25,7 +25,7 @@ from tenon.ops.call import fused
 from tenon.ops.shape import reshape_op
 from tenon.passes.bodies import Kind, body_of, kind_of
 from tenon.passes.drop_dead import drop_dead
-from tenon.passes.groups import Group, elements, largest, lowers_to_one_nest, now, path_between, union
+from tenon.passes.groups import Group, Order, elements, largest, lowers_to_one_nest, now, union
 from tenon.passes.nested import has_effect, nested
 
 MOST_NODES = 48             # in one kernel; beyond, compiling costs more than memory traffic
@@ -60,6 +60,7 @@ class Groups:
             self.kinds[node] = self._kind(node)
         for k, node in enumerate(graph.nodes):
             self._start(k, node)
+        self.order = Order(list(self.group.values()))
 
     def _kind(self, node: Node) -> Kind:
         """A view that something other than a kernel reads must be stored: then it is a map."""
@@ -106,12 +107,16 @@ class Groups:
     def try_merge(self, producer: Node, consumer: Node) -> None:
         """Make one group of those of the two nodes, if that is allowed and pays."""
         before, after = self.group_of(producer), self.group_of(consumer)
-        if before is after or not self.may_merge(before, after) or path_between(before, after):
+        if before is after or not self.may_merge(before, after):
+            return
+        between = self.order.between(before, after)
+        if between is None:
             return
         merged = union(before, after, self.position)
         if not self.joins_elementwise(before, after) and not self.is_one_nest(merged):
             return
         before.into = after.into = merged
+        self.order.merge(before, after, merged, between)
         self.group.update(dict.fromkeys(merged.nodes, merged))
 
     def may_merge(self, before: Group, after: Group) -> bool:

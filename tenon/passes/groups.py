@@ -50,20 +50,39 @@ def union(before: Group, after: Group, position: Mapping[Node, int]) -> Group:
     return Group(nodes, before.kinds | after.kinds, reads, min(before.first, after.first), max(before.last, after.last))
 
 
-def path_between(before: Group, after: Group) -> bool:
-    """Whether `after` depends on `before` by way of another group."""
-    stack = [group for group in map(now, after.reads) if group is not before]
-    seen: set[Group] = set()
-    while stack:
-        group = stack.pop()
-        if group in seen or group.last < before.first:
-            continue
-        seen.add(group)
-        reads = set(map(now, group.reads)) - {group}
-        if before in reads:
-            return True
-        stack.extend(reads)
-    return False
+class Order:
+    """Groups in an order in which each comes after those that it reads; merging two keeps it so.
+
+    Places in the graph will not do: a group made of an early and a late node depends on nodes later than its readers.
+    """
+
+    def __init__(self, groups: Iterable[Group]):
+        self.places: list[Group | None] = list(groups)      # None where a group was that has been merged
+        self.place = {group: k for k, group in enumerate(groups)}
+
+    def between(self, before: Group, after: Group) -> set[Group] | None:
+        """What `after` depends on, of the groups that stand between the two; None if any of it depends on `before`."""
+        found: set[Group] = set()
+        stack = [group for group in map(now, after.reads) if group is not before]
+        while stack:
+            group = stack.pop()
+            if group in found or self.place[group] < self.place[before]:
+                continue
+            found.add(group)
+            reads = set(map(now, group.reads)) - {group}
+            if before in reads:
+                return None
+            stack.extend(reads)
+        return found
+
+    def merge(self, before: Group, after: Group, merged: Group, needed: set[Group]) -> None:
+        """Put the merged group behind what it needs and in front of the others between the two."""
+        start, stop = self.place[before], self.place[after] + 1
+        region = [group for group in self.places[start:stop] if group not in (None, before, after)]
+        first = [group for group in region if group in needed]
+        ordered = [*first, merged, *(group for group in region if group not in needed)]
+        self.places[start:stop] = ordered + [None] * (stop - start - len(ordered))
+        self.place.update((group, start + k) for k, group in enumerate(ordered) if group is not None)
 
 
 # ---------------------------------------------------------------- sizes and trials

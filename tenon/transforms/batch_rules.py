@@ -1,8 +1,8 @@
 """What an operator on a batch of inputs is, in operators on the whole batch.
 
-A rule is `rule(op, arguments, **attrs) -> outputs`, with the batch axis first in every output; NotImplemented leaves the
-call to the operator's definition in simpler operators, or to a loop over the examples.  Elementwise operators need no rule
-of their own.  An operator's own `batch` goes first.
+A rule is `rule(op, arguments, **attrs) -> outputs`, with the batch axis first in every output; NotImplemented leaves
+the call to the operator's definition in simpler operators, or to a loop over the examples.  Elementwise operators need
+no rule of their own.  An operator's own `batch` goes first.
 """
 
 from __future__ import annotations
@@ -223,21 +223,26 @@ def run_graph(graph: Graph, inputs: Sequence[Any], level: Any) -> tuple[Any, ...
 
 
 
-ALONG_AXIS = """
-    all any max min prod sum mean var std logsumexp vector_norm count_nonzero nansum nanmean softmax log_softmax
-    cummax cummin cumprod cumsum logcumsumexp argsort sort concat gather scatter softmax_cross_entropy""".split()
-LAST_AXES = """
-    add_windows barrier diagonal max_pool_grad max_pool_op max_pool_positions one_hot windows wrap_index
-    cholesky det eig eigh inv lu matrix_exp pinv qr slogdet solve svd svdvals
-    celu elu gelu hardsigmoid hardswish hardtanh leaky_relu logsigmoid mish relu relu6 selu silu softplus softsign
-    tanhshrink""".split()
-LAST_AXES_OF_FIRST = "embedding layer_norm rms_norm".split()
+ALONG_AXIS = (
+    "all", "any", "max", "min", "prod", "sum", "mean", "var", "std", "logsumexp", "vector_norm", "count_nonzero",
+    "nansum", "nanmean", "steps", "softmax", "log_softmax", "cummax", "cummin", "cumprod", "cumsum",
+    "logcumsumexp", "argsort", "sort", "concat", "gather", "scatter", "softmax_cross_entropy",
+)
+LAST_AXES = (
+    "add_windows", "barrier", "diagonal", "max_pool_grad", "max_pool_op", "max_pool_positions", "one_hot",
+    "windows", "wrap_index", "cholesky", "det", "eig", "eigh", "inv", "lu", "matrix_exp", "pinv", "qr", "slogdet",
+    "solve", "svd", "svdvals", "celu", "elu", "gelu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu",
+    "logsigmoid", "mish", "relu", "relu6", "selu", "silu", "softplus", "softsign", "tanhshrink",
+)
+LAST_AXES_OF_FIRST = (
+    "embedding", "layer_norm", "rms_norm",
+)
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(ALONG_AXIS, along_axis), **dict.fromkeys(LAST_AXES, unchanged),
     **dict.fromkeys(LAST_AXES_OF_FIRST, first_only),
     "argmax": position, "argmin": position, "reshape": reshaped, "broadcast_to": broadcast, "full_op": broadcast,
     "permute": permuted, "slice": sliced, "pad": padded, "slice_update": updated, "matmul": multiplied,
-    "conv": convolved, "conv_input_grad": convolved, "conv_weight_grad": convolved_kernel, "take": taken, "put": put_back,
-    "searchsorted": searched, "call": called,
+    "conv": convolved, "conv_input_grad": convolved, "conv_weight_grad": convolved_kernel, "take": taken,
+    "put": put_back, "searchsorted": searched, "call": called,
 }

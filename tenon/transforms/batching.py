@@ -19,7 +19,7 @@ from tenon.errors import ArgumentError, CaptureError, ShapeError
 from tenon.graph.op import Op, interpreter, using
 from tenon.ops.arranging import stack
 from tenon.ops.shape import broadcast_to, permute
-from tenon.tensor import Examples, Payload, Tensor, TensorInterpreter, asarray
+from tenon.tensor import Changes, Examples, Payload, Tensor, TensorInterpreter, asarray
 from tenon.transforms.batch_rules import Arguments, rule_of
 from tenon.types import normalize_axis
 
@@ -146,7 +146,7 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
     if not callable(f):
         raise ArgumentError(f"vmap takes a function, not {type(f).__name__}")
 
-    @functools.wraps(f)
+    @functools.wraps(f, updated=())
     def batched(*args: Any, **keywords: Any) -> Any:
         outer = interpreter()
         assert isinstance(outer, TensorInterpreter)
@@ -157,12 +157,25 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
                 for x, axis in zip(leaves, axes, strict=True)]
         level = Batching(outer, batch_size(leaves, axes))
         examples = [x if axis is None else level.enter(x, axis) for x, axis in zip(leaves, axes, strict=True)]
-        with using(level):
+        changes = Changes()
+        with using(level), changes.noted():
             given, named = structure.build(examples)
             result = f(*given, **named)
         results, form = flatten(result)
+        del given, named, examples, result
+        refuse_leaks(changes, results, level)
         return form.build(map(level.leave, results, spread(out_axes, form, "out_axes")))
     return batched
+
+
+def refuse_leaks(changes: Changes, results: Sequence[Any], level: Batching) -> None:
+    """Undo what the function assigned to tensors from outside, and raise, if that differs between examples."""
+    changes.settle()
+    ours = {id(x) for x in results}
+    if any(level.holds(x) and id(x) not in ours for x, _ in changes.before):
+        changes.restore()
+        raise CaptureError("vmap: the function assigns to a tensor from outside what differs between the examples",
+                           hint="return it, and assign outside tn.vmap")
 
 
 def argument_axes(in_axes: Any, args: Sequence[Any], structure: Structure) -> list[Any]:
@@ -180,12 +193,13 @@ def spread(axes: Any, structure: Structure, what: str) -> list[Any]:
     """One axis for every leaf, from a nest that may stop where `structure` goes on."""
     if axes is None or (isinstance(axes, int) and not isinstance(axes, bool)):
         return [axes] * structure.leaves
-    parts, form = flatten(axes)
+    form = flatten(axes)[1]
     children = axes_of_children(axes)
     if children is None or form.kind is not structure.kind or form.labels != structure.labels:
         raise ArgumentError(f"vmap: {what}={axes!r} does not have the form of what it describes",
                             hint="an entry is an axis, None, or a nest of such like the argument")
-    return [axis for child, below in zip(children, structure.children, strict=True) for axis in spread(child, below, what)]
+    pairs = zip(children, structure.children, strict=True)
+    return [axis for child, below in pairs for axis in spread(child, below, what)]
 
 
 def axes_of_children(axes: Any) -> list[Any] | None:
@@ -204,7 +218,8 @@ def checked_axis(x: Any, axis: int) -> int:
     """The axis counted from the front."""
     if not isinstance(x, Tensor) or x.ndim == 0:
         shown = f"the number {x!r}" if not isinstance(x, Tensor) else "a scalar"
-        raise ShapeError(f"vmap: {shown} has no axis {axis} to hold examples", hint="in_axes=None shares it by all examples")
+        raise ShapeError(f"vmap: {shown} has no axis {axis} to hold examples",
+                         hint="in_axes=None shares it by all examples")
     return normalize_axis(axis, x.ndim, "vmap: in_axes")
 
 

@@ -1,4 +1,4 @@
-"""Reductions and running totals against NumPy: axis forms, empties, element types, gradients where the input is special."""
+"""Reductions and running totals against NumPy: axis forms, empties, element types, gradients at special inputs."""
 
 from typing import Any
 

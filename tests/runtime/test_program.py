@@ -184,6 +184,15 @@ def test_a_donated_argument_that_is_read_later_keeps_its_memory() -> None:
     assert_close(results, expected)
 
 
+def test_a_result_in_the_memory_of_an_input_is_written_after_that_input_is_read() -> None:
+    made = program(lines("def f(x: f32[64]):", "v0: f32[64] = program_test_double(x)", "v1: f32[64] = multiply(x, 0.5)",
+                         "v2: f32[64] = add(v0, v1)", "v3: f32[64] = program_test_double(v1)",
+                         "v4: f32[64] = program_test_double(v2)", "return v3, v4"))
+    assert len(made.kernels) == 1
+    (x,) = arrays_for(made.graph)
+    assert_close(made.run([x]), interpret(made.graph, [x]))
+
+
 def test_a_program_that_fails_leaves_donated_arguments_as_they_were() -> None:
     made = program(lines("def f(w: f32[3, 2], k: i64[3]):", "v0: f32[3, 2] = program_test_row(w, k)",
                          "v1: f32[3, 2] = subtract(w, v0)", "return v1"))
