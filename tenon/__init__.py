@@ -1,10 +1,10 @@
 """Tenon: ordinary imperative Python, made into one optimised, compiled computational graph."""
 
 from collections.abc import Callable as _Callable
-from typing import TYPE_CHECKING as _TYPE_CHECKING
+from importlib import import_module as _import_module
 from typing import Any as _Any
 
-from tenon import data, debug, linalg, nn, optim, random
+from tenon import linalg, nn, optim, random
 from tenon import ops as _ops
 from tenon.extend import graph_pass, kernel, register_backend, remove_pass
 from tenon.graph.ir import Graph
@@ -27,7 +27,6 @@ from tenon.random import (
     randperm,
     uniform,
 )
-from tenon.save import load, save
 from tenon.tensor import Tensor, asarray, enable_grad, is_grad_enabled, no_grad, tensor
 from tenon.transforms import (
     autograd,
@@ -46,8 +45,17 @@ from tenon.transforms import (
 )
 
 globals().update(_ops.PUBLIC)
-if _TYPE_CHECKING:
-    def __getattr__(name: str) -> _Any: ...     # the operators above: each is named once, where it is defined
+
+_LATER = {"save": "tenon.storage", "load": "tenon.storage", "explain": "tenon.debug.explain"}
+
+
+def __getattr__(name: str) -> _Any:
+    """What is loaded when it is asked for.  (Type checkers find the operators here too.)"""
+    if name in ("data", "debug"):
+        return _import_module(f"tenon.{name}")
+    if name in _LATER:
+        return getattr(_import_module(_LATER[name]), name)
+    raise AttributeError(f"module 'tenon' has no attribute {name!r}")
 
 
 def _html(view: str) -> _Callable[[object], str]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import linecache
+import os
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
 
-PACKAGE = str(Path(__file__).parent) + "/"
+PACKAGE = os.path.dirname(__file__) + os.sep     # not pathlib: it takes long to import
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Location:
     function: str = ""
 
     def __str__(self) -> str:
-        return f"{Path(self.file).name}:{self.line}"
+        return f"{os.path.basename(self.file)}:{self.line}"
 
     def excerpt(self) -> str:
         """The source line with carets under the expression, or an empty string where there is no source."""

@@ -340,6 +340,9 @@ class Tensor(Operators):
             gradients = backward(tape, {self.slot: seed}, _carries_gradient)
             for leaf, total in gradients.items():
                 if isinstance(leaf, Tensor) and leaf.requires_grad:
+                    if isinstance(total.payload, Examples) and not isinstance(leaf.payload, Examples):
+                        raise GradientError("backward() inside tn.vmap reaches a tensor that all examples share",
+                                            hint="use tn.grad inside tn.vmap, or backward() outside")
                     leaf.grad = total if leaf.grad is None else add(leaf.grad, total)
         if not (create_graph if retain_graph is None else retain_graph):
             for node in tape:
@@ -481,13 +484,17 @@ class Changes:
                 first.setdefault(id(tensor), (tensor, held))
         self.before, self._journal = list(first.values()), []
 
+    def restore(self) -> None:
+        """Give the tensors back what they held."""
+        for tensor, held in self.before:
+            _hold(tensor, held)
+
     @contextmanager
     def undone(self) -> Iterator[None]:
         """The state from before, in this block; what the block changes of it is undone too."""
         now = [(tensor.state.payload, tensor.state.node, tensor.state.index) for tensor, _ in self.before]
         try:
-            for tensor, held in self.before:
-                _hold(tensor, held)
+            self.restore()
             yield
         finally:
             for (tensor, _), held in zip(self.before, now, strict=True):

@@ -24,7 +24,7 @@ pipeline
 tensor
 capture
 jit transforms random linalg extend
-distributed nn optim data interop save debug
+distributed nn optim data interop storage debug
 __init__
 demos
 serve cli

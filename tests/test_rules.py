@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tenon as tn
+from tenon import nn
 from tenon.errors import ArgumentError, GradientError, ShapeError, TenonError
 from tenon.graph.build import trace
 from tenon.graph.op import OPS
@@ -88,6 +89,40 @@ def test_the_second_run_of_a_checkpoint_sees_the_state_of_the_first() -> None:
         same(gradient(vector()), 2 * X * 2)
         same(gradient(vector()), 2 * X * 3)
         same(count, 3)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, tn.jit], ids=["eager", "jit"])
+def test_the_second_run_of_a_checkpoint_draws_the_same_numbers(wrap: Any) -> None:
+    f = lambda x: (tn.dropout(x, 0.5) * x).sum()
+    found = []
+    for function in (f, tn.checkpoint(f)):
+        _ = tn.manual_seed(0)
+        gradient = wrap(tn.grad(function))
+        found.append(np.stack([gradient(tn.ones(8)).numpy() for _ in range(3)]))
+    np.testing.assert_array_equal(*found)
+    assert not (found[0][0] == found[0][1]).all()
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, tn.jit], ids=["eager", "jit"])
+def test_checkpointed_layers_train_as_ever(wrap: Any) -> None:
+    _ = tn.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Dropout(0.3), nn.Linear(4, 2))
+    x = tn.randn(5, 3)
+
+    def gradients(function: Any) -> list[np.ndarray]:
+        _ = tn.manual_seed(1)
+        for p in net.parameters():
+            p.grad = None
+
+        @wrap
+        def step(x: Any) -> Any:
+            loss = (function(x) ** 2).sum()
+            loss.backward()
+            return loss
+        step(x)
+        return [p.grad.numpy() for p in net.parameters()]
+    for found, expected in zip(gradients(tn.checkpoint(net)), gradients(net), strict=True):
+        same(found, expected, 1e-5)
 
 
 def test_the_second_run_stands_behind_a_barrier_in_a_graph() -> None:

@@ -20,6 +20,7 @@ from tenon.loops.contraction import misplaced
 from tenon.loops.expressions import Buffer, Call, CheckedIndex, Expr, Index, Reduce, size, walk
 from tenon.loops.ir import Kernel, roots, statements
 from tenon.loops.schedule import alone, schedule, with_flat_reductions
+from tenon.loops.splitting import with_split_loops
 from tenon.loops.target import Target
 from tenon.types import TensorType
 
@@ -37,7 +38,7 @@ def lower(graph: Graph, name: str) -> Kernel:
     while True:
         buffers = _buffers_of(graph, outputs, stored)
         build = GraphExpressions(graph, inputs | buffers)
-        targets = _targets(graph, build, buffers, outputs)
+        targets = with_split_loops(_targets(graph, build, buffers, outputs))
         offender = _misplaced_product(targets, build.owner, stored) or _recomputed(targets, build.owner, stored)
         if offender is None:
             break
@@ -130,9 +131,17 @@ def _recomputed(targets: Sequence[Target], owner: Mapping[Expr, Value], stored: 
             again = [index.extent for index in _needed(around, x) if index not in x.free]
             if isinstance(x, Reduce) and not x.free:
                 again = [index.extent for index in around]      # every thread would compute it
+            if not again and isinstance(x, Reduce):
+                again = [_times_each(value, _needed(around, x))]
             if again and not _is_cheap(x, again):
                 return value
     return None
+
+
+def _times_each(value: Value, loops: Indices) -> int:
+    """How often every element of a value is computed in these loops: windows that overlap share elements."""
+    turns, elements = product(index.extent for index in loops), value.size
+    return turns // elements if isinstance(turns, int) and isinstance(elements, int) and 0 < elements < turns else 1
 
 
 def _needed(around: Indices, x: Expr) -> Indices:

@@ -81,19 +81,31 @@ def _power_ref(x: Any, y: Any) -> Any:
     if np.ndim(y) == 0 and y == 2:
         return x * x
     if y.dtype.kind == "i" and np.any(y < 0):       # whole numbers: 1, -1 or, as 1/2 is cut off, 0
-        inverse = np.where(np.abs(x) == 1, np.power(x, np.abs(y)), 0)
+        inverse = np.where(np.abs(x) == 1, np.power(x, y & 1), 0)
         return np.where(y < 0, inverse, np.power(x, np.maximum(y, 0)))
     return np.power(x, y)
 
 
 def _power(s: Any, x: Any, y: Any) -> Any:
-    """Floats by `pow`; integers by multiplying where the exponent is a small number, else by NumPy."""
+    """Floats by `pow`, integers by multiplying."""
     if x.dtype.is_floating:
         return s.call("pow", x, y)
     times = getattr(y, "value", 0)
-    if times not in range(1, 9):
-        raise NotImplementedError("whole powers that are known only at run time")
-    return math.prod([x] * (times - 1), start=x)
+    return math.prod([x] * (times - 1), start=x) if times in range(1, 9) else _whole_power(s, x, y)
+
+
+def _whole_power(s: Any, x: Any, y: Any) -> Any:
+    """The product of x ** 2 ** k over the bits k of y."""
+    one, square = s.const(1, x.dtype), x
+    product = one
+    for k in range(y.dtype.bits - (y.dtype.kind == "i")):
+        product = s.select(s.eq((y >> k) & 1, 1), product * square, product)
+        square = square * square
+    if y.dtype.kind != "i":
+        return product
+    unit = s.select(s.eq((y & 1), 1), x, one)
+    inverse = s.select(s.eq(x, 1) | s.eq(x, -1), unit, s.const(0, x.dtype))
+    return s.select(y < 0, inverse, product)
 
 
 def _power_vjp(g: Any, z: Any, x: Any, y: Any) -> tuple[Any, Any]:

@@ -28,7 +28,7 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
     >>> tn.grad(layer)(0.0)
     tensor(1.)
     """
-    @functools.wraps(f)
+    @functools.wraps(f, updated=())
     def checkpointed(*args: Any, **keywords: Any) -> Any:
         if not is_grad_enabled():
             return f(*args, **keywords)
