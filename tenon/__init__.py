@@ -4,8 +4,11 @@ from collections.abc import Callable as _Callable
 from importlib import import_module as _import_module
 from typing import Any as _Any
 
-from tenon import linalg, nn, optim, random
+from tenon import fft, linalg, nn, optim, random
 from tenon import ops as _ops
+from tenon.array_api import VERSION as __array_api_version__
+from tenon.array_api import can_cast, e, finfo, iinfo, inf, isdtype, nan, newaxis, pi, result_type
+from tenon.array_api import namespace_info as __array_namespace_info__
 from tenon.extend import graph_pass, kernel, register_backend, remove_pass
 from tenon.graph.ir import Graph
 from tenon.jit import jit
@@ -27,7 +30,7 @@ from tenon.random import (
     randperm,
     uniform,
 )
-from tenon.tensor import Tensor, asarray, enable_grad, is_grad_enabled, no_grad, tensor
+from tenon.tensor import Tensor, asarray, enable_grad, from_dlpack, is_grad_enabled, no_grad, tensor
 from tenon.transforms import (
     autograd,
     checkpoint,
@@ -43,6 +46,25 @@ from tenon.transforms import (
     vjp,
     vmap,
 )
+from tenon.types import DType as dtype
+from tenon.types import (
+    bfloat16,
+    broadcast_shapes,
+    complex64,
+    complex128,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+)
+from tenon.types import bool_ as bool
 
 globals().update(_ops.PUBLIC)
 

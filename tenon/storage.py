@@ -6,7 +6,6 @@ stands as JSON in the header under "tenon".  Reading never runs anything, and th
 
 from __future__ import annotations
 
-
 import json
 import os
 from collections.abc import Mapping

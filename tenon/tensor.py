@@ -7,6 +7,7 @@ in-place operation rebinds this object's payload, so aliasing is Python's own ob
 from __future__ import annotations
 
 import itertools
+import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ import numpy as np
 from tenon.autodiff import Rule, backward, call
 from tenon.backends.base import Executable
 from tenon.dims import Dim, SymbolicDim, product
+from tenon.dlpack import CPU, export, imported
 from tenon.errors import ArgumentError, CaptureError, DTypeError, GradientError, Location, ShapeError
 from tenon.graph.build import agree, canonical_attrs, literal
 from tenon.graph.interpret import evaluate_op
@@ -32,7 +34,7 @@ from tenon.ops.barrier import barrier
 from tenon.ops.comparison import equal, not_equal
 from tenon.ops.creation import ones_like
 from tenon.ops.getitem import setitem
-from tenon.types import DEFAULT_OF_KIND, DType, Shape, TensorType, as_dtype, float32, int64
+from tenon.types import DEFAULT_OF_KIND, DType, Shape, TensorType, as_dtype, check_device, float32, int64
 
 
 class Examples:
@@ -170,6 +172,22 @@ class Tensor(Operators):
         return self.payload.size
 
     @property
+    def device(self) -> str:
+        """Where the elements are: "cpu"."""
+        return "cpu"
+
+    def to_device(self, device: Any, /, *, stream: Any = None) -> Tensor:
+        """This tensor on a device; there is one, and no streams."""
+        check_device(device)
+        if stream is not None:
+            raise ArgumentError("to_device: the CPU has no streams")
+        return self
+
+    def __array_namespace__(self, /, *, api_version: str | None = None) -> Any:
+        """The module whose functions take this tensor, as the Array API standard asks: tenon."""
+        return sys.modules["tenon"]
+
+    @property
     def T(self) -> Tensor:
         """The axes reversed."""
         reversed_axes: Tensor = shape_ops.permute(self, axes=tuple(reversed(range(self.ndim))))
@@ -225,11 +243,15 @@ class Tensor(Operators):
         converted = array.astype(dtype) if dtype is not None and dtype != array.dtype else array
         return converted.copy() if copy and converted is array else converted
 
-    def __dlpack__(self, **keywords: Any) -> Any:
-        return self._concrete("DLPack export").__dlpack__(**keywords)
+    def __dlpack__(self, *, stream: Any = None, max_version: tuple[int, int] | None = None,
+                   dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
+        """The elements as a DLPack capsule, shared where the strides allow it; read-only for those who can be told."""
+        if self.requires_grad:
+            raise GradientError("DLPack export of a tensor that requires a gradient", hint="x.detach() lets go of it")
+        return export(self._concrete("DLPack export"), stream, max_version, dl_device, copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (1, 0)
+        return CPU
 
     def __bool__(self) -> bool:
         if self.size != 1:
@@ -699,7 +721,7 @@ def tensor(data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
     return asarray(data, dtype=dtype, copy=True).requires_grad_(requires_grad)
 
 
-def asarray(data: Any, dtype: Any = None, copy: bool | None = None) -> Tensor:
+def asarray(data: Any, dtype: Any = None, copy: bool | None = None, *, device: Any = None) -> Tensor:
     """A tensor that shares the array's memory where it can (`copy=False` insists on it).
 
     >>> tn.asarray(np.ones(2, np.float32))
@@ -713,6 +735,18 @@ def asarray(data: Any, dtype: Any = None, copy: bool | None = None) -> Tensor:
     if copy is False and not shares and array.size:
         raise ArgumentError("asarray(copy=False): this data cannot be shared without a copy")
     return Tensor(array.copy() if copy and shares else array)
+
+
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """A tensor of an array of another library that speaks DLPack, without a copy where that is possible.
+
+    Later changes of a shared array are seen by the tensor; `copy=True` avoids that.
+
+    >>> tn.from_dlpack(np.arange(3))
+    tensor([0, 1, 2])
+    """
+    check_device(device)
+    return Tensor(imported(x, copy))
 
 
 def _as_array(data: Any, dtype: DType | None) -> np.ndarray:

@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from tenon.dims import Dim, product
-from tenon.errors import DTypeError, ShapeError
+from tenon.errors import ArgumentError, DTypeError, ShapeError
 
 Shape = tuple[Dim, ...]
 
@@ -90,6 +90,12 @@ def as_dtype(value: Any) -> DType:
         return _BY_NUMPY[np.dtype(value)]
     except (TypeError, KeyError):
         raise DTypeError(f"no such element type: {value!r}", hint="one of " + " ".join(_BY_NAME)) from None
+
+
+def check_device(device: Any) -> None:
+    """Raise ArgumentError unless this is where tensors can live: "cpu", or None for wherever they do by default."""
+    if device is not None and str(device) != "cpu":
+        raise ArgumentError(f"there is no device {device!r}", hint='the only device is "cpu"')
 
 
 def real_of(dtype: DType) -> DType:

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 
 # Low to high. A module imports from its own row or a lower one. `__init__` is the public API, `import tenon as tn`.
 LAYERS = """
-types dims errors config observe
+types dims errors config observe dlpack
 graph
 ops
 autodiff passes loops
@@ -23,8 +23,8 @@ runtime
 pipeline
 tensor
 capture
-jit transforms random linalg extend
-distributed nn optim data interop storage debug
+jit transforms random extend
+array_api distributed fft linalg nn optim data interop storage debug
 __init__
 demos
 serve cli

@@ -146,6 +146,21 @@ class Op:
         """Whether NumPy does this step at run time."""
         return self.compute is None and self.expand is None
 
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """What `inspect.signature` and editors show."""
+        required = len(self.signature.data) - self.signature.optional
+        found = [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                                   default=inspect.Parameter.empty if k < required else None)
+                 for k, n in enumerate(self.signature.data)]
+        if self.signature.variadic:
+            found.append(inspect.Parameter("tensors", inspect.Parameter.VAR_POSITIONAL))
+        empty = [d is inspect.Parameter.empty for d in self.signature.attrs.values()]
+        ordered = empty == sorted(empty, reverse=True) and not (any(empty) and self.signature.optional)
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD if ordered and not self.signature.variadic \
+            else inspect.Parameter.KEYWORD_ONLY
+        return inspect.Signature(found + [inspect.Parameter(n, kind, default=d) for n, d in self.signature.attrs.items()])
+
     def __call__(self, *args: Any, **attrs: Any) -> Any:
         inputs, bound = self.signature.bind(self.name, args, attrs)
         return interpreter().apply(self, inputs, bound)

@@ -13,8 +13,8 @@ from tenon.backends.cpu import driver as native
 from tenon.backends.cpu.assemble import HostStep, Storage
 from tenon.errors import Location, OutOfRange, TenonError
 from tenon.graph.interpret import concrete, concrete_type, evaluate_op
-from tenon.graph.kernels import kernel_for
 from tenon.graph.ir import Input, Literal, Value
+from tenon.graph.kernels import kernel_for
 from tenon.runtime.layout import QUICK_WORK, STATUS_WORDS, Layout
 from tenon.runtime.scheduler import pool
 from tenon.types import TensorType

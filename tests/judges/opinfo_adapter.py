@@ -1,7 +1,9 @@
 """PyTorch's operator names -> Tenon's operators: how the frozen PyTorch samples are put to Tenon.
 
 An entry only translates a calling convention (`dim` to `axis`, an order of arguments, a name); it never computes.
-What Tenon does not have is not listed.  `run` gives outputs and vector-Jacobian products by the eager tape.
+What Tenon does not have is not listed; nor is `cov`, whose
+samples were computed in float32 in part, nor cholesky_solve and cholesky_inverse, whose frozen gradients reach the
+triangle that is not read.  `run` gives outputs and vector-Jacobian products by the eager tape.
 """
 
 from __future__ import annotations
@@ -37,23 +39,23 @@ mm movedim mul mv nan_to_num nanmean nansum ne neg nextafter outer permute posit
 ravel real reciprocal remainder reshape roll rot90 round rsqrt select sigmoid sign signbit sin sinc sinh softmax square
 split_with_sizes sqrt squeeze stack sub sum take_along_dim tan tanh tensor_split tile trace tril triu true_divide
 trunc unbind unflatten unsqueeze vdot vstack where xlogy
-allclose aminmax combinations corrcoef cov cummax cummin cumulative_trapezoid diagflat diagonal_scatter dist digamma
-frexp gradient histc igamma igammac index_reduce isclose isin isreal logit median mode msort nanmedian nanquantile
-quantile polar put renorm select_scatter slice_scatter std_mean trapezoid trapz unique_consecutive unravel_index
+allclose aminmax combinations corrcoef cumulative_trapezoid diagflat diagonal_scatter dist digamma
+frexp gradient histc igamma igammac index_reduce isclose isin isreal logit msort nanquantile
+quantile polar put renorm select_scatter slice_scatter std_mean trapezoid trapz unravel_index
 view_as_complex view_as_real var_mean swapaxes logdet cdist einsum
 fft.fft fft.fft2 fft.fftn fft.fftshift fft.hfft fft.hfft2 fft.hfftn fft.ifft fft.ifft2 fft.ifftn fft.ifftshift
 fft.ihfft fft.ihfft2 fft.ihfftn fft.irfft fft.irfft2 fft.irfftn fft.rfft fft.rfft2 fft.rfftn
 linalg.cholesky linalg.cond linalg.det linalg.inv linalg.matrix_norm linalg.matrix_power linalg.matrix_rank
 linalg.eig linalg.eigvals linalg.multi_dot linalg.qr linalg.slogdet linalg.solve linalg.solve_triangular linalg.svdvals
 linalg.svd linalg.vecdot linalg.lu linalg.tensorinv linalg.tensorsolve linalg.pinv linalg.vander
-cholesky_inverse cholesky_solve matrix_exp
+matrix_exp
 """.split()
 
 # What takes an axis, and a scalar.
 NAME_AN_AXIS = """
 all any amax amin argmax argmin count_nonzero cumsum cumprod cummax cummin logcumsumexp kthvalue linalg.vector_norm
 log_softmax softmax logsumexp max.reduction_with_dim min.reduction_with_dim mean median mode nanmean nansum nanmedian
-quantile nanquantile scatter scatter_add gather index_select sum topk transpose transpose_copy unfold unfold_copy sort
+quantile nanquantile scatter scatter_add gather index_select sum topk transpose transpose_copy sort
 argsort msort nn.functional.softmin gather scatter_reduce.sum scatter_reduce.prod scatter_reduce.amax scatter_reduce.amin
 scatter_reduce.mean aminmax var std norm
 """.split()
@@ -157,6 +159,13 @@ def pooled(fn: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def attention(*args: Any, dropout_p: float = 0.0, **named: Any) -> Any:
+    """Dropout draws from PyTorch's generator, which Tenon's cannot follow: those samples are refused."""
+    if dropout_p:
+        raise NotImplementedError("PyTorch's random numbers")
+    return tn.nn.functional.scaled_dot_product_attention(*args, **named)
+
+
 REDUCE = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "mean": "mean"}
 
 
@@ -167,7 +176,18 @@ def table() -> dict[str, Callable[..., Any]]:
     found |= {f"special.{name}": find(name) for name in SPECIAL}
     found |= {name: find(other) for name, other in OTHER.items() }
     named = {name: renamed(fn) for name, fn in found.items() if fn is not None} | CONVENTIONS
+    for name in list(named):        # transforms of several axes name them `axes`
+        if name.startswith("fft.") and name.endswith(("2", "n", "shift")):
+            several = find(name)
+            assert several is not None
+            named[name] = renamed(_listed_axes(several), dim="axes")
     return named | {name: scalars_as_vectors(named[name]) for name in NAME_AN_AXIS if name in named}
+
+
+def _listed_axes(fn: Callable[..., Any]) -> Callable[..., Any]:
+    def call(x: Any, axes: Any = (), **named: Any) -> Any:
+        return fn(x, **named) if axes == () else fn(x, axes=(axes,) if isinstance(axes, int) else axes, **named)
+    return call
 
 
 def with_indices(reduce: Callable[..., Any], position: Callable[..., Any]) -> Callable[..., Any]:
@@ -192,10 +212,10 @@ CONVENTIONS: dict[str, Callable[..., Any]] = {
     "constant_pad_nd": lambda x, pad, value=0: tn.pad(x, pairs(pad, x.ndim), constant_values=value),
     "count_nonzero": lambda x, dim=None: tn.count_nonzero(x, axis=dim),
     "cross": lambda x, y, dim=None: tn.cross(x, y, axis=-1 if dim is None else dim),
-    "cummax": lambda x, dim: tn.cummax(x, dim), "cummin": lambda x, dim: tn.cummin(x, dim),
+    "cummax": lambda x, dim: tn.cummax(x, dim, return_indices=True), "cummin": lambda x, dim: tn.cummin(x, dim, return_indices=True),
     "diff": lambda x, n=1, dim=-1, prepend=None, append=None: tn.diff(x, n, dim, prepend, append),
-    "div.floor_rounding": lambda x, y, rounding_mode: tn.divide(x, y, rounding_mode=rounding_mode),
-    "div.trunc_rounding": lambda x, y, rounding_mode: tn.divide(x, y, rounding_mode=rounding_mode),
+    "div.floor_rounding": lambda x, y, rounding_mode: tn.div(x, y, rounding_mode=rounding_mode),
+    "div.trunc_rounding": lambda x, y, rounding_mode: tn.div(x, y, rounding_mode=rounding_mode),
     "dsplit": lambda x, cuts: tn.split(x, cuts, axis=2),
     "vsplit": lambda x, cuts: tn.split(x, cuts, axis=0),
     "hsplit": lambda x, cuts: tn.split(x, cuts, axis=1 if x.ndim > 1 else 0),
@@ -213,27 +233,27 @@ CONVENTIONS: dict[str, Callable[..., Any]] = {
     "item": lambda x: x.item(),
     "kthvalue": lambda x, k, dim=-1, keepdim=False: tn.kthvalue(x, k, dim, keepdim),
     "linalg.multi_dot": lambda xs: tn.multi_dot(xs),
-    "linalg.norm": lambda x, ord=None, dim=None, keepdim=False, dtype=None: tn.linalg.norm(x, ord, dim, keepdim),
+    "linalg.norm": lambda x, ord=None, dim=None, keepdim=False, dtype=None: tn.linalg.norm(x, 2.0 if ord is None else ord, dim, keepdim),
     "linalg.norm.subgradients_at_zero":
-        lambda x, ord=None, dim=None, keepdim=False, dtype=None: tn.linalg.norm(x, ord, dim, keepdim),
+        lambda x, ord=None, dim=None, keepdim=False, dtype=None: tn.linalg.norm(x, 2.0 if ord is None else ord, dim, keepdim),
     "linalg.vector_norm": lambda x, ord=2, dim=None, keepdim=False: tn.vector_norm(x, ord=ord, axis=dim, keepdims=keepdim),
     "linalg.vecdot": lambda x, y, dim=-1: tn.vecdot(x, y, axis=dim),
-    "logspace": lambda start, stop, num, base=10.0, dtype=None, device=None: tn.logspace(start, stop, num, base=base),
     "max.reduction_with_dim": with_indices(tn.max, tn.argmax), "min.reduction_with_dim": with_indices(tn.min, tn.argmin),
     "masked_fill": lambda x, mask, value: tn.masked_fill(x, mask, value),
     "movedim": lambda x, a, b: tn.moveaxis(x, a, b),
     "narrow": lambda x, dim, start, length: tn.narrow(x, dim, int(start), length),
     "narrow_copy": lambda x, dim, start, length: tn.narrow(x, dim, int(start), length),
     "nan_to_num": lambda x, nan=0.0, posinf=None, neginf=None: tn.nan_to_num(x, nan=nan, posinf=posinf, neginf=neginf),
-    "nn.functional.embedding": lambda x, weight, padding_idx=None, **_: tn.embedding(x, weight, padding_idx=padding_idx),
-    "nn.functional.scaled_dot_product_attention": lambda *a, **k: tn.scaled_dot_product_attention(*a, **k),
+    "nn.functional.embedding": lambda weight, x, padding_idx=None, **_: tn.embedding(x, weight, padding_idx=padding_idx),
+    "nn.functional.scaled_dot_product_attention": attention,
     "nn.functional.pad.constant": lambda x, pad, mode="constant", value=0: tn.pad(x, pairs(pad, x.ndim), constant_values=value),
     "nn.functional.pad.circular": lambda x, pad, mode: tn.pad(x, pairs(pad, x.ndim), mode="wrap"),
     "nn.functional.pad.reflect": lambda x, pad, mode: tn.pad(x, pairs(pad, x.ndim), mode="reflect"),
     "nn.functional.pad.replicate": lambda x, pad, mode: tn.pad(x, pairs(pad, x.ndim), mode="edge"),
     "nn.functional.pad.replicate_negative": lambda x, pad, mode: tn.pad(x, pairs(pad, x.ndim), mode="edge"),
     "nn.functional.softmin": lambda x, dim: tn.softmin(x, axis=dim),
-    "nn.functional.one_hot": lambda x, num_classes=-1: tn.one_hot(x, num_classes=num_classes),
+    "nn.functional.one_hot": lambda x, num_classes=-1: tn.one_hot(
+        x, num_classes=int(x.max().item()) + 1 if num_classes == -1 else num_classes),
     "nonzero": lambda x, as_tuple=False: tn.argwhere(x),
     "norm.inf": lambda x, p, dim=None, keepdim=False: tn.vector_norm(x, ord=p, axis=dim, keepdims=keepdim),
     "norm": lambda x, p=2, dim=None, keepdim=False: tn.vector_norm(x, ord=p, axis=dim, keepdims=keepdim),
@@ -277,13 +297,12 @@ CONVENTIONS: dict[str, Callable[..., Any]] = {
     "std_mean.unbiased": lambda x, *a, **k: tn.std_mean(x, **spread_options(*a, **k)),
     "var_mean": lambda x, *a, **k: tn.var_mean(x, **spread_options(*a, **k)),
     "var_mean.unbiased": lambda x, *a, **k: tn.var_mean(x, **spread_options(*a, **k)),
-    "sum_to_size": lambda x, shape: tn.sum_to(x, shape),
+    "sum_to_size": lambda x, shape: tn.sum_to(x, tuple(shape)),
     "take": lambda x, at: tn.take(tn.ravel(x), at, axis=0),
     "take_along_dim": lambda x, at, dim=None: tn.take_along_axis(x, at, dim) if dim is not None else tn.take_along_axis(
         tn.ravel(x), tn.ravel(at), 0),
     "tensordot": lambda x, y, dims: tn.tensordot(x, y, dims),
     "topk": lambda x, k, dim=-1, largest=True, sorted=True: tn.topk(x, k, dim, largest),
-    "torch.ops.aten._safe_softmax.default": lambda x, dim: tn.softmax(x, axis=dim),
     "triangular_solve": lambda b, a, upper=True, transpose=False, unitriangular=False: (tn.linalg.solve_triangular(
         a.mT if transpose else a, b, upper=upper != transpose, unitriangular=unitriangular), tn.positive(a)),
     "where": lambda x, mask, y: tn.where(mask, x, y),
@@ -291,11 +310,27 @@ CONVENTIONS: dict[str, Callable[..., Any]] = {
     "trapezoid": lambda y, x=None, dim=-1, dx=1.0: tn.trapezoid(y, x, dx, dim),
     "trapz": lambda y, x=None, dim=-1, dx=1.0: tn.trapezoid(y, x, dx, dim),
     "cumulative_trapezoid": lambda y, x=None, dim=-1, dx=1.0: tn.cumulative_trapezoid(y, x, dx, dim),
+    "linalg.lu": lambda x, pivot=True: (lambda p, lower, upper: (p.detach(), lower, upper))(*tn.linalg.lu(x)),
+    "linalg.matrix_rank": lambda x, atol=None, rtol=None: tn.linalg.matrix_rank(x, rtol),
+    "linalg.matrix_rank.hermitian": lambda x, hermitian: tn.linalg.matrix_rank(x),
+    "linalg.pinv": lambda x, rtol=None: tn.linalg.pinv(x, rtol if rtol is None else float(rtol)),
+    "qr": lambda x, some=True: tn.linalg.qr(x, "reduced" if some else "complete"),
+    "nanquantile": lambda x, q, dim=None, keepdim=False, interpolation="linear": tn.nanquantile(
+        x, q, dim, keepdim, interpolation),
+    "quantile": lambda x, q, dim=None, keepdim=False, interpolation="linear": tn.nanquantile(
+        x, q, dim, keepdim, interpolation),
+    "gradient": lambda x, dim=None, spacing=None, edge_order=1: tn.gradient(x, spacing, dim, edge_order),
     "pinverse": lambda x, rcond=1e-15: tn.linalg.pinv(x, rcond),
-    "unfold": lambda x, dim, size, step: tn.sliding_window(x, size, step, dim),
-    "unfold_copy": lambda x, dim, size, step: tn.sliding_window(x, size, step, dim),
+    "unfold": lambda x, dim, size, step: tn.sliding_window(
+        x if x.ndim else x.reshape(1), size, step, dim),
+    "unfold_copy": lambda x, dim, size, step: tn.sliding_window(
+        x if x.ndim else x.reshape(1), size, step, dim),
     "nn.functional.unfold": lambda x, *a, **k: tn.unfold(x, *a, **k),
-    "cov": lambda x, correction=1, fweights=None, aweights=None: tn.cov(x, correction, fweights, aweights),
+    "diagflat": lambda x, offset=0: tn.diagflat(x, offset),
+    "unique_consecutive": lambda x, return_inverse=False, return_counts=False, dim=None: tn.unique_consecutive(
+        x, return_inverse, return_counts),
+    "unique": lambda x, sorted=True, return_inverse=False, return_counts=False, dim=None: tn.unique(
+        x, return_inverse, return_counts),
 }
 for _reduce in ("sum", "prod", "amax", "amin", "mean"):
     CONVENTIONS[f"scatter_reduce.{_reduce}"] = lambda x, dim, at, values, reduce, include_self=True: tn.scatter_reduce(
@@ -343,9 +378,8 @@ class Adapter:
         outputs = fn(*args, **named)
         listed = list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
         if cotangents is not None:
-            differentiable = [y for y in listed if isinstance(y, tn.Tensor) and y.dtype.is_differentiable]
-            pulled = [(y, g) for y, g in zip(differentiable, cotangents) if y.requires_grad]
-            for y, g in pulled:
+            differentiable = [y for y in listed if isinstance(y, tn.Tensor) and y.requires_grad]
+            for y, g in zip(differentiable, cotangents):
                 y.backward(gradient=tn.tensor(g, dtype=y.dtype), retain_graph=True)
         arrays = [y.numpy() if isinstance(y, tn.Tensor) else np.asarray(y) for y in listed]
         if cotangents is None:
