@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from operator_examples import call, close, data, differentiable, intervals, many, succeeding, weighted, with_floats
 
 import tenon as tn
+from operator_examples import call, close, data, differentiable, intervals, many, succeeding, weighted, with_floats
 from tenon import nn
 from tenon.errors import ArgumentError, CaptureError, GradientError, ShapeError
 from tenon.graph.op import OPS

@@ -26,60 +26,14 @@ def renamed(fn: Callable[..., Any], **more: str) -> Callable[..., Any]:
 
 
 # Same name, same arguments, but for `dim` and `keepdim`.
-SAME = """
-abs acos acosh addbmm addcdiv addcmul addmm addmv addr amax amin angle argwhere asin asinh atan atan2 atanh atleast_1d
-atleast_2d atleast_3d all any argmax argmin argsort baddbmm bincount bitwise_and bitwise_left_shift bitwise_not bitwise_or
-bitwise_right_shift bitwise_xor block_diag bmm broadcast_tensors broadcast_to bucketize cartesian_prod cat ceil chunk
-clamp column_stack complex conj conj_physical copysign cos cosh count_nonzero cross cumprod cumsum deg2rad diag
-diag_embed diagonal diff digamma dot dstack eq erf erfc erfinv exp exp2 expand expm1 flatten fliplr flipud
-float_power floor floor_divide fmax fmin fmod frac gcd ge gt heaviside hstack hypot i0 imag inner isfinite isinf isnan
-isneginf isposinf kron lcm ldexp le lerp lgamma log log10 log1p log2 log_softmax logaddexp logaddexp2 logcumsumexp
-logical_and logical_not logical_or logical_xor logsumexp lt masked_fill masked_select matmul maximum mean minimum
-mm movedim mul mv nan_to_num nanmean nansum ne neg nextafter outer permute positive pow prod rad2deg
-ravel real reciprocal remainder reshape roll rot90 round rsqrt select sigmoid sign signbit sin sinc sinh softmax square
-split_with_sizes sqrt squeeze stack sub sum take_along_dim tan tanh tensor_split tile trace tril triu true_divide
-trunc unbind unflatten unsqueeze vdot vstack where xlogy
-allclose aminmax combinations corrcoef cumulative_trapezoid diagflat diagonal_scatter dist digamma
-frexp gradient histc igamma igammac index_reduce isclose isin isreal logit msort nanquantile
-quantile polar put renorm select_scatter slice_scatter std_mean trapezoid trapz unravel_index
-view_as_complex view_as_real var_mean swapaxes logdet cdist einsum
-fft.fft fft.fft2 fft.fftn fft.fftshift fft.hfft fft.hfft2 fft.hfftn fft.ifft fft.ifft2 fft.ifftn fft.ifftshift
-fft.ihfft fft.ihfft2 fft.ihfftn fft.irfft fft.irfft2 fft.irfftn fft.rfft fft.rfft2 fft.rfftn
-linalg.cholesky linalg.cond linalg.det linalg.inv linalg.matrix_norm linalg.matrix_power linalg.matrix_rank
-linalg.eig linalg.eigvals linalg.multi_dot linalg.qr linalg.slogdet linalg.solve linalg.solve_triangular linalg.svdvals
-linalg.svd linalg.vecdot linalg.lu linalg.tensorinv linalg.tensorsolve linalg.pinv linalg.vander
-matrix_exp
-""".split()
+SAME = ["abs", "acos", "acosh", "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addr", "amax", "amin", "angle", "argwhere", "asin", "asinh", "atan", "atan2", "atanh", "atleast_1d", "atleast_2d", "atleast_3d", "all", "any", "argmax", "argmin", "argsort", "baddbmm", "bincount", "bitwise_and", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "block_diag", "bmm", "broadcast_tensors", "broadcast_to", "bucketize", "cartesian_prod", "cat", "ceil", "chunk", "clamp", "column_stack", "complex", "conj", "conj_physical", "copysign", "cos", "cosh", "count_nonzero", "cross", "cumprod", "cumsum", "deg2rad", "diag", "diag_embed", "diagonal", "diff", "digamma", "dot", "dstack", "eq", "erf", "erfc", "erfinv", "exp", "exp2", "expand", "expm1", "flatten", "fliplr", "flipud", "float_power", "floor", "floor_divide", "fmax", "fmin", "fmod", "frac", "gcd", "ge", "gt", "heaviside", "hstack", "hypot", "i0", "imag", "inner", "isfinite", "isinf", "isnan", "isneginf", "isposinf", "kron", "lcm", "ldexp", "le", "lerp", "lgamma", "log", "log10", "log1p", "log2", "log_softmax", "logaddexp", "logaddexp2", "logcumsumexp", "logical_and", "logical_not", "logical_or", "logical_xor", "logsumexp", "lt", "masked_fill", "masked_select", "matmul", "maximum", "mean", "minimum", "mm", "movedim", "mul", "mv", "nan_to_num", "nanmean", "nansum", "ne", "neg", "nextafter", "outer", "permute", "positive", "pow", "prod", "rad2deg", "ravel", "real", "reciprocal", "remainder", "reshape", "roll", "rot90", "round", "rsqrt", "select", "sigmoid", "sign", "signbit", "sin", "sinc", "sinh", "softmax", "square", "split_with_sizes", "sqrt", "squeeze", "stack", "sub", "sum", "take_along_dim", "tan", "tanh", "tensor_split", "tile", "trace", "tril", "triu", "true_divide", "trunc", "unbind", "unflatten", "unsqueeze", "vdot", "vstack", "where", "xlogy", "allclose", "aminmax", "combinations", "corrcoef", "cumulative_trapezoid", "diagflat", "diagonal_scatter", "dist", "digamma", "frexp", "gradient", "histc", "igamma", "igammac", "index_reduce", "isclose", "isin", "isreal", "logit", "msort", "nanquantile", "quantile", "polar", "put", "renorm", "select_scatter", "slice_scatter", "std_mean", "trapezoid", "trapz", "unravel_index", "view_as_complex", "view_as_real", "var_mean", "swapaxes", "logdet", "cdist", "einsum", "fft.fft", "fft.fft2", "fft.fftn", "fft.fftshift", "fft.hfft", "fft.hfft2", "fft.hfftn", "fft.ifft", "fft.ifft2", "fft.ifftn", "fft.ifftshift", "fft.ihfft", "fft.ihfft2", "fft.ihfftn", "fft.irfft", "fft.irfft2", "fft.irfftn", "fft.rfft", "fft.rfft2", "fft.rfftn", "linalg.cholesky", "linalg.cond", "linalg.det", "linalg.inv", "linalg.matrix_norm", "linalg.matrix_power", "linalg.matrix_rank", "linalg.eig", "linalg.eigvals", "linalg.multi_dot", "linalg.qr", "linalg.slogdet", "linalg.solve", "linalg.solve_triangular", "linalg.svdvals", "linalg.svd", "linalg.vecdot", "linalg.lu", "linalg.tensorinv", "linalg.tensorsolve", "linalg.pinv", "linalg.vander", "matrix_exp"]
 
 # What takes an axis, and a scalar.
-NAME_AN_AXIS = """
-all any amax amin argmax argmin count_nonzero cumsum cumprod cummax cummin logcumsumexp kthvalue linalg.vector_norm
-log_softmax softmax logsumexp max.reduction_with_dim min.reduction_with_dim mean median mode nanmean nansum nanmedian
-quantile nanquantile scatter scatter_add gather index_select sum topk transpose transpose_copy sort
-argsort msort nn.functional.softmin gather scatter_reduce.sum scatter_reduce.prod scatter_reduce.amax scatter_reduce.amin
-scatter_reduce.mean aminmax var std norm
-""".split()
+NAME_AN_AXIS = ["all", "any", "amax", "amin", "argmax", "argmin", "count_nonzero", "cumsum", "cumprod", "cummax", "cummin", "logcumsumexp", "kthvalue", "linalg.vector_norm", "log_softmax", "softmax", "logsumexp", "max.reduction_with_dim", "min.reduction_with_dim", "mean", "median", "mode", "nanmean", "nansum", "nanmedian", "quantile", "nanquantile", "scatter", "scatter_add", "gather", "index_select", "sum", "topk", "transpose", "transpose_copy", "sort", "argsort", "msort", "nn.functional.softmin", "gather", "scatter_reduce.sum", "scatter_reduce.prod", "scatter_reduce.amax", "scatter_reduce.amin", "scatter_reduce.mean", "aminmax", "var", "std", "norm"]
 
-NN = """
-adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d avg_pool1d avg_pool2d avg_pool3d
-batch_norm bilinear binary_cross_entropy binary_cross_entropy_with_logits celu channel_shuffle conv1d conv2d conv3d
-conv_transpose1d conv_transpose2d conv_transpose3d cosine_embedding_loss cosine_similarity cross_entropy elu
-gaussian_nll_loss gelu glu group_norm hardshrink hardsigmoid hardswish hardtanh hinge_embedding_loss huber_loss
-instance_norm kl_div l1_loss layer_norm leaky_relu linear local_response_norm logsigmoid margin_ranking_loss
-max_pool1d max_pool2d max_pool3d mish mse_loss multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss
-nll_loss normalize pairwise_distance pdist pixel_shuffle pixel_unshuffle poisson_nll_loss prelu relu relu6
-rms_norm selu silu smooth_l1_loss soft_margin_loss softmin softplus softshrink softsign tanhshrink
-threshold triplet_margin_loss unfold grid_sample ctc_loss embedding_bag
-adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d
-max_unpool1d max_unpool2d max_unpool3d
-""".split()
+NN = ["adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "avg_pool1d", "avg_pool2d", "avg_pool3d", "batch_norm", "bilinear", "binary_cross_entropy", "binary_cross_entropy_with_logits", "celu", "channel_shuffle", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d", "cosine_embedding_loss", "cosine_similarity", "cross_entropy", "elu", "gaussian_nll_loss", "gelu", "glu", "group_norm", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "hinge_embedding_loss", "huber_loss", "instance_norm", "kl_div", "l1_loss", "layer_norm", "leaky_relu", "linear", "local_response_norm", "logsigmoid", "margin_ranking_loss", "max_pool1d", "max_pool2d", "max_pool3d", "mish", "mse_loss", "multi_margin_loss", "multilabel_margin_loss", "multilabel_soft_margin_loss", "nll_loss", "normalize", "pairwise_distance", "pdist", "pixel_shuffle", "pixel_unshuffle", "poisson_nll_loss", "prelu", "relu", "relu6", "rms_norm", "selu", "silu", "smooth_l1_loss", "soft_margin_loss", "softmin", "softplus", "softshrink", "softsign", "tanhshrink", "threshold", "triplet_margin_loss", "unfold", "grid_sample", "ctc_loss", "embedding_bag", "adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d", "max_unpool1d", "max_unpool2d", "max_unpool3d"]
 
-SPECIAL = """
-chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w entr erfcx
-hermite_polynomial_h hermite_polynomial_he i0e i1 i1e laguerre_polynomial_l legendre_polynomial_p log_ndtr ndtr ndtri
-shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v
-shifted_chebyshev_polynomial_w xlog1py zeta bessel_j0 bessel_j1 bessel_y0 bessel_y1 spherical_bessel_j0
-""".split()
+SPECIAL = ["chebyshev_polynomial_t", "chebyshev_polynomial_u", "chebyshev_polynomial_v", "chebyshev_polynomial_w", "entr", "erfcx", "hermite_polynomial_h", "hermite_polynomial_he", "i0e", "i1", "i1e", "laguerre_polynomial_l", "legendre_polynomial_p", "log_ndtr", "ndtr", "ndtri", "shifted_chebyshev_polynomial_t", "shifted_chebyshev_polynomial_u", "shifted_chebyshev_polynomial_v", "shifted_chebyshev_polynomial_w", "xlog1py", "zeta", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "spherical_bessel_j0"]
 
 # Another name, the same arguments.
 OTHER = {
