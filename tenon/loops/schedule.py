@@ -35,10 +35,11 @@ def schedule(targets: Sequence[Target]) -> Nest:
 
 def alone(target: Target) -> bool:
     """Whether the target is a contraction, and so needs a nest of its own."""
-    return _product_of(target) is not None
+    return product_of(target) is not None
 
 
-def _product_of(target: Target) -> Product | None:
+def product_of(target: Target) -> Product | None:
+    """The product that the target is, under elementwise operations on its result; or None."""
     reductions = [x for x in walk(target.value) if isinstance(x, Reduce)]
     if len(reductions) != 1 or not target.indices or reductions[0].free != frozenset(target.indices):
         return None
@@ -48,7 +49,7 @@ def _product_of(target: Target) -> Product | None:
 
 def _contraction(target: Target) -> Nest | None:
     """The nest of a target that is one product, and elementwise operations on its result."""
-    found = _product_of(target)
+    found = product_of(target)
     if found is None:
         return None
     placing, top = Placing(target.value), Scope()

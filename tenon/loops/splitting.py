@@ -34,7 +34,7 @@ def with_split_loops(targets: Sequence[Target]) -> list[Target]:
 def _first_cut(targets: Sequence[Target]) -> tuple[Index, int] | None:
     """(an index, the n by which it is divided), the largest n of the outermost index first."""
     indices = targets[0].indices
-    divided = {(x.left, int(x.right.value)) for t in targets for x in walk(t.value) if _is_division(x, indices)}
+    divided = {cut for t in targets for x in walk(t.value) if (cut := _division(x)) is not None}
     for place, index in enumerate(indices):
         for n in sorted((n for i, n in divided if i is index), reverse=True):
             assert isinstance(index.extent, int)
@@ -43,9 +43,12 @@ def _first_cut(targets: Sequence[Target]) -> tuple[Index, int] | None:
     return None
 
 
-def _is_division(x: Expr, indices: Sequence[Index]) -> bool:
-    return (isinstance(x, Binary) and x.op in ("//", "%") and isinstance(x.right, Const)
-            and x.left in indices and isinstance(x.left.extent, int))
+def _division(x: Expr) -> tuple[Index, int] | None:
+    """(i, n) if x is i // n or i % n."""
+    match x:
+        case Binary(op="//" | "%", left=Index(extent=int()) as index, right=Const(value=n)):
+            return index, int(n)
+    return None
 
 
 def _split(target: Target, index: Index, n: int) -> Target:
