@@ -1,14 +1,19 @@
 """Tenon: ordinary imperative Python, made into one optimised, compiled computational graph."""
 
-from tenon import fft, linalg, nn, optim, random
+from collections.abc import Callable as _Callable
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
+
+from tenon import data, debug, fft, linalg, nn, optim, random
 from tenon import ops as _ops
 from tenon.array_api import VERSION as __array_api_version__
 from tenon.array_api import can_cast, e, finfo, iinfo, inf, isdtype, nan, newaxis, pi, result_type
 from tenon.array_api import namespace_info as __array_namespace_info__
-from tenon.debug import notebook as _notebook
+from tenon.extend import graph_pass, kernel, register_backend, remove_pass
 from tenon.graph.ir import Graph
 from tenon.jit import jit
 from tenon.nn.functional import alpha_dropout, scaled_dot_product_attention
+from tenon.ops.extend import op
 from tenon.random import (
     bernoulli,
     categorical,
@@ -25,7 +30,24 @@ from tenon.random import (
     randperm,
     uniform,
 )
-from tenon.tensor import Tensor, asarray, from_dlpack, enable_grad, is_grad_enabled, no_grad, tensor
+from tenon.save import load, save
+from tenon.tensor import Tensor, asarray, enable_grad, from_dlpack, is_grad_enabled, no_grad, tensor
+from tenon.transforms import (
+    autograd,
+    checkpoint,
+    custom_vjp,
+    grad,
+    hessian,
+    hvp,
+    jacfwd,
+    jacobian,
+    jacrev,
+    jvp,
+    value_and_grad,
+    vjp,
+    vmap,
+)
+from tenon.types import DType as dtype
 from tenon.types import (
     bfloat16,
     broadcast_shapes,
@@ -43,11 +65,22 @@ from tenon.types import (
     uint32,
     uint64,
 )
-from tenon.types import DType as dtype
 from tenon.types import bool_ as bool
-from tenon.transforms import grad, jvp, value_and_grad, vjp, vmap
 
 globals().update(_ops.PUBLIC)
-Tensor._repr_html_ = _notebook.tensor_html      # type: ignore[attr-defined]
-Graph._repr_html_ = _notebook.graph_html        # type: ignore[attr-defined]
+if _TYPE_CHECKING:
+    def __getattr__(name: str) -> _Any: ...     # the operators above: each is named once, where it is defined
+
+
+def _html(view: str) -> _Callable[[object], str]:
+    """How a notebook shows a class; what draws it is loaded when a notebook asks."""
+    def show(value: object) -> str:
+        from tenon.debug import notebook  # local: see above
+        text: str = getattr(notebook, view)(value)
+        return text
+    return show
+
+
+Tensor._repr_html_ = _html("tensor_html")       # type: ignore[attr-defined]
+Graph._repr_html_ = _html("graph_html")         # type: ignore[attr-defined]
 __version__ = "0.1.0"

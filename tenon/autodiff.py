@@ -22,11 +22,20 @@ from tenon.ops.shape import cast, sum_to
 from tenon.types import TensorType
 
 
+class Rule(Protocol):
+    """What the loop needs of an operator."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def vjp(self) -> Callable[..., Any] | None: ...
+
+
 class Recorded(Protocol):
     """What the loop needs of a node, on a tape or in a graph."""
 
     @property
-    def op(self) -> Op: ...
+    def op(self) -> Rule: ...
     @property
     def inputs(self) -> tuple[Any, ...]: ...
     @property
@@ -65,8 +74,11 @@ def pullback(node: Recorded, seeds: Sequence[Any]) -> Sequence[Any]:
     outputs = node.outputs
     filled = tuple(zeros_like(y) if seed is None else seed for seed, y in zip(seeds, outputs, strict=True))
     g, y = (filled[0], outputs[0]) if len(outputs) == 1 else (filled, tuple(outputs))
-    rule: Sequence[Any] = node.op.vjp(g, y, *node.inputs, **node.attrs)
-    return rule
+    found: Sequence[Any] = node.op.vjp(g, y, *node.inputs, **node.attrs)
+    if not isinstance(found, (tuple, list)) or len(found) != len(node.inputs):
+        raise GradientError(f"{node.op.name}: its vjp must return a tuple of {len(node.inputs)}, one gradient an input",
+                            where=node.loc)
+    return found
 
 
 def _accumulate(gradients: dict[Any, Any], x: Any, gradient: Any) -> None:

@@ -107,7 +107,8 @@ class Jitted:
 
     def __init__(self, function: Callable[..., Any], fullgraph: bool = False):
         functools.update_wrapper(self, function)
-        self.__name__: str = getattr(function, "__name__", type(function).__name__)
+        name = getattr(function, "__name__", type(function).__name__)
+        self.__name__: str = name if name.isidentifier() else "function"
         self.function, self.fullgraph = function, fullgraph
         self.records: dict[Any, Record] = {}
         self._lock = threading.RLock()

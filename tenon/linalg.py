@@ -1,8 +1,9 @@
-"""The namespace `tn.linalg`: the linear algebra of the Array API standard, and what NumPy and PyTorch keep beside it."""
+"""The namespace `tn.linalg`: the linear algebra of the Array API standard and what NumPy and PyTorch add."""
 
 from tenon.ops.arranging import matrix_transpose
-from tenon.ops.decompositions import cholesky, eig, eigh, eigvals, eigvalsh, lu, qr, svd, svdvals
+from tenon.ops.decompositions import eig, eigh, eigvals, eigvalsh, svd, svdvals
 from tenon.ops.diagonal import diagonal, trace
+from tenon.ops.factors import cholesky, lu, qr
 from tenon.ops.linalg import matmul
 from tenon.ops.products import cross, multi_dot, outer, tensordot, vecdot
 from tenon.ops.reduction import norm, vector_norm
@@ -24,7 +25,7 @@ from tenon.ops.solving import (
     solve_triangular,
 )
 
-__all__ = ["matmul", "matrix_transpose", "outer", "cross", "tensordot", "vecdot", "multi_dot", "matrix_power", "diagonal", "trace",
-           "cholesky", "eig", "eigh", "eigvals", "eigvalsh", "lu", "qr", "svd", "svdvals",
-           "solve", "solve_triangular", "cholesky_solve", "cholesky_inverse", "inv", "pinv", "lstsq", "det", "slogdet", "logdet",
-           "norm", "vector_norm", "matrix_norm", "matrix_rank", "cond", "matrix_exp"]
+__all__ = ["matmul", "matrix_transpose", "outer", "cross", "tensordot", "vecdot", "multi_dot", "matrix_power",
+           "diagonal", "trace", "cholesky", "eig", "eigh", "eigvals", "eigvalsh", "lu", "qr", "svd", "svdvals",
+           "solve", "solve_triangular", "cholesky_solve", "cholesky_inverse", "inv", "pinv", "lstsq", "det", "slogdet",
+           "logdet", "norm", "vector_norm", "matrix_norm", "matrix_rank", "cond", "matrix_exp"]

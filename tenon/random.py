@@ -48,7 +48,8 @@ class Generator:
 
     def get_state(self) -> Tensor:
         """The state, to be given to `set_state` later."""
-        return self.state + 0
+        copied: Tensor = self.state + 0
+        return copied
 
     def set_state(self, state: Any) -> None:
         """Go on from this state."""
@@ -102,7 +103,8 @@ def randn(*shape: Any, dtype: Any = float32, generator: Generator | None = None,
     return out.requires_grad_(requires_grad)
 
 
-def randint(low: int, high: Any = None, size: Any = None, dtype: Any = int64, generator: Generator | None = None) -> Any:
+def randint(low: int, high: Any = None, size: Any = None, dtype: Any = int64,
+            generator: Generator | None = None) -> Any:
     """Integers from low up to (not including) high, all equally likely; `randint(high, size)` starts from 0.
 
     >>> tn.randint(5, (2, 3)).shape
@@ -119,17 +121,20 @@ def randint(low: int, high: Any = None, size: Any = None, dtype: Any = int64, ge
 
 def randperm(n: int, dtype: Any = int64, generator: Generator | None = None) -> Any:
     """0, 1, ... n - 1 in random order."""
-    order = argsort(_draw(generator, lambda state: draws.random_integers(state, low=0, count=2 ** 63, shape=(n,))), axis=0)
+    order = argsort(_draw(generator, lambda state: draws.random_integers(state, low=0, count=2 ** 63, shape=(n,))),
+                    axis=0)
     return order if as_dtype(dtype) is int64 else cast(order, dtype=dtype)
 
 
-def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, dtype: Any = float32, generator: Generator | None = None) -> Any:
+def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, dtype: Any = float32,
+            generator: Generator | None = None) -> Any:
     """Numbers uniform in [low, high); the ends may be tensors, which broadcast."""
     u = _draw(generator, lambda state: draws.random_uniform(state, shape=_size(size, low, high), dtype=as_dtype(dtype)))
     return u if low == 0.0 and high == 1.0 else u * (high - low) + low
 
 
-def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, dtype: Any = float32, generator: Generator | None = None) -> Any:
+def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, dtype: Any = float32,
+           generator: Generator | None = None) -> Any:
     """Numbers from the normal distribution; mean and standard deviation may be tensors, which broadcast."""
     z = _draw(generator, lambda state: draws.random_normal(state, shape=_size(size, mean, std), dtype=as_dtype(dtype)))
     return z * std + mean
@@ -184,14 +189,15 @@ def bernoulli(p: Any, size: Any = None, dtype: Any = None, generator: Generator 
 
 
 def categorical(logits: Any, size: Any = (), axis: int = -1, generator: Generator | None = None) -> Any:
-    """The number of a class along an axis of `logits`, with probability softmax(logits); `size` draws each, in front."""
+    """The number of a class along an axis of `logits`, with probability softmax(logits); `size` draws, in front."""
     logits = lift(logits)
     shape = (*as_shape(size), *logits.shape)
     at = axis + len(shape) if axis < 0 else axis + len(shape) - logits.ndim
     return (logits + _gumbel(shape, generator)).argmax(axis=at)
 
 
-def multinomial(probabilities: Any, num_samples: int, replacement: bool = False, generator: Generator | None = None) -> Any:
+def multinomial(probabilities: Any, num_samples: int, replacement: bool = False,
+                generator: Generator | None = None) -> Any:
     """`num_samples` numbers of classes from the last axis of `probabilities`, which need not sum to 1.
 
     Raises ArgumentError where more are asked for than there are classes and `replacement` is False.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -16,14 +17,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tenon.autodiff import backward, call
+from tenon.autodiff import Rule, backward, call
 from tenon.backends.base import Executable
-from tenon.dims import Dim, SymbolicDim
+from tenon.dims import Dim, SymbolicDim, product
 from tenon.dlpack import CPU, export, imported
 from tenon.errors import ArgumentError, CaptureError, DTypeError, GradientError, Location, ShapeError
 from tenon.graph.build import agree, canonical_attrs, literal
 from tenon.graph.interpret import evaluate_op
 from tenon.graph.ir import Graph, Literal, Value
+from tenon.graph.kernels import kernel_for
 from tenon.graph.op import Op, interpreter, set_default_interpreter
 from tenon.graph.operators import Operators
 from tenon.ops import shape as shape_ops
@@ -32,29 +34,49 @@ from tenon.ops.barrier import barrier
 from tenon.ops.comparison import equal, not_equal
 from tenon.ops.creation import ones_like
 from tenon.ops.getitem import setitem
-from tenon.pipeline import compile
 from tenon.types import DEFAULT_OF_KIND, DType, Shape, TensorType, as_dtype, check_device, float32, int64
 
 
+class Examples:
+    """The payload of a tensor inside `tn.vmap`: it shows one example, and holds all of them in `inner`."""
 
-class Examples(Protocol):
-    """The payload of a tensor inside `tn.vmap`: what one example looks like, and all of them in `inner`."""
+    __slots__ = ("inner",)
 
-    inner: Tensor
-    shape: Shape
-    ndim: int
-    size: Dim
-    dtype: DType
+    def __init__(self, inner: Tensor):
+        self.inner = inner          # the batch axis is the first
+
+    @property
+    def shape(self) -> Shape:
+        """The sizes of the axes of one example."""
+        return self.inner.shape[1:]
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes of one example."""
+        return self.inner.ndim - 1
+
+    @property
+    def size(self) -> Dim:
+        """The number of elements of one example."""
+        return product(self.shape)
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return self.inner.dtype
 
     def detached(self) -> Examples:
         """The same, cut off from what it was computed from."""
+        raise NotImplementedError
 
     def needs_value(self, what: str) -> CaptureError:
-        """The error for Python code that needs the elements."""
+        """The error for Python code that needs the elements of one example."""
+        raise NotImplementedError
 
 
 Payload = np.ndarray | Value | Examples
 _recording: ContextVar[bool] = ContextVar("recording", default=True)
+_journal: ContextVar[list[tuple[Any, Any]] | None] = ContextVar("journal", default=None)
 _numbers = itertools.count()
 
 
@@ -209,7 +231,7 @@ class Tensor(Operators):
         payload = self.payload
         if isinstance(payload, np.ndarray):
             return payload
-        if not isinstance(payload, Value):
+        if isinstance(payload, Examples):
             raise payload.needs_value(what)
         capture = recorder.get()
         if capture is None:
@@ -317,7 +339,7 @@ class Tensor(Operators):
     def detach(self) -> Tensor:
         """The same elements, cut off from what they were computed from."""
         payload = self.payload
-        return Tensor(payload if isinstance(payload, (np.ndarray, Value)) else payload.detached())
+        return Tensor(payload.detached() if isinstance(payload, Examples) else payload)
 
     def backward(self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False) -> None:
         """Add the gradient of this scalar to `.grad` of every leaf that requires one.
@@ -363,6 +385,8 @@ class Tensor(Operators):
 
     def _rebind(self, new: Tensor) -> None:
         old, state = self.state, new.state
+        if (journal := _journal.get()) is not None:
+            journal.append((weakref.ref(self), (old.payload, old.node, old.index)))
         old.payload, old.node, old.index = state.payload, state.node, state.index
         old.requires_grad = old.requires_grad or state.requires_grad
 
@@ -401,7 +425,7 @@ class TapeNode:
 
     __slots__ = ("attrs", "inputs", "loc", "number", "op", "payloads", "released", "root")
 
-    def __init__(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any], payloads: tuple[Payload, ...]):
+    def __init__(self, op: Rule, inputs: tuple[Any, ...], attrs: Mapping[str, Any], payloads: tuple[Payload, ...]):
         self.op, self.inputs, self.attrs, self.payloads = op, inputs, attrs, payloads
         self.number = next(_numbers)
         self.loc: Location | None = None
@@ -420,10 +444,11 @@ class TapeNode:
     @property
     def outputs(self) -> tuple[Tensor, ...]:
         """The output tensors, linked to this node."""
-        return tuple(_linked(payload, self, k) for k, payload in enumerate(self.payloads))
+        return tuple(linked(payload, self, k) for k, payload in enumerate(self.payloads))
 
 
-def _linked(payload: Payload, node: TapeNode, index: int) -> Tensor:
+def linked(payload: Payload, node: TapeNode, index: int) -> Tensor:
+    """Output `index` of a recorded call."""
     out = Tensor(payload, as_dtype(payload.dtype).is_differentiable)
     out.own.node, out.own.index = node, index
     return out
@@ -450,6 +475,52 @@ def _saved(x: Any) -> Any:
     return Saved(x) if isinstance(x, Tensor) else x
 
 
+class Changes:
+    """The tensors that a block gave new elements, and what they held before it."""
+
+    def __init__(self) -> None:
+        self.before: list[tuple[Tensor, Any]] = []
+
+    @contextmanager
+    def noted(self) -> Iterator[Changes]:
+        """Take note of what this block rebinds, among the tensors that outlive it."""
+        journal: list[tuple[Any, Any]] = []
+        outer = _journal.get()
+        token = _journal.set(journal)
+        try:
+            yield self
+        finally:
+            _journal.reset(token)
+            if outer is not None:
+                outer.extend(journal)
+            self._journal = journal
+
+    def settle(self) -> None:
+        """Forget the tensors that are gone."""
+        first: dict[int, tuple[Tensor, Any]] = {}
+        for reference, held in self._journal:
+            if (tensor := reference()) is not None:
+                first.setdefault(id(tensor), (tensor, held))
+        self.before, self._journal = list(first.values()), []
+
+    @contextmanager
+    def undone(self) -> Iterator[None]:
+        """The state from before, in this block; what the block changes of it is undone too."""
+        now = [(tensor.state.payload, tensor.state.node, tensor.state.index) for tensor, _ in self.before]
+        try:
+            for tensor, held in self.before:
+                _hold(tensor, held)
+            yield
+        finally:
+            for (tensor, _), held in zip(self.before, now, strict=True):
+                _hold(tensor, held)
+
+
+def _hold(tensor: Tensor, held: Any) -> None:
+    state = tensor.state
+    state.payload, state.node, state.index = held
+
+
 class Fork(TapeNode):
     """Where a tensor gets a place of its own on the tape, so that gradients are accumulated there and not in it."""
 
@@ -465,15 +536,14 @@ def fork(x: Tensor) -> Tensor:
 
     What is differentiated with respect to the fork can be differentiated again with respect to `x`.
     """
-    return _linked(x.payload, Fork(x), 0)
+    return linked(x.payload, Fork(x), 0)
 
 
 def carries(x: Tensor) -> bool:
     """Whether somebody may still want a gradient that flows to this tensor: a leaf, or an active fork."""
     if x.requires_grad:
         return x.node is None or _root(x.node) is not None
-    inner = getattr(x.payload, "inner", None)       # an example of a batch: the batch may carry one
-    return inner is not None and carries(inner)
+    return isinstance(x.payload, Examples) and carries(x.payload.inner)
 
 
 def _root(start: TapeNode) -> Any:
@@ -587,7 +657,7 @@ class TensorInterpreter:
         canonical = canonical_attrs(op, types, attrs)
         payloads = self.evaluate(op, agreed, canonical)
         node = TapeNode(op, tuple(map(_saved, agreed)), canonical, payloads) if record else None
-        outputs = tuple(_linked(p, node, k) if node else Tensor(p) for k, p in enumerate(payloads))
+        outputs = tuple(linked(p, node, k) if node else Tensor(p) for k, p in enumerate(payloads))
         return outputs if len(outputs) > 1 else outputs[0]
 
     def opens(self, op: Op) -> bool:
@@ -613,14 +683,17 @@ class Eager(TensorInterpreter):
                   else x._concrete(op.name) for x in inputs]
         if op is call:
             return tuple(program_of(attrs["body"]).run(arrays))
-        inferred = op.type(*(None if x is None else x.type for x in inputs), **attrs)
+        given = [None if x is None else x.type for x in inputs]
+        inferred = op.type(*given, **attrs)
         types = inferred if isinstance(inferred, tuple) else (inferred,)
-        return evaluate_op(op, arrays, attrs, types)
+        return evaluate_op(op, arrays, attrs, types, kernel_for(op, given, attrs))
 
 
 @lru_cache(maxsize=1024)
 def program_of(graph: Graph) -> Executable:
     """The compiled form of a graph, made once."""
+    from tenon.pipeline import compile  # local: the compiler is loaded when something is first compiled
+
     return compile(graph)
 
 

@@ -11,7 +11,8 @@ import tenon as tn
 from tenon.tensor import Tensor
 
 
-def check_gradient(fn: Callable[..., Any], *arrays: Any, order: int = 1, step: float = 1e-6, tolerance: float = 1e-5) -> None:
+def check_gradient(fn: Callable[..., Any], *arrays: Any, order: int = 1, step: float = 1e-6,
+                   tolerance: float = 1e-5) -> None:
     """The gradient of `fn` (all its floating outputs, weighted at random) with respect to every array.
 
     `order=2` checks the gradient of the gradient too.
@@ -66,7 +67,8 @@ def _compare(scalar: Callable[..., Any], arrays: Any, step: float, tolerance: fl
                     inputs = [moved if j == k else a for j, a in enumerate(arrays)]
                     values.append(scalar(*(tn.tensor(a).requires_grad_() for a in inputs)).item())
                 expected[index] += part * (values[0] - values[1]) / (2 * step)
-        np.testing.assert_allclose(found[k].numpy(), expected, rtol=tolerance, atol=tolerance * max(1, np.abs(expected).max(initial=0)))
+        np.testing.assert_allclose(found[k].numpy(), expected, rtol=tolerance, atol=tolerance * max(1,
+                                                                                                    np.abs(expected).max(initial=0)))
 
 
 def _listed(out: Any) -> list[Any]:

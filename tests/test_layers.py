@@ -2,6 +2,7 @@
 
 import ast
 import graphlib
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -22,8 +23,8 @@ runtime
 pipeline
 tensor
 capture
-jit transforms random
-array_api distributed fft linalg nn optim data interop save debug
+jit transforms random linalg extend
+array_api distributed fft nn optim data interop save debug
 __init__
 demos
 serve cli
@@ -107,7 +108,9 @@ def cycle(root: Path) -> list[str]:
 
 def python(code: str) -> str:
     """What a fresh interpreter in this checkout prints."""
-    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True).stdout
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, capture_output=True, text=True,
+                          env=environment).stdout
 
 
 def test_imports_point_downwards() -> None:

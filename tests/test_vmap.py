@@ -7,17 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_ops import call, close, data, differentiable, in_float64, intervals, many, succeeding, weighted
+from test_ops import call, close, data, differentiable, intervals, many, succeeding, weighted, with_floats
 
 import tenon as tn
 from tenon.errors import ArgumentError, CaptureError, ShapeError
 from tenon.graph.op import OPS
 from tenon.graph.text import Example, parse_example
 from tenon.transforms import batch_rules, batching
-from tenon.types import TensorType
+from tenon.types import TensorType, float64
 
 SIZE = 3
-BY_EXAMPLE = ["searchsorted"]       # operators that fall back to a loop for some of what may be batched
+BY_EXAMPLE = ["searchsorted", "random_advance", "random_bits", "random_integers", "random_uniform"]     # by a loop
 
 NOT_FREE = ["max_pool_grad"]        # its positions must come from max_pool_positions, as they do in max_pool's gradient
 
@@ -25,7 +25,8 @@ NOT_FREE = ["max_pool_grad"]        # its positions must come from max_pool_posi
 def batches(example: Example, inputs: tuple[Any, ...]) -> list[np.ndarray]:
     """An array for each tensor of the example, of several examples along a new first axis."""
     return [np.stack([data(t, interval, 10 * b + k) for b in range(SIZE)])
-            for k, (t, interval) in enumerate(zip(inputs, intervals(example), strict=True)) if isinstance(t, TensorType)]
+            for k, (t, interval) in enumerate(zip(inputs, intervals(example), strict=True))
+            if isinstance(t, TensorType)]
 
 
 def choices(count: int) -> list[tuple[bool, ...]]:
@@ -48,9 +49,10 @@ def test_every_operator_on_a_batch_is_the_loop_over_it(text: str, monkeypatch: p
     monkeypatch.setattr(batching, "one_by_one", lambda op, *rest: fallen.append(op.name) or loop(op, *rest))
     for flags in choices(len(arrays)):
         tensors = [tn.asarray(a if flag else a[0]) for a, flag in zip(arrays, flags, strict=True)]
-        found = many(tn.vmap(lambda *ts: call(example, example.inputs, ts), in_axes=tuple(0 if f else None for f in flags))
-                     (*tensors))
-        rows = [many(call(example, example.inputs, tuple(t[b] if f else t for t, f in zip(tensors, flags, strict=True))))
+        axes = tuple(0 if flag else None for flag in flags)
+        found = many(tn.vmap(lambda *ts: call(example, example.inputs, ts), in_axes=axes)(*tensors))
+        rows = [many(call(example, example.inputs,
+                          tuple(t[b] if flag else t for t, flag in zip(tensors, flags, strict=True))))
                 for b in range(SIZE)]
         for k, got in enumerate(found):
             expected = np.stack([row[k].numpy() for row in rows])
@@ -61,7 +63,7 @@ def test_every_operator_on_a_batch_is_the_loop_over_it(text: str, monkeypatch: p
 @pytest.mark.parametrize("text", [p for p in differentiable() if "error" not in p.id])
 def test_gradients_an_example_are_those_of_the_loop(text: str) -> None:
     example = parse_example(text)
-    inputs = in_float64(example)
+    inputs = with_floats(example, float64)
     arrays = batches(example, inputs)
     chosen = [k for k, a in enumerate(arrays) if a.dtype == np.float64]
 
@@ -96,8 +98,9 @@ def test_axes_in_and_out(axis: int, out: int) -> None:
 
 def test_axes_are_nests_like_arguments_and_results() -> None:
     tree = {"a": cube(), "b": (tn.ones((5, 2)), 3.0)}
-    found = tn.vmap(lambda t, k: {"sum": t["a"].sum() + t["b"][0].sum() * t["b"][1] + k, "same": 7.0, "text": "x"},
-                    in_axes=({"a": 0, "b": (1, None)}, None), out_axes={"sum": 0, "same": None, "text": None})(tree, 1.0)
+    f = tn.vmap(lambda t, k: {"sum": t["a"].sum() + t["b"][0].sum() * t["b"][1] + k, "same": 7.0, "text": "x"},
+                in_axes=({"a": 0, "b": (1, None)}, None), out_axes={"sum": 0, "same": None, "text": None})
+    found = f(tree, 1.0)
     np.testing.assert_allclose(found["sum"].numpy(), cube().numpy().sum((1, 2)) + 15 + 1)
     assert found["same"] == 7.0 and found["text"] == "x"
 
@@ -158,7 +161,8 @@ def expected_slopes() -> np.ndarray:
 
 @pytest.mark.parametrize("make", [
     lambda: tn.vmap(tn.grad(loss), in_axes=(None, 0)), lambda: tn.jit(tn.vmap(tn.grad(loss), in_axes=(None, 0))),
-    lambda: tn.vmap(tn.jit(tn.grad(loss)), in_axes=(None, 0)), lambda: tn.vmap(tn.grad(tn.jit(loss)), in_axes=(None, 0)),
+    lambda: tn.vmap(tn.jit(tn.grad(loss)), in_axes=(None, 0)),
+    lambda: tn.vmap(tn.grad(tn.jit(loss)), in_axes=(None, 0)),
 ], ids=["vmap(grad)", "jit(vmap(grad))", "vmap(jit(grad))", "vmap(grad(jit))"])
 def test_gradients_an_example(make: Any) -> None:
     np.testing.assert_allclose(make()(tn.tensor(W), tn.tensor(X)).numpy(), expected_slopes(), rtol=1e-10)

@@ -14,6 +14,7 @@ import ctypes
 import itertools
 import os
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -206,9 +207,14 @@ def _target_machine() -> Any:
     return target.create_target_machine(processor, features, opt=3, reloc="pic", codemodel="small", jit=True)
 
 
-@cache
 def _linker() -> Any:
-    """Never closed: other threads may still run its code while the interpreter ends."""
+    """The one linker of the process.  Never closed: other threads may still run its code while the interpreter ends."""
+    with _starting:     # two threads must not make two: a library is known only to the one that it was given to
+        return _make_linker()
+
+
+@cache
+def _make_linker() -> Any:
     _target()
     return llvm.create_lljit_compiler(use_jit_link=True, suppress_errors=True)
 
@@ -225,5 +231,6 @@ def _environment() -> tuple[str, ...]:
     return (OPTIONS, llvmlite.__version__, str(llvm.llvm_version_info), target.triple, processor, features)
 
 
+_starting = threading.RLock()
 _libraries: weakref.WeakValueDictionary[str, Library] = weakref.WeakValueDictionary()
 _library_numbers = itertools.count()

@@ -59,7 +59,11 @@ class Watch:
         try:
             yield self
         finally:
-            sys.setprofile(before)
+            sys.setprofile(None)
+            if isinstance(before, types.FunctionType | types.MethodType):
+                sys.setprofile(before)
+            elif before is not None:
+                before.enable()     # cProfile's profiler, which is no function
 
     def _event(self, frame: types.FrameType, event: str, arg: Any) -> None:
         if event == "call":
@@ -149,7 +153,7 @@ class Reach:
         if not self._runs(function.__code__):
             if "__wrapped__" in vars(function):     # a library's wrapper, such as tn.grad(f), around the user's function
                 self._visit(function)
-                self._add(partial(getattr, function, "__wrapped__"), function.__wrapped__, path)
+                self._add(partial(getattr, function, "__wrapped__"), vars(function)["__wrapped__"], path)
             return
         self._visit(function)
         for name in sorted(self._global_names(function.__code__)):

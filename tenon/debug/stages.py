@@ -18,7 +18,7 @@ from tenon.tensor import Tensor
 from tenon.types import TensorType
 
 STAGES = ("graph", "passes", "loops", "llvm", "asm")
-SAMPLE_SIZE = 7         # of a symbolic size while a function is captured for show
+SAMPLE_SIZES = (7, 11)      # of a symbolic size, one capture after the other
 
 
 def run_on_text(text: str, names: Sequence[str], each: bool = False) -> Iterator[str]:
@@ -37,7 +37,9 @@ def show_function(where: str, types: Sequence[str], stages: Sequence[str]) -> It
     """
     if unknown := [stage for stage in stages if stage not in STAGES]:
         raise ArgumentError(f"no stage named {unknown[0]!r}", hint=f"the stages are {', '.join(STAGES)}")
-    captured = load_function(where).capture(*(sample(parse_type(text)) for text in types))
+    function, wanted = load_function(where), [parse_type(text) for text in types]
+    for size in SAMPLE_SIZES:       # a size that differs from one capture to the next becomes a symbol
+        captured = function.capture(*(sample(type, size) for type in wanted))
     yield from stage_texts(captured, stages)
 
 
@@ -49,9 +51,13 @@ def stage_texts(captured: Any, stages: Sequence[str]) -> Iterator[str]:
         steps: list[Step] = []
         optimize(captured.graph, steps)
         yield from map(str, steps)
-    for stage in ("loops", "llvm", "asm"):
-        if stage in stages:
-            yield f"# {stage}\n{getattr(captured.program, stage)}"
+    program = captured.program
+    if "loops" in stages:
+        yield from (f"# kernel {unit.name}\n{unit.loops}" for unit in program.kernels)
+    if "llvm" in stages:
+        yield f"# llvm\n{program.llvm}"
+    if "asm" in stages:
+        yield f"# asm\n{program.assembly_text}"
 
 
 def load_function(where: str) -> Jitted:
@@ -65,9 +71,9 @@ def load_function(where: str) -> Jitted:
     return found if isinstance(found, Jitted) else jit(found)
 
 
-def sample(type: TensorType) -> Tensor:
-    """Zeros of a type, a symbolic size taken as SAMPLE_SIZE."""
-    shape = tuple(SAMPLE_SIZE if isinstance(dim, SymbolicDim) else dim for dim in type.shape)
+def sample(type: TensorType, size: int) -> Tensor:
+    """Zeros of a type whose symbolic sizes are all `size`."""
+    shape = tuple(size if isinstance(dim, SymbolicDim) else dim for dim in type.shape)
     return Tensor(np.zeros(shape, type.dtype.numpy))
 
 

@@ -74,11 +74,14 @@ class Signature:
 
     @staticmethod
     def of(rule: Callable[..., Any]) -> Signature:
-        parameters = inspect.signature(rule).parameters.values()
-        data = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-        return Signature(tuple(p.name for p in data), sum(p.default is None for p in data),
-                         any(p.kind is p.VAR_POSITIONAL for p in parameters),
-                         {p.name: p.default for p in parameters if p.kind is p.KEYWORD_ONLY})
+        # Read off the code object: `inspect.signature` for every operator would be a third of the time to import.
+        rule = inspect.unwrap(rule)
+        code, names = rule.__code__, rule.__code__.co_varnames
+        keywords = names[code.co_argcount:code.co_argcount + code.co_kwonlyargcount]
+        defaults = rule.__kwdefaults__ or {}
+        return Signature(names[:code.co_argcount], sum(default is None for default in rule.__defaults__ or ()),
+                         bool(code.co_flags & inspect.CO_VARARGS),
+                         {name: defaults.get(name, inspect.Parameter.empty) for name in keywords})
 
     def __str__(self) -> str:
         required = len(self.data) - self.optional

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from tenon.dims import Dim, SymbolicDim
+from tenon.dims import Dim
 from tenon.graph.ir import Graph, Literal, Node, Value
 from tenon.loops.expressions import (
     Binary,

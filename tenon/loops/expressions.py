@@ -13,6 +13,7 @@ expressions are int64.  Floats narrower than 32 bits are float32 until they are 
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
@@ -64,8 +65,8 @@ class Expr(metaclass=Interned):
     dtype: DType
     _free: frozenset[Index]     # found when asked for, and kept
     _simple: Expr
-    _affine: Any
-    _bounds: Any
+    _affine: Any = None         # notes of tenon.loops.simplify
+    _bounds: Any = None
     _text: str
 
     @classmethod
@@ -425,6 +426,17 @@ def walk(*roots: Expr) -> list[Expr]:
             stack.append((x, True))
             stack.extend((child, False) for child in reversed(x.children()))
     return order
+
+
+def replace(x: Expr, values: Mapping[Expr, Expr]) -> Expr:
+    """`x` with sub-expressions replaced."""
+    done: dict[Expr, Expr] = dict(values)
+    for part in walk(x):
+        if part not in done:
+            children = part.children()
+            parts = tuple(done[child] for child in children)
+            done[part] = part if parts == children else part.rebuilt(parts)
+    return done[x]
 
 
 def identity(kind: str, dtype: DType) -> Const:

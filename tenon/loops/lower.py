@@ -15,10 +15,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from tenon.dims import Dim, product
 from tenon.graph.ir import Graph, Value
 from tenon.loops.build import GraphExpressions, offset
+from tenon.loops.chunks import in_chunks
 from tenon.loops.contraction import misplaced
 from tenon.loops.expressions import Buffer, Call, CheckedIndex, Expr, Index, Reduce, size, walk
 from tenon.loops.ir import Kernel, roots, statements
-from tenon.loops.schedule import Target, alone, schedule
+from tenon.loops.schedule import alone, schedule, with_flat_reductions
+from tenon.loops.target import Target
 from tenon.types import TensorType
 
 MOST_NODES_DEEP = 32        # longer chains are cut, so that expressions stay shallow
@@ -41,10 +43,17 @@ def lower(graph: Graph, name: str) -> Kernel:
             break
         stored.add(offender)
     temporaries = [b for b in buffers.values() if b.role == "temporary"]
+    parts: list[Buffer] = []
+
+    def temporary(type: TensorType) -> Buffer:
+        parts.append(Buffer(f"part{len(parts)}", type, "temporary"))
+        return parts[-1]
+
+    targets = [part for t in targets for part in ([t] if alone(t) else in_chunks(with_flat_reductions(t), temporary))]
     nests = tuple(schedule(group) for group in grouped(targets))
     checks = tuple(dict.fromkeys(x for nest in nests for statement in statements(nest.body)
                                  for x in walk(*roots(statement)) if isinstance(x, CheckedIndex)))
-    return Kernel(name, tuple(inputs.values()), tuple(outputs), tuple(temporaries), graph.symbols(),
+    return Kernel(name, tuple(inputs.values()), tuple(outputs), tuple(temporaries + parts), graph.symbols(),
                   nests, checks)
 
 

@@ -7,51 +7,30 @@ parallel loop over the rows with three loops inside.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import replace
 
-from tenon.dims import product
+from tenon.loops.columns import column_nest
 from tenon.loops.contraction import Product, as_product
 from tenon.loops.expressions import (
-    Binary,
-    Buffer,
     CheckedIndex,
-    Const,
     Expr,
     Index,
-    Load,
     Local,
     Reduce,
-    Size,
     size,
     walk,
 )
-from tenon.loops.ir import Accumulator, Contraction, Let, Loop, Nest, Stmt, Store, Update
+from tenon.loops.ir import Contraction, Loop, Nest, Store
+from tenon.loops.placing import Placing, Scope
 from tenon.loops.simplify import simplify, substitute
-from tenon.types import int64
-
-GRAIN = 8192        # elements that are not worth a second thread
-
-
-@dataclass(frozen=True)
-class Target:
-    """`buffer[offset] = value` for every value of the indices."""
-
-    buffer: Buffer
-    indices: tuple[Index, ...]
-    offset: Expr
-    value: Expr
-
-    def reads(self) -> set[Buffer]:
-        """The buffers that the value depends on."""
-        return {x.buffer for x in walk(self.value) if isinstance(x, Load)}
+from tenon.loops.target import Target, grain_of
 
 
 def schedule(targets: Sequence[Target]) -> Nest:
     """The nest that stores the targets, whose loops are a prefix of the longest list of loops among them."""
-    targets = [_with_flat_reductions(target) for target in _with_flat_loops(targets)]
-    return _contraction(targets[0]) or _loops(targets)
+    targets = [with_flat_reductions(target) for target in _with_flat_loops(targets)]
+    return _contraction(targets[0]) or column_nest(targets) or _loops(targets)
 
 
 def alone(target: Target) -> bool:
@@ -72,7 +51,7 @@ def _contraction(target: Target) -> Nest | None:
     found = _product_of(target)
     if found is None:
         return None
-    placing, top = Placing(uses(target.value)), Scope()
+    placing, top = Placing(target.value), Scope()
     total = Local("total", found.sum.dtype)
     top.known[found.sum] = total
     value = placing.place(target.value, top)
@@ -81,38 +60,31 @@ def _contraction(target: Target) -> Nest | None:
                              tuple(top.body)),))
 
 
-def uses(*roots: Expr) -> Counter[Expr]:
-    """How often each sub-expression is read."""
-    return Counter(child for x in walk(*roots) for child in x.children())
-
-
 def _loops(targets: Sequence[Target]) -> Nest:
     """A nest of plain loops."""
     loops = max((t.indices for t in targets), key=len)
-    placing = Placing(uses(*(t.value for t in targets)))
+    placing = Placing(*(t.value for t in targets))
     top = Scope()
     scopes = [top]
     for depth in range(len(loops) + 1):
         if depth:
             scopes.append(Scope(scopes[-1], loops[depth - 1]))
-        for target in targets:
-            if len(target.indices) == depth:
-                value = placing.place(target.value, scopes[-1])
-                scopes[-1].body.append(Store(target.buffer, placing.place(target.offset, scopes[-1]), value))
+        _store([t for t in targets if len(t.indices) == depth], placing, scopes[-1])
     for depth in range(len(loops), 0, -1):
         inner = scopes.pop()
         kind = "parallel" if depth == 1 else "serial"
-        grain = _grain(loops[1:]) if depth == 1 else size(1)
+        grain = grain_of(targets, loops[1:]) if depth == 1 else size(1)
         scopes[-1].body.append(Loop(loops[depth - 1], size(loops[depth - 1].extent), tuple(inner.body), kind, grain))
     return Nest(tuple(top.body))
 
 
-def _grain(inner: Sequence[Index]) -> Expr:
-    """How many iterations of the outermost loop a thread takes at least."""
-    elements = product(index.extent for index in inner)
-    if isinstance(elements, int):
-        return size(max(1, GRAIN // max(1, elements)))
-    return Binary("max", size(1), Binary("//", size(GRAIN), Binary("max", size(1), size(elements))))
+def _store(targets: Sequence[Target], placing: Placing, scope: Scope) -> None:
+    """Write elements, all computed before the first is written: a result may lie in the memory of an input."""
+    values = [placing.place(target.value, scope) for target in targets]
+    if len(targets) > 1:
+        values = [placing.named(value, scope) for value in values]
+    scope.body += [Store(target.buffer, placing.place(target.offset, scope), value)
+                   for target, value in zip(targets, values, strict=True)]
 
 
 # ---------------------------------------------------------------- fewer, longer loops
@@ -148,7 +120,7 @@ def merge(x: Expr, outer: Index, inner: Index, flat: Index) -> Expr | None:
     return None if outer in found.free else substitute(found, {temporary: flat})
 
 
-def _with_flat_reductions(target: Target) -> Target:
+def with_flat_reductions(target: Target) -> Target:
     """Merge neighbouring indices of reductions in the same way."""
     done: dict[Expr, Expr] = {}
     for x in walk(target.value):
@@ -169,74 +141,3 @@ def _flat_reduction(x: Reduce) -> Reduce:
             x = Reduce(x.kind, indices, body, tuple(size(index.extent) for index in indices))
         place -= 1
     return x
-
-
-# ---------------------------------------------------------------- what is computed where
-
-@dataclass(eq=False)
-class Scope:
-    """The body of a loop that is being filled."""
-
-    outer: Scope | None = None
-    index: Index | None = None
-    body: list[Stmt] = field(default_factory=list)
-    known: dict[Expr, Expr] = field(default_factory=dict)    # what has been computed here, by the name it got
-
-    def chain(self) -> Iterator[Scope]:
-        """This scope and those around it."""
-        scope: Scope | None = self
-        while scope is not None:
-            yield scope
-            scope = scope.outer
-
-
-class Placing:
-    """Puts every sub-expression into the outermost scope that has its indices."""
-
-    def __init__(self, uses: Counter[Expr]):
-        self.uses, self.count = uses, 0
-        self.positions: dict[Expr, bool] = {}
-
-    def place(self, x: Expr, scope: Scope) -> Expr:
-        """`x` as it is written in `scope`, after what it needs has been computed there or further out."""
-        if self.is_position(x):
-            return x
-        home = next((s for s in scope.chain() if s.index is None or s.index in x.free), scope)
-        if x in home.known:
-            return home.known[x]
-        if isinstance(x, Reduce):
-            self._reduce(x, home)
-            return home.known[x]
-        parts = tuple(self.place(child, home) for child in x.children())
-        value = x if parts == x.children() else x.rebuilt(parts)
-        if self.uses[x] > 1 or home is not scope:
-            local = self._local(x, "v")
-            home.body.append(Let(local, value))
-            value = local
-        home.known[x] = value
-        return value
-
-    def is_position(self, x: Expr) -> bool:
-        """Whether x is arithmetic on loop variables alone, which LLVM does best where it is used."""
-        if x not in self.positions:
-            self.positions[x] = isinstance(x, (Const, Size, Index)) or (
-                isinstance(x, Binary) and x.dtype is int64 and all(self.is_position(child) for child in x.children()))
-        return self.positions[x]
-
-    def _reduce(self, x: Reduce, home: Scope) -> None:
-        """A loop for x."""
-        local = self._local(x, "r")
-        extents = [self.place(extent, home) for extent in x.extents]
-        inner = [home]
-        for index in x.indices:
-            inner.append(Scope(inner[-1], index))
-        value = self.place(x.body, inner[-1])
-        inner[-1].body.append(Update(local, x.kind, value))
-        home.body.append(Accumulator(local, x.kind))
-        for index, extent, scope, around in reversed(list(zip(x.indices, extents, inner[1:], inner[:-1], strict=True))):
-            around.body.append(Loop(index, extent, tuple(scope.body)))
-        home.known[x] = local
-
-    def _local(self, x: Expr, letter: str) -> Local:
-        self.count += 1
-        return Local(f"{letter}{self.count - 1}", x.dtype)

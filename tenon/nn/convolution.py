@@ -8,7 +8,7 @@ from typing import Any
 from tenon.errors import ArgumentError, ShapeError
 from tenon.nn import init
 from tenon.nn.module import Module, Parameter
-from tenon.ops.arranging import pad
+from tenon.ops.repeating import pad
 from tenon.ops.creation import empty
 from tenon.ops.define import PUBLIC
 

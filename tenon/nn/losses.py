@@ -7,10 +7,18 @@ from typing import Any, ClassVar
 
 from tenon.errors import ArgumentError
 from tenon.nn.module import Module
+from tenon.ops import distances
 from tenon.ops import losses as ops
 from tenon.tensor import Tensor
 
-__all__ = ["CrossEntropyLoss", "Loss", "NLLLoss"]
+__all__ = [
+    "BCELoss", "BCEWithLogitsLoss", "CosineEmbeddingLoss", "CosineSimilarity", "CrossEntropyLoss",
+    "GaussianNLLLoss", "HingeEmbeddingLoss", "HuberLoss", "KLDivLoss", "L1Loss", "Loss", "MSELoss",
+    "MarginRankingLoss", "MultiLabelSoftMarginLoss", "MultiMarginLoss", "NLLLoss", "PairwiseDistance",
+    "PoissonNLLLoss", "SmoothL1Loss", "SoftMarginLoss", "TripletMarginLoss",
+]
+
+OTHER_NAMES = {"dim": "axis", "keepdim": "keepdims"}
 
 
 class Loss(Module):
@@ -21,12 +29,12 @@ class Loss(Module):
 
     def __init__(self, *values: Any, **named: Any):
         name, names = type(self).__name__, self.defaults
-        given = dict(zip(names, values)) | named
+        given = dict(zip(names, values)) | {OTHER_NAMES.get(key, key): x for key, x in named.items()}
         unknown = [key for key in given if key not in names]
         if unknown or len(values) > len(names):
             problem = f"no option {unknown[0]!r}" if unknown else f"{len(values)} options were given"
             raise ArgumentError(f"{name}: {problem}", hint=f"its options are ({', '.join(names)})")
-        if given.get("reduction", "mean") not in ("mean", "sum", "none"):
+        if given.get("reduction", "mean") not in ("mean", "sum", "none", *["batchmean"] * (name == "KLDivLoss")):
             raise ArgumentError(f"{name}: reduction must be 'mean', 'sum' or 'none', not {given['reduction']!r}")
         self.options = {}
         for key, value in {**names, **given}.items():
@@ -50,3 +58,26 @@ def _loss(name: str, fn: Callable[..., Any], **defaults: Any) -> type[Loss]:
 CrossEntropyLoss = _loss("CrossEntropyLoss", ops.cross_entropy, weight=None, ignore_index=-100, reduction="mean",
                          label_smoothing=0.0)
 NLLLoss = _loss("NLLLoss", ops.nll_loss, weight=None, ignore_index=-100, reduction="mean")
+MSELoss = _loss("MSELoss", distances.mse_loss, reduction="mean")
+L1Loss = _loss("L1Loss", distances.l1_loss, reduction="mean")
+SmoothL1Loss = _loss("SmoothL1Loss", distances.smooth_l1_loss, reduction="mean", beta=1.0)
+HuberLoss = _loss("HuberLoss", distances.huber_loss, reduction="mean", delta=1.0)
+PoissonNLLLoss = _loss("PoissonNLLLoss", distances.poisson_nll_loss, log_input=True, full=False, eps=1e-8,
+                       reduction="mean")
+GaussianNLLLoss = _loss("GaussianNLLLoss", distances.gaussian_nll_loss, full=False, eps=1e-6, reduction="mean")
+BCELoss = _loss("BCELoss", distances.binary_cross_entropy, weight=None, reduction="mean")
+BCEWithLogitsLoss = _loss("BCEWithLogitsLoss", distances.binary_cross_entropy_with_logits, weight=None,
+                          reduction="mean", pos_weight=None)
+KLDivLoss = _loss("KLDivLoss", distances.kl_div, reduction="mean", log_target=False)
+SoftMarginLoss = _loss("SoftMarginLoss", distances.soft_margin_loss, reduction="mean")
+HingeEmbeddingLoss = _loss("HingeEmbeddingLoss", distances.hinge_embedding_loss, margin=1.0, reduction="mean")
+MarginRankingLoss = _loss("MarginRankingLoss", distances.margin_ranking_loss, margin=0.0, reduction="mean")
+TripletMarginLoss = _loss("TripletMarginLoss", distances.triplet_margin_loss, margin=1.0, p=2.0, eps=1e-6, swap=False,
+                          reduction="mean")
+CosineEmbeddingLoss = _loss("CosineEmbeddingLoss", distances.cosine_embedding_loss, margin=0.0, reduction="mean")
+MultiMarginLoss = _loss("MultiMarginLoss", distances.multi_margin_loss, p=1, margin=1.0, weight=None,
+                        reduction="mean")
+MultiLabelSoftMarginLoss = _loss("MultiLabelSoftMarginLoss", distances.multilabel_soft_margin_loss, weight=None,
+                                 reduction="mean")
+CosineSimilarity = _loss("CosineSimilarity", distances.cosine_similarity, axis=1, eps=1e-8)
+PairwiseDistance = _loss("PairwiseDistance", distances.pairwise_distance, p=2.0, eps=1e-6, keepdims=False)

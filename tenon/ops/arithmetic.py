@@ -9,12 +9,13 @@ import numpy as np
 
 from tenon.errors import ArgumentError
 from tenon.graph.ir import Literal
+from tenon.graph.op import Op
 from tenon.graph.promotion import floating, numeric, same
 from tenon.ops.comparison import equal, greater, less_equal, logical_and, truth, where
 from tenon.ops.complex_parts import conj, real
-from tenon.ops.define import alias, binary, composite, function, lift, unary
+from tenon.ops.define import aliases, binary, composite, function, lift, unary
 from tenon.ops.shape import cast
-from tenon.types import float64, int32, int64, promote_types, real_of
+from tenon.types import float32, float64, int32, int64, promote_types, real_of
 
 # ---------------------------------------------------------------- arithmetic
 
@@ -51,16 +52,18 @@ def _sign(s: Any, x: Any) -> Any:
 
 
 def _signbit(s: Any, x: Any) -> Any:
-    return s.bits(x, int64 if x.dtype is float64 else int32) < 0 if x.dtype.is_floating else x < 0
+    if not x.dtype.is_floating:
+        return x < 0
+    return s.bits(x, int64) < 0 if x.dtype is float64 else s.bits(s.cast(x, float32), int32) < 0
 
 
 abs_ = unary("abs", np.abs, _abs, lambda g, y, x: (g * sign(x),), "The absolute value; its derivative at 0 is 0.",
              promote=same, result=real_of)
-sign = unary("sign", np.sign, _sign, lambda g, y, x: (None,) if x.dtype.kind != "c" else (_sign_vjp(g, y, x),),
+sign: Op = unary("sign", np.sign, _sign, lambda g, y, x: (None,) if x.dtype.kind != "c" else (_sign_vjp(g, y, x),),
              "-1, 0 or 1 by the sign of the elements; x / abs(x) for complex ones.", promote=same, kinds="uifc")
 signbit = unary("signbit", np.signbit, _signbit, None, "Whether the sign bit is set; true for -0.0.", promote=same,
                 result=truth, kinds="uif")
-copysign = binary("copysign", np.copysign, lambda s, x, y: s.call("copysign", x, y),
+copysign: Op = binary("copysign", np.copysign, lambda s, x, y: s.call("copysign", x, y),
                   lambda g, z, x, y: (g * sign(x) * copysign(1.0, y), None), "x with the sign of y.",
                   promote=floating, kinds="f")
 nextafter = binary("nextafter", np.nextafter, lambda s, x, y: s.call("nextafter", x, y), None,
@@ -87,7 +90,7 @@ def _power(s: Any, x: Any, y: Any) -> Any:
     """Floats by `pow`; integers by multiplying where the exponent is a small number, else by NumPy."""
     if x.dtype.is_floating:
         return s.call("pow", x, y)
-    times = getattr(y, "value", None)
+    times = getattr(y, "value", 0)
     if times not in range(1, 9):
         raise NotImplementedError("whole powers that are known only at run time")
     return math.prod([x] * (times - 1), start=x)
@@ -230,8 +233,5 @@ def heaviside(x: Any, y: Any) -> Any:
     return where(equal(x, 0), y, where(greater(x, 0), 1, where(less_equal(x, 0), 0, x)))
 
 
-for _name, _target in {
-    "sub": subtract, "mul": multiply, "true_divide": divide, "neg": negative, "absolute": abs_,
-    "pow": power, "mod": remainder, "floor_div": floor_divide, "sgn": sign,
-}.items():
-    alias(_name, _target)
+aliases(sub=subtract, mul=multiply, true_divide=divide, neg=negative, absolute=abs_, pow=power,
+        mod=remainder, floor_div=floor_divide, sgn=sign)

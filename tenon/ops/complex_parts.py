@@ -8,7 +8,7 @@ import numpy as np
 
 from tenon.graph.promotion import floating, same
 from tenon.ops.comparison import where
-from tenon.ops.define import alias, binary, function, lift, unary
+from tenon.ops.define import aliases, binary, function, lift, unary
 from tenon.types import complex_of, real_of
 
 conj_op = unary("conj", np.conj, None, lambda g, y, x: (conj(g),), "The complex conjugate.", promote=same)
@@ -65,5 +65,4 @@ def angle(x: Any) -> Any:
     return where(x < 0, np.pi, where(x.isnan(), x * 1.0, 0.0))
 
 
-for _name, _target in {"conjugate": conj, "conj_physical": conj}.items():
-    alias(_name, _target)
+aliases(conjugate=conj, conj_physical=conj)

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tenon.errors import ArgumentError, ShapeError
+from tenon.graph.op import Op
 from tenon.graph.promotion import same
 from tenon.ops.arithmetic import add
 from tenon.ops.complex_parts import conj
@@ -58,20 +59,21 @@ def _conv_compute(s: Any, i: Any, x: Any, w: Any, stride: Any, padding: Any, dil
 
 def _conv_ref(x: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Any:
     columns, sizes = _columns(x, w.shape[2:], stride, padding, dilation, groups)
-    out = columns @ w.reshape(groups, w.shape[0] // groups, columns.shape[-1]).swapaxes(-1, -2)     # [groups, N * P, O / groups]
+    # [groups, N * P, O / groups]
+    out = columns @ w.reshape(groups, w.shape[0] // groups, columns.shape[-1]).swapaxes(-1, -2)
     out = out.reshape(groups, x.shape[0], *sizes, w.shape[0] // groups)
     return np.moveaxis(out, (0, -1), (1, 2)).reshape(x.shape[0], w.shape[0], *sizes)
 
 
-conv = define(
+conv: Op = define(
     "conv", type=_conv_type, canonical=_conv_attrs, ref=_conv_ref, compute=_conv_compute, promote=same,
     vjp=lambda g, y, x, w, **attrs: (lambda: conv_input_grad(g, conj(w), sizes=x.shape[2:], **attrs),
                                      lambda: conv_weight_grad(conj(x), g, kernel=w.shape[2:], **attrs)),
-    doc="The convolution of x [N, C, *sizes] with w [O, C / groups, *kernel] (the kernel is not flipped, as in all deep "
-        "learning).  `padding` is a size, one an axis, a (low, high) pair an axis, \"same\" or \"valid\".",
+    doc="The convolution of x [N, C, *sizes] with w [O, C / groups, *kernel] (the kernel is not flipped, as in all "
+        "deep learning).  `padding` is a size, one an axis, a (low, high) pair an axis, \"same\" or \"valid\".",
     examples=["conv(f32[2, 3, 8], f32[4, 3, 3]) -> f32[2, 4, 6]",
-              "conv(f32[2, 4, 7, 6], f32[6, 2, 3, 2], stride=(2, 1), padding=((1, 2), (0, 1)), dilation=(1, 2), groups=2)"
-              " -> f32[2, 6, 4, 5]",
+              "conv(f32[2, 4, 7, 6], f32[6, 2, 3, 2], stride=(2, 1), padding=((1, 2), (0, 1)), dilation=(1, 2), "
+              "groups=2) -> f32[2, 6, 4, 5]",
               "conv(f32[1, 2, 4, 4, 4], f32[3, 2, 2, 2, 2]) -> f32[1, 3, 3, 3, 3]",
               "conv(f32[1, 2, 5], f32[3, 4, 3]) -> error", "conv(f32[1, 2, 5], f32[3, 2, 7]) -> error"])
 
@@ -102,23 +104,26 @@ def _input_grad_compute(s: Any, i: Any, g: Any, w: Any, sizes: Any, stride: Any,
 def _input_grad_ref(g: Any, w: Any, sizes: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Any:
     batch, outputs, *counts = g.shape
     kernel = w.shape[2:]
-    split = np.moveaxis(g.reshape(batch, groups, outputs // groups, *counts), (1, 2), (0, -1))     # [groups, N, *P, O / groups]
+    # [groups, N, *P, O / groups]
+    split = np.moveaxis(g.reshape(batch, groups, outputs // groups, *counts), (1, 2), (0, -1))
     columns = split.reshape(groups, -1, outputs // groups) @ w.reshape(groups, outputs // groups, -1)
     columns = columns.reshape(groups, batch, *counts, w.shape[1], *kernel)
-    columns = np.moveaxis(columns, (0, 2 + len(counts)), (1, 2))                                   # [N, groups, C, *P, *K]
+    # [N, groups, C, *P, *K]
+    columns = np.moveaxis(columns, (0, 2 + len(counts)), (1, 2))
     columns = columns.reshape(batch, groups * w.shape[1], *counts, *kernel)
     return sum_windows(columns, sizes, kernel, stride, padding, dilation)
 
 
-conv_input_grad = define(
-    "conv_input_grad", public=False, type=_input_grad_type, ref=_input_grad_ref, compute=_input_grad_compute, promote=same,
+conv_input_grad: Op = define(
+    "conv_input_grad", public=False, type=_input_grad_type, ref=_input_grad_ref, compute=_input_grad_compute,
+    promote=same,
     vjp=lambda h, y, g, w, sizes, **attrs: (lambda: conv(h, conj(w), **attrs),
                                             lambda: conv_weight_grad(h, conj(g), kernel=w.shape[2:], **attrs)),
     doc="The gradient of conv with respect to its input of these sizes; also the transposed convolution.",
-    examples=["conv_input_grad(f32[2, 4, 6], f32[4, 3, 3], sizes=(8,), stride=(1,), padding=((0, 0),), dilation=(1,), groups=1)"
-              " -> f32[2, 3, 8]",
-              "conv_input_grad(f32[2, 6, 4, 5], f32[6, 2, 3, 2], sizes=(7, 6), stride=(2, 1), padding=((1, 2), (0, 1)), "
-              "dilation=(1, 2), groups=2) -> f32[2, 4, 7, 6]"])
+    examples=["conv_input_grad(f32[2, 4, 6], f32[4, 3, 3], sizes=(8,), stride=(1,), padding=((0, 0),), "
+              "dilation=(1,), groups=1) -> f32[2, 3, 8]",
+              "conv_input_grad(f32[2, 6, 4, 5], f32[6, 2, 3, 2], sizes=(7, 6), stride=(2, 1), "
+              "padding=((1, 2), (0, 1)), dilation=(1, 2), groups=2) -> f32[2, 4, 7, 6]"])
 
 
 # ---------------------------------------------------------------- the gradient with respect to the kernel
@@ -145,20 +150,22 @@ def _weight_grad_compute(s: Any, i: Any, x: Any, g: Any, kernel: Any, stride: An
 
 def _weight_grad_ref(x: Any, g: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Any:
     columns, sizes = _columns(x, kernel, stride, padding, dilation, groups)
-    split = np.moveaxis(g.reshape(g.shape[0], groups, g.shape[1] // groups, *sizes), 0, 2)         # [groups, O / groups, N, *P]
+    # [groups, O / groups, N, *P]
+    split = np.moveaxis(g.reshape(g.shape[0], groups, g.shape[1] // groups, *sizes), 0, 2)
     out = split.reshape(groups, g.shape[1] // groups, columns.shape[1]) @ columns
     return out.reshape(g.shape[1], x.shape[1] // groups, *kernel)
 
 
-conv_weight_grad = define(
-    "conv_weight_grad", public=False, type=_weight_grad_type, ref=_weight_grad_ref, compute=_weight_grad_compute, promote=same,
+conv_weight_grad: Op = define(
+    "conv_weight_grad", public=False, type=_weight_grad_type, ref=_weight_grad_ref, compute=_weight_grad_compute,
+    promote=same,
     vjp=lambda h, y, x, g, kernel, **attrs: (lambda: conv_input_grad(conj(g), h, sizes=x.shape[2:], **attrs),
                                              lambda: conv(conj(x), h, **attrs)),
     doc="The gradient of conv with respect to its kernel of these sizes.",
-    examples=["conv_weight_grad(f32[2, 3, 8], f32[2, 4, 6], kernel=(3,), stride=(1,), padding=((0, 0),), dilation=(1,), groups=1)"
-              " -> f32[4, 3, 3]",
-              "conv_weight_grad(f32[2, 4, 7, 6], f32[2, 6, 4, 5], kernel=(3, 2), stride=(2, 1), padding=((1, 2), (0, 1)), "
-              "dilation=(1, 2), groups=2) -> f32[6, 2, 3, 2]"])
+    examples=["conv_weight_grad(f32[2, 3, 8], f32[2, 4, 6], kernel=(3,), stride=(1,), padding=((0, 0),), "
+              "dilation=(1,), groups=1) -> f32[4, 3, 3]",
+              "conv_weight_grad(f32[2, 4, 7, 6], f32[2, 6, 4, 5], kernel=(3, 2), stride=(2, 1), "
+              "padding=((1, 2), (0, 1)), dilation=(1, 2), groups=2) -> f32[6, 2, 3, 2]"])
 
 
 # ---------------------------------------------------------------- what users call
@@ -176,10 +183,14 @@ def _convolution(count: int) -> None:
     name, name_transposed = f"conv{count}d", f"conv_transpose{count}d"
     sizes = ", ".join("DHW"[3 - count:])
     direct.__name__, transposed.__name__ = name, name_transposed
-    direct.__doc__ = (f"The convolution of x [N, C, {sizes}] (or without N) with weight [O, C / groups, ...], plus a bias an "
-                      "output channel.\n\n`padding` is a size, one an axis, (low, high) pairs, \"same\" or \"valid\".")
-    transposed.__doc__ = (f"The transposed convolution of x [N, C, {sizes}] (or without N) with weight [C, O / groups, ...]: "
-                          "the gradient of a convolution.\n\n`output_padding` makes the result longer at its end.")
+    direct.__doc__ = f"""The convolution of x [N, C, {sizes}] with weight [O, C / groups, ...], plus a bias.
+
+    `padding` is a size, one an axis, (low, high) pairs, "same" or "valid".
+    """
+    transposed.__doc__ = f"""The transposed convolution of x [N, C, {sizes}] with weight [C, O / groups, ...].
+
+    It is the gradient of a convolution, plus a bias; `output_padding` makes the result longer at its end.
+    """
     function(direct)
     function(transposed)
 
@@ -194,7 +205,8 @@ def conv_transpose(x: Any, weight: Any, stride: Any = 1, padding: Any = 0, outpu
     """
     count = x.ndim - 2
     if count < 1 or weight.ndim != x.ndim:
-        raise ShapeError(f"conv_transpose: the input {shown(x)} and the kernel {shown(weight)} need one rank of at least 3")
+        raise ShapeError(f"conv_transpose: the input {shown(x)} and the kernel {shown(weight)} need one "
+                         "rank of at least 3")
     if x.shape[1] != weight.shape[0] or x.shape[1] % groups:
         raise ShapeError(f"conv_transpose: {shown(x)} has {x.shape[1]} channels, the kernel {shown(weight)} takes "
                          f"{weight.shape[0]} in {groups} groups")
@@ -216,7 +228,8 @@ def conv_transpose(x: Any, weight: Any, stride: Any = 1, padding: Any = 0, outpu
 def _batched(name: str, count: int, x: Any, bias: Any, apply: Callable[[Any], Any]) -> Any:
     """`apply` on x with a batch axis, plus the bias; without a batch axis where x has none."""
     if x.ndim not in (count + 1, count + 2):
-        raise ShapeError(f"{name}: the input {shown(x)} is not [N, C, ...] with {count} axes of sizes, nor that without N")
+        raise ShapeError(f"{name}: the input {shown(x)} is not [N, C, ...] with {count} axes of sizes, nor that "
+                         "without N")
     out = apply(x if x.ndim == count + 2 else reshape_op(x, shape=(1, *x.shape)))
     if bias is not None:
         if bias.shape != (out.shape[1],):
@@ -228,7 +241,8 @@ def _batched(name: str, count: int, x: Any, bias: Any, apply: Callable[[Any], An
 def _columns(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> tuple[Any, tuple[int, ...]]:
     """NumPy: the windows of x as matrices [groups, N * P, C / groups * K], and their counts P."""
     count = len(kernel)
-    view = window_view(x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]), kernel, stride, padding, dilation)
+    view = window_view(x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]), kernel, stride, padding,
+                       dilation)
     counts = view.shape[3:3 + count]
     view = np.moveaxis(view, (1, 2), (0, 2 + count))         # [groups, N, *P, C / groups, *K]
     taps = int(np.prod(view.shape[2 + count:]))

@@ -58,8 +58,10 @@ def _filled(shape: Any, value: Any, dtype: Any, requires_grad: bool = False) -> 
         value = literal(value, wanted)
     value = lift(value)
     if value.ndim:
-        raise ArgumentError(f"full: the value must be a scalar, not {value.type}", hint="tn.broadcast_to repeats a tensor")
-    out = full_op(value if wanted is None or value.dtype is wanted else cast(value, dtype=wanted), shape=as_shape(shape))
+        raise ArgumentError(f"full: the value must be a scalar, not {value.type}",
+                            hint="tn.broadcast_to repeats a tensor")
+    value = value if wanted is None or value.dtype is wanted else cast(value, dtype=wanted)
+    out = full_op(value, shape=as_shape(shape))
     return out.requires_grad_() if requires_grad else out
 
 
@@ -182,7 +184,8 @@ def linspace(start: Any, stop: Any, num: Any = 50, *, endpoint: bool = True, dty
     steps = num - 1 if endpoint else num
     wanted = as_dtype(dtype) if dtype is not None else _linspace_dtype(start, stop)
     wide = as_dtype("c128") if wanted.kind == "c" else float64
-    first, last = (literal(x, wide) if isinstance(x, PYTHON_SCALARS) else cast(lift(x), dtype=wide) for x in (start, stop))
+    first, last = (literal(x, wide) if isinstance(x, PYTHON_SCALARS) else cast(lift(x), dtype=wide)
+                   for x in (start, stop))
     at = iota(num)
     if isinstance(steps, int) and steps <= 0:
         return cast(first + 0.0 * cast(at, dtype=wide), dtype=wanted)
@@ -204,7 +207,8 @@ def _linspace_dtype(*ends: Any) -> DType:
 
 
 @function
-def logspace(start: Any, stop: Any, num: Any = 50, *, endpoint: bool = True, base: float = 10.0, dtype: Any = None) -> Any:
+def logspace(start: Any, stop: Any, num: Any = 50, *, endpoint: bool = True, base: float = 10.0,
+             dtype: Any = None) -> Any:
     """`base` to the powers `linspace(start, stop, num)`."""
     powers = linspace(start, stop, num, endpoint=endpoint, dtype=float64)
     return cast((powers * math.log(base)).exp() if base != 10.0 else 10.0 ** powers, dtype=dtype or float32)

@@ -26,9 +26,9 @@ def function(fn: F) -> F:
     return fn
 
 
-def alias(name: str, target: Callable[..., Any]) -> None:
-    """A second name for a public operator, for those who know it from elsewhere."""
-    PUBLIC[name] = target
+def aliases(**targets: Callable[..., Any]) -> None:
+    """Second names for public operators, for those who know them from elsewhere: `aliases(mul=multiply)`."""
+    PUBLIC.update(targets)
 
 
 def lift(x: Any) -> Any:
@@ -83,7 +83,7 @@ def composite(examples: Sequence[str] = (), vjp: Callable[..., Any] | None = Non
         def rule(*types: TensorType | None, **attrs: Any) -> Any:
             results = tuple(r.type for r in expansion(op, types, attrs).results)
             return results if len(results) > 1 else results[0]
-        rule.__signature__ = inspect.signature(fn)  # type: ignore[attr-defined]
+        rule.__wrapped__ = fn  # type: ignore[attr-defined]
         op = define(fn.__name__.rstrip("_"), public=public, type=rule, expand=fn, vjp=vjp, promote=promote, ref=ref,
                     canonical=canonical, doc=inspect.getdoc(fn) or "", examples=examples, domain=domain)
         return op

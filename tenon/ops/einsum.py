@@ -20,7 +20,8 @@ from tenon.ops.linalg import matmul_op
 from tenon.ops.reduction import sum_
 from tenon.ops.shape import permute, reshape_op
 
-Labels = tuple[Any, ...]            # a letter or a number for each axis; (k,) for the k-th axis from the end that `...` holds
+# a letter or a number for each axis; (k,) for the k-th axis from the end that `...` holds
+Labels = tuple[Any, ...]
 Term = tuple[Any, Labels]           # a tensor and the labels of its axes
 
 
@@ -42,7 +43,7 @@ def einsum(*operands: Any) -> Any:
     for pair in _order(terms, output):
         rest = [term for k, term in enumerate(terms) if k not in pair]
         kept = {*output, *(label for _, labels in rest for label in labels)}
-        terms = [*rest, _product(*(terms[k] for k in pair), kept)]
+        terms = [*rest, _product(terms[pair[0]], terms[pair[1]], kept)]
     x, labels = _sum_others(terms[0], set(output))
     return _in_order(x, labels, output)
 
@@ -88,7 +89,8 @@ def _fill(labels: list[Any], ndim: int, x: Any) -> Labels:
     dots = [k for k, label in enumerate(labels) if label is ...]
     missing = ndim - (len(labels) - len(dots))
     if len(dots) > 1 or missing < 0 or (missing and not dots):
-        raise ShapeError(f"einsum: {len(labels) - len(dots)} labels for the {ndim} axes of {x.type if x is not None else 'x'}")
+        raise ShapeError(f"einsum: {len(labels) - len(dots)} labels for {ndim} axes"
+                         + (f" of {x.type}" if x is not None else ""))
     return tuple(new for label in labels for new in ([(k,) for k in range(-missing, 0)] if label is ... else [label]))
 
 

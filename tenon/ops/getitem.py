@@ -128,7 +128,8 @@ def _items(x: Any, key: Any) -> list[Any]:
     items: list[Any] = []
     for item in key if isinstance(key, tuple) else (key,):
         items.extend(_item(item))
-    used = sum(item is not None and item is not Ellipsis and not (_is_array(item) and item.dtype == np.bool_) for item in items)
+    used = sum(item is not None and item is not Ellipsis and not (_is_array(item) and item.dtype == np.bool_)
+               for item in items)
     dots = [k for k, item in enumerate(items) if item is Ellipsis]
     if len(dots) > 1:
         raise OutOfRange("x[key]: the key has more than one ...")
@@ -150,7 +151,7 @@ def _item(item: Any) -> list[Any]:
             raise OutOfRange("x[key]: a list in a key must be a regular array of integers or booleans")
     if isinstance(item, (np.ndarray, np.generic)) and item.dtype.kind in "biu":
         if item.dtype != np.bool_:
-            return [int(item)] if item.ndim == 0 and isinstance(item, np.generic) else [np.asarray(item).astype(np.int64)]
+            return [int(item)] if isinstance(item, np.generic) else [item.astype(np.int64)]
         return list(np.nonzero(item)) if item.ndim else [np.asarray(item)]
     if hasattr(item, "shape") and hasattr(item, "dtype") and not isinstance(item, (np.ndarray, np.generic)):
         if item.dtype.kind == "b":
@@ -162,8 +163,8 @@ def _item(item: Any) -> list[Any]:
             return [item if hasattr(item, "terms") else operator.index(item)]
         except TypeError:
             pass
-    raise DTypeError(f"x[key]: an index must be an integer, a slice, None, ... or an array of integers or booleans, not "
-                     f"{getattr(item, 'dtype', type(item).__name__)}")
+    raise DTypeError(f"x[key]: an index must be an integer, a slice, None, ... or an array of integers or booleans, "
+                     f"not {getattr(item, 'dtype', type(item).__name__)}")
 
 
 def _nonzero(mask: Any) -> list[Any]:
@@ -192,7 +193,7 @@ def _slice(item: slice, size: Any) -> tuple[Any, Any, int]:
     if step == 0:
         raise ShapeError("x[key]: the step of a slice must not be 0")
     if isinstance(size, int):
-        places = range(*slice(*(_whole(v) for v in (item.start, item.stop)), step).indices(size))
+        places = range(*slice(_whole(item.start), _whole(item.stop), step).indices(size))
         return (places.start if places else 0), len(places), step
     start = _bound(item.start, size, 0 if step > 0 else size - 1, step)
     stop = _bound(item.stop, size, size if step > 0 else -1, step)
@@ -226,7 +227,7 @@ def _box(x: Any, selection: Selection) -> Any:
 
 
 def _rows(part: Any, arrays: dict[int, Any]) -> tuple[Any, Any, int, tuple[int, ...]]:
-    """The box with its indexed axes merged into one, the index along that, where it is, and the order of axes before."""
+    """The box with its indexed axes merged into one, the index along it, its place, and the former order of axes."""
     axes = list(arrays)
     order = tuple(range(part.ndim))
     shape = broadcast_shapes(*(a.shape for a in arrays.values()))

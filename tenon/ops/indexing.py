@@ -70,8 +70,10 @@ take: Op = define(
     vjp=lambda g, y, x, at, axis: (put(zeros_like(x), at, g, axis=axis, reduce="add"), None),
     compute=lambda s, i, x, at, axis: x(
         (*i[:axis], s.index(at(i[axis:axis + at.ndim]), x.shape[axis]), *i[axis + at.ndim:])),
-    doc="The elements of x at these places along an axis (which a vector need not name); the axes of `indices` replace it.",
-    examples=["take(f32[5, 3], i64[4], axis=0) -> f32[4, 3]", "take(f32[2, 5, 3], i32[2, 2], axis=1) -> f32[2, 2, 2, 3]",
+    doc="The elements of x at these places along an axis (which a vector need not name); the axes of `indices` "
+        "replace it.",
+    examples=["take(f32[5, 3], i64[4], axis=0) -> f32[4, 3]",
+              "take(f32[2, 5, 3], i32[2, 2], axis=1) -> f32[2, 2, 2, 3]",
               "take(f32[5, 3], i64, axis=1) -> f32[5]", "take(f32[5, 3], f32[4], axis=0) -> error"])
 
 
@@ -87,7 +89,8 @@ def _put_ref(x: Any, at: Any, updates: Any, axis: int, reduce: str) -> Any:
     rows = np.moveaxis(out, axis, 0)
     new = np.moveaxis(updates, range(axis, axis + at.ndim), range(at.ndim)).reshape(at.size, *rows.shape[1:])
     place = check_range("put", at, x.shape[axis], axis).ravel()
-    if reduce == "add" and new.ndim > 1 and at.size > 1 and x.dtype != np.bool_:     # add.at is slow on rows: sort, then sum runs of one place
+    # add.at is slow on rows: sort, then sum runs of one place
+    if reduce == "add" and new.ndim > 1 and at.size > 1 and x.dtype != np.bool_:
         order = np.argsort(place, kind="stable")
         first = np.flatnonzero(np.diff(place[order], prepend=-1))
         rows[place[order][first]] += np.add.reduceat(new[order], first, axis=0).astype(rows.dtype, copy=False)
@@ -250,7 +253,8 @@ def _index_function(name: str, reduce: str, what: str) -> None:
     function(fn)
 
 
-for _name, _reduce, _what in (("index_copy", "set", "in the place of"), ("index_fill", "set", "(a number) in the place of"),
+for _name, _reduce, _what in (("index_copy", "set", "in the place of"),
+                              ("index_fill", "set", "(a number) in the place of"),
                               ("index_add", "add", "added to")):
     _index_function(_name, _reduce, _what)
 
@@ -281,7 +285,8 @@ one_hot: Op = define(
         s.eq(s.index(x(i[:-1]), num_classes), i[-1]), s.const(1, dtype), s.const(0, dtype)),
     vjp=lambda g, y, x, **_: (None,),
     doc="A last axis that is 1 at the class that x names and 0 elsewhere.",
-    examples=["one_hot(i64[3], num_classes=5, dtype=f32) -> f32[3, 5]", "one_hot(f32[3], num_classes=5, dtype=f32) -> error"])
+    examples=["one_hot(i64[3], num_classes=5, dtype=f32) -> f32[3, 5]",
+              "one_hot(f32[3], num_classes=5, dtype=f32) -> error"])
 
 
 def _broadcast_others(x: Any, indices: Any, axis: int) -> tuple[Any, Any, int]:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tenon.errors import ShapeError
+from tenon.graph.op import Op
 from tenon.graph.promotion import same
 from tenon.ops.complex_parts import conj
 from tenon.ops.define import define, function
@@ -30,10 +31,11 @@ def mT(x: Any) -> Any:
     return permute(x, axes=(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
 
-matmul_op = define(
+matmul_op: Op = define(
     "matmul", public=False, type=_matmul_type, ref=np.matmul, promote=same,
     vjp=lambda g, y, a, b: (lambda: matmul_op(g, mT(conj(b))), lambda: matmul_op(mT(conj(a)), g)),
-    compute=lambda s, i, a, b: s.reduce("add", (a.shape[-1],), lambda k: a((*i[:-1], k[0])) * b((*i[:-2], k[0], i[-1]))),
+    compute=lambda s, i, a, b: s.reduce("add", (a.shape[-1],),
+                                        lambda k: a((*i[:-1], k[0])) * b((*i[:-2], k[0], i[-1]))),
     doc="The matrix product of two stacks of matrices with equal leading sizes.",
     examples=["matmul(f32[2, 3], f32[3, 4]) -> f32[2, 4]", "matmul(f32[5, 2, 3], f32[5, 3, 4]) -> f32[5, 2, 4]",
               "matmul(f32[2, 3], f32[2, 3]) -> error"])

@@ -15,6 +15,7 @@ PYTHON_OPERATORS = {
     "xor": "bitwise_xor", "lshift": "bitwise_left_shift", "rshift": "bitwise_right_shift",
 }
 COMPARISONS = {"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
+PROPERTIES = ("real", "imag")       # without parentheses, as in NumPy and PyTorch
 UNARY = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert"}
 
 
@@ -23,7 +24,7 @@ def install_methods() -> None:
     methods: dict[str, Any] = {}
     for name, operator in PUBLIC.items():
         if first_parameter(operator) == "x":
-            methods[name] = _method(operator)
+            methods[name] = property(operator) if name in PROPERTIES else _method(operator)
     for python, name in (PYTHON_OPERATORS | COMPARISONS).items():
         if name in PUBLIC:
             methods[f"__{python}__"] = _method(PUBLIC[name])

@@ -32,10 +32,12 @@ def _pool_attrs(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) -
     return window_attrs(kernel, stride, padding, dilation, x.shape[x.ndim - len(kernel):])
 
 
-def _max_pool_type(x: TensorType, *, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1) -> TensorType:
+def _max_pool_type(x: TensorType, *, kernel: Any, stride: Any = None, padding: Any = 0,
+                   dilation: Any = 1) -> TensorType:
     check_kind("max_pool", x.dtype, "buif")
     lead = x.ndim - len(kernel)
-    return x.with_shape((*x.shape[:lead], *window_counts("max_pool", x.shape[lead:], kernel, stride, padding, dilation)))
+    counts = window_counts("max_pool", x.shape[lead:], kernel, stride, padding, dilation)
+    return x.with_shape((*x.shape[:lead], *counts))
 
 
 def lowest(dtype: DType) -> Any:
@@ -60,7 +62,11 @@ def _max_pool_compute(kind: str) -> Callable[..., Any]:
 
 def _max_pool_ref(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Any:
     view = window_view(x, kernel, stride, padding, dilation, lowest_of(x))
-    return view.max(axis=tuple(range(-len(kernel), 0)))
+    taps = list(np.ndindex(*kernel))
+    out = view[(..., *taps[0])].copy()
+    for k in taps[1:]:
+        np.maximum(out, view[(..., *k)], out=out)
+    return out
 
 
 def lowest_of(x: Any) -> Any:
@@ -71,9 +77,15 @@ def lowest_of(x: Any) -> Any:
 def _positions_ref(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Any:
     count = len(kernel)
     view = window_view(x, kernel, stride, padding, dilation, lowest_of(x))
-    flat = view.reshape(*view.shape[:view.ndim - count], -1).argmax(-1)
-    taps, counts = np.unravel_index(flat, kernel), np.indices(flat.shape, sparse=True)[flat.ndim - count:]
-    at = tuple(p * s + k * d - low for p, k, s, d, (low, _) in zip(counts, taps, stride, dilation, padding, strict=True))
+    best, flat = view[(..., *[0] * count)].copy(), np.zeros(view.shape[:view.ndim - count], np.int64)
+    for number, k in enumerate(np.ndindex(*kernel)):
+        element = view[(..., *k)]
+        better = (element > best) | ((element != element) & (best == best))     # NaN is largest, the first wins
+        best[better], flat[better] = element[better], number
+    taps: Any = np.unravel_index(flat, kernel)
+    counts: Any = np.indices(flat.shape, sparse=True)[flat.ndim - count:]
+    at = tuple(p * s + k * d - low
+               for p, k, s, d, (low, _) in zip(counts, taps, stride, dilation, padding, strict=True))
     return ravel(at, x.shape[x.ndim - count:]).astype(np.int64)
 
 
@@ -95,8 +107,8 @@ max_pool_positions: Op = define(
         x, kernel=kernel, stride=stride, padding=padding, dilation=dilation).with_dtype(int64),
     doc="Where the largest element of each window stands among the sizes, in row-major order; the first of equals.",
     examples=["max_pool_positions(f32[2, 7], kernel=(3,), stride=(2,), padding=((1, 0),), dilation=(1,)) -> i64[2, 3]",
-              "max_pool_positions(f32[2, 5, 6], kernel=(2, 3), stride=(1, 1), padding=((0, 0), (1, 1)), dilation=(2, 1))"
-              " -> i64[2, 3, 6]"])
+              "max_pool_positions(f32[2, 5, 6], kernel=(2, 3), stride=(1, 1), padding=((0, 0), (1, 1)), "
+              "dilation=(2, 1)) -> i64[2, 3, 6]"])
 
 
 def _max_pool_grad_compute(s: Any, i: Any, g: Any, at: Any, sizes: Any, kernel: Any, stride: Any, padding: Any,
@@ -127,8 +139,8 @@ max_pool_grad: Op = define(
     vjp=lambda h, y, g, at, sizes, **_: (at_positions(h, at, len(sizes)), None),
     doc="The gradient of each window given to the element that was its largest.",
     domain=((-2, 2), (0, 2)),
-    examples=["max_pool_grad(f32[2, 1], i64[2, 1], sizes=(4,), kernel=(3,), stride=(3,), padding=((0, 0),), dilation=(1,))"
-              " -> f32[2, 4]"])
+    examples=["max_pool_grad(f32[2, 1], i64[2, 1], sizes=(4,), kernel=(3,), stride=(3,), padding=((0, 0),), "
+              "dilation=(1,)) -> f32[2, 4]"])
 
 
 def at_positions(x: Any, at: Any, count: int) -> Any:
@@ -140,7 +152,7 @@ def at_positions(x: Any, at: Any, count: int) -> Any:
 
 # ---------------------------------------------------------------- what users call
 
-def _spatial(name: str, x: Any, count: int | None) -> tuple[Dim, ...]:
+def spatial_sizes(name: str, x: Any, count: int | None) -> tuple[Dim, ...]:
     """The sizes that are pooled: those of the last `count` axes, or all but batch and channel."""
     count = x.ndim - 2 if count is None else count
     if count < 1 or x.ndim not in (count + 1, count + 2):
@@ -151,15 +163,17 @@ def _spatial(name: str, x: Any, count: int | None) -> tuple[Dim, ...]:
 def _attributes(name: str, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
                 count: int | None) -> tuple[dict[str, Any], tuple[Any, ...]]:
     """The attributes with `ceil_mode` said as padding at the end, and how much of that it is."""
-    sizes = _spatial(name, x, count)
+    sizes = spatial_sizes(name, x, count)
     attrs = window_attrs(kernel, stride, padding, dilation, sizes)
     for (low, high), k, d in zip(attrs["padding"], attrs["kernel"], attrs["dilation"], strict=True):
-        if isinstance(low, int) and isinstance(high, int) and max(low, high) > (d * (k - 1) + 1) // 2 and padding != "same":
+        largest = max((p for p in (low, high) if isinstance(p, int)), default=0)
+        if largest > (d * (k - 1) + 1) // 2 and padding != "same":
             raise ArgumentError(f"{name}: padding {low, high} is more than half the window {k}")
     if not ceil_mode:
         return attrs, (0,) * len(sizes)
     extra: list[Any] = []
-    for n, k, s, d, (low, high) in zip(sizes, attrs["kernel"], attrs["stride"], attrs["dilation"], attrs["padding"], strict=True):
+    for n, k, s, d, (low, high) in zip(sizes, attrs["kernel"], attrs["stride"], attrs["dilation"], attrs["padding"],
+                                       strict=True):
         counts: Any = (n + low + high - d * (k - 1) - 1 + s - 1) // s + 1
         if (counts - 1) * s >= n + low:             # the last window would lie in the padding alone
             counts = counts - 1
@@ -209,7 +223,8 @@ def avg_pool(x: Any, kernel: Any, stride: Any = None, padding: Any = 0, ceil_mod
 
 
 @function
-def lp_pool(x: Any, norm_type: float, kernel: Any, stride: Any = None, ceil_mode: bool = False, count: int | None = None) -> Any:
+def lp_pool(x: Any, norm_type: float, kernel: Any, stride: Any = None, ceil_mode: bool = False,
+            count: int | None = None) -> Any:
     """The p-norm of each window: (sum of x ** p) ** (1 / p)."""
     attrs, _ = _attributes("lp_pool", x, kernel, stride, 0, 1, ceil_mode, count)
     return window_sum(x ** norm_type, attrs) ** (1.0 / norm_type)
@@ -222,8 +237,8 @@ def window_sum(x: Any, attrs: dict[str, Any]) -> Any:
 
 
 def _names(count: int) -> None:
-    def max_pool_nd(x: Any, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
-                    return_indices: bool = False) -> Any:
+    def max_pool_nd(x: Any, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
+                    ceil_mode: bool = False, return_indices: bool = False) -> Any:
         return max_pool(x, kernel, stride, padding, dilation, ceil_mode, return_indices, count)
 
     def avg_pool_nd(x: Any, kernel: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
@@ -254,7 +269,7 @@ def _shares(size: int, count: int) -> tuple[Any, Any]:
 
 def _adaptive(name: str, x: Any, output_size: Any, count: int | None, even: Callable[..., Any],
               uneven: Callable[[Any, int, Any, Any], Any]) -> Any:
-    sizes = _spatial(name, x, count)
+    sizes = spatial_sizes(name, x, count)
     listed = tuple(output_size) if isinstance(output_size, (tuple, list)) else (output_size,) * len(sizes)
     wanted = tuple(n if w is None else w for n, w in zip(sizes, listed, strict=True))
     wanted = per_axis(wanted, len(sizes), "output_size")

@@ -1,4 +1,4 @@
-"""Products of vectors, matrices and tensors, all of them permute, reshape, matmul and sum: dot, outer, tensordot, addmm ..."""
+"""Products of vectors, matrices and tensors, made of permute, reshape, matmul and sum: dot, tensordot, addmm ..."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from typing import Any
 from tenon.dims import product
 from tenon.errors import DTypeError, ShapeError
 from tenon.ops.arithmetic import multiply
-from tenon.ops.arranging import expand_dims, flatten, moveaxis, roll
+from tenon.ops.arranging import expand_dims, flatten, moveaxis
 from tenon.ops.complex_parts import conj
 from tenon.ops.define import function, lift
 from tenon.ops.linalg import matmul, matmul_op, mT
 from tenon.ops.reduction import sum_, vector_norm
+from tenon.ops.repeating import roll
 from tenon.ops.shape import permute, reshape_op
 from tenon.types import broadcast_shapes, normalize_axes, normalize_axis
 
@@ -21,7 +22,7 @@ from tenon.types import broadcast_shapes, normalize_axes, normalize_axis
 
 @function
 def dot(x: Any, y: Any) -> Any:
-    """The product over the last axis of x and the last but one of y (or its only one); with a scalar, the plain product.
+    """The product over the last axis of x and the last but one (or only one) of y; with a scalar, the plain product.
 
     >>> tn.dot(tn.tensor([1, 2]), tn.tensor([3, 4]))
     tensor(11)

@@ -93,7 +93,8 @@ random_bits: Op = define(
     compute=lambda s, i, state, shape, stream: s.cast(_element_words(s, i, state, shape, stream, 1)[0], uint32),
     vjp=lambda g, y, state, **_: (None,),
     doc="Random words.  Draws with different `stream` are independent.",
-    examples=["random_bits(u64[2], shape=(3, 5), stream=0) -> u32[3, 5]", "random_bits(u64[3], shape=(3,), stream=0) -> error"])
+    examples=["random_bits(u64[2], shape=(3, 5), stream=0) -> u32[3, 5]",
+              "random_bits(u64[3], shape=(3,), stream=0) -> error"])
 
 
 def _uniform_type(state: TensorType, *, shape: Any, dtype: Any = "float32", stream: int = 0) -> TensorType:
@@ -123,7 +124,8 @@ def _uniform_compute(s: Any, i: Any, state: Any, shape: Any, dtype: DType, strea
 
 random_uniform: Op = define(
     "random_uniform", public=False, type=_uniform_type, ref=_uniform_ref, compute=_uniform_compute,
-    canonical=lambda state, shape, dtype, stream: {"shape": as_shape(shape), "dtype": as_dtype(dtype), "stream": stream},
+    canonical=lambda state, shape, dtype, stream: {"shape": as_shape(shape), "dtype": as_dtype(dtype),
+                                                   "stream": stream},
     vjp=lambda g, y, state, **_: (None,),
     doc="Numbers uniform in [0, 1): all multiples of 2 ** -24 (float32) or 2 ** -53 (float64) are equally likely.",
     examples=["random_uniform(u64[2], shape=(3, 5), dtype=f32, stream=0) -> f32[3, 5]",
@@ -144,7 +146,8 @@ def _integers_compute(s: Any, i: Any, state: Any, low: int, count: int, shape: A
 random_integers: Op = define(
     "random_integers", public=False, ref=_integers_ref, compute=_integers_compute,
     type=lambda state, *, low, count, shape, stream=0: _drawn("random_integers", state, int64, shape),
-    canonical=lambda state, low, count, shape, stream: {"low": low, "count": count, "shape": as_shape(shape), "stream": stream},
+    canonical=lambda state, low, count, shape, stream: {"low": low, "count": count, "shape": as_shape(shape),
+                                                        "stream": stream},
     vjp=lambda g, y, state, **_: (None,),
     doc="Integers from the `count` that start at `low`, all equally likely.",
     examples=["random_integers(u64[2], low=-3, count=10, shape=(3, 5), stream=0) -> i64[3, 5]"])
@@ -177,7 +180,8 @@ def _polar(state: Any, shape: Any, dtype: DType, scale: float) -> tuple[Any, Any
     return (-scale * log(1.0 - u)).sqrt(), v * (2 * math.pi)
 
 
-@composite(public=False, examples=["dropout(f32[3, 5], u64[2], p=0.25) -> f32[3, 5]", "dropout(f32[3], u64[2], p=1.5) -> error"])
+@composite(public=False, examples=["dropout(f32[3, 5], u64[2], p=0.25) -> f32[3, 5]",
+                                   "dropout(f32[3], u64[2], p=1.5) -> error"])
 def dropout(x: Any, state: Any, *, p: float) -> Any:
     """x with each element zero with probability p, the rest scaled by 1 / (1 - p)."""
     if not 0 <= p <= 1:

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.promotion import floating
 from tenon.ops.activations import relu
-from tenon.ops.define import composite
+from tenon.ops.define import composite, define
 from tenon.ops.exponential import sigmoid
+from tenon.ops.pieces import concat_op
 from tenon.ops.projections import linear
+from tenon.ops.shape import reshape_op
 from tenon.ops.trigonometric import tanh
+from tenon.types import TensorType
 
 
 def _check(name: str, gates: int, x: Any, h: Any, w_ih: Any, w_hh: Any) -> None:
@@ -25,6 +30,22 @@ def _check(name: str, gates: int, x: Any, h: Any, w_ih: Any, w_hh: Any) -> None:
 def _parts(gates: Any, count: int) -> list[Any]:
     size = gates.shape[-1] // count
     return [gates[..., k * size:(k + 1) * size] for k in range(count)]
+
+
+@composite(public=False, promote=floating, examples=["lstm_gates(f32[2, 16], f32[2, 4]) -> f32[2, 4], f32[2, 4]"])
+def lstm_gates(gates: Any, c: Any) -> Any:
+    """The next hidden and cell state from the sums that enter the gates."""
+    i, f, g, o = _parts(gates, 4)
+    c = sigmoid(f) * c + sigmoid(i) * tanh(g)
+    return sigmoid(o) * tanh(c), c
+
+
+@composite(public=False, promote=floating, examples=["gru_gates(f32[2, 12], f32[2, 12], f32[2, 4]) -> f32[2, 4]"])
+def gru_gates(from_x: Any, from_h: Any, h: Any) -> Any:
+    """The next state from what the input and the state contribute to the gates."""
+    (xr, xz, xn), (hr, hz, hn) = _parts(from_x, 3), _parts(from_h, 3)
+    z, n = sigmoid(xz + hz), tanh(xn + sigmoid(xr + hr) * hn)
+    return n + z * (h - n)
 
 
 @composite(promote=floating, examples=[
@@ -47,9 +68,7 @@ def rnn_cell(x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any =
 def lstm_cell(x: Any, h: Any, c: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
     """The next hidden and cell state of a long short-term memory; gates in the order input, forget, cell, output."""
     _check("lstm_cell", 4, x, h, w_ih, w_hh)
-    i, f, g, o = _parts(linear(x, w_ih, b_ih) + linear(h, w_hh, b_hh), 4)
-    c = sigmoid(f) * c + sigmoid(i) * tanh(g)
-    return sigmoid(o) * tanh(c), c
+    return lstm_gates(linear(x, w_ih, b_ih) + linear(h, w_hh, b_hh), c)
 
 
 @composite(promote=floating, examples=[
@@ -58,7 +77,35 @@ def lstm_cell(x: Any, h: Any, c: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_
 def gru_cell(x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
     """The next state of a gated recurrent unit; gates in the order reset, update, new."""
     _check("gru_cell", 3, x, h, w_ih, w_hh)
-    xr, xz, xn = _parts(linear(x, w_ih, b_ih), 3)
-    hr, hz, hn = _parts(linear(h, w_hh, b_hh), 3)
-    z, n = sigmoid(xz + hz), tanh(xn + sigmoid(xr + hr) * hn)
-    return n + z * (h - n)
+    return gru_gates(linear(x, w_ih, b_ih), linear(h, w_hh, b_hh), h)
+
+
+# ---------------------------------------------------------------- sequences as steps
+
+def _unstack_type(x: TensorType, *, axis: int) -> tuple[TensorType, ...]:
+    return (x.with_shape((*x.shape[:axis], *x.shape[axis + 1:])),) * int(x.shape[axis])
+
+
+def _unstack_vjp(g: Any, y: Any, x: Any, axis: int) -> tuple[Any]:
+    parts = g if isinstance(g, tuple) else (g,)
+    return (concat_op(*(reshape_op(p, shape=(*p.shape[:axis], 1, *p.shape[axis:])) for p in parts), axis=axis),)
+
+
+def _unstack_ref(x: Any, axis: int) -> Any:
+    parts = tuple(np.moveaxis(x, axis, 0))
+    return parts if len(parts) > 1 else parts[0]
+
+
+steps_op = define(
+    "steps", public=False, type=_unstack_type, ref=_unstack_ref, vjp=_unstack_vjp,
+    compute=lambda s, i, x, axis: tuple(x((*i[:axis], k, *i[axis:])) for k in range(int(x.shape[axis]))),
+    doc="The slices along an axis, one output each, so that the gradient is put together once.",
+    examples=["steps(f32[2, 3], axis=0) -> f32[3], f32[3]"])
+
+
+def steps(x: Any, axis: int = 0) -> tuple[Any, ...]:
+    """The slices of `x` along an axis; its size must be known."""
+    if x.shape[axis] == 0:
+        return ()
+    out = steps_op(x, axis=axis)
+    return out if isinstance(out, tuple) else (out,)

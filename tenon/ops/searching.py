@@ -1,4 +1,4 @@
-"""Order and search: sort, argsort, topk, quantile; searchsorted, bincount; and what has as many elements as the data says.
+"""Order and search: sort, argsort, topk, quantile, searchsorted, bincount; and what has the size that the data says.
 
 The last kind (argwhere, nonzero, unique, masked_select) runs eagerly only: a graph states the shape of every value.
 """
@@ -14,8 +14,8 @@ from tenon.dims import symbol
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.op import Op
 from tenon.graph.promotion import same
-from tenon.ops.creation import zeros_like
 from tenon.ops.arranging import broadcast_arrays
+from tenon.ops.creation import zeros_like
 from tenon.ops.define import check_kind, define, function
 from tenon.ops.indexing import flat, gather, put, scatter_op, take
 from tenon.ops.shape import full_op, reshape_op
@@ -35,7 +35,7 @@ def _sort_type(x: TensorType, *, axis: int = -1, descending: bool = False, stabl
 
 
 def _argsort_ref(x: Any, axis: int, descending: bool, stable: bool) -> Any:
-    kind = "stable" if stable else None
+    kind: Any = "stable" if stable else None
     if descending:      # from the back, so that equal elements keep their order; NaN comes first
         return x.shape[axis] - 1 - np.flip(np.argsort(np.flip(x, axis), axis, kind=kind), axis)
     return np.argsort(x, axis, kind=kind)
@@ -49,8 +49,8 @@ def _sort_ref(x: Any, axis: int, descending: bool, stable: bool) -> Any:
 argsort: Op = define(
     "argsort", canonical=_sort_attrs, ref=_argsort_ref,
     type=lambda x, *, axis=-1, descending=False, stable=True: _sort_type(x).with_dtype(int64),
-    doc="The places of the elements in ascending (or descending) order along an axis; equal elements keep their order.  "
-        "NaN counts as largest.",
+    doc="The places of the elements in ascending (or descending) order along an axis; equal elements keep their "
+        "order.  NaN counts as largest.",
     examples=["argsort(f32[2, 5], axis=1, descending=False, stable=True) -> i64[2, 5]",
               "argsort(i32[5], axis=0, descending=True, stable=True) -> i64[5]"])
 
@@ -225,7 +225,8 @@ def masked_select(x: Any, mask: Any) -> Any:
 
 
 def _unique_ref(x: Any) -> Any:
-    values, first, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True, equal_nan=False)
+    values, first, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True,
+                                               equal_nan=False)
     return values, first, inverse.reshape(x.shape), counts
 
 

@@ -11,13 +11,15 @@ import numpy as np
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.op import Op
 from tenon.graph.promotion import floating
-from tenon.ops.arranging import concat, expand_dims, narrow
+from tenon.ops.arranging import concat, expand_dims
 from tenon.ops.comparison import where
 from tenon.ops.complex_parts import conj, imag, real
 from tenon.ops.creation import eye
-from tenon.ops.decompositions import lapack, solve_op, square_type, svdvals, threshold
+from tenon.ops.cutting import narrow
+from tenon.ops.decompositions import svdvals, threshold
 from tenon.ops.define import define, function, lift
 from tenon.ops.diagonal import tril, triu
+from tenon.ops.factors import lapack, solve_op, square_type
 from tenon.ops.linalg import matmul, mT
 from tenon.ops.products import adjoint, square
 from tenon.ops.reduction import count_nonzero, sum_
@@ -112,7 +114,8 @@ def _pinv_vjp(g: Any, y: Any, x: Any, rtol: Any) -> tuple[Any]:
 
 
 pinv_op: Op = define(
-    "pinv", public=False, type=lambda x, *, rtol: x.with_shape((*x.shape[:-2], x.shape[-1], x.shape[-2])), promote=floating,
+    "pinv", public=False, type=lambda x, *, rtol: x.with_shape((*x.shape[:-2], x.shape[-1], x.shape[-2])),
+    promote=floating,
     vjp=_pinv_vjp, ref=lapack("pinv", lambda x, rtol: np.linalg.pinv(x, rtol)), doc="The pseudo-inverse.",
     examples=["pinv(f32[2, 3, 2], rtol=1e-06) -> f32[2, 2, 3]", "pinv(f32[2, 3], rtol=1e-06) -> f32[3, 2]"])
 
@@ -166,7 +169,8 @@ def _slogdet_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
 
 
 slogdet_op: Op = define(
-    "slogdet", public=False, promote=floating, vjp=_slogdet_vjp, ref=lapack("slogdet", lambda x: tuple(np.linalg.slogdet(x))),
+    "slogdet", public=False, promote=floating, vjp=_slogdet_vjp,
+    ref=lapack("slogdet", lambda x: tuple(np.linalg.slogdet(x))),
     type=lambda x: (x.with_shape(square_type("slogdet", x).shape[:-2]), TensorType(real_of(x.dtype), x.shape[:-2])),
     doc="The sign and the logarithm of the size of determinants.", examples=["slogdet(f32[1, 2, 2]) -> f32[1], f32[1]"])
 
@@ -205,7 +209,7 @@ def matrix_rank(x: Any, rtol: float | None = None) -> Any:
 
 @function
 def matrix_norm(x: Any, ord: Any = "fro", axis: Any = (-2, -1), keepdims: bool = False) -> Any:
-    """A norm of matrices: "fro", "nuc", 1, -1, inf, -inf (largest or smallest sum of a column or row), 2, -2 (singular values)."""
+    """A norm of matrices: "fro", "nuc", 1, -1, inf, -inf (sums of columns or rows), 2 or -2 (singular values)."""
     x = lift(x)
     axes = normalize_axes(axis, x.ndim)
     if len(axes) != 2:

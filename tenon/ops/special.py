@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 from tenon.errors import ArgumentError
+from tenon.graph.op import Op
+from tenon.graph.op import Op
 from tenon.graph.promotion import floating
 from tenon.ops import special_reference as reference
 from tenon.ops.arithmetic import sign
@@ -35,21 +37,23 @@ erfinv = unary("erfinv", reference.erfinv, call("erfinv"), lambda g, y, x: (g * 
                "The inverse of the error function.", kinds="f", domain=(-0.9, 0.9))
 lgamma = unary("lgamma", reference.lgamma, call("lgamma"), lambda g, y, x: (g * digamma(x),),
                "The logarithm of the absolute value of the gamma function.", kinds="f", domain=(0.3, 4.0))
-digamma = unary("digamma", reference.digamma, call("digamma"), lambda g, y, x: (g * polygamma_op(x, n=1),),
+digamma: Op = unary("digamma", reference.digamma, call("digamma"), lambda g, y, x: (g * polygamma_op(x, n=1),),
                 "The derivative of lgamma.", kinds="f", domain=(0.3, 4.0))
-polygamma_op = define(
+polygamma_op: Op = define(
     "polygamma", public=False, type=_polygamma_type, ref=reference.polygamma, promote=floating, elementwise=True,
     vjp=lambda g, y, x, n: (g * polygamma_op(x, n=n + 1),), doc="The n-th derivative of digamma, n >= 1.",
     domain=(0.5, 4.0), examples=["polygamma(f32[2, 3], n=1) -> f32[2, 3]"])
-i0 = unary("i0", reference.i0, None, lambda g, y, x: (g * i1(x),), "The modified Bessel function of order 0.", kinds="f")
-i1 = unary("i1", reference.i1, None, lambda g, y, x: (g * (i0(x) - where(equal(x, 0), 0.5, y / x)),),
+i0 = unary("i0", reference.i0, None, lambda g, y, x: (g * i1(x),), "The modified Bessel function of order 0.",
+           kinds="f")
+i1: Op = unary("i1", reference.i1, None, lambda g, y, x: (g * (i0(x) - where(equal(x, 0), 0.5, y / x)),),
            "The modified Bessel function of order 1.", kinds="f")
 
 
 def _erfcx_ref(x: Any) -> Any:
     x = np.asarray(x, np.float64)
-    square = 1 / (2 * np.maximum(x, 10) ** 2)
-    far = (1 - square * (1 - 3 * square * (1 - 5 * square * (1 - 7 * square)))) / (np.maximum(x, 10) * math.sqrt(math.pi))
+    large = np.maximum(x, 10)
+    square = 1 / (2 * large * large)
+    far = (1 - square * (1 - 3 * square * (1 - 5 * square * (1 - 7 * square)))) / (large * math.sqrt(math.pi))
     return np.where(x < 25, np.exp(np.minimum(x, 25) ** 2) * reference.erfc(np.minimum(x, 25)), far)
 
 
@@ -69,9 +73,9 @@ def _scaled(fn: Any) -> Any:
 
 
 erfcx = unary("erfcx", _erfcx_ref, None, lambda g, y, x: (g * (2 * x * y - SLOPE),), "exp(x * x) * erfc(x).", kinds="f")
-i0e = unary("i0e", _scaled(reference.i0), None, lambda g, y, x: (g * (i1e(x) - sign(x) * y),), "i0(x) * exp(-|x|).",
+i0e: Op = unary("i0e", _scaled(reference.i0), None, lambda g, y, x: (g * (i1e(x) - sign(x) * y),), "i0(x) * exp(-|x|).",
             kinds="f")
-i1e = unary("i1e", _scaled(reference.i1), None,
+i1e: Op = unary("i1e", _scaled(reference.i1), None,
             lambda g, y, x: (g * where(equal(x, 0), 0.5, i0e(x) - y * (sign(x) + 1 / where(equal(x, 0), 1, x))),),
             "i1(x) * exp(-|x|).", kinds="f")
 

@@ -18,7 +18,9 @@ def _each(fn: Callable[[float], float]) -> Callable[..., Any]:
 
 
 def _lgamma(x: float) -> float:
-    return math.inf if x <= 0 and x == math.floor(x) else math.lgamma(x)
+    if math.isinf(x) or x > 2.5e305 or (x <= 0 and x == math.floor(x)):
+        return math.inf
+    return math.lgamma(x)
 
 
 erf = _each(math.erf)

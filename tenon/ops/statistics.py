@@ -8,10 +8,11 @@ from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.build import literal
 from tenon.graph.promotion import floating, same
 from tenon.ops.arithmetic import abs_
-from tenon.ops.arranging import concat, expand_dims, narrow, ravel, reshaped, swapaxes
+from tenon.ops.arranging import concat, expand_dims, ravel, reshaped, swapaxes
 from tenon.ops.comparison import clip, equal, isfinite, isnan, less_equal, logical_and, logical_or, where
 from tenon.ops.complex_parts import conj, imag
 from tenon.ops.creation import as_number, zeros_like
+from tenon.ops.cutting import narrow
 from tenon.ops.define import composite, function, lift
 from tenon.ops.diagonal import diagonal
 from tenon.ops.indexing import gather, take
@@ -263,7 +264,9 @@ def gradient(x: Any, spacing: Any = None, axis: Any = None, edge_order: int = 1)
 
 def _slope(x: Any, axis: int, step: Any, edge_order: int) -> Any:
     size = x.shape[axis]
-    at = lambda start, stop: narrow(x, axis, start, stop)
+    def at(start: Any, stop: Any) -> Any:
+        return narrow(x, axis, start, stop)
+
     if getattr(step, "ndim", 0):        # positions: distances to the left and to the right of each inner element
         gap = reshaped(diff(lift(step)), [-1 if k == axis else 1 for k in range(x.ndim)])
         left, right = narrow(gap, axis, 0, size - 2), narrow(gap, axis, 1, size - 1)

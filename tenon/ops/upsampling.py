@@ -10,7 +10,7 @@ import numpy as np
 
 from tenon.dims import product
 from tenon.errors import ArgumentError, ShapeError
-from tenon.ops.define import function
+from tenon.ops.define import aliases, function
 from tenon.ops.pooling import adaptive_avg_pool, resample
 from tenon.ops.shape import permute, reshape_op
 
@@ -51,6 +51,8 @@ def interpolate(x: Any, size: Any = None, scale_factor: Any = None, mode: str = 
             x = resample(x, axis, np.clip(at, 0, n - 1).astype(np.int64), weight.astype(x.dtype.numpy))
     return x
 
+
+aliases(upsample=interpolate)
 
 # For each place of the result: the elements it is made of, and their weights.
 Taps = tuple[np.ndarray, np.ndarray]

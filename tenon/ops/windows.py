@@ -15,6 +15,7 @@ import numpy as np
 
 from tenon.dims import Dim, product
 from tenon.errors import ArgumentError, ShapeError
+from tenon.graph.op import Op
 from tenon.ops.define import define, function
 from tenon.ops.shape import reshape_op
 from tenon.types import TensorType, bool_
@@ -35,7 +36,8 @@ def per_axis(value: Any, count: int, what: str, least: int = 1) -> tuple[int, ..
     return tuple(n if isinstance(n, int) or hasattr(n, "terms") else int(n) for n in listed)
 
 
-def pads(padding: Any, sizes: Sequence[Dim], kernel: Sequence[Dim], stride: Sequence[int], dilation: Sequence[int]) -> Pads:
+def pads(padding: Any, sizes: Sequence[Dim], kernel: Sequence[Dim], stride: Sequence[int],
+         dilation: Sequence[int]) -> Pads:
     """The (low, high) pair of every axis, from a number, one an axis, pairs, "same" or "valid"."""
     if padding == "valid":
         return ((0, 0),) * len(sizes)
@@ -70,7 +72,8 @@ def window_counts(name: str, sizes: Sequence[Dim], kernel: Sequence[Dim], stride
     return tuple(counts)
 
 
-def padded(s: Any, x: Any, lead: tuple[Any, ...], p: Sequence[Any], k: Sequence[Any], stride: Sequence[int], padding: Pads,
+def padded(s: Any, x: Any, lead: tuple[Any, ...], p: Sequence[Any], k: Sequence[Any], stride: Sequence[int],
+           padding: Pads,
            dilation: Sequence[int], fill: Any = 0) -> Any:
     """The element of `x` under tap `k` of window `p`, or `fill` in the padding."""
     at = tuple(a * st + b * d - low if low != 0 else a * st + b * d
@@ -80,15 +83,18 @@ def padded(s: Any, x: Any, lead: tuple[Any, ...], p: Sequence[Any], k: Sequence[
         for flag, condition in ((_positive(low), q >= 0), (_positive(high), q < n)):
             if flag:
                 inside = condition if inside is None else inside & condition
-    element = lambda: x((*lead, *at))
-    return element() if inside is None else s.when(inside, element, s.const(fill, x.dtype))
+    if inside is None:
+        return x((*lead, *at))
+    return s.when(inside, lambda: x((*lead, *at)), s.const(fill, x.dtype))
 
 
-def spread(s: Any, g: Any, lead: tuple[Any, ...], q: Sequence[Any], k: Sequence[Any], stride: Sequence[int], padding: Pads,
+def spread(s: Any, g: Any, lead: tuple[Any, ...], q: Sequence[Any], k: Sequence[Any], stride: Sequence[int],
+           padding: Pads,
            dilation: Sequence[int], tap: tuple[Any, ...] = ()) -> Any:
     """The element of `g` (an element a window) of the window whose tap `k` is element `q`, or 0 where there is none."""
     inside, at = s.const(True, bool_), []
-    for position, b, n, st, d, (low, _) in zip(q, k, g.shape[len(lead) + len(tap):], stride, dilation, padding, strict=True):
+    counts = g.shape[len(lead) + len(tap):]
+    for position, b, n, st, d, (low, _) in zip(q, k, counts, stride, dilation, padding, strict=True):
         start = position + low - b * d
         p = start if st == 1 else start // st
         inside = inside & (p >= 0) & (p < n)
@@ -102,11 +108,12 @@ def _positive(size: Dim) -> bool:
     return not isinstance(size, int) or size > 0
 
 
-def window_view(x: Any, kernel: Sequence[int], stride: Sequence[int], padding: Pads, dilation: Sequence[int], fill: Any = 0) -> Any:
+def window_view(x: Any, kernel: Sequence[int], stride: Sequence[int], padding: Any, dilation: Sequence[int],
+                fill: Any = 0) -> Any:
     """NumPy: a view of the padded array with the windows' counts and taps as last axes, [..., *P, *K]."""
     count = len(kernel)
     x = pad_or_cut(x, padding, fill)
-    counts = window_counts("windows", x.shape[x.ndim - count:], kernel, stride, ((0, 0),) * count, dilation)
+    counts: Any = window_counts("windows", x.shape[x.ndim - count:], kernel, stride, ((0, 0),) * count, dilation)
     lead, steps = x.ndim - count, x.strides[x.ndim - count:]
     strides = (*x.strides[:lead], *(a * b for a, b in zip(steps, stride)), *(a * b for a, b in zip(steps, dilation)))
     return np.lib.stride_tricks.as_strided(x, (*x.shape[:lead], *counts, *kernel), strides, writeable=False)
@@ -116,21 +123,23 @@ def sum_windows(columns: Any, sizes: Sequence[int], kernel: Sequence[int], strid
                 dilation: Sequence[int]) -> Any:
     """NumPy: the sum of windows [..., *P, *K] where they overlap, without the padding: `window_view` transposed."""
     count = len(kernel)
-    lead, counts = columns.shape[:columns.ndim - 2 * count], columns.shape[columns.ndim - 2 * count:columns.ndim - count]
+    first = columns.ndim - 2 * count
+    lead, counts = columns.shape[:first], columns.shape[first:first + count]
     out = np.zeros((*lead, *(n + low + high for n, (low, high) in zip(sizes, padding))), columns.dtype)
     for k in np.ndindex(*kernel):
-        place = tuple(slice(b * d, b * d + (p - 1) * s + 1, s) for b, d, p, s in zip(k, dilation, counts, stride))
+        place: Any = tuple(slice(b * d, b * d + (p - 1) * s + 1, s) for b, d, p, s in zip(k, dilation, counts, stride))
         out[(..., *place)] += columns[(..., *k)]
     return pad_or_cut(out, tuple((-low, -high) for low, high in padding), 0)
 
 
-def pad_or_cut(x: Any, padding: Pads, fill: Any) -> Any:
+def pad_or_cut(x: Any, padding: Any, fill: Any) -> Any:
     """NumPy: pad the last axes, or cut them where a pad is negative."""
     lead = [(0, 0)] * (x.ndim - len(padding))
     if any(p > 0 for pair in padding for p in pair):
         x = np.pad(x, [*lead, *((max(low, 0), max(high, 0)) for low, high in padding)], constant_values=fill)
     if any(p < 0 for pair in padding for p in pair):
-        x = x[(..., *(slice(max(-low, 0), x.shape[k - len(padding)] - max(-high, 0)) for k, (low, high) in enumerate(padding)))]
+        sizes = x.shape[x.ndim - len(padding):]
+        x = x[(..., *(slice(max(-low, 0), n - max(-high, 0)) for n, (low, high) in zip(sizes, padding, strict=True)))]
     return x
 
 
@@ -158,15 +167,18 @@ def _windows_ref(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) 
     return view.transpose(*lead, *range(view.ndim - count, view.ndim), *range(len(lead), len(lead) + count))
 
 
-windows = define(
+windows: Op = define(
     "windows", public=False, type=_windows_type, ref=_windows_ref, compute=_windows_compute,
-    vjp=lambda g, y, x, kernel, **attrs: (add_windows(g, sizes=x.shape[x.ndim - len(kernel):], kernel=kernel, **attrs),),
+    vjp=lambda g, y, x, kernel, **attrs: (
+        add_windows(g, sizes=x.shape[x.ndim - len(kernel):], kernel=kernel, **attrs),),
     doc="The element under each tap of each window over the last axes; 0 in the padding.",
     examples=["windows(f32[2, 7], kernel=(3,), stride=(2,), padding=((1, 0),), dilation=(1,)) -> f32[2, 3, 3]",
-              "windows(f32[2, 5, 6], kernel=(2, 3), stride=(1, 1), padding=((0, 0), (1, 1)), dilation=(2, 1)) -> f32[2, 2, 3, 3, 6]"])
+              "windows(f32[2, 5, 6], kernel=(2, 3), stride=(1, 1), padding=((0, 0), (1, 1)), dilation=(2, 1))"
+              " -> f32[2, 2, 3, 3, 6]"])
 
 
-def _add_windows_type(g: TensorType, *, sizes: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) -> TensorType:
+def _add_windows_type(g: TensorType, *, sizes: Any, kernel: Any, stride: Any, padding: Any,
+                      dilation: Any) -> TensorType:
     x = g.with_shape((*g.shape[:g.ndim - 2 * len(kernel)], *sizes))
     expected = _windows_type(x, kernel=kernel, stride=stride, padding=padding, dilation=dilation)
     if expected.shape != g.shape:
@@ -174,7 +186,8 @@ def _add_windows_type(g: TensorType, *, sizes: Any, kernel: Any, stride: Any, pa
     return x
 
 
-def _add_windows_compute(s: Any, i: Any, g: Any, sizes: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Any:
+def _add_windows_compute(s: Any, i: Any, g: Any, sizes: Any, kernel: Any, stride: Any, padding: Any,
+                         dilation: Any) -> Any:
     lead = len(i) - len(kernel)
     return s.reduce("add", kernel, lambda k: spread(s, g, i[:lead], i[lead:], k, stride, padding, dilation, tap=k))
 
@@ -185,19 +198,22 @@ def _add_windows_ref(g: Any, sizes: Any, kernel: Any, stride: Any, padding: Any,
     return sum_windows(columns, sizes, kernel, stride, padding, dilation)
 
 
-add_windows = define(
+add_windows: Op = define(
     "add_windows", public=False, type=_add_windows_type, ref=_add_windows_ref, compute=_add_windows_compute,
     vjp=lambda h, y, g, sizes, **attrs: (windows(h, **attrs),),
     doc="The elements of windows summed where the windows overlap: the transpose of `windows`.",
-    examples=["add_windows(f32[2, 3, 3], sizes=(7,), kernel=(3,), stride=(2,), padding=((1, 0),), dilation=(1,)) -> f32[2, 7]"])
+    examples=["add_windows(f32[2, 3, 3], sizes=(7,), kernel=(3,), stride=(2,), padding=((1, 0),), dilation=(1,))"
+              " -> f32[2, 7]"])
 
 
 def window_attrs(kernel: Any, stride: Any, padding: Any, dilation: Any, sizes: Sequence[Dim]) -> dict[str, Any]:
     """The one form of a window's attributes over axes of these sizes; the stride is the kernel where it is None."""
     count = len(sizes)
     kernel = per_axis(kernel, count, "kernel")
-    stride, dilation = per_axis(kernel if stride is None else stride, count, "stride"), per_axis(dilation, count, "dilation")
-    return {"kernel": kernel, "stride": stride, "padding": pads(padding, sizes, kernel, stride, dilation), "dilation": dilation}
+    stride = per_axis(kernel if stride is None else stride, count, "stride")
+    dilation = per_axis(dilation, count, "dilation")
+    return {"kernel": kernel, "stride": stride, "padding": pads(padding, sizes, kernel, stride, dilation),
+            "dilation": dilation}
 
 
 @function
@@ -225,7 +241,7 @@ def fold(x: Any, sizes: Any, kernel: Any, dilation: Any = 1, padding: Any = 0, s
     """
     sizes = tuple(sizes) if isinstance(sizes, (tuple, list)) else (sizes,) * len(per_axis(kernel, 2, "kernel"))
     attrs = window_attrs(kernel, stride, padding, dilation, sizes)
-    counts = window_counts("fold", sizes, **attrs)
+    counts: Any = window_counts("fold", sizes, **attrs)
     taps = int(np.prod(attrs["kernel"]))
     if x.ndim != 3 or x.shape[1] % taps or x.shape[2] != np.prod(counts):
         raise ShapeError(f"fold: {shown(x)} is not [N, C * {taps}, {np.prod(counts)}]")

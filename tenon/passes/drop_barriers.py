@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tenon.graph.build import copy, rebuild
-from tenon.graph.ir import Graph, Input, Node, Value
+from tenon.graph.ir import Graph, Input, Literal, Node
 from tenon.ops.barrier import barrier
+from tenon.ops.shape import full_op
 from tenon.passes.nested import nested
 
 
@@ -13,9 +16,11 @@ def drop_barriers(graph: Graph) -> Graph:
     """Let every reader of a barrier read what went into it."""
     if not any(node.op is barrier for node in graph.nodes):
         return graph
-    return rebuild(graph, lambda node, inputs: inputs if is_open(node, inputs) else copy(node, inputs))
+    return rebuild(graph, without_barrier)
 
 
-def is_open(node: Node, inputs: tuple[Input, ...]) -> bool:
-    """Whether the node is a barrier whose inputs can stand for its outputs."""
-    return node.op is barrier and all(isinstance(x, Value) for x in inputs)
+def without_barrier(node: Node, inputs: tuple[Input, ...]) -> Any:
+    """The inputs of a barrier, any other node as it is."""
+    if node.op is not barrier:
+        return copy(node, inputs)
+    return tuple(full_op(x, shape=()) if isinstance(x, Literal) else x for x in inputs)

@@ -13,7 +13,7 @@ from typing import Any
 from tenon.graph.build import Builder, inline
 from tenon.graph.ir import Graph, Input, Literal, Node, Value
 from tenon.graph.op import Op, using
-from tenon.ops.arithmetic import abs_, divide, negative, power, square
+from tenon.ops.arithmetic import abs_, divide, negative, power_op, square
 from tenon.ops.comparison import logical_not, maximum, minimum, where
 from tenon.ops.shape import broadcast_to, cast, full_op, permute, reshape_op
 from tenon.passes.nested import nested
@@ -73,8 +73,8 @@ rule(lambda x, y: -x * -y, lambda x, y: x * y)
 rule(lambda x, y: -x / -y, lambda x, y: x / y)
 rule(lambda x, c: divide(x, c), lambda x, c: x * Literal(1.0 / c.value, c.type), when=power_of_two,
      examples=[{"c": 4.0}, {"c": -0.5}])
-rule(lambda x: power(x, 1), lambda x: x)
-rule(lambda x: power(x, 2), lambda x: square(x))
+rule(lambda x: power_op(x, 1), lambda x: x)
+rule(lambda x: power_op(x, 2), lambda x: square(x))
 rule(lambda x: abs_(abs_(x)), lambda x: abs_(x))
 rule(lambda x: abs_(negative(x)), lambda x: abs_(x), when=lambda x: x.dtype.kind != "u")
 rule(lambda x: square(negative(x)), lambda x: square(x))

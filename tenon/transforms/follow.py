@@ -96,17 +96,18 @@ class Followed:
             for node, _ in self.slots:
                 node.active = False
 
-    def pull(self, outputs: Sequence[Tensor], seeds: Sequence[Tensor]) -> list[Tensor]:
-        """The gradients of the leaves, given those of the outputs."""
+    def pull(self, outputs: Sequence[Tensor], seeds: Sequence[Tensor], others: Sequence[Tensor] = ()) -> list[Tensor]:
+        """The gradients of the leaves, and of `others` that the function read, given those of the outputs."""
+        slots = [*self.slots, *(x.slot for x in others)]
         nodes = self.tape(outputs)
-        reached = self.reached(nodes)
+        reached = depending(nodes, slots)
         gradients: dict[Any, Any] = {}
         with recording_is(is_grad_enabled() and any(map(carries, (*outputs, *seeds)))):
             for output, seed in zip(outputs, seeds, strict=True):
                 gradients[output.slot] = gradients[output.slot] + seed if output.slot in gradients else seed
             backward(nodes, gradients, lambda x: isinstance(x, Tensor) and x.slot in reached)
             found = [gradients[slot] if slot in gradients else zeros_like(x)
-                     for slot, x in zip(self.slots, self.tensors, strict=True)]
+                     for slot, x in zip(slots, (*self.tensors, *others), strict=True)]
         return list(map(settled, found))
 
     def tape(self, outputs: Iterable[Tensor]) -> list[TapeNode]:
@@ -124,13 +125,14 @@ class Followed:
             pending.extend(x.node for x in node.inputs if isinstance(x, Tensor) and x.node is not None)
         return sorted(found, key=lambda node: node.number)
 
-    def reached(self, nodes: Iterable[TapeNode]) -> set[Any]:
-        """The slots of what depends on the forks."""
-        found = set(self.slots)
-        for node in nodes:
-            if any(isinstance(x, Tensor) and x.slot in found for x in node.inputs):
-                found.update(node.slots)
-        return found
+
+def depending(nodes: Iterable[TapeNode], slots: Iterable[Any]) -> set[Any]:
+    """These slots and those of what depends on them."""
+    found = set(slots)
+    for node in nodes:
+        if any(isinstance(x, Tensor) and x.slot in found for x in node.inputs):
+            found.update(node.slots)
+    return found
 
 
 def settled(x: Any) -> Any:

@@ -14,8 +14,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tenon.ops.creation import ones_like, zeros_like
 from tenon.errors import ArgumentError, GradientError
+from tenon.ops.creation import ones_like, zeros_like
 from tenon.tensor import Tensor, asarray
 from tenon.transforms.follow import NUMBERS, Followed, Nest, is_differentiable, settle
 
@@ -65,7 +65,7 @@ def value_and_grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool 
 
 
 def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
-    """The result of `f(*primals)`, and the function from a gradient of that result to a tuple of gradients of the primals.
+    """The result of `f(*primals)`, and its pullback: from a gradient of the result to a tuple of those of the primals.
 
     The pullback may be called any number of times.  With `has_aux`, `f` returns (result, anything), and the anything
     comes third.

@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import os
 import subprocess
 import sys
 import threading
@@ -147,3 +148,20 @@ def test_other_threads_can_use_llvm_while_one_compiles():
 def test_importing_tenon_does_not_import_llvmlite():
     script = "import sys, tenon, tenon.config, tenon.backends; assert 'llvmlite' not in sys.modules"
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_threads_that_compile_first_all_get_the_same_linker():
+    script = """
+import threading, time
+from tenon.backends import llvm
+make = llvm.llvm.create_lljit_compiler
+llvm.llvm.create_lljit_compiler = lambda **options: (time.sleep(0.05), make(**options))[1]
+libraries = {}
+def build(k):
+    libraries[k] = llvm.compile(f"define i32 @f{k}() {{ ret i32 {k} }}")
+threads = [threading.Thread(target=build, args=(k,)) for k in range(8)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+assert all(libraries[k].address(f"f{k}") for k in range(8))
+"""
+    subprocess.run([sys.executable, "-c", script], check=True, env={**os.environ, "TENON_CACHE": "off"})

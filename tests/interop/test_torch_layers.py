@@ -98,6 +98,10 @@ LAYERS = [
     ("CircularPad2d", (1,), {}, [(2, 3, 4, 5)]),
     ("Unfold", (2,), {"stride": 2}, [(2, 3, 4, 6)]), ("Fold", ((4, 6), 2), {"stride": 2}, [(2, 12, 6)]),
     ("PReLU", (3,), {}, [(2, 3, 4)]), ("Dropout", (0.0,), {}, [(2, 3)]), ("Dropout2d", (0.0,), {}, [(2, 3, 2, 2)]),
+    ("RNN", (3, 4, 2), {"nonlinearity": "relu"}, [(5, 2, 3)]), ("RNN", (3, 4), {"bias": False}, [(5, 3)]),
+    ("LSTM", (3, 4), {"num_layers": 2, "bidirectional": True, "batch_first": True}, [(2, 5, 3)]),
+    ("GRU", (3, 4, 2), {"bidirectional": True}, [(5, 2, 3), (4, 2, 4)]), ("GRU", (3, 4), {}, [(1, 2, 3)]),
+    ("RNNCell", (3, 4), {}, [(2, 3), (2, 4)]), ("LSTMCell", (3, 4), {}, [(2, 3)]), ("GRUCell", (3, 4), {}, [(3,)]),
     ("MultiheadAttention", (6, 2), {"batch_first": True}, [(2, 3, 6), (2, 4, 6), (2, 4, 6)]),
     ("MultiheadAttention", (6, 3), {"kdim": 4, "vdim": 5}, [(3, 2, 6), (4, 2, 4), (4, 2, 5)]),
     ("MultiheadAttention", (6, 2), {"bias": False}, [(3, 6), (4, 6), (4, 6)]),
@@ -109,7 +113,8 @@ LAYERS = [
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("name", "args", "options", "shapes"), LAYERS, ids=[f"{c[0]}-{k}" for k, c in enumerate(LAYERS)])
+@pytest.mark.parametrize(("name", "args", "options", "shapes"), LAYERS,
+                         ids=[f"{c[0]}-{k}" for k, c in enumerate(LAYERS)])
 def test_layer(name: str, args: Any, options: Any, shapes: Any) -> None:
     ours, theirs = both(name, *args, **options)
     compare(ours, theirs, *shapes)

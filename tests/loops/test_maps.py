@@ -1,10 +1,14 @@
 """Elementwise bodies and views: compiled == interpreted == NumPy, at every size and type."""
 
+import re
+
+import llvmlite.binding as llvm_binding
 import numpy as np
 import pytest
 from loops import toy
-from loops.compiled import check, run
+from loops.compiled import check, llvm_text, run
 
+from tenon.backends import llvm
 from tenon.dims import symbol
 from tenon.graph.build import trace
 from tenon.loops.lower import lower
@@ -133,3 +137,10 @@ def test_a_parameter_may_be_a_result_and_a_result_may_repeat():
         return x, e, e
 
     check(trace(body, t), data(t))
+
+
+@pytest.mark.skipif(not llvm_binding.get_host_cpu_features().get("avx2"), reason="looks for AVX2 instructions")
+def test_an_elementwise_chain_becomes_vector_instructions():
+    t = type_of("f32", 4096)
+    graph = trace(lambda x, w, b: toy.exp(toy.add(toy.mul(x, w), b)), t, t, t)
+    assert re.search(r"vfmadd\d+ps.*[yz]mm", llvm.assembly(llvm_text(lower(graph, "k"))))

@@ -43,14 +43,16 @@ def by_loops(x, w, stride, padding, dilation, groups):
 @pytest.mark.parametrize(("x", "w", "attrs"), CASES)
 def test_convolution_is_its_definition(x, w, attrs):
     x, w = normal(x), normal(w)
-    full = dict(conv.canonical(tn.tensor(x), tn.tensor(w), **{"stride": 1, "padding": 0, "dilation": 1, "groups": 1} | attrs))
+    full = dict(conv.canonical(tn.tensor(x), tn.tensor(w), **{"stride": 1, "padding": 0, "dilation": 1,
+                                                              "groups": 1} | attrs))
     np.testing.assert_allclose(conv(x, w, **attrs).numpy(), by_loops(x, w, **full), rtol=1e-12)
 
 
 @pytest.mark.parametrize(("x", "w", "attrs"), CASES[:5])
 def test_compute_rules_and_references_of_the_three_convolutions_agree(x, w, attrs):
     x, w = normal(x), normal(w)
-    full = dict(conv.canonical(tn.tensor(x), tn.tensor(w), **{"stride": 1, "padding": 0, "dilation": 1, "groups": 1} | attrs))
+    full = dict(conv.canonical(tn.tensor(x), tn.tensor(w), **{"stride": 1, "padding": 0, "dilation": 1,
+                                                              "groups": 1} | attrs))
     g = normal(conv(x, w, **full).shape)
     check(conv, x, w, **full)
     check(conv_input_grad, g, w, sizes=x.shape[2:], **full)
@@ -104,7 +106,8 @@ def test_shapes_that_do_not_fit_are_shape_errors(call):
         call()
 
 
-@pytest.mark.parametrize("attrs", [{"stride": 0}, {"stride": (1, 1)}, {"padding": "full"}, {"dilation": 1.5}, {"padding": -1}])
+@pytest.mark.parametrize("attrs", [{"stride": 0}, {"stride": (1, 1)}, {"padding": "full"}, {"dilation": 1.5},
+                                   {"padding": -1}])
 def test_bad_attributes_are_argument_errors(attrs):
     with pytest.raises(ArgumentError):
         conv(normal((1, 2, 5)), normal((1, 2, 2)), **attrs)

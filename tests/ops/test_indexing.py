@@ -26,7 +26,8 @@ def normal(shape, dtype=np.float64):
 @st.composite
 def keys(draw):
     """A shape and a key for it: basic items, with broadcasting index arrays or a mask in some places."""
-    shape = draw(hnp.array_shapes(min_dims=1, max_dims=4, min_side=0 if draw(st.integers(0, 9)) == 0 else 1, max_side=4))
+    shape = draw(hnp.array_shapes(min_dims=1, max_dims=4, min_side=0 if draw(st.integers(0, 9)) == 0 else 1,
+                                  max_side=4))
     broadcast = draw(hnp.array_shapes(min_dims=0, max_dims=2, max_side=3))
     items, axis, dots = [], 0, False
     while axis < len(shape) and draw(st.integers(0, 5)):
@@ -116,7 +117,8 @@ def test_gradients_of_writing(key):
 
 
 @pytest.mark.parametrize(("key", "error"), [
-    (5, OutOfRange), (-4, OutOfRange), ([0, 3], OutOfRange), (np.s_[0, 0, 0, 0, 0], OutOfRange), (np.s_[..., ...], OutOfRange),
+    (5, OutOfRange), (-4, OutOfRange), ([0, 3], OutOfRange), (np.s_[0, 0, 0, 0, 0], OutOfRange), (np.s_[..., ...],
+                                                                                                  OutOfRange),
     (1.0, DTypeError), ("a", DTypeError), (np.array([0.5]), DTypeError), (np.s_[::0], ShapeError),
     (np.s_[[0, 1], [0, 1, 2]], ShapeError),
 ], ids=str)
@@ -235,7 +237,8 @@ def test_one_hot():
 @pytest.mark.parametrize("descending", [False, True])
 def test_sorting_is_stable_both_ways(dtype, descending):
     x = RNG.integers(0, 3, (4, 50)).astype(dtype)
-    expected = np.array([sorted(range(50), key=lambda k: (x[r, k].real, k) if not descending else (-1.0 * x[r, k].real, k))
+    expected = np.array([sorted(range(50), key=lambda k: (x[r, k].real, k) if not descending else (-1.0 * x[r, k].real,
+                                                                                                   k))
                          for r in range(4)])
     np.testing.assert_array_equal(tn.argsort(x, axis=1, descending=descending).numpy(), expected)
     np.testing.assert_array_equal(tn.sort(x, axis=1, descending=descending).numpy(), np.take_along_axis(x, expected, 1))

@@ -32,15 +32,18 @@ both = pytest.mark.parametrize("kind", ["f", "c"])
 # ---------------------------------------------------------------- products
 
 @pytest.mark.parametrize("formula", [
-    "ij,jk->ik", "ij,jk", "ij,kj->ki", "ij,ij->", "ij,ij->ij", "ii", "ii->i", "iij->ij", "i,j->ij", "ij->ji", "ij->", "ij->j",
-    "bij,bjk->bik", "bij,bjk,bkl->bil", "ij,jk,kl,li->", "...ij,...jk->...ik", "...ii->...i", "i...,j...->...ij", "ba", "ij,j",
+    "ij,jk->ik", "ij,jk", "ij,kj->ki", "ij,ij->", "ij,ij->ij", "ii", "ii->i", "iij->ij", "i,j->ij", "ij->ji", "ij->",
+    "ij->j",
+    "bij,bjk->bik", "bij,bjk,bkl->bil", "ij,jk,kl,li->", "...ij,...jk->...ik", "...ii->...i", "i...,j...->...ij", "ba",
+    "ij,j",
     "ab,bc,cd,de->ae", "ijk,jil->kl", "a,a,a->a", "i,->i", "b...,b...", "ij,kl->", "abc,bd->acd", "iji,j->",
 ])
 def test_einsum_is_numpys(formula):
     sizes = dict(zip("abcdeijkl", [2, 3, 4, 2, 5, 3, 3, 4, 2]))
     sizes |= {"j": 3} if "iij" in formula or "ij" in formula else {}
     terms = formula.split("->")[0].split(",")
-    operands = [normal(*([2, 3] if "..." in term else []), *(sizes[c] for c in term.replace("...", ""))) for term in terms]
+    operands = [normal(*([2, 3] if "..." in term else []), *(sizes[c] for c in term.replace("...", ""))) for term
+                in terms]
     for k, term in enumerate(terms):                # the axes of ... where they are
         if "..." in term and not term.startswith("..."):
             at = term.index("...")
@@ -58,14 +61,16 @@ def test_einsum_on_random_formulas(data):
     used = sorted(set("".join(terms)))
     output = data.draw(st.lists(st.sampled_from(used), unique=True, max_size=4))
     formula = ",".join(terms) + "->" + "".join(output)
-    operands = [normal(*(sizes[c] if term.count(c) > 1 or data.draw(st.integers(0, 5)) else 1 for c in term)) for term in terms]
+    operands = [normal(*(sizes[c] if term.count(c) > 1 or data.draw(st.integers(0, 5)) else 1 for c in term)) for term
+                in terms]
     same(tn.einsum(formula, *operands), np.einsum(formula, *operands))
 
 
 def test_einsum_with_lists_of_axes_and_its_errors():
     x, y = normal(2, 3), normal(3, 4)
     same(tn.einsum(x, [0, 1], y, [1, 2], [0, 2]), x @ y)
-    for formula, error in [("ij,jk,kl", ArgumentError), ("ij->k", ArgumentError), ("ijk", ShapeError), ("ij->ii", ArgumentError),
+    for formula, error in [("ij,jk,kl", ArgumentError), ("ij->k", ArgumentError), ("ijk", ShapeError),
+                           ("ij->ii", ArgumentError),
                            ("i1", ArgumentError)]:
         with pytest.raises(error):
             tn.einsum(formula, x)
@@ -227,7 +232,8 @@ def test_norms_rank_and_condition():
     for ord in ("fro", "nuc", 1, -1, 2, -2, np.inf, -np.inf):
         same(tn.linalg.matrix_norm(a, ord), np.linalg.norm(a, ord, axis=(-2, -1)))
         check_gradient(lambda x, ord=ord: tn.linalg.matrix_norm(x, ord), a)
-    same(tn.linalg.matrix_norm(a, "fro", axis=(0, 2), keepdims=True), np.linalg.norm(a, "fro", axis=(0, 2), keepdims=True))
+    same(tn.linalg.matrix_norm(a, "fro", axis=(0, 2), keepdims=True), np.linalg.norm(a, "fro", axis=(0, 2),
+                                                                                     keepdims=True))
     low = normal(4, 2) @ normal(2, 4)
     assert tn.linalg.matrix_rank(np.stack([low, normal(4, 4)])).tolist() == [2, 4]
     square = normal(3, 3)
@@ -259,7 +265,8 @@ def test_matrices_without_an_inverse_or_a_factor_say_so():
 
 
 def test_shapes_and_gradients_that_do_not_exist_say_so():
-    for call in (lambda: tn.linalg.inv(normal(2, 3)), lambda: tn.linalg.svd(normal(3)), lambda: tn.linalg.det(normal(2, 3)),
+    for call in (lambda: tn.linalg.inv(normal(2, 3)), lambda: tn.linalg.svd(normal(3)), lambda: tn.linalg.det(normal(2,
+                                                                                                                     3)),
                  lambda: tn.linalg.solve(normal(3, 3), normal(2, 2)), lambda: tn.linalg.eigh(normal(2, 3))):
         with pytest.raises(ShapeError):
             call()

@@ -1,4 +1,4 @@
-"""Random numbers: the published bits, the same bits compiled, distributions by their moments, and the generator's state."""
+"""Random numbers: the published bits, the same bits compiled, the moments of distributions, the state of generators."""
 
 import threading
 

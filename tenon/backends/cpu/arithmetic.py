@@ -113,13 +113,15 @@ def _compare(b: ir.IRBuilder, op: str, x: ir.Value, y: ir.Value, dtype: DType) -
 
 
 def _extreme(name: str, relation: str) -> Callable[..., ir.Value]:
-    """NaN if either is.  Against a constant one comparison does: it picks x, NaN or not, unless the constant wins."""
+    """NaN if either is.  LLVM knows the intrinsic as a reduction, and makes vectors of comparisons elsewhere."""
     def emit(b: ir.IRBuilder, x: ir.Value, y: ir.Value, flags: tuple[str, ...]) -> ir.Value:
         if isinstance(x, ir.Constant):
             x, y = y, x
+        if flags is REORDER:
+            return b.call(declare(b, f"{name}.{spelled(x.type)}", x.type, x.type, x.type), [x, y], fastmath=("nsz",))
         if isinstance(y, ir.Constant) and y.constant == y.constant:
-            return b.select(b.fcmp_ordered(relation, y, x), y, x)
-        return b.call(declare(b, f"{name}.{spelled(x.type)}", x.type, x.type, x.type), [x, y], fastmath=("nsz",))
+            return b.select(b.fcmp_ordered(relation, y, x), y, x)       # x, NaN or not, unless the constant wins
+        return b.select(b.fcmp_unordered("uno", x, x), x, b.select(b.fcmp_ordered(relation, x, y), x, y))
     return emit
 
 

@@ -32,7 +32,8 @@ def _shared_unit(units: dict[str, Unit | None], body: Graph) -> Unit | None:
 
 def _try_unit(body: Graph) -> Unit | None:
     try:
-        return make_unit(body)
+        unit = make_unit(body)
+        return unit if unit.ir else None    # written here, so that what code cannot express falls back as well
     except (NotImplementedError, KeyError, AssertionError, RecursionError) as error:
         emit("no_kernel", kernel=body.name, error=repr(error))
         return None

@@ -18,12 +18,13 @@ from tenon.backends.cpu.arithmetic import I32, I64, POINTER, REORDER, number, re
 from tenon.backends.cpu.products import contraction_scratch, emit_product
 from tenon.backends.cpu.values import ONE, ZERO, Values
 from tenon.dims import Dim, maximum
-from tenon.loops.expressions import Buffer, Expr, Load, identity, walk
+from tenon.loops.expressions import Buffer, Const, Expr, Load, identity, walk
 from tenon.loops.ir import Accumulator, Block, Contraction, Kernel, Loop, Nest, Stmt, Store, Update, roots, statements
 
 SIGNATURE = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, I32, I32, POINTER, POINTER])
 REDUCTION = {"add": "+", "mul": "*", "min": "min", "max": "max", "any": "|", "all": "&"}
 LOCAL_ALIGNMENT = 64
+UNROLLED = 8        # turns of the longest loop that LLVM may unroll wholly: a longer one is to be vectorised first
 
 
 def emit_kernel(module: ir.Module, kernel: Kernel, shared: Mapping[int, int] | None = None) -> list[ir.Function]:
@@ -83,7 +84,7 @@ def _emit_loops(module: ir.Module, name: str, kernel: Kernel, nest: Nest, argume
     function.linkage = "internal"
     for attribute in ("noinline", "nounwind"):
         function.attributes.add(attribute)
-    for argument in function.args[:pointers]:
+    for argument in (*function.args[:pointers], function.args[-2]):
         argument.add_attribute("noalias")
     sizes = dict(zip(kernel.sizes, function.args[pointers:], strict=False))
     _Loops(function, kernel, {b: function.args[k] for b, k in arguments.items()}, sizes).run(nest)
@@ -171,7 +172,9 @@ class _Loops(Values):
         self.block(statement.body)
         following = b.add(index, ONE, flags=("nsw", "nuw"))
         index.add_incoming(following, b.block)
-        b.cbranch(b.icmp_signed("<", following, stop), body, done)
+        again = b.cbranch(b.icmp_signed("<", following, stop), body, done)
+        if not isinstance(statement.extent, Const) or statement.extent.value > UNROLLED:
+            again.set_metadata("llvm.loop", stays_rolled(b.module))
         b.position_at_end(done)
 
     def share(self, extent: ir.Value, grain: Expr) -> tuple[ir.Value, ir.Value]:
@@ -184,3 +187,11 @@ class _Loops(Values):
             return b.select(b.icmp_signed("<", position, extent), position, extent)
 
         return bound(self.thread), bound(b.add(self.thread, ONE))
+
+
+def stays_rolled(module: ir.Module) -> ir.MDValue:
+    """What tells LLVM not to unroll a loop: it would gather across what was around it, and take long over that."""
+    flag = module.add_metadata(["llvm.loop.unroll.disable"])
+    loop = module.add_metadata([flag, ir.Constant(I64, len(module.metadata))])
+    loop.operands = (loop, flag)            # a loop's metadata begins with itself, so that no two loops share it
+    return loop

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from llvmlite import ir
 
 from tenon.backends.cpu.mathematics import FUNCTIONS
-from tenon.backends.cpu.mathematics.notation import Number
 from tenon.types import DType
 
 

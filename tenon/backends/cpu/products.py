@@ -17,9 +17,10 @@ from tenon.backends.cpu.contraction import Operand, emit_contraction, scratch_si
 from tenon.backends.cpu.contraction.spec import Args, Size
 from tenon.backends.cpu.contraction.spec import Index as Places
 from tenon.backends.cpu.values import ONE, ZERO, Values
+from tenon.loops.affine import affine, from_affine, is_same
 from tenon.loops.expressions import Binary, Buffer, Expr, Index, Load, Select, size
 from tenon.loops.ir import Contraction, Store
-from tenon.loops.simplify import affine, from_affine, is_same, simplify
+from tenon.loops.simplify import simplify
 
 Axis = tuple[Index, ...]
 Layout = tuple[str, int, bool, tuple[Expr, Expr] | None]    # along which axis, step, all of the axis, range in memory
@@ -109,10 +110,11 @@ class _Product:
             return None
         axes = {"outer": outer, "depth": self.statement.depth}
         steps = {name: terms.get(axis[-1], 0) for name, axis in axes.items()}
-        found = sorted((step, name) for name, step in steps.items() if isinstance(step, int) and step > 0)
+        found = [(step, -_longest(axes[name][-1]), name) for name, step in steps.items()
+                 if isinstance(step, int) and step > 0]
         if not found:
             return None
-        step, along = found[0]
+        step, _, along = min(found)         # the closest neighbours, in the longest runs
         span = None if x.mask is None else span_of(x.mask, axes[along][-1])
         if x.mask is not None and span is None:
             return None
@@ -194,6 +196,10 @@ class _Product:
             flat = values.b.udiv(flat, extent)
         if axis:
             values.known[axis[0]] = flat
+
+
+def _longest(index: Index) -> int:
+    return index.extent if isinstance(index.extent, int) else 1 << 30
 
 
 def span_of(mask: Expr, index: Index) -> tuple[Expr, Expr] | None:

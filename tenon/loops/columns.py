@@ -1,0 +1,117 @@
+"""Reductions whose elements are neighbours across results: sums of columns, layer by layer over a tile of results.
+
+    for j in tiles:                       the elements x[k, j] of one k are contiguous, those of one j are not
+        r[jj] = 0                         so a row of partial results stays in the first cache,
+        for k: r[jj] += x[k, j + jj]      and each row of x is added to it
+        out[j + jj] = r[jj]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tenon.loops.affine import affine, is_same
+from tenon.loops.expressions import (
+    Binary,
+    Buffer,
+    Cast,
+    Expr,
+    Index,
+    Load,
+    Reduce,
+    identity,
+    replace,
+    size,
+    walk,
+)
+from tenon.loops.ir import Loop, Nest, Store
+from tenon.loops.placing import Placing, Scope
+from tenon.loops.simplify import simplify, substitute
+from tenon.loops.target import Target, grain_of
+from tenon.types import TensorType, float32
+
+TILE = 256
+OPERATION = {"add": "+", "mul": "*", "min": "min", "max": "max", "any": "|", "all": "&"}
+
+
+def column_nest(targets: Sequence[Target]) -> Nest | None:
+    """The nest, if all targets have the same loops and their reductions run across the innermost one."""
+    loops = targets[0].indices
+    if not loops or any(t.indices != loops for t in targets):
+        return None
+    found = _outermost(targets)
+    if not found or not all(is_across(x, loops[-1]) for x in found):
+        return None
+    return _tiled(targets, found)
+
+
+def _outermost(targets: Sequence[Target]) -> list[Reduce]:
+    """The reductions that are inside of no other one."""
+    listed = [x for x in walk(*(t.value for t in targets)) if isinstance(x, Reduce)]
+    inside = {y for x in listed for y in walk(x.body) if isinstance(y, Reduce)}
+    return [x for x in listed if x not in inside]
+
+
+def is_across(x: Reduce, index: Index) -> bool:
+    """Whether neighbours in `index` are contiguous in what x reads, and neighbours in its own indices are not."""
+    if index not in x.free or any(isinstance(y, Reduce) for y in walk(x.body)):
+        return False
+    votes = 0
+    for load in walk(x.body):
+        if isinstance(load, Load):
+            terms = affine(load.offset).terms
+            votes += is_same(terms.get(index, 0), 1) - is_same(terms.get(x.indices[-1], 0), 1)
+    return votes > 0
+
+
+def _tiled(targets: Sequence[Target], reductions: Sequence[Reduce]) -> Nest:
+    *outer, column = targets[0].indices
+    width = min(TILE, column.extent) if isinstance(column.extent, int) else TILE
+    tile = Index("tile", -(-column.extent // width) if isinstance(column.extent, int)
+                 else (column.extent + (width - 1)) // width)
+    lane = Index("lane", width)
+    left = size(column.extent) - tile * size(width)
+    whole = isinstance(column.extent, int) and column.extent % width == 0
+    lanes = size(width) if whole else Binary("min", size(width), simplify(left))
+    position = simplify(tile * size(width) + lane)
+
+    top = Scope()
+    scopes = [top]
+    for index in [*outer, tile]:
+        scopes.append(Scope(scopes[-1], index))
+    body = scopes[-1]
+    buffers: list[Buffer] = []
+    sums: dict[Expr, Expr] = {}
+    for x in reductions:
+        wide = float32 if x.dtype.kind == "f" and x.dtype.bits < 32 else x.dtype
+        buffer = Buffer(f"r{len(buffers)}", TensorType(wide, (width,)), "local")
+        buffers.append(buffer)
+        sum_ = Load(buffer, lane, None)
+        sums[x] = sum_ if wide is x.dtype else Cast(sum_, x.dtype)
+        moved = substitute(x.body, {column: position})
+        value = Binary(OPERATION[x.kind], sum_, simplify(Cast(moved, wide)))
+        start = Store(buffer, lane, identity(x.kind, wide))
+        body.body.append(Loop(lane, lanes, (start,), "vector"))
+        inner = [body]
+        for index in x.indices:
+            inner.append(Scope(inner[-1], index))
+        deepest = Scope(inner[-1], lane)
+        placed = Placing(value).place(value, deepest)
+        inner[-1].body.append(Loop(lane, lanes, (*deepest.body, Store(buffer, lane, placed)), "vector"))
+        loops = list(zip(x.indices, x.extents, inner[1:], inner[:-1], strict=True))
+        for index, extent, scope, around in reversed(loops):
+            around.body.append(Loop(index, extent, tuple(scope.body)))
+    last = Scope(body, lane)
+    values = [substitute(replace(t.value, sums), {column: position}) for t in targets]
+    placing = Placing(*values)
+    for target, final in zip(targets, values, strict=True):
+        place = substitute(target.offset, {column: position})
+        last.body.append(Store(target.buffer, place, placing.place(final, last)))
+    body.body.append(Loop(lane, lanes, tuple(last.body), "vector"))
+    indices = [*outer, tile]
+    for depth in range(len(indices), 0, -1):
+        scope = scopes.pop()
+        grain = grain_of(targets, [*indices[1:], lane]) if depth == 1 else size(1)
+        scopes[-1].body.append(Loop(indices[depth - 1], size(indices[depth - 1].extent), tuple(scope.body),
+                                    "parallel" if depth == 1 else "serial", grain))
+    return Nest(tuple(top.body), tuple(buffers))

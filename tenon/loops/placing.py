@@ -1,0 +1,118 @@
+"""Where every sub-expression is computed: in the outermost loop that has all indices it depends on, once.
+
+What is read more than once, or moved out of a loop, gets a name.  A reduction becomes a loop of its own at its place;
+reductions over the same indices that do not depend on each other share one loop.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tenon.loops.expressions import Binary, Const, Expr, Index, Local, Reduce, Size, walk
+from tenon.loops.ir import Accumulator, Let, Loop, Stmt, Update
+from tenon.types import int64
+
+
+@dataclass(eq=False)
+class Scope:
+    """The body of a loop that is being filled."""
+
+    outer: Scope | None = None
+    index: Index | None = None
+    body: list[Stmt] = field(default_factory=list)
+    known: dict[Expr, Expr] = field(default_factory=dict)    # what has been computed here, by the name it got
+
+    def chain(self) -> Iterator[Scope]:
+        """This scope and those around it."""
+        scope: Scope | None = self
+        while scope is not None:
+            yield scope
+            scope = scope.outer
+
+
+class Placing:
+    """Puts the sub-expressions of some roots into scopes."""
+
+    def __init__(self, *roots: Expr):
+        order = walk(*roots)
+        self.uses = Counter(child for x in order for child in x.children())
+        self.reductions = [x for x in order if isinstance(x, Reduce)]
+        self.count = 0
+        self.positions: dict[Expr, bool] = {}
+
+    def place(self, x: Expr, scope: Scope) -> Expr:
+        """`x` as it is written in `scope`, after what it needs has been computed there or further out."""
+        if self.is_position(x):
+            return x
+        home = home_of(x, scope)
+        if x in home.known:
+            return home.known[x]
+        if isinstance(x, Reduce):
+            self._reduce(x, home)
+            return home.known[x]
+        parts = tuple(self.place(child, home) for child in x.children())
+        value = x if parts == x.children() else x.rebuilt(parts)
+        if self.uses[x] > 1 or home is not scope:
+            local = self._local(x, "v")
+            home.body.append(Let(local, value))
+            value = local
+        home.known[x] = value
+        return value
+
+    def named(self, value: Expr, scope: Scope) -> Expr:
+        """A value as `place` wrote it, computed here and now."""
+        if isinstance(value, Local) or self.is_position(value):
+            return value
+        local = self._local(value, "v")
+        scope.body.append(Let(local, value))
+        return local
+
+    def is_position(self, x: Expr) -> bool:
+        """Whether x is arithmetic on loop variables alone, which LLVM does best where it is used."""
+        if x not in self.positions:
+            self.positions[x] = isinstance(x, (Const, Size, Index)) or (
+                isinstance(x, Binary) and x.dtype is int64 and all(self.is_position(child) for child in x.children()))
+        return self.positions[x]
+
+    def _reduce(self, x: Reduce, home: Scope) -> None:
+        """A loop for x, and for all that can be reduced along with it."""
+        extents = [self.place(extent, home) for extent in x.extents]
+        for needed in hoisted(x):
+            self.place(needed, home)
+        inner = [home]
+        for index in x.indices:
+            inner.append(Scope(inner[-1], index))
+        group = [x, *(y for y in self.reductions if y is not x and self._fits(y, x, home))]
+        accumulators = []
+        for y in group:
+            accumulators.append(Accumulator(self._local(y, "r"), y.kind))
+            inner[-1].body.append(Update(accumulators[-1].local, y.kind, self.place(y.body, inner[-1])))
+        home.body += accumulators
+        loops = list(zip(x.indices, extents, inner[1:], inner[:-1], strict=True))
+        for index, extent, scope, around in reversed(loops):
+            around.body.append(Loop(index, extent, tuple(scope.body)))
+        home.known.update((y, accumulator.local) for y, accumulator in zip(group, accumulators, strict=True))
+
+    def _fits(self, y: Reduce, x: Reduce, home: Scope) -> bool:
+        """Whether y can be computed in the loop for x: at the same place, over the same indices, all it needs known."""
+        if y.indices != x.indices or y.extents != x.extents or home_of(y, home) is not home or y in home.known:
+            return False
+        if not y.free <= {scope.index for scope in home.chain()}:
+            return False
+        return all(any(z in scope.known for scope in home.chain()) for z in hoisted(y))
+
+    def _local(self, x: Expr, letter: str) -> Local:
+        self.count += 1
+        return Local(f"{letter}{self.count - 1}", x.dtype)
+
+
+def home_of(x: Expr, scope: Scope) -> Scope:
+    """The outermost scope around `scope` that has all indices that x depends on."""
+    return next((s for s in scope.chain() if s.index is None or s.index in x.free), scope)
+
+
+def hoisted(x: Reduce) -> list[Expr]:
+    """The reductions inside of x that do not depend on its indices."""
+    return [z for z in walk(x.body) if isinstance(z, Reduce) and z.free <= x.free]

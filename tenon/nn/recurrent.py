@@ -1,0 +1,194 @@
+"""Recurrent layers: RNN, LSTM, GRU over sequences, several layers deep, in both directions; and their cells."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenon.errors import ArgumentError, ShapeError
+from tenon.nn import init
+from tenon.nn.module import Module, Parameter
+from tenon.ops.activations import relu
+from tenon.ops.arranging import concat, stack, swapaxes
+from tenon.ops.creation import empty, zeros
+from tenon.ops.projections import linear
+from tenon.ops.recurrent import gru_cell, gru_gates, lstm_cell, lstm_gates, rnn_cell, steps
+from tenon.ops.trigonometric import tanh
+from tenon.random import dropout
+
+__all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNCell"]
+
+
+
+
+def _weights(module: Module, suffix: str, gates: int, inputs: int, hidden: int, bias: bool, dtype: Any) -> None:
+    """weight_ih, weight_hh and, if wanted, bias_ih, bias_hh of a cell, uniform within 1/sqrt(hidden)."""
+    shapes: dict[str, tuple[int, ...]] = {"weight_ih": (gates * hidden, inputs), "weight_hh": (gates * hidden, hidden)}
+    if bias:
+        shapes |= {"bias_ih": (gates * hidden,), "bias_hh": (gates * hidden,)}
+    for name, shape in shapes.items():
+        setattr(module, name + suffix, init.uniform_within_(Parameter(empty(shape, dtype=dtype)), hidden))
+
+
+class _Recurrent(Module):
+    """Runs cells over sequences [L, N, input_size], or [N, L, input_size] with `batch_first`, or [L, input_size].
+
+    Returns the states of the last layer at every step [L, N, directions * hidden_size], and the last states of all
+    layers [layers * directions, N, hidden_size].  `dropout` applies between layers, in training.
+    """
+
+    gates = 1
+    states = 1
+
+    def __init__(self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True,
+                 batch_first: bool = False, dropout: float = 0.0, bidirectional: bool = False, dtype: Any = "float32"):
+        if hidden_size < 1 or num_layers < 1:
+            raise ArgumentError(f"{type(self).__name__}: hidden_size and num_layers must be at least 1")
+        self.input_size, self.hidden_size, self.num_layers, self.bias = input_size, hidden_size, num_layers, bias
+        self.batch_first, self.dropout, self.bidirectional = batch_first, dropout, bidirectional
+        directions = 2 if bidirectional else 1
+        for layer in range(num_layers):
+            for suffix in ("", "_reverse")[:directions]:
+                inputs = input_size if layer == 0 else directions * hidden_size
+                _weights(self, f"_l{layer}{suffix}", self.gates, inputs, hidden_size, bias, dtype)
+
+    def step(self, from_x: Any, from_h: Any, states: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The next states of a cell."""
+        raise NotImplementedError
+
+    def forward(self, x: Any, hx: Any = None) -> tuple[Any, Any]:
+        if x.ndim not in (2, 3) or x.shape[-1] != self.input_size:
+            raise ShapeError(f"{type(self).__name__}: sequences of {self.input_size} features are [L, N, features], "
+                             f"[N, L, features] with batch_first, or [L, features]; the input is {x.type}")
+        alone = x.ndim == 2
+        x = x[:, None] if alone else swapaxes(x, 0, 1) if self.batch_first else x
+        first = self._initial(x, hx, alone)
+        last: list[tuple[Any, ...]] = []
+        directions = ("", "_reverse") if self.bidirectional else ("",)
+        for layer in range(self.num_layers):
+            outputs = []
+            for suffix in directions:
+                start = tuple(part[len(last)] for part in first)
+                seen, final = self._run(x, start, f"_l{layer}{suffix}", bool(suffix))
+                outputs.append(seen)
+                last.append(final)
+            x = outputs[0] if len(outputs) == 1 else concat(outputs, axis=-1)
+            if layer < self.num_layers - 1:
+                x = dropout(x, self.dropout, self.training)
+        out = x[:, 0] if alone else swapaxes(x, 0, 1) if self.batch_first else x
+        finals = [stack(parts) for parts in zip(*last)]
+        finals = [final[:, 0] for final in finals] if alone else finals
+        return out, finals[0] if self.states == 1 else tuple(finals)
+
+    def _initial(self, x: Any, hx: Any, alone: bool) -> list[Any]:
+        """The first states [layers * directions, N, hidden_size], zero unless given."""
+        shape = (self.num_layers * (2 if self.bidirectional else 1), x.shape[1], self.hidden_size)
+        if hx is None:
+            return [zeros(shape, dtype=x.dtype)] * self.states
+        given = [hx] if self.states == 1 else list(hx)
+        given = [h[:, None] for h in given] if alone else given
+        for h in given:
+            if h.shape != shape:
+                raise ShapeError(f"{type(self).__name__}: the first state must be {list(shape)}, it is {h.type}")
+        return given
+
+    def _run(self, x: Any, states: tuple[Any, ...], suffix: str, backwards: bool) -> tuple[Any, tuple[Any, ...]]:
+        """One direction of one layer: the states at every step, and the last ones."""
+        w_ih, w_hh = (getattr(self, name + suffix) for name in ("weight_ih", "weight_hh"))
+        b_ih, b_hh = (getattr(self, name + suffix) if self.bias else None for name in ("bias_ih", "bias_hh"))
+        inputs = steps(linear(x, w_ih, b_ih))       # one product for all steps
+        seen = []
+        for from_x in reversed(inputs) if backwards else inputs:
+            states = self.step(from_x, linear(states[0], w_hh, b_hh), states)
+            seen.append(states[0])
+        return stack(seen[::-1] if backwards else seen), states
+
+    def extra_repr(self) -> str:
+        extra = [f"num_layers={self.num_layers}"] * (self.num_layers > 1) + ["bidirectional"] * self.bidirectional
+        return ", ".join([f"{self.input_size}, {self.hidden_size}", *extra])
+
+
+class RNN(_Recurrent):
+    __doc__ = _Recurrent.__doc__
+
+    def __init__(self, *values: Any, nonlinearity: str = "tanh", **options: Any):
+        if nonlinearity not in ("tanh", "relu"):
+            raise ArgumentError(f"RNN: nonlinearity must be 'tanh' or 'relu', not {nonlinearity!r}")
+        self.nonlinearity = nonlinearity
+        super().__init__(*values, **options)
+
+    def step(self, from_x: Any, from_h: Any, states: tuple[Any, ...]) -> tuple[Any, ...]:
+        return ((tanh if self.nonlinearity == "tanh" else relu)(from_x + from_h),)
+
+
+class LSTM(_Recurrent):
+    __doc__ = (_Recurrent.__doc__ or "") + """
+    States are pairs: hidden and cell state.
+
+    >>> out, (h, c) = nn.LSTM(3, 4, batch_first=True)(tn.randn(2, 5, 3))
+    >>> out.shape, h.shape, c.shape
+    ((2, 5, 4), (1, 2, 4), (1, 2, 4))
+    """
+    gates = 4
+    states = 2
+
+    def step(self, from_x: Any, from_h: Any, states: tuple[Any, ...]) -> tuple[Any, ...]:
+        out: tuple[Any, ...] = lstm_gates(from_x + from_h, states[1])
+        return out
+
+
+class GRU(_Recurrent):
+    __doc__ = _Recurrent.__doc__
+    gates = 3
+
+    def step(self, from_x: Any, from_h: Any, states: tuple[Any, ...]) -> tuple[Any, ...]:
+        return (gru_gates(from_x, from_h, states[0]),)
+
+
+class _Cell(Module):
+    """One step for inputs [N, input_size] or [input_size]; returns the next state, zero states unless given."""
+
+    gates = 1
+
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, dtype: Any = "float32"):
+        self.input_size, self.hidden_size, self.bias = input_size, hidden_size, bias
+        _weights(self, "", self.gates, input_size, hidden_size, bias, dtype)
+
+    def _parameters_of_cell(self) -> list[Any]:
+        biases = [self.bias_ih, self.bias_hh] if self.bias else [None, None]
+        return [self.weight_ih, self.weight_hh, *biases]
+
+    def _zeros(self, x: Any) -> Any:
+        return zeros((*x.shape[:-1], self.hidden_size), dtype=x.dtype)
+
+    def extra_repr(self) -> str:
+        return f"{self.input_size}, {self.hidden_size}"
+
+
+class RNNCell(_Cell):
+    __doc__ = _Cell.__doc__
+
+    def __init__(self, input_size: int, hidden_size: int, bias: bool = True, nonlinearity: str = "tanh",
+                 dtype: Any = "float32"):
+        super().__init__(input_size, hidden_size, bias, dtype)
+        self.nonlinearity = nonlinearity
+
+    def forward(self, x: Any, hx: Any = None) -> Any:
+        state = self._zeros(x) if hx is None else hx
+        return rnn_cell(x, state, *self._parameters_of_cell(), nonlinearity=self.nonlinearity)
+
+
+class LSTMCell(_Cell):
+    __doc__ = _Cell.__doc__
+    gates = 4
+
+    def forward(self, x: Any, hx: Any = None) -> Any:
+        h, c = (self._zeros(x), self._zeros(x)) if hx is None else hx
+        return lstm_cell(x, h, c, *self._parameters_of_cell())
+
+
+class GRUCell(_Cell):
+    __doc__ = _Cell.__doc__
+    gates = 3
+
+    def forward(self, x: Any, hx: Any = None) -> Any:
+        return gru_cell(x, self._zeros(x) if hx is None else hx, *self._parameters_of_cell())

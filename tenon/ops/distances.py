@@ -1,0 +1,238 @@
+"""Losses that compare numbers with numbers: squares, absolute values, likelihoods, divergences, margins."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tenon.errors import ArgumentError, ShapeError
+from tenon.graph.promotion import Kinds, floating
+from tenon.ops.activations import logsigmoid, softplus
+from tenon.ops.arithmetic import abs_
+from tenon.ops.comparison import equal, greater, less, maximum, minimum, where
+from tenon.ops.creation import iota
+from tenon.ops.define import composite, function
+from tenon.ops.exponential import exp, log, xlogy
+from tenon.ops.indexing import take, take_along_axis
+from tenon.ops.losses import reduced, with_axis
+from tenon.ops.reduction import norm
+
+TARGET = ((-2.0, 2.0), (0.1, 0.9), (0.5, 2.0), (0.5, 2.0))      # test data: scores, then probabilities, then weights
+PROBABILITIES = ((0.1, 0.9), (0.1, 0.9), (0.5, 2.0))
+
+
+def _same_shape(name: str, x: Any, target: Any) -> None:
+    if x.shape != target.shape:
+        raise ShapeError(f"{name}: the prediction {x.type} and the target {target.type} differ in shape",
+                         hint="they would broadcast against each other, which is rarely meant; reshape one of them")
+
+
+# ---------------------------------------------------------------- regression
+
+@composite(promote=floating, examples=["mse_loss(f32[2, 3], f32[2, 3], reduction='mean') -> f32",
+                                       "mse_loss(f32[2, 3], f32[2, 3], reduction='none') -> f32[2, 3]",
+                                       "mse_loss(f32[2, 3], f32[2, 1], reduction='mean') -> error"])
+def mse_loss(x: Any, target: Any, *, reduction: str = "mean") -> Any:
+    """The squared difference.
+
+    >>> tn.mse_loss(tn.tensor([1.0, 2.0]), tn.tensor([0.0, 0.0]))
+    tensor(2.5)
+    """
+    _same_shape("mse_loss", x, target)
+    difference = x - target
+    return reduced("mse_loss", difference * difference, reduction)
+
+
+@composite(promote=floating, examples=["l1_loss(f32[2, 3], f32[2, 3], reduction='sum') -> f32"])
+def l1_loss(x: Any, target: Any, *, reduction: str = "mean") -> Any:
+    """The absolute difference."""
+    _same_shape("l1_loss", x, target)
+    return reduced("l1_loss", abs_(x - target), reduction)
+
+
+@composite(promote=floating, examples=["smooth_l1_loss(f32[2, 3], f32[2, 3], reduction='mean', beta=0.5) -> f32"])
+def smooth_l1_loss(x: Any, target: Any, *, reduction: str = "mean", beta: float = 1.0) -> Any:
+    """difference**2 / (2 * beta) where it is below beta, else |difference| - beta / 2."""
+    _same_shape("smooth_l1_loss", x, target)
+    if beta < 0:
+        raise ArgumentError(f"smooth_l1_loss: beta must not be negative, got {beta}")
+    size = abs_(x - target)
+    loss = size if beta == 0 else where(less(size, beta), size * size * (0.5 / beta), size - 0.5 * beta)
+    return reduced("smooth_l1_loss", loss, reduction)
+
+
+@composite(promote=floating, examples=["huber_loss(f32[2, 3], f32[2, 3], reduction='mean', delta=0.5) -> f32"])
+def huber_loss(x: Any, target: Any, *, reduction: str = "mean", delta: float = 1.0) -> Any:
+    """difference**2 / 2 where it is below delta, else delta * (|difference| - delta / 2)."""
+    _same_shape("huber_loss", x, target)
+    if delta <= 0:
+        raise ArgumentError(f"huber_loss: delta must be positive, got {delta}")
+    size = abs_(x - target)
+    return reduced("huber_loss", where(less(size, delta), size * size * 0.5, (size - 0.5 * delta) * delta), reduction)
+
+
+@composite(promote=floating, domain=((-2.0, 2.0), (0.5, 2.0)), examples=[
+    "poisson_nll_loss(f32[2, 3], f32[2, 3], log_input=True, full=False, eps=1e-08, reduction='mean') -> f32",
+    "poisson_nll_loss(f32[2, 3], f32[2, 3], log_input=True, full=True, eps=1e-08, reduction='sum') -> f32"])
+def poisson_nll_loss(x: Any, target: Any, *, log_input: bool = True, full: bool = False, eps: float = 1e-8,
+                     reduction: str = "mean") -> Any:
+    """Minus the log likelihood of counts under Poisson distributions of these (log) rates.
+
+    `full` adds Stirling's approximation of the term that depends on the target alone.
+    """
+    loss = exp(x) - target * x if log_input else x - target * log(x + eps)
+    if full:
+        stirling = target * log(target) - target + log(target * (2 * math.pi)) * 0.5
+        loss = loss + where(greater(target, 1), stirling, 0)
+    return reduced("poisson_nll_loss", loss, reduction)
+
+
+@composite(promote=floating, domain=((-2.0, 2.0), (-2.0, 2.0), (0.5, 2.0)), examples=[
+    "gaussian_nll_loss(f32[2, 3], f32[2, 3], f32[2, 3], full=True, eps=1e-06, reduction='mean') -> f32",
+    "gaussian_nll_loss(f32[2, 3], f32[2, 3], f32[2, 1], full=False, eps=1e-06, reduction='none') -> f32[2, 3]"])
+def gaussian_nll_loss(x: Any, target: Any, variance: Any, *, full: bool = False, eps: float = 1e-6,
+                      reduction: str = "mean") -> Any:
+    """Minus the log likelihood of the target under normal distributions with mean x and these variances."""
+    if variance.ndim == x.ndim - 1:
+        variance = with_axis(variance, variance.ndim)
+    variance = maximum(variance, eps)
+    difference = x - target
+    loss = (log(variance) + difference * difference / variance) * 0.5
+    return reduced("gaussian_nll_loss", loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)
+
+
+# ---------------------------------------------------------------- probabilities
+
+@composite(promote=floating, domain=PROBABILITIES, examples=[
+    "binary_cross_entropy(f32[2, 3], f32[2, 3], f32[3], reduction='mean') -> f32",
+    "binary_cross_entropy(f32[2, 3], f32[2, 3], reduction='none') -> f32[2, 3]"])
+def binary_cross_entropy(x: Any, target: Any, weight: Any = None, *, reduction: str = "mean") -> Any:
+    """Minus the log likelihood of `target` under probabilities x, whose logarithms are taken to be at least -100."""
+    _same_shape("binary_cross_entropy", x, target)
+    loss = -(target * maximum(log(x), -100.0) + (1 - target) * maximum(log(1 - x), -100.0))
+    return reduced("binary_cross_entropy", loss if weight is None else loss * weight, reduction)
+
+
+@composite(promote=floating, domain=TARGET, examples=[
+    "binary_cross_entropy_with_logits(f32[2, 3], f32[2, 3], f32[3], f32[3], reduction='mean') -> f32",
+    "binary_cross_entropy_with_logits(f32[2, 3], f32[2, 3], None, f32[3], reduction='sum') -> f32",
+    "binary_cross_entropy_with_logits(f32[2, 3], f32[2, 3], reduction='none') -> f32[2, 3]"])
+def binary_cross_entropy_with_logits(x: Any, target: Any, weight: Any = None, pos_weight: Any = None, *,
+                                     reduction: str = "mean") -> Any:
+    """Binary cross entropy of sigmoid(x), without overflow; `pos_weight` weighs the positive part."""
+    _same_shape("binary_cross_entropy_with_logits", x, target)
+    if pos_weight is None:
+        loss = softplus(x, threshold=math.inf) - target * x
+    else:
+        loss = (1 - target) * x - (1 + (pos_weight - 1) * target) * logsigmoid(x)
+    return reduced("binary_cross_entropy_with_logits", loss if weight is None else loss * weight, reduction)
+
+
+@composite(promote=floating, domain=((-2.0, 0.0), (0.1, 0.9)), examples=[
+    "kl_div(f32[2, 3], f32[2, 3], reduction='batchmean', log_target=False) -> f32",
+    "kl_div(f32[2, 3], f32[2, 3], reduction='none', log_target=True) -> f32[2, 3]"])
+def kl_div(x: Any, target: Any, *, reduction: str = "mean", log_target: bool = False) -> Any:
+    """The divergence of log probabilities x from target probabilities (or their logarithms).
+
+    "batchmean" divides by the batch size: the definition; "mean" divides by the number of elements.
+    """
+    loss = exp(target) * (target - x) if log_target else xlogy(target, target) - target * x
+    if reduction == "batchmean":
+        return loss.sum(axis=tuple(range(1, x.ndim))).mean() if x.ndim else loss
+    return reduced("kl_div", loss, reduction)
+
+
+# ---------------------------------------------------------------- distances and margins
+
+def _one_axis(*types: Any, axis: int, **rest: Any) -> dict[str, Any]:
+    return {"axis": axis, **rest}
+
+
+@composite(promote=floating, canonical=_one_axis, examples=[
+    "cosine_similarity(f32[2, 3], f32[2, 3], axis=1, eps=1e-08) -> f32[2]",
+    "cosine_similarity(f32[2, 3], f32[1, 3], axis=-1, eps=1e-08) -> f32[2]"])
+def cosine_similarity(x: Any, y: Any, *, axis: int = 1, eps: float = 1e-8) -> Any:
+    """The cosine of the angle between x and y along an axis."""
+    return (x * y).sum(axis=axis) / (maximum(norm(x, 2.0, axis), eps) * maximum(norm(y, 2.0, axis), eps))
+
+
+@function
+def pairwise_distance(x: Any, y: Any, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False) -> Any:
+    """The p-norm of x - y + eps along the last axis."""
+    return norm(x - y + eps, p, -1, keepdims)
+
+
+@composite(promote=floating, examples=["soft_margin_loss(f32[2, 3], f32[2, 3], reduction='mean') -> f32"])
+def soft_margin_loss(x: Any, target: Any, *, reduction: str = "mean") -> Any:
+    """log(1 + exp(-target * x)) for targets of 1 and -1."""
+    return reduced("soft_margin_loss", softplus(-target * x, threshold=math.inf), reduction)
+
+
+@composite(promote=floating,
+           examples=["hinge_embedding_loss(f32[2, 3], f32[2, 3], margin=1.0, reduction='mean') -> f32"])
+def hinge_embedding_loss(x: Any, target: Any, *, margin: float = 1.0, reduction: str = "mean") -> Any:
+    """x where the target is 1, max(0, margin - x) where it is -1."""
+    loss = where(equal(target, 1), 0, maximum(margin - x, 0)) + where(equal(target, -1), 0, x)
+    return reduced("hinge_embedding_loss", loss, reduction)
+
+
+@composite(promote=floating,
+           examples=["margin_ranking_loss(f32[4], f32[4], f32[4], margin=0.5, reduction='mean') -> f32"])
+def margin_ranking_loss(x: Any, y: Any, target: Any, *, margin: float = 0.0, reduction: str = "mean") -> Any:
+    """max(0, -target * (x - y) + margin): x should be larger where the target is 1, smaller where it is -1."""
+    return reduced("margin_ranking_loss", maximum(-target * (x - y) + margin, 0), reduction)
+
+
+@composite(promote=floating, examples=[
+    "triplet_margin_loss(f32[2, 3], f32[2, 3], f32[2, 3], margin=1.0, p=2.0, eps=1e-06, swap=True, reduction='mean')"
+    " -> f32"])
+def triplet_margin_loss(anchor: Any, positive: Any, negative: Any, *, margin: float = 1.0, p: float = 2.0,
+                        eps: float = 1e-6, swap: bool = False, reduction: str = "mean") -> Any:
+    """max(0, distance to positive - distance to negative + margin); `swap` also takes positive to negative."""
+    near, far = pairwise_distance(anchor, positive, p, eps), pairwise_distance(anchor, negative, p, eps)
+    if swap:
+        far = minimum(far, pairwise_distance(positive, negative, p, eps))
+    return reduced("triplet_margin_loss", maximum(near - far + margin, 0), reduction)
+
+
+@composite(promote=floating, examples=[
+    "cosine_embedding_loss(f32[2, 3], f32[2, 3], f32[2], margin=0.1, reduction='mean') -> f32"])
+def cosine_embedding_loss(x: Any, y: Any, target: Any, *, margin: float = 0.0, reduction: str = "mean") -> Any:
+    """1 - cosine where the target is 1, max(0, cosine - margin) where it is -1."""
+    tiny = 1e-12
+    squares = ((x * x).sum(axis=-1) + tiny) * ((y * y).sum(axis=-1) + tiny)
+    cosine = (x * y).sum(axis=-1) * squares ** -0.5
+    loss = where(equal(target, 1), 1 - cosine, 0) + where(equal(target, -1), maximum(cosine - margin, 0), 0)
+    return reduced("cosine_embedding_loss", loss, reduction)
+
+
+def _scores_and_classes(kinds: Kinds) -> tuple[Any, ...]:
+    scores = floating(kinds[:1])[0]
+    return scores, kinds[1], *(None if kind is None else scores for kind in kinds[2:])
+
+
+@composite(promote=_scores_and_classes, domain=((-2.0, 2.0), (0.0, 2.0), (0.5, 2.0)), examples=[
+    "multi_margin_loss(f32[4, 3], i64[4], f32[3], p=2, margin=1.0, reduction='mean') -> f32",
+    "multi_margin_loss(f32[4, 3], i64[4], p=1, margin=0.5, reduction='none') -> f32[4]"])
+def multi_margin_loss(x: Any, target: Any, weight: Any = None, *, p: int = 1, margin: float = 1.0,
+                      reduction: str = "mean") -> Any:
+    """The mean over the other classes of max(0, margin - x[target] + x[class]) ** p."""
+    if p not in (1, 2):
+        raise ArgumentError(f"multi_margin_loss: p must be 1 or 2, got {p}")
+    classes, column = x.shape[-1], with_axis(target, target.ndim)
+    gap = maximum(margin - take_along_axis(x, column, axis=-1) + x, 0)
+    gap = gap * gap if p == 2 else gap
+    gap = gap if weight is None else gap * take(weight, column, axis=0)
+    others = where(equal(iota(classes, x.ndim - 1, x.ndim), column), 0, gap)
+    return reduced("multi_margin_loss", others.sum(axis=-1) / classes, reduction)
+
+
+@composite(promote=floating, domain=TARGET, examples=[
+    "multilabel_soft_margin_loss(f32[2, 3], f32[2, 3], f32[3], reduction='mean') -> f32",
+    "multilabel_soft_margin_loss(f32[2, 3], f32[2, 3], reduction='none') -> f32[2]"])
+def multilabel_soft_margin_loss(x: Any, target: Any, weight: Any = None, *, reduction: str = "mean") -> Any:
+    """The mean over classes of the binary cross entropy of sigmoid(x)."""
+    _same_shape("multilabel_soft_margin_loss", x, target)
+    loss = -(target * logsigmoid(x) + (1 - target) * logsigmoid(-x))
+    loss = loss if weight is None else loss * weight
+    return reduced("multilabel_soft_margin_loss", loss.mean(axis=-1), reduction)

@@ -1,0 +1,121 @@
+"""What becomes one kernel, and what must not."""
+
+import numpy as np
+from graphs import arrays_for, assert_close, graphs
+from hypothesis import given, settings
+
+from tenon.graph.interpret import interpret
+from tenon.graph.ir import Graph
+from tenon.graph.text import parse_graph, print_graph
+from tenon.graph.verify import verify
+from tenon.ops.define import define
+from tenon.passes.fuse import fuse
+
+host = define("fuse_test_host", public=False, type=lambda x: x, ref=lambda x: x * 2)
+
+
+def lines(*rows: str) -> str:
+    return "\n    ".join(rows)
+
+
+def fused(*rows: str) -> Graph:
+    return verify(fuse(parse_graph(lines(*rows))))
+
+
+def operators(graph: Graph) -> list[str]:
+    """Of every node its operators: `add`, or `exp+add` when they are fused."""
+    return ["+".join(n.op.name for n in node.graphs[0].nodes) if node.graphs else node.op.name for node in graph.nodes]
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs(most_nodes=20))
+def test_random_graphs_compute_the_same(graph: Graph) -> None:
+    arrays = arrays_for(graph)
+    assert_close(interpret(verify(fuse(graph)), arrays), interpret(graph, arrays), 1e-6)
+
+
+def test_a_chain_is_one_kernel() -> None:
+    graph = fused("def f(x: f32[8], y: f32[8]):", "v0: f32[8] = exp(x)", "v1: f32[8] = add(v0, y)",
+                  "v2: f32[8] = multiply(v1, v0)", "return v2")
+    assert print_graph(graph, locations=False) == lines(
+        "def f(x: f32[8], y: f32[8]):", "def body(p0: f32[8], p1: f32[8]):", "    v0: f32[8] = exp(p0)",
+        "    v1: f32[8] = add(v0, p1)", "    v2: f32[8] = multiply(v1, v0)", "    return v2",
+        "v0: f32[8] = fused(x, y, body=body)", "return v0")
+
+
+def test_one_kernel_may_have_several_results() -> None:
+    graph = fused("def f(x: f32[8]):", "v0: f32[8] = exp(x)", "v1: f32[8] = add(v0, x)", "return v0, v1")
+    assert operators(graph) == ["exp+add"] and len(graph.nodes[0].outputs) == 2
+
+
+def test_a_group_never_depends_on_itself_by_way_of_another() -> None:
+    """exp and add may not be one kernel: the host step between them reads the one and feeds the other."""
+    graph = fused("def f(x: f32[8]):", "v0: f32[8] = exp(x)", "v1: f32[8] = fuse_test_host(v0)",
+                  "v2: f32[8] = add(v0, v1)", "return v2")
+    assert operators(graph) == ["exp", "fuse_test_host", "add"]
+
+
+def test_a_group_of_early_and_late_nodes_is_not_read_by_what_stands_between_them() -> None:
+    """The sums and their product are one kernel; v2 reads it and v3 feeds it, so they must not meet in v6."""
+    graph = fused("def f(x: f32[4, 3]):", "v0: f32[3] = sum(x, axis=(0,), keepdims=False, dtype=f32)",
+                  "v1: f32[4, 3] = broadcast_to(v0, shape=(4, 3))", "v2: f32[4, 3] = subtract(x, v1)",
+                  "v3: f32[4, 3] = multiply(x, x)", "v4: f32[3] = sum(v3, axis=(0,), keepdims=False, dtype=f32)",
+                  "v5: f32[3] = multiply(v0, v4)", "v6: f32[4, 3] = multiply(v3, v2)", "return v5, v6")
+    assert operators(graph) == ["multiply", "sum+sum+multiply", "broadcast_to+subtract+multiply"]
+
+
+def test_softmax_is_one_kernel() -> None:
+    graph = fused("def f(x: f32[64, 100]):", "v0: f32[64, 1] = max(x, axis=(1,), keepdims=True)",
+                  "v1: f32[64, 100] = broadcast_to(v0, shape=(64, 100))", "v2: f32[64, 100] = subtract(x, v1)",
+                  "v3: f32[64, 100] = exp(v2)", "v4: f32[64, 1] = sum(v3, axis=(1,), keepdims=True, dtype=f32)",
+                  "v5: f32[64, 100] = broadcast_to(v4, shape=(64, 100))", "v6: f32[64, 100] = divide(v3, v5)",
+                  "return v6")
+    assert len(graph.nodes) == 1
+
+
+def test_what_is_expensive_is_not_computed_for_every_row() -> None:
+    graph = fused("def f(x: f32[500, 64], y: f32[64]):", "v0: f32[64] = exp(y)",
+                  "v1: f32[500, 64] = broadcast_to(v0, shape=(500, 64))", "v2: f32[500, 64] = multiply(x, v1)",
+                  "return v2")
+    assert operators(graph) == ["exp", "broadcast_to+multiply"]
+
+
+def test_a_view_is_copied_into_each_reader() -> None:
+    graph = fused("def f(x: f32[8, 4], y: f32[4, 4], z: f32[4, 8]):", "v0: f32[4, 8] = permute(x, axes=(1, 0))",
+                  "v1: f32[4, 8] = matmul(y, z)", "v2: f32[4, 8] = add(v0, z)", "v3: f32[4, 4] = matmul(v0, x)",
+                  "return v1, v2, v3")
+    assert operators(graph) == ["matmul", "permute+add", "permute+matmul"]
+
+
+def test_a_product_takes_elementwise_work_on_its_result_only() -> None:
+    graph = fused("def f(x: f32[8, 4], w: f32[4, 8], b: f32[8]):", "v0: f32[8, 4] = exp(x)",
+                  "v1: f32[8, 8] = matmul(v0, w)", "v2: f32[8, 8] = broadcast_to(b, shape=(8, 8))",
+                  "v3: f32[8, 8] = add(v1, v2)", "v4: f32[8, 8] = maximum(v3, 0.0)",
+                  "v5: f32[8] = sum(v4, axis=(1,), keepdims=False, dtype=f32)", "return v5")
+    assert operators(graph)[:2] == ["exp", "matmul+broadcast_to+add+maximum"]
+
+
+def test_a_product_that_others_read_stays_alone() -> None:
+    graph = fused("def f(x: f32[8, 4], w: f32[4, 8]):", "v0: f32[8, 8] = matmul(x, w)", "v1: f32[8, 8] = exp(v0)",
+                  "return v0, v1")
+    assert operators(graph) == ["matmul", "exp"]
+
+
+def test_a_reshape_of_what_is_stored_stays_a_name_for_the_same_memory() -> None:
+    graph = fused("def f(x: f32[8], y: f32[2, 4]):", "v0: f32[2, 4] = reshape(x, shape=(2, 4))",
+                  "v1: f32[2, 4] = add(v0, y)", "return v1")
+    assert operators(graph) == ["reshape", "add"]
+
+
+def test_a_stored_view_is_fused_with_what_it_shows() -> None:
+    graph = fused("def f(x: f32[8, 4]):", "v0: f32[8, 4] = exp(x)", "v1: f32[4, 8] = permute(v0, axes=(1, 0))",
+                  "return v1")
+    assert operators(graph) == ["exp+permute"]
+
+
+def test_effects_keep_their_order() -> None:
+    define("fuse_test_print", public=False, type=lambda x: x, ref=lambda x: x, effect=True)
+    graph = fused("def f(x: f32[8]):", "v0: f32[8] = fuse_test_print(x)", "v1: f32[8] = exp(v0)",
+                  "v2: f32[8] = fuse_test_print(x)", "v3: f32[8] = add(v1, v2)", "return v3")
+    assert operators(graph).count("fuse_test_print") == 2
+    np.testing.assert_allclose(interpret(graph, [np.ones(8, np.float32)])[0], np.exp(1) + 1, rtol=1e-6)
