@@ -21,7 +21,18 @@ from tenon.autodiff import Rule, backward, call
 from tenon.backends.base import Executable
 from tenon.dims import Dim, SymbolicDim, product
 from tenon.dlpack import CPU, export, imported
-from tenon.errors import ArgumentError, CaptureError, DTypeError, GradientError, Location, ShapeError
+from tenon.errors import (
+    ADDRESSABLE,
+    ArgumentError,
+    CaptureError,
+    DTypeError,
+    GradientError,
+    Location,
+    ShapeError,
+    TenonError,
+    out_of_memory,
+    step_error,
+)
 from tenon.graph.build import agree, canonical_attrs, literal
 from tenon.graph.interpret import evaluate_op
 from tenon.graph.ir import Graph, Literal, Value
@@ -693,7 +704,24 @@ class Eager(TensorInterpreter):
         given = [None if x is None else x.type for x in inputs]
         inferred = op.type(*given, **attrs)
         types = inferred if isinstance(inferred, tuple) else (inferred,)
-        return evaluate_op(op, arrays, attrs, types, kernel_for(op, given, attrs))
+        try:
+            return evaluate_op(op, arrays, attrs, types, kernel_for(op, given, attrs))
+        except TenonError:
+            raise
+        except Exception as error:
+            if (too_large := _too_large(op, types, error)) is not None:
+                raise too_large from None
+            raise step_error(error, op.name) from error
+
+
+def _too_large(op: Op, types: Sequence[TensorType], error: Exception) -> TenonError | None:
+    """The error of an output that does not fit memory, when that is what NumPy says."""
+    if not isinstance(error, (MemoryError, ValueError)):
+        return None
+    largest = max(types, key=lambda type: int(type.size))
+    needed = int(largest.size) * largest.dtype.itemsize
+    no_memory = isinstance(error, MemoryError) or needed > ADDRESSABLE
+    return out_of_memory(op.name, largest, needed) if no_memory else None
 
 
 @lru_cache(maxsize=1024)
@@ -759,7 +787,10 @@ def _as_array(data: Any, dtype: DType | None) -> np.ndarray:
     except ValueError as error:
         raise ShapeError(f"the nested lists are ragged: {error}") from None
     if array.dtype == object or array.dtype.kind in "USMmO":
-        raise DTypeError(f"no tensor can be made of {type(data).__name__} with elements of type {array.dtype}")
+        large = next((x for x in array.flat if isinstance(x, int)), None) if array.dtype == object else None
+        raise DTypeError(f"tensor: the integer {large} does not fit 64 bits" if large is not None else
+                         f"tensor: {type(data).__name__} with elements of type {array.dtype} makes no tensor",
+                         hint="tensors are made of numbers, of nested lists of numbers, and of arrays")
     if dtype is None and not isinstance(data, (np.ndarray, np.generic)):
         dtype = {"f": float32, "c": as_dtype("complex64")}.get(array.dtype.kind)
     array = array if dtype is None or array.dtype == dtype.numpy else array.astype(dtype.numpy)

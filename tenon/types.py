@@ -190,9 +190,17 @@ def broadcast_shapes(*shapes: Sequence[Dim]) -> Shape:
         if any(size != wide[0] for size in wide[1:]):
             shown = " and ".join("[" + ", ".join(map(str, shape)) + "]" for shape in shapes)
             raise ShapeError(f"shapes {shown} do not broadcast: sizes {' and '.join(map(str, wide))} "
-                             f"differ at axis {-axis}")
+                             f"differ at axis {-axis}", hint=_broadcast_hint(shapes))
         result.append(wide[0] if wide else 1)
     return tuple(reversed(result))
+
+
+def _broadcast_hint(shapes: Sequence[Sequence[Dim]]) -> str:
+    short, long = sorted(map(tuple, shapes), key=len)[0], sorted(map(tuple, shapes), key=len)[-1]
+    if 0 < len(short) < len(long) and short == long[:len(short)]:
+        wanted = (*short, *[1] * (len(long) - len(short)))
+        return f"to repeat [{', '.join(map(str, short))}] along the last axes, give it the shape {list(wanted)}"
+    return "axes are matched from the last one; two sizes fit when they are equal or one of them is 1"
 
 
 def normalize_axis(axis: Any, ndim: int, what: str = "axis") -> int:

@@ -21,7 +21,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tenon.errors import ArgumentError
+from tenon.errors import ArgumentError, TenonError
 from tenon.types import TensorType
 
 Types = TensorType | tuple[TensorType, ...]
@@ -163,7 +163,11 @@ class Op:
 
     def __call__(self, *args: Any, **attrs: Any) -> Any:
         inputs, bound = self.signature.bind(self.name, args, attrs)
-        return interpreter().apply(self, inputs, bound)
+        try:
+            return interpreter().apply(self, inputs, bound)
+        except TenonError as error:
+            error.named(self.name)
+            raise
 
     def __repr__(self) -> str:
         return f"<Op {self.name}({self.signature})>"

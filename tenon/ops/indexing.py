@@ -32,7 +32,8 @@ def check_range(name: str, at: Any, size: int, axis: int) -> Any:
     """NumPy: indices counted from the front; raises OutOfRange at the first outside the axis."""
     bad = (at < -size) | (at >= size)
     if bad.any():
-        raise OutOfRange(f"{name}: index {at[bad].flat[0]} is out of range for axis {axis} of size {size}")
+        raise OutOfRange(f"{name}: index {at[bad].flat[0]} is out of range for axis {axis} of size {size}",
+                         hint=f"indices run from {-size} to {size - 1}" if size else "the axis is empty")
     return np.where(at < 0, at + size, at) if at.dtype.kind == "i" else at
 
 
@@ -199,7 +200,7 @@ scatter_op: Op = define(
 
 wrap_index: Op = define(
     "wrap_index", public=False, type=lambda x, *, size, axis: x,
-    ref=lambda x, size, axis: check_range("index", x, size, axis),
+    ref=lambda x, size, axis: check_range("x[key]", x, size, axis),
     compute=lambda s, i, x, size, axis: s.cast(s.index(x(i), size), x.dtype),
     doc="Indices counted from the front; an error where one is outside an axis of this size.",
     examples=["wrap_index(i64[4], size=5, axis=0) -> i64[4]"])
@@ -275,6 +276,8 @@ def _one_hot_ref(x: Any, num_classes: int, dtype: Any) -> Any:
 
 def _one_hot_type(x: TensorType, *, num_classes: Any, dtype: Any = "int64") -> TensorType:
     _integers("one_hot", x)
+    if not hasattr(num_classes, "__index__") or (isinstance(num_classes, int) and num_classes < 0):
+        raise ArgumentError(f"one_hot: num_classes must be a size, not {num_classes!r}")
     return TensorType(dtype, (*x.shape, num_classes))
 
 
