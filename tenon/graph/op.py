@@ -126,7 +126,7 @@ class Op:
     elementwise: bool = False                           # inputs broadcast; element i depends on input elements i only
     effect: bool = False                                # ordered with other effects, never removed
     data_dependent: bool = False                        # the output shape depends on the data: eager only
-    batch: Callable[..., Any] | None = None             # vmap rule, where it does not follow from the meaning
+    batch: Callable[..., Any] | str | None = None       # rule of tn.vmap, or its name (tenon.transforms.batch_rules)
     domain: Domain = ()                                 # test data lies in (low, high); a pair of pairs: input by input
     examples: Sequence[str] = ()                        # "relu(f32[2, 3]) -> f32[2, 3]", "... -> error"
     doc: str = ""
