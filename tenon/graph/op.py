@@ -159,7 +159,8 @@ class Op:
         ordered = empty == sorted(empty, reverse=True) and not (any(empty) and self.signature.optional)
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD if ordered and not self.signature.variadic \
             else inspect.Parameter.KEYWORD_ONLY
-        return inspect.Signature(found + [inspect.Parameter(n, kind, default=d) for n, d in self.signature.attrs.items()])
+        attrs = [inspect.Parameter(name, kind, default=default) for name, default in self.signature.attrs.items()]
+        return inspect.Signature(found + attrs)
 
     def __call__(self, *args: Any, **attrs: Any) -> Any:
         inputs, bound = self.signature.bind(self.name, args, attrs)
