@@ -1,8 +1,15 @@
 """Tenon: ordinary imperative Python, made into one optimised, compiled computational graph."""
 
-from tenon import linalg, nn, optim, random
+from collections.abc import Callable as _Callable
+from importlib import import_module as _import_module
+from typing import Any as _Any
+
+from tenon import fft, linalg, nn, optim, random
 from tenon import ops as _ops
-from tenon.debug import notebook as _notebook
+from tenon.array_api import VERSION as __array_api_version__
+from tenon.array_api import can_cast, e, finfo, iinfo, inf, isdtype, nan, newaxis, pi, result_type
+from tenon.array_api import namespace_info as __array_namespace_info__
+from tenon.extend import graph_pass, kernel, register_backend, remove_pass
 from tenon.graph.ir import Graph
 from tenon.jit import jit
 from tenon.nn.functional import alpha_dropout, scaled_dot_product_attention
@@ -23,23 +30,56 @@ from tenon.random import (
     randperm,
     uniform,
 )
-from tenon.tensor import Tensor, asarray, enable_grad, is_grad_enabled, no_grad, tensor
-from tenon.transforms import (
-    checkpoint,
-    custom_vjp,
-    grad,
-    hessian,
-    hvp,
-    jacfwd,
-    jacobian,
-    jacrev,
-    jvp,
-    value_and_grad,
-    vjp,
-    vmap,
+from tenon.tensor import Tensor, asarray, enable_grad, from_dlpack, is_grad_enabled, no_grad, tensor
+from tenon.types import DType as dtype
+from tenon.types import (
+    bfloat16,
+    broadcast_shapes,
+    complex64,
+    complex128,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
 )
+from tenon.types import bool_ as bool
 
 globals().update(_ops.PUBLIC)
-Tensor._repr_html_ = _notebook.tensor_html      # type: ignore[attr-defined]
-Graph._repr_html_ = _notebook.graph_html        # type: ignore[attr-defined]
+
+_LATER = {"save": "tenon.storage", "load": "tenon.storage", "explain": "tenon.debug.explain"}
+_LATER |= dict.fromkeys(("autograd", "checkpoint", "custom_vjp", "grad", "hessian", "hvp", "jacfwd", "jacobian",
+                         "jacrev", "jvp", "value_and_grad", "vjp", "vmap"), "tenon.transforms")
+
+
+def __getattr__(name: str) -> _Any:
+    """What is loaded when it is asked for.  (Type checkers find the operators here too.)"""
+    if name in ("data", "debug"):
+        return _import_module(f"tenon.{name}")
+    if name in _LATER:
+        return getattr(_import_module(_LATER[name]), name)
+    raise AttributeError(f"module 'tenon' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER, "data", "debug"})
+
+
+def _html(view: str) -> _Callable[[object], str]:
+    """How a notebook shows a class; what draws it is loaded when a notebook asks."""
+    def show(value: object) -> str:
+        from tenon.debug import notebook  # local: see above
+        text: str = getattr(notebook, view)(value)
+        return text
+    return show
+
+
+Tensor._repr_html_ = _html("tensor_html")       # type: ignore[attr-defined]
+Graph._repr_html_ = _html("graph_html")         # type: ignore[attr-defined]
 __version__ = "0.1.0"

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import tenon
-from tenon.errors import TenonError
+from tenon.errors import ArgumentError, TenonError, user_location
 
 Run = Callable[[argparse.Namespace], int]
 Argument = Callable[[argparse.ArgumentParser], object]
@@ -38,6 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = run(arguments)
         sys.stdout.flush()
     except TenonError as error:  # the user's mistake: the message says all, a traceback of ours nothing
+        if error.where == user_location():  # whoever called us: no line of the user's
+            error.where = None
         print(error, file=sys.stderr)
         return 1
     except BrokenPipeError:  # the reader had enough, as in `tenon env | head`
@@ -93,7 +95,7 @@ def demo(arguments: argparse.Namespace) -> int:
 def opt(arguments: argparse.Namespace) -> int:
     from tenon.debug.stages import run_on_text
 
-    text = sys.stdin.read() if arguments.file == "-" else Path(arguments.file).read_text(encoding="utf-8")
+    text = sys.stdin.read() if arguments.file == "-" else existing(arguments.file).read_text(encoding="utf-8")
     names = [name for name in arguments.passes.split(",") if name]
     for line in run_on_text(text, names, arguments.each):
         print(line)
@@ -106,6 +108,13 @@ def show(arguments: argparse.Namespace) -> int:
     for line in show_function(arguments.function, arguments.types, arguments.stages.split(",")):
         print(line)
     return 0
+
+
+def existing(name: str) -> Path:
+    """The path of a file; raises ArgumentError where there is none."""
+    if not Path(name).is_file():
+        raise ArgumentError(f"there is no file {name!r}")
+    return Path(name)
 
 
 def argument(*flags: str, **options: Any) -> Argument:

@@ -17,6 +17,7 @@ from tenon.backends.reference import REFERENCE
 from tenon.config import config
 from tenon.errors import ArgumentError
 from tenon.graph.ir import Graph
+from tenon.graph.kernels import has_kernel
 from tenon.graph.text import print_graph
 from tenon.graph.verify import verify
 from tenon.observe import span
@@ -40,7 +41,7 @@ PASSES: dict[str, Pass] = {
 }
 
 # In order.  The second simplify uses what fold made literal; barriers stand until nothing merges any more.
-OPTIMIZE = ("expand", "simplify", "fold", "simplify", "merge_duplicates", "drop_dead", "drop_barriers", "fuse")
+OPTIMIZE = ["expand", "simplify", "fold", "simplify", "merge_duplicates", "drop_dead", "drop_barriers", "fuse"]
 
 
 def native_program(graph: Graph) -> Executable:
@@ -50,7 +51,7 @@ def native_program(graph: Graph) -> Executable:
     return Program(assemble_graph(graph))
 
 
-CPU = Backend("cpu", native_program, fuses=True)
+CPU = Backend("cpu", native_program, claims=has_kernel, fuses=True)
 BACKENDS: dict[str, Backend] = {backend.name: backend for backend in (CPU, REFERENCE)}
 
 

@@ -7,6 +7,7 @@ in-place operation rebinds this object's payload, so aliasing is Python's own ob
 from __future__ import annotations
 
 import itertools
+import sys
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,10 +20,23 @@ import numpy as np
 from tenon.autodiff import Rule, backward, call
 from tenon.backends.base import Executable
 from tenon.dims import Dim, SymbolicDim, product
-from tenon.errors import ArgumentError, CaptureError, DTypeError, GradientError, Location, ShapeError
+from tenon.dlpack import CPU, export, imported
+from tenon.errors import (
+    ADDRESSABLE,
+    ArgumentError,
+    CaptureError,
+    DTypeError,
+    GradientError,
+    Location,
+    ShapeError,
+    TenonError,
+    out_of_memory,
+    step_error,
+)
 from tenon.graph.build import agree, canonical_attrs, literal
 from tenon.graph.interpret import evaluate_op
 from tenon.graph.ir import Graph, Literal, Value
+from tenon.graph.kernels import kernel_for
 from tenon.graph.op import Op, interpreter, set_default_interpreter
 from tenon.graph.operators import Operators
 from tenon.ops import shape as shape_ops
@@ -31,7 +45,7 @@ from tenon.ops.barrier import barrier
 from tenon.ops.comparison import equal, not_equal
 from tenon.ops.creation import ones_like
 from tenon.ops.getitem import setitem
-from tenon.types import DEFAULT_OF_KIND, DType, Shape, TensorType, as_dtype, float32, int64
+from tenon.types import DEFAULT_OF_KIND, DType, Shape, TensorType, as_dtype, check_device, float32, int64
 
 
 class Examples:
@@ -169,6 +183,22 @@ class Tensor(Operators):
         return self.payload.size
 
     @property
+    def device(self) -> str:
+        """Where the elements are: "cpu"."""
+        return "cpu"
+
+    def to_device(self, device: Any, /, *, stream: Any = None) -> Tensor:
+        """This tensor on a device; there is one, and no streams."""
+        check_device(device)
+        if stream is not None:
+            raise ArgumentError("to_device: the CPU has no streams")
+        return self
+
+    def __array_namespace__(self, /, *, api_version: str | None = None) -> Any:
+        """The module whose functions take this tensor, as the Array API standard asks: tenon."""
+        return sys.modules["tenon"]
+
+    @property
     def T(self) -> Tensor:
         """The axes reversed."""
         reversed_axes: Tensor = shape_ops.permute(self, axes=tuple(reversed(range(self.ndim))))
@@ -224,11 +254,15 @@ class Tensor(Operators):
         converted = array.astype(dtype) if dtype is not None and dtype != array.dtype else array
         return converted.copy() if copy and converted is array else converted
 
-    def __dlpack__(self, **keywords: Any) -> Any:
-        return self._concrete("DLPack export").__dlpack__(**keywords)
+    def __dlpack__(self, *, stream: Any = None, max_version: tuple[int, int] | None = None,
+                   dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
+        """The elements as a DLPack capsule, shared where the strides allow it; read-only for those who can be told."""
+        if self.requires_grad:
+            raise GradientError("DLPack export of a tensor that requires a gradient", hint="x.detach() lets go of it")
+        return export(self._concrete("DLPack export"), stream, max_version, dl_device, copy)
 
     def __dlpack_device__(self) -> tuple[int, int]:
-        return (1, 0)
+        return CPU
 
     def __bool__(self) -> bool:
         if self.size != 1:
@@ -339,6 +373,9 @@ class Tensor(Operators):
             gradients = backward(tape, {self.slot: seed}, _carries_gradient)
             for leaf, total in gradients.items():
                 if isinstance(leaf, Tensor) and leaf.requires_grad:
+                    if isinstance(total.payload, Examples) and not isinstance(leaf.payload, Examples):
+                        raise GradientError("backward() inside tn.vmap reaches a tensor that all examples share",
+                                            hint="use tn.grad inside tn.vmap, or backward() outside")
                     leaf.grad = total if leaf.grad is None else add(leaf.grad, total)
         if not (create_graph if retain_graph is None else retain_graph):
             for node in tape:
@@ -480,13 +517,17 @@ class Changes:
                 first.setdefault(id(tensor), (tensor, held))
         self.before, self._journal = list(first.values()), []
 
+    def restore(self) -> None:
+        """Give the tensors back what they held."""
+        for tensor, held in self.before:
+            _hold(tensor, held)
+
     @contextmanager
     def undone(self) -> Iterator[None]:
         """The state from before, in this block; what the block changes of it is undone too."""
         now = [(tensor.state.payload, tensor.state.node, tensor.state.index) for tensor, _ in self.before]
         try:
-            for tensor, held in self.before:
-                _hold(tensor, held)
+            self.restore()
             yield
         finally:
             for (tensor, _), held in zip(self.before, now, strict=True):
@@ -660,9 +701,27 @@ class Eager(TensorInterpreter):
                   else x._concrete(op.name) for x in inputs]
         if op is call:
             return tuple(program_of(attrs["body"]).run(arrays))
-        inferred = op.type(*(None if x is None else x.type for x in inputs), **attrs)
+        given = [None if x is None else x.type for x in inputs]
+        inferred = op.type(*given, **attrs)
         types = inferred if isinstance(inferred, tuple) else (inferred,)
-        return evaluate_op(op, arrays, attrs, types)
+        try:
+            return evaluate_op(op, arrays, attrs, types, kernel_for(op, given, attrs))
+        except TenonError:
+            raise
+        except Exception as error:
+            if (too_large := _too_large(op, types, error)) is not None:
+                raise too_large from None
+            raise step_error(error, op.name) from error
+
+
+def _too_large(op: Op, types: Sequence[TensorType], error: Exception) -> TenonError | None:
+    """The error of an output that does not fit memory, when that is what NumPy says."""
+    if not isinstance(error, (MemoryError, ValueError)):
+        return None
+    largest = max(types, key=lambda type: int(type.size))
+    needed = int(largest.size) * largest.dtype.itemsize
+    no_memory = isinstance(error, MemoryError) or needed > ADDRESSABLE
+    return out_of_memory(op.name, largest, needed) if no_memory else None
 
 
 @lru_cache(maxsize=1024)
@@ -690,7 +749,7 @@ def tensor(data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
     return asarray(data, dtype=dtype, copy=True).requires_grad_(requires_grad)
 
 
-def asarray(data: Any, dtype: Any = None, copy: bool | None = None) -> Tensor:
+def asarray(data: Any, dtype: Any = None, copy: bool | None = None, *, device: Any = None) -> Tensor:
     """A tensor that shares the array's memory where it can (`copy=False` insists on it).
 
     >>> tn.asarray(np.ones(2, np.float32))
@@ -706,6 +765,18 @@ def asarray(data: Any, dtype: Any = None, copy: bool | None = None) -> Tensor:
     return Tensor(array.copy() if copy and shares else array)
 
 
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """A tensor of an array of another library that speaks DLPack, without a copy where that is possible.
+
+    Later changes of a shared array are seen by the tensor; `copy=True` avoids that.
+
+    >>> tn.from_dlpack(np.arange(3))
+    tensor([0, 1, 2])
+    """
+    check_device(device)
+    return Tensor(imported(x, copy))
+
+
 def _as_array(data: Any, dtype: DType | None) -> np.ndarray:
     if isinstance(data, Tensor):
         data = data._concrete("asarray")
@@ -716,7 +787,10 @@ def _as_array(data: Any, dtype: DType | None) -> np.ndarray:
     except ValueError as error:
         raise ShapeError(f"the nested lists are ragged: {error}") from None
     if array.dtype == object or array.dtype.kind in "USMmO":
-        raise DTypeError(f"no tensor can be made of {type(data).__name__} with elements of type {array.dtype}")
+        large = next((x for x in array.flat if isinstance(x, int)), None) if array.dtype == object else None
+        raise DTypeError(f"tensor: the integer {large} does not fit 64 bits" if large is not None else
+                         f"tensor: {type(data).__name__} with elements of type {array.dtype} makes no tensor",
+                         hint="tensors are made of numbers, of nested lists of numbers, and of arrays")
     if dtype is None and not isinstance(data, (np.ndarray, np.generic)):
         dtype = {"f": float32, "c": as_dtype("complex64")}.get(array.dtype.kind)
     array = array if dtype is None or array.dtype == dtype.numpy else array.astype(dtype.numpy)

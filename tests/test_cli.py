@@ -58,6 +58,18 @@ def test_a_mistake_of_the_user_is_a_message_without_traceback(
     assert "matmul: inner sizes differ" in (err := capsys.readouterr().err) and "Traceback" not in err
 
 
+@pytest.mark.parametrize("command", [["opt", "nowhere.txt"], ["show", "nowhere.py:f"]])
+def test_a_file_that_is_not_there_is_a_message(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(command) == 1
+    assert capsys.readouterr().err.startswith("there is no file 'nowhere.")
+
+
+def test_a_mistake_in_a_file_is_not_blamed_on_the_caller(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "f.txt").write_text("def f(x: f32[2]):\n    v0: f32[2] = fly(x)\n    return v0\n")
+    assert cli.main(["opt", str(tmp_path / "f.txt")]) == 1
+    assert capsys.readouterr().err == "graph text, line 2: no operator named 'fly'\n  why: v0: f32[2] = fly(x)\n"
+
+
 def test_a_reader_who_leaves_early_is_no_error() -> None:
     command = [sys.executable, "-m", "tenon.cli", "env"]
     with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:

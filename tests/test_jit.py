@@ -1,5 +1,6 @@
 """Delete `@tn.jit` and nothing changes: each program runs twice, eagerly and jitted, over several calls."""
 
+import cProfile
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -331,3 +332,14 @@ def test_a_held_tensor_may_change_its_value_but_not_its_type_silently():
     f(x)
     state.own.payload = np.full((1,), 2, np.float32)
     np.testing.assert_allclose(f(x).numpy(), x.numpy() + 2)
+
+
+def test_capture_under_a_profiler():
+    profiler = cProfile.Profile()
+    profiler.enable()
+    try:
+        tn.jit(lambda x: tn.exp(x))(random(3))
+        random(4)
+    finally:
+        profiler.disable()
+    assert any("random" in str(entry.code) for entry in profiler.getstats())

@@ -49,7 +49,8 @@ def test_a_gradient_leaves_the_argument_and_the_result_off_the_tape() -> None:
 
 def test_requirement_39_the_two_layer_product() -> None:
     rng = np.random.default_rng(0)
-    x, w, w1, label = (tn.tensor(rng.integers(-3, 4, shape).astype(np.float64)) for shape in [(4, 3), (3, 5), (5, 2), (4, 2)])
+    shapes = [(4, 3), (3, 5), (5, 2), (4, 2)]
+    x, w, w1, label = (tn.tensor(rng.integers(-3, 4, shape).astype(np.float64)) for shape in shapes)
 
     def loss(w: Any, w1: Any) -> Any:
         error = x @ w @ w1 - label
@@ -118,7 +119,8 @@ def test_complex_arguments_follow_the_direction_of_ascent() -> None:
     (lambda: tn.grad(lambda x: x)(vector()), "grad: the function returned f32[3], it must return a floating scalar"),
     (lambda: tn.grad(lambda x: (x.sum(), x))(vector()), "has_aux=True"),
     (lambda: tn.grad(lambda x: None)(vector()), "returned NoneType"),
-    (lambda: tn.grad(lambda x: x.sum())(tn.tensor([1, 2])), "argument 0 has no floating elements to differentiate by, it is i64[2]"),
+    (lambda: tn.grad(lambda x: x.sum())(tn.tensor([1, 2])),
+     "argument 0 has no floating elements to differentiate by, it is i64[2]"),
     (lambda: tn.grad(lambda x: x)("text"), "it is str"),
     (lambda: tn.grad(weighted, argnums=1)(vector()), "argnums names argument 1, and 1 positional arguments were given"),
     (lambda: tn.grad(weighted, argnums=(0, -1))(vector()), "names an argument twice"),
@@ -137,7 +139,7 @@ def test_errors_say_what_to_do(call: Any, message: str) -> None:
 # ---------------------------------------------------------------- higher orders
 
 def test_every_order_of_derivative() -> None:
-    f = lambda x: tn.exp(2 * x)  # noqa: E731
+    f = lambda x: tn.exp(2 * x)
     for order in range(5):
         near(f(0.5) if order else tn.exp(tn.tensor(1.0)), 2.0 ** order * np.e, 1e-4)
         f = tn.grad(f)
@@ -202,11 +204,17 @@ def test_vjp_and_jvp_are_transposes() -> None:
     near(left, (gx * tx).sum() + (gy * ty).sum(), 1e-10)
 
 
+def test_jvp_of_complex_functions() -> None:
+    z, t = tn.tensor(np.array([1 + 2j, 3 - 1j])), tn.tensor(np.array([0.5 - 1j, 2j]))
+    near(tn.jvp(lambda z: z * z, (z,), (t,))[1], 2 * z.numpy() * t.numpy())
+    near(tn.jvp(lambda z: tn.abs(z) ** 2, (z,), (t,))[1], 2 * (z.numpy().conj() * t.numpy()).real)
+
+
 def test_jvp_is_the_limit_of_differences() -> None:
     x, t = vector().astype("float64"), tn.tensor(np.array([0.3, -1.0, 2.0]))
     _, tangent = tn.jvp(lambda x: tn.exp(x) / (1 + x * x), (x,), (t,))
     step = 1e-6
-    f = lambda x: np.exp(x) / (1 + x * x)  # noqa: E731
+    f = lambda x: np.exp(x) / (1 + x * x)
     near(tangent, (f(x.numpy() + step * t.numpy()) - f(x.numpy() - step * t.numpy())) / (2 * step), 1e-7)
 
 
@@ -217,7 +225,7 @@ def test_a_pullback_may_be_used_again() -> None:
 
 
 def test_results_without_a_derivative_are_left_out() -> None:
-    out, pullback = tn.vjp(lambda x: (x * 2, x > 1.5), vector())
+    _, pullback = tn.vjp(lambda x: (x * 2, x > 1.5), vector())
     near(pullback((vector(), None))[0], [2, 4, 6])
     _, tangent = tn.jvp(lambda x: (x * 2, x > 1.5), (vector(),), (vector(),))
     near(tangent[0], [2, 4, 6])
@@ -266,3 +274,28 @@ def test_a_jitted_gradient_gives_closures_theirs() -> None:
     w = tn.tensor(2.0, requires_grad=True)
     tn.jit(tn.grad(lambda x: x * x * w))(3.0 * tn.tensor(1.0)).backward()
     near(w.grad, 6)
+
+
+# ---------------------------------------------------------------- tn.autograd
+
+def test_autograd_grad_is_the_gradient_of_tensors() -> None:
+    x, y = tn.tensor([1.0, 2.0], requires_grad=True), tn.tensor(3.0, requires_grad=True)
+    z = x * x * y
+    near(tn.autograd.grad(z.sum(), (x, z), retain_graph=True)[0], [6, 12])
+    by_z, by_y = tn.autograd.grad([z, z.sum()], [z, y], grad_outputs=[tn.tensor([1.0, 10.0]), tn.tensor(1.0)])
+    near(by_z, [2, 11])
+    near(by_y, [2 * 1 + 11 * 4])
+    assert x.grad is None and y.grad is None
+
+
+def test_autograd_grad_of_higher_order_and_unused_inputs() -> None:
+    x, unused = tn.tensor(2.0, requires_grad=True), tn.tensor(1.0, requires_grad=True)
+    slope, none = tn.autograd.grad(x * x * x, [x, unused], create_graph=True, allow_unused=True)
+    assert none is None
+    near(tn.autograd.grad(slope, x)[0], 12)
+    with pytest.raises(GradientError, match="do not depend on input 0"):
+        tn.autograd.grad(x * x, unused)
+    with pytest.raises(GradientError, match="input 0 does not require"):
+        tn.autograd.grad(x * x, tn.tensor(1.0))
+    with pytest.raises(GradientError, match="no scalar"):
+        tn.autograd.grad(x * tn.ones(2), x)

@@ -59,7 +59,11 @@ class Watch:
         try:
             yield self
         finally:
-            sys.setprofile(before)
+            sys.setprofile(None)
+            if isinstance(before, types.FunctionType | types.MethodType):
+                sys.setprofile(before)
+            elif before is not None:
+                before.enable()     # cProfile's profiler, which is no function
 
     def _event(self, frame: types.FrameType, event: str, arg: Any) -> None:
         if event == "call":

@@ -1,1 +1,7 @@
-"""Looking at tensors, graphs and programs: clients of the stages, never used by them."""
+"""Looking at tensors, graphs, programs and derivatives: clients of the stages, never used by them."""
+
+from tenon.debug.evaluation_trace import EvaluationTrace, evaluation_trace
+from tenon.debug.gradcheck import gradcheck, gradgradcheck
+from tenon.debug.symbolic import Expression, expression
+
+__all__ = ["EvaluationTrace", "Expression", "evaluation_trace", "expression", "gradcheck", "gradgradcheck"]

@@ -1,4 +1,4 @@
-"""Tensors, modules and graphs as a notebook shows them: HTML made from values, without scripts or styles from outside.
+"""Tensors and graphs as a notebook shows them: HTML made from values, without scripts or styles from outside.
 
 `tenon/__init__.py` makes these the `_repr_html_` of their classes.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from html import escape
-from typing import Any
 
 import numpy as np
 
@@ -45,18 +44,6 @@ def graph_html(graph: Graph) -> str:
 
 def _input(x: Input, names: Mapping[Value, str]) -> str:
     return names[x] if isinstance(x, Value) else repr(x.value) if x else "None"
-
-
-def module_html(module: Any) -> str:
-    """The tree of modules with the number of parameters of each."""
-    rows = []
-    for path, part in module.named_modules():
-        own = [p for _, p in part.named_parameters()]
-        depth = path.count(".") + 1 if path else 0
-        types = ", ".join(str(p.type) for p in own[:2]) + (" …" if len(own) > 2 else "")
-        rows.append(("    " * depth + (path.rpartition(".")[2] or type(module).__name__), type(part).__name__,
-                     f"{sum(p.size for p in own):,}", types))
-    return block(type(module).__name__, table_html(("module", "class", "parameters", "of types"), rows))
 
 
 def summary(array: np.ndarray) -> str:

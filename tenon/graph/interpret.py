@@ -11,6 +11,7 @@ from tenon.dims import SymbolicDim, evaluate
 from tenon.errors import GraphError
 from tenon.graph.build import expansion
 from tenon.graph.ir import Graph, Literal, Value
+from tenon.graph.kernels import Kernel
 from tenon.graph.op import Op
 from tenon.types import TOKEN, DType, TensorType, as_dtype, bfloat16, float16
 
@@ -31,15 +32,19 @@ def interpret(graph: Graph, arrays: Sequence[np.ndarray], sizes: Mapping[str, in
 
 
 def evaluate_op(op: Op, arrays: Sequence[Any], attrs: Mapping[str, Any],
-                types: Sequence[TensorType] | None = None) -> tuple[Any, ...]:
-    """The outputs of one operator by its reference; `types` are the output types, inferred where not given."""
+                types: Sequence[TensorType] | None = None, kernel: Kernel | None = None) -> tuple[Any, ...]:
+    """The outputs of one operator by its reference, or by a user's kernel.
+
+    `types` are the output types, inferred where not given.
+    """
     if types is None:
         inferred = op.type(*map(type_of, arrays), **attrs)
         types = inferred if isinstance(inferred, tuple) else (inferred,)
-    if op.ref is None:
+    if op.ref is None and kernel is None:
         return tuple(interpret(expansion(op, tuple(map(type_of, arrays)), attrs), [a for a in arrays if a is not None]))
     with np.errstate(all="ignore"):
-        out = op.ref(*map(_widen, arrays), **attrs)
+        assert kernel or op.ref
+        out = kernel.run(*arrays, **attrs) if kernel else op.ref(*map(_widen, arrays), **attrs)
     listed = out if isinstance(out, tuple) and len(types) > 1 else (out,)
     return tuple(_as_type(x, t) for x, t in zip(listed, types, strict=True))
 

@@ -160,7 +160,8 @@ def parse_example(text: str) -> Example:
                    for x in call.args)
     attrs = {str(k.arg): parser.attribute(k.value, {}) for k in call.keywords}
     outputs = ast.parse(f"tuple[{right.strip()}]", mode="eval").body
-    return Example(OPS[call.func.id], inputs, attrs, None if right.strip() == "error" else parser.types(outputs, outputs))
+    expected = None if right.strip() == "error" else parser.types(outputs, outputs)
+    return Example(OPS[call.func.id], inputs, attrs, expected)
 
 
 class _Parser:

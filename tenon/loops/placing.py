@@ -61,6 +61,14 @@ class Placing:
         home.known[x] = value
         return value
 
+    def named(self, value: Expr, scope: Scope) -> Expr:
+        """A value as `place` wrote it, computed here and now."""
+        if isinstance(value, Local) or self.is_position(value):
+            return value
+        local = self._local(value, "v")
+        scope.body.append(Let(local, value))
+        return local
+
     def is_position(self, x: Expr) -> bool:
         """Whether x is arithmetic on loop variables alone, which LLVM does best where it is used."""
         if x not in self.positions:

@@ -5,6 +5,7 @@ Layers, their arguments and the names of their parameters are PyTorch's, so that
 
 from tenon.nn import functional as functional
 from tenon.nn import init as init
+from tenon.nn import utils as utils
 from tenon.nn.activations import *  # noqa: F403
 from tenon.nn.attention import *  # noqa: F403
 from tenon.nn.containers import *  # noqa: F403

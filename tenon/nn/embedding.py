@@ -34,7 +34,8 @@ class Embedding(Module):
     @classmethod
     def from_pretrained(cls, embeddings: Any, freeze: bool = True, padding_idx: int | None = None) -> Embedding:
         """An embedding with these rows, which are not trained unless `freeze=False`."""
-        layer = cls(*map(int, embeddings.shape), padding_idx=padding_idx, dtype=embeddings.dtype)
+        rows, columns = map(int, embeddings.shape)
+        layer = cls(rows, columns, padding_idx, embeddings.dtype)
         layer.weight = Parameter(embeddings, requires_grad=not freeze)
         return layer
 

@@ -56,7 +56,7 @@ def eye_(t: Tensor) -> Tensor:
     """A matrix with ones on the diagonal."""
     if t.ndim != 2:
         raise ShapeError(f"eye_ fills matrices, this tensor is {t.type}")
-    return _fill(t, np.eye(*map(int, t.shape)))
+    return _fill(t, np.eye(int(t.shape[0]), int(t.shape[1])))
 
 
 def dirac_(t: Tensor, groups: int = 1) -> Tensor:

@@ -14,8 +14,7 @@ that read attributes looks at them again only when it has moved.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tenon.errors import ArgumentError, DTypeError
 from tenon.nn.describe import as_html, as_text
@@ -66,8 +65,17 @@ class Module:
 
     # _seen is the type of the last result of forward, for the repr; outside __dict__, so that no capture depends on it.
     __slots__ = ("__dict__", "__weakref__", "_seen")
-    training: bool = True
-    _buffers: Mapping[str, bool] = MappingProxyType({})     # name -> whether state_dict() holds it
+    training: bool
+    _buffers: Mapping[str, bool]        # name -> whether state_dict() holds it
+
+    if TYPE_CHECKING:
+        def __getattr__(self, name: str) -> Any: ...
+
+    def __new__(cls, *_: Any, **__: Any) -> Any:
+        """What __init__ need not set up, so that subclasses need not call it."""
+        module = object.__new__(cls)
+        module.__dict__.update(training=True, _buffers={})
+        return module
 
     def __setattr__(self, name: str, value: Any) -> None:
         old = self.__dict__.get(name, _ABSENT)

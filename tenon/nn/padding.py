@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tenon.errors import ArgumentError
-from tenon.ops import arranging
+from tenon.ops import repeating
 
 __all__: list[str] = []
 
@@ -21,4 +21,4 @@ def pad(x: Any, pad: Sequence[int], mode: str = "constant", value: float | None 
         raise ArgumentError(f"pad: {tuple(pad)} is not a (before, after) pair for each of some of the {x.ndim} axes")
     pairs = [(pad[k], pad[k + 1]) for k in range(0, len(pad), 2)]
     widths = [(0, 0)] * (x.ndim - len(pairs)) + pairs[::-1]
-    return arranging.pad(x, widths, mode, value or 0)
+    return repeating.pad(x, widths, mode, value or 0)

@@ -8,6 +8,7 @@ from tenon.nn.module import Module
 from tenon.ops.define import PUBLIC
 from tenon.ops.pooling import lp_pool
 
+USUAL = (("padding", 0), ("dilation", 1), ("count_include_pad", True))
 _FAMILIES = ("MaxPool", "AvgPool", "AdaptiveAvgPool", "AdaptiveMaxPool", "LPPool")
 __all__ = [f"{family}{count}d" for family in _FAMILIES for count in (1, 2, 3)]
 
@@ -18,8 +19,10 @@ class _Pool(Module):
     count: ClassVar[int]
 
     def extra_repr(self) -> str:
-        return ", ".join(f"{name}={value}" if k else f"{value}" for k, (name, value) in enumerate(vars(self).items())
-                         if not k or value not in (None, 0, 1, False) or (name == "stride" and value))
+        options = {name: x for name, x in vars(self).items() if name not in ("training", "_buffers")}
+        first = next(iter(options), "")
+        return ", ".join(f"{x}" if name == first else f"{name}={x}" for name, x in options.items()
+                         if name == first or not (x is None or x is False or (name, x) in USUAL))
 
 
 class _MaxPool(_Pool):

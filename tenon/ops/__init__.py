@@ -12,12 +12,14 @@ from tenon.ops import (
     convolution,
     creation,
     custom,
+    cutting,
     decompositions,
     diagonal,
     distances,
     einsum,
     exponential,
     factors,
+    fourier,
     getitem,
     indexing,
     linalg,
@@ -30,18 +32,21 @@ from tenon.ops import (
     random,
     recurrent,
     reduction,
+    repeating,
     rounding,
     scan,
     searching,
+    selecting,
     shape,
     slicing,
     solving,
     special,
+    statistics,
     trigonometric,
     upsampling,
     windows,
 )
-from tenon.ops.define import PUBLIC, alias, binary, composite, define, function, unary
+from tenon.ops.define import PUBLIC, aliases, binary, composite, define, function, unary
 from tenon.ops.methods import install_methods
 
 # In the order in which they build on each other.
@@ -57,6 +62,8 @@ FAMILIES = (
     pieces,
     creation,
     arranging,
+    cutting,
+    repeating,
     diagonal,
     reduction,
     scan,
@@ -85,7 +92,10 @@ FAMILIES = (
     recurrent,
     upsampling,
     distances,
+    fourier,
+    statistics,
+    selecting,
 )
 install_methods()
 
-__all__ = ["FAMILIES", "PUBLIC", "alias", "binary", "composite", "define", "function", "unary"]
+__all__ = ["FAMILIES", "PUBLIC", "aliases", "binary", "composite", "define", "function", "unary"]

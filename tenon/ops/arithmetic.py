@@ -9,10 +9,11 @@ import numpy as np
 
 from tenon.errors import ArgumentError
 from tenon.graph.ir import Literal
+from tenon.graph.op import Op
 from tenon.graph.promotion import floating, numeric, same
 from tenon.ops.comparison import equal, greater, less_equal, logical_and, truth, where
 from tenon.ops.complex_parts import conj, real
-from tenon.ops.define import alias, binary, composite, function, lift, unary
+from tenon.ops.define import aliases, binary, composite, function, lift, unary
 from tenon.ops.shape import cast
 from tenon.types import float32, float64, int32, int64, promote_types, real_of
 
@@ -58,11 +59,11 @@ def _signbit(s: Any, x: Any) -> Any:
 
 abs_ = unary("abs", np.abs, _abs, lambda g, y, x: (g * sign(x),), "The absolute value; its derivative at 0 is 0.",
              promote=same, result=real_of)
-sign = unary("sign", np.sign, _sign, lambda g, y, x: (None,) if x.dtype.kind != "c" else (_sign_vjp(g, y, x),),
+sign: Op = unary("sign", np.sign, _sign, lambda g, y, x: (None,) if x.dtype.kind != "c" else (_sign_vjp(g, y, x),),
              "-1, 0 or 1 by the sign of the elements; x / abs(x) for complex ones.", promote=same, kinds="uifc")
 signbit = unary("signbit", np.signbit, _signbit, None, "Whether the sign bit is set; true for -0.0.", promote=same,
                 result=truth, kinds="uif")
-copysign = binary("copysign", np.copysign, lambda s, x, y: s.call("copysign", x, y),
+copysign: Op = binary("copysign", np.copysign, lambda s, x, y: s.call("copysign", x, y),
                   lambda g, z, x, y: (g * sign(x) * copysign(1.0, y), None), "x with the sign of y.",
                   promote=floating, kinds="f")
 nextafter = binary("nextafter", np.nextafter, lambda s, x, y: s.call("nextafter", x, y), None,
@@ -80,19 +81,31 @@ def _power_ref(x: Any, y: Any) -> Any:
     if np.ndim(y) == 0 and y == 2:
         return x * x
     if y.dtype.kind == "i" and np.any(y < 0):       # whole numbers: 1, -1 or, as 1/2 is cut off, 0
-        inverse = np.where(np.abs(x) == 1, np.power(x, np.abs(y)), 0)
+        inverse = np.where(np.abs(x) == 1, np.power(x, y & 1), 0)
         return np.where(y < 0, inverse, np.power(x, np.maximum(y, 0)))
     return np.power(x, y)
 
 
 def _power(s: Any, x: Any, y: Any) -> Any:
-    """Floats by `pow`; integers by multiplying where the exponent is a small number, else by NumPy."""
+    """Floats by `pow`, integers by multiplying."""
     if x.dtype.is_floating:
         return s.call("pow", x, y)
-    times = getattr(y, "value", None)
-    if times not in range(1, 9):
-        raise NotImplementedError("whole powers that are known only at run time")
-    return math.prod([x] * (times - 1), start=x)
+    times = getattr(y, "value", 0)
+    return math.prod([x] * (times - 1), start=x) if times in range(1, 9) else _whole_power(s, x, y)
+
+
+def _whole_power(s: Any, x: Any, y: Any) -> Any:
+    """The product of x ** 2 ** k over the bits k of y."""
+    one, square = s.const(1, x.dtype), x
+    product = one
+    for k in range(y.dtype.bits - (y.dtype.kind == "i")):
+        product = s.select(s.eq((y >> k) & 1, 1), product * square, product)
+        square = square * square
+    if y.dtype.kind != "i":
+        return product
+    unit = s.select(s.eq((y & 1), 1), x, one)
+    inverse = s.select(s.eq(x, 1) | s.eq(x, -1), unit, s.const(0, x.dtype))
+    return s.select(y < 0, inverse, product)
 
 
 def _power_vjp(g: Any, z: Any, x: Any, y: Any) -> tuple[Any, Any]:
@@ -180,6 +193,25 @@ def divmod_(x: Any, y: Any) -> tuple[Any, Any]:
     return floor_divide(x, y), remainder(x, y)
 
 
+@function
+def div(x: Any, y: Any, rounding_mode: str | None = None) -> Any:
+    """The quotient; rounded down with rounding_mode="floor", towards zero with "trunc", as PyTorch says it.
+
+    >>> tn.div(tn.tensor(-7.0), 2.0, rounding_mode="trunc")
+    tensor(-3.)
+    """
+    if rounding_mode is None:
+        return divide(x, y)
+    if rounding_mode == "floor":
+        return floor_divide(x, y)
+    if rounding_mode != "trunc":
+        raise ArgumentError(f"div: rounding_mode is None, 'floor' or 'trunc', not {rounding_mode!r}")
+    x = lift(x)
+    if x.dtype.kind not in "fc" and lift(y).dtype.kind not in "fc":
+        return (x - fmod(x, y)) // y
+    return divide(x, y).trunc()
+
+
 # ---------------------------------------------------------------- combinations
 
 hypot = binary("hypot", np.hypot, lambda s, x, y: s.call("hypot", x, y),
@@ -213,8 +245,5 @@ def heaviside(x: Any, y: Any) -> Any:
     return where(equal(x, 0), y, where(greater(x, 0), 1, where(less_equal(x, 0), 0, x)))
 
 
-for _name, _target in {
-    "sub": subtract, "mul": multiply, "div": divide, "true_divide": divide, "neg": negative, "absolute": abs_,
-    "pow": power, "mod": remainder, "floor_div": floor_divide, "sgn": sign,
-}.items():
-    alias(_name, _target)
+aliases(sub=subtract, mul=multiply, div=divide, true_divide=divide, neg=negative, absolute=abs_, pow=power,
+        mod=remainder, floor_div=floor_divide, sgn=sign)

@@ -1,22 +1,19 @@
-"""Functions that rearrange axes and pieces: flatten, squeeze, stack, split, pad, flip, roll, tile ...
+"""Functions that rearrange axes and join tensors: flatten, squeeze, moveaxis, concat, stack ...
 
-They are made of reshape, permute, broadcast_to, slice, pad and concat, and leave no node of their own.
+They are made of reshape, permute, broadcast_to and concat, and leave no node of their own.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from tenon.dims import Dim, product
+from tenon.dims import product
 from tenon.errors import ArgumentError, ShapeError
-from tenon.ops.define import alias, function, lift
-from tenon.ops.pieces import concat_op, pad_op, slice_op
-from tenon.ops.shape import as_shape, broadcast_to, cast, permute, reshape_op, resolve_shape
-from tenon.types import as_dtype, broadcast_shapes, normalize_axes, normalize_axis
+from tenon.ops.define import aliases, function, lift
+from tenon.ops.pieces import concat_op
+from tenon.ops.shape import broadcast_to, cast, permute, reshape_op, resolve_shape, sum_to
+from tenon.types import as_dtype, broadcast_shapes, check_device, normalize_axes, normalize_axis
 
 
 def listed(values: Sequence[Any]) -> tuple[Any, ...]:
@@ -37,24 +34,29 @@ def reshaped(x: Any, shape: Sequence[Any]) -> Any:
 # ---------------------------------------------------------------- shapes and types
 
 @function
-def astype(x: Any, dtype: Any) -> Any:
+def astype(x: Any, dtype: Any, *, copy: bool = True, device: Any = None) -> Any:
     """The elements converted to another type; fractions are cut off towards zero.
+
+    Tensors are values, so that `copy` makes no difference that could be seen.
 
     >>> tn.tensor([1.9, -1.9]).astype(int)
     tensor([ 1, -1])
     """
+    check_device(device)
     x, dtype = lift(x), as_dtype(dtype)
     return x if x.dtype is dtype else cast(x, dtype=dtype)
 
 
 @function
-def reshape(x: Any, *shape: Any) -> Any:
+def reshape(x: Any, shape: Any, *more: Any, copy: bool | None = None) -> Any:
     """The same elements in row-major order under another shape, given as sizes or a tuple; one may be -1.
+
+    Tensors are values, so that `copy` makes no difference that could be seen.
 
     >>> tn.arange(6).reshape(2, -1).shape
     (2, 3)
     """
-    return reshape_op(x, shape=listed(shape))
+    return reshape_op(x, shape=listed((shape, *more)))
 
 
 @function
@@ -284,268 +286,5 @@ def column_stack(*tensors: Any) -> Any:
     return concat_op(*(reshape_op(x, shape=(-1, 1)) if x.ndim <= 1 else x for x in parts), axis=1)
 
 
-# ---------------------------------------------------------------- cut
-
-def narrow(x: Any, axis: int, start: Dim, stop: Dim, step: int = 1) -> Any:
-    """The positions start, start + step ... before stop along one axis."""
-    return slice_op(x, start=replaced((0,) * x.ndim, axis, start), stop=replaced(x.shape, axis, stop),
-                    step=replaced((1,) * x.ndim, axis, step))
-
-
-def _cut(x: Any, axis: int, ends: Sequence[Dim]) -> tuple[Any, ...]:
-    return tuple(narrow(x, axis, a, b) for a, b in zip(ends, ends[1:], strict=False))
-
-
-@function
-def split(x: Any, sections: Any, axis: int = 0) -> tuple[Any, ...]:
-    """Cut into so many equal pieces, or at a list of positions, as NumPy does.
-
-    >>> [part.shape for part in tn.zeros(6, 2).split(3)], [part.shape for part in tn.zeros(6).split([1, 4])]
-    ([(2, 2), (2, 2), (2, 2)], [(1,), (3,), (2,)])
-
-    Raises ShapeError where the size does not divide; `tensor_split` allows it, `split_with_sizes` takes sizes.
-    """
-    x = lift(x)
-    axis = normalize_axis(axis, x.ndim)
-    size = x.shape[axis]
-    if isinstance(sections, int) and isinstance(size, int) and (sections < 1 or size % sections):
-        raise ShapeError(f"split: axis {axis} of {x.type} does not divide into {sections} equal pieces",
-                         hint="x.tensor_split(n) makes pieces that differ by one, x.chunk(n) a smaller last one")
-    return tensor_split(x, sections, axis)
-
-
-@function
-def tensor_split(x: Any, sections: Any, axis: int = 0) -> tuple[Any, ...]:
-    """Cut into so many pieces, whose sizes differ by one at most, or at a list of positions."""
-    x = lift(x)
-    axis = normalize_axis(axis, x.ndim)
-    size = x.shape[axis]
-    if not isinstance(sections, int):
-        cuts = [_position(k, size) for k in sections]
-        return tuple(narrow(x, axis, a, b if not (isinstance(a, int) and isinstance(b, int)) else max(a, b))
-                     for a, b in zip([0, *cuts], [*cuts, size], strict=True))
-    if sections < 1:
-        raise ArgumentError(f"tensor_split: at least one piece is needed, got {sections}")
-    each, larger = size // sections, size % sections
-    if not isinstance(larger, int):     # a symbolic size divides, or the check is the caller's
-        return _cut(x, axis, [each * k for k in range(sections + 1)])
-    return _cut(x, axis, [each * k + min(k, larger) for k in range(sections + 1)])
-
-
-def _position(k: Any, size: Dim) -> Dim:
-    k = int(k) if hasattr(k, "item") else k
-    wrapped = k + size if isinstance(k, int) and k < 0 else k
-    return min(max(wrapped, 0), size) if isinstance(size, int) and isinstance(wrapped, int) else wrapped
-
-
-@function
-def split_with_sizes(x: Any, sizes: Sequence[Any], axis: int = 0) -> tuple[Any, ...]:
-    """Cut into pieces of these sizes, which add up to the axis."""
-    x = lift(x)
-    axis = normalize_axis(axis, x.ndim)
-    ends: list[Dim] = [0]
-    for size in sizes:
-        ends.append(ends[-1] + size)
-    if ends[-1] != x.shape[axis]:
-        raise ShapeError(f"split_with_sizes: {list(sizes)} add up to {ends[-1]}, axis {axis} of {x.type} does not")
-    return _cut(x, axis, ends)
-
-
-@function
-def chunk(x: Any, chunks: int, axis: int = 0) -> tuple[Any, ...]:
-    """Cut into at most so many pieces of one size; the last may be smaller, as in PyTorch."""
-    x = lift(x)
-    axis = normalize_axis(axis, x.ndim)
-    if chunks < 1:
-        raise ArgumentError(f"chunk: at least one piece is needed, got {chunks}")
-    size = int(x.shape[axis])
-    each = max(math.ceil(size / chunks), 1)
-    return _cut(x, axis, [*range(0, size, each), size]) if size else (x,) * chunks
-
-
-@function
-def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
-    """The tensors that lie along an axis, which they no longer have."""
-    x = lift(x)
-    axis = normalize_axis(axis, x.ndim)
-    return tuple(select(x, axis, k) for k in range(int(x.shape[axis])))
-
-
-@function
-def select(x: Any, axis: int, index: Any) -> Any:
-    """The tensor at one position of an axis, which it no longer has; a negative index counts from the end."""
-    x = lift(x)
-    axis = normalize_axis(axis, x.ndim)
-    size = x.shape[axis]
-    if isinstance(index, int) and isinstance(size, int):
-        index = normalize_axis(index, size, f"select: the index into axis {axis}") if size else index
-    elif isinstance(index, int) and index < 0:
-        index = size + index
-    return reshape_op(narrow(x, axis, index, index + 1), shape=replaced(x.shape, axis))
-
-
-# ---------------------------------------------------------------- repeat, turn, pad
-
-@function
-def flip(x: Any, axis: Any = None) -> Any:
-    """The order of the elements turned round along some axes, or all.
-
-    >>> tn.arange(3).flip()
-    tensor([2, 1, 0])
-    """
-    x = lift(x)
-    axes = normalize_axes(axis, x.ndim)
-    return slice_op(x, start=[n - 1 if k in axes else 0 for k, n in enumerate(x.shape)],
-                    stop=[-1 if k in axes else n for k, n in enumerate(x.shape)],
-                    step=[-1 if k in axes else 1 for k in range(x.ndim)])
-
-
-@function
-def fliplr(x: Any) -> Any:
-    """Axis 1 turned round."""
-    return flip(x, 1)
-
-
-@function
-def flipud(x: Any) -> Any:
-    """Axis 0 turned round."""
-    return flip(x, 0)
-
-
-@function
-def rot90(x: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Any:
-    """Turned by k quarters from the first of two axes towards the second."""
-    x = lift(x)
-    a, b = normalize_axes(tuple(axes), x.ndim, "axes")
-    match k % 4:
-        case 1: return swapaxes(flip(x, b), a, b)
-        case 2: return flip(x, (a, b))
-        case 3: return flip(swapaxes(x, a, b), b)
-    return x
-
-
-@function
-def roll(x: Any, shift: Any, axis: Any = None) -> Any:
-    """The elements moved by `shift` places; what falls off one end comes in at the other.
-
-    >>> tn.arange(5).roll(2)
-    tensor([3, 4, 0, 1, 2])
-    """
-    x = lift(x)
-    if axis is None:
-        return reshape_op(roll(ravel(x), int(np.sum(shift)), 0), shape=x.shape)
-    axes = [normalize_axis(a, x.ndim) for a in (axis if isinstance(axis, (tuple, list)) else (axis,))]
-    shifts = list(shift) if isinstance(shift, (tuple, list)) else [shift] * len(axes)
-    axes = axes * len(shifts) if len(axes) == 1 else axes
-    if len(axes) != len(shifts):
-        raise ShapeError(f"roll: {len(shifts)} shifts and {len(axes)} axes")
-    for a, by in zip(axes, shifts, strict=True):
-        size = x.shape[a]
-        by = by % max(size, 1) if isinstance(size, int) else by
-        if isinstance(by, int) and by == 0:
-            continue
-        cut = size - by if not isinstance(by, int) or by > 0 else -by
-        x = concat_op(narrow(x, a, cut, size), narrow(x, a, 0, cut), axis=a)
-    return x
-
-
-@function
-def tile(x: Any, *reps: Any) -> Any:
-    """The whole tensor repeated along each axis, as `numpy.tile`.
-
-    >>> tn.arange(2).tile((2, 2))
-    tensor([[0, 1, 0, 1],
-            [0, 1, 0, 1]])
-    """
-    x, times = lift(x), listed(reps)
-    times = (1,) * (x.ndim - len(times)) + as_shape(times)
-    shape = (1,) * (len(times) - x.ndim) + x.shape
-    pairs = [d for pair in zip(times, shape, strict=True) for d in pair]
-    spread = [d for n in shape for d in (1, n)]
-    return reshape_op(broadcast_to(reshape_op(x, shape=spread), shape=pairs),
-                      shape=[a * b for a, b in zip(times, shape, strict=True)])
-
-
-@function
-def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
-    """Each element repeated, so many times or as often as its entry in `repeats` says, as `numpy.repeat`.
-
-    >>> tn.arange(3).repeat(2), tn.arange(3).repeat([2, 0, 1])
-    (tensor([0, 0, 1, 1, 2, 2]), tensor([0, 0, 2]))
-    """
-    x = lift(x)
-    if axis is None:
-        return repeat(ravel(x), repeats, 0)
-    axis = normalize_axis(axis, x.ndim)
-    size = x.shape[axis]
-    counts = repeats if isinstance(repeats, int) else np.asarray(repeats)
-    if not isinstance(counts, int) and counts.size != 1:
-        if counts.ndim != 1 or counts.size != size:
-            raise ShapeError(f"repeat: {counts.size} counts for axis {axis} of {x.type}")
-        parts = [repeat(narrow(x, axis, k, k + 1), int(n), axis) for k, n in enumerate(counts) if n]
-        return concat_op(*parts, axis=axis) if parts else narrow(x, axis, 0, 0)
-    times = int(counts)
-    wide = broadcast_to(expand_dims(x, axis + 1), shape=replaced(x.shape, axis, size, times))
-    return reshape_op(wide, shape=replaced(x.shape, axis, size * times))
-
-
-@function
-def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> Any:
-    """More elements before and after each axis, as `numpy.pad`.
-
-    `pad_width` is a size for all sides, a (before, after) pair for all axes, or a pair an axis.  `mode`: "constant",
-    "edge" (or "replicate"), "reflect", "symmetric", "wrap" (or "circular").
-
-    >>> tn.pad(tn.tensor([1, 2, 3]), (1, 2), mode="reflect")
-    tensor([2, 1, 2, 3, 2, 1])
-
-    Raises ShapeError where "reflect", "symmetric" or "wrap" needs more elements than there are.
-    """
-    x = lift(x)
-    pairs = _pad_pairs(pad_width, x.ndim)
-    mode = {"replicate": "edge", "circular": "wrap"}.get(mode, mode)
-    if mode == "constant":
-        return pad_op(x, constant_values, low=[a for a, _ in pairs], high=[b for _, b in pairs])
-    if mode not in _BORDERS:
-        raise ArgumentError(f"pad: no mode {mode!r}", hint="one of constant, " + ", ".join(_BORDERS))
-    for axis, (before, after) in enumerate(pairs):
-        size = x.shape[axis]
-        most = {"edge": math.inf, "reflect": size - 1}.get(mode, size)
-        if isinstance(size, int) and max(before, after) > most or (mode == "edge" and size == 0 and before + after):
-            raise ShapeError(f"pad: {max(before, after)} elements on one side of axis {axis} of {x.type} are too many "
-                             f"for mode {mode!r}")
-        left, right = _BORDERS[mode](x, axis, size, before, after)
-        parts = [left] * (before > 0) + [x] + [right] * (after > 0)
-        x = concat_op(*(part() if callable(part) else part for part in parts), axis=axis) if len(parts) > 1 else x
-    return x
-
-
-_BORDERS: dict[str, Any] = {       # what stands before and after an axis of size n
-    "edge": lambda x, axis, n, a, b: (lambda: repeat(narrow(x, axis, 0, 1), a, axis),
-                                      lambda: repeat(narrow(x, axis, n - 1, n), b, axis)),
-    "reflect": lambda x, axis, n, a, b: (lambda: narrow(x, axis, a, 0, -1),
-                                         lambda: narrow(x, axis, n - 2, n - 2 - b, -1)),
-    "symmetric": lambda x, axis, n, a, b: (lambda: narrow(x, axis, a - 1, -1, -1),
-                                           lambda: narrow(x, axis, n - 1, n - 1 - b, -1)),
-    "wrap": lambda x, axis, n, a, b: (lambda: narrow(x, axis, n - a, n), lambda: narrow(x, axis, 0, b)),
-}
-
-
-def _pad_pairs(width: Any, ndim: int) -> list[tuple[int, int]]:
-    if not isinstance(width, (tuple, list)):
-        return [(width, width)] * ndim
-    if len(width) == 1:
-        return _pad_pairs(width[0], ndim)
-    if not isinstance(width[0], (tuple, list)):
-        return [(width[0], width[1])] * ndim
-    if len(width) != ndim:
-        raise ShapeError(f"pad: {len(width)} pairs of sizes for {ndim} axes")
-    return [(a, b) for a, b in width]
-
-
-for _name, _target in {
-    "unsqueeze": expand_dims, "permute_dims": permute, "movedim": moveaxis, "swapdims": swapaxes, "cat": concat,
-    "concatenate": concat, "row_stack": vstack, "unbind": unstack, "array_split": tensor_split,
-    "repeat_interleave": repeat, "broadcast_tensors": broadcast_arrays,
-}.items():
-    alias(_name, _target)
+aliases(sum_to=sum_to, unsqueeze=expand_dims, permute_dims=permute, movedim=moveaxis, swapdims=swapaxes, cat=concat,
+        concatenate=concat, row_stack=vstack, broadcast_tensors=broadcast_arrays)

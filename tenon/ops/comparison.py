@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from tenon.graph.op import Op
 from tenon.graph.promotion import condition_first, logical, same
-from tenon.ops.define import alias, binary, composite, define, unary
+from tenon.ops.define import aliases, binary, define, unary
 from tenon.types import DType, TensorType, bool_, broadcast_shapes
 
 
@@ -49,7 +48,7 @@ isneginf = unary("isneginf", lambda x: x == -np.inf, lambda s, x: s.eq(x, s.cons
 
 # ---------------------------------------------------------------- choice
 
-where = define(
+where: Op = define(
     "where", type=lambda condition, x, y: TensorType(x.dtype, broadcast_shapes(condition.shape, x.shape, y.shape)),
     ref=np.where, promote=condition_first, elementwise=True,
     vjp=lambda g, z, c, x, y: (None, lambda: where(c, g, 0), lambda: where(c, 0, g)),
@@ -122,21 +121,11 @@ clip = define(
               "clip(f32[2, 3], f32[3], f32[2, 1]) -> f32[2, 3]"])
 
 
-@composite(examples=["nan_to_num(f32[2, 3], nan=0.0, posinf=None, neginf=None) -> f32[2, 3]"], promote=same)
-def nan_to_num(x: Any, *, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Any:
-    """NaN and infinities replaced by numbers; by default 0 and the largest and smallest of the element type."""
-    if not x.dtype.is_floating:
-        return x
-    largest = float(ml_dtypes.finfo(x.dtype.numpy).max)
-    top, bottom = largest if posinf is None else posinf, -largest if neginf is None else neginf
-    return where(isnan(x), nan, where(isposinf(x), top, where(isneginf(x), bottom, x)))
-
-
 # ---------------------------------------------------------------- logic
 
 logical_and = binary("logical_and", np.logical_and, lambda s, x, y: x & y, None, "Whether both hold (are not zero).",
                      promote=logical, kinds="b", examples=["logical_and(bool[2, 3], bool[2, 3]) -> bool[2, 3]"])
-logical_or = binary("logical_or", np.logical_or, lambda s, x, y: x | y, None, "Whether either holds (is not zero).",
+logical_or: Op = binary("logical_or", np.logical_or, lambda s, x, y: x | y, None, "Whether either holds (is not zero).",
                     promote=logical, kinds="b", examples=["logical_or(bool[2, 3], bool[2, 3]) -> bool[2, 3]"])
 logical_xor = binary("logical_xor", np.logical_xor, lambda s, x, y: x ^ y, None, "Whether exactly one holds.",
                      promote=logical, kinds="b", examples=["logical_xor(bool[2, 3], bool[2, 3]) -> bool[2, 3]"])
@@ -170,9 +159,6 @@ bitwise_right_shift = binary("bitwise_right_shift", np.right_shift, _shift_right
                              "x with its bits moved y places down, keeping the sign.", kinds="ui",
                              domain=((-99, 99), (0, 6)))
 
-for _name, _target in {
-    "eq": equal, "ne": not_equal, "lt": less, "le": less_equal, "gt": greater, "ge": greater_equal, "clamp": clip,
-    "bitwise_not": bitwise_invert, "invert": bitwise_invert, "left_shift": bitwise_left_shift,
-    "right_shift": bitwise_right_shift,
-}.items():
-    alias(_name, _target)
+aliases(eq=equal, ne=not_equal, lt=less, le=less_equal, gt=greater, ge=greater_equal, clamp=clip,
+        bitwise_not=bitwise_invert, invert=bitwise_invert, left_shift=bitwise_left_shift,
+        right_shift=bitwise_right_shift)

@@ -182,7 +182,7 @@ def _convolution(count: int) -> None:
     name, name_transposed = f"conv{count}d", f"conv_transpose{count}d"
     sizes = ", ".join("DHW"[3 - count:])
     direct.__name__, transposed.__name__ = name, name_transposed
-    direct.__doc__ = f"""The convolution of x [N, C, {sizes}] (N may be missing) with weight [O, C / groups, ...] and a bias.
+    direct.__doc__ = f"""The convolution of x [N, C, {sizes}] with weight [O, C / groups, ...], plus a bias.
 
     `padding` is a size, one an axis, (low, high) pairs, "same" or "valid".
     """

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tenon.graph.interpret import interpret
+from tenon.graph.interpret import concrete, interpret
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import interpreter
 from tenon.ops.define import define
 from tenon.types import TensorType
 
 
-def apply_graph(graph: Graph, inputs: Sequence[Any]) -> tuple[Any, ...]:
-    """The results of `graph` on these inputs: its operators, called one by one."""
+def apply_graph(graph: Graph, inputs: Sequence[Any], sizes: Mapping[str, Any] | None = None) -> tuple[Any, ...]:
+    """The results of `graph` on these inputs: its operators, called one by one.  `sizes` gives its symbols."""
     values: dict[Value, Any] = dict(zip(graph.params, inputs, strict=True))
     for node in graph.nodes:
         given = tuple(values[x] if isinstance(x, Value) else x for x in node.inputs)
-        out = interpreter().apply(node.op, given, dict(node.attrs))
+        out = interpreter().apply(node.op, given, concrete(node.attrs, sizes) if sizes else dict(node.attrs))
         values.update(zip(node.outputs, out if isinstance(out, tuple) else (out,), strict=True))
     return tuple(values[r] for r in graph.results)
 
@@ -38,7 +38,8 @@ def _definition(*xs: Any, body: Graph, forward: Graph, backward: Graph, given: A
 
 
 def _vjp(g: Any, y: Any, *xs: Any, body: Graph, forward: Graph, backward: Graph, given: Any) -> list[Any]:
-    seeds = [s for s, r in zip(g if isinstance(g, tuple) else (g,), body.results, strict=True) if r.dtype.is_differentiable]
+    received = g if isinstance(g, tuple) else (g,)
+    seeds = [s for s, r in zip(received, body.results, strict=True) if r.dtype.is_differentiable]
     shared = xs[len(given):]
     found = iter(apply_graph(backward, [*apply_graph(forward, xs), *seeds, *shared]))
     return [next(found) if flag else None for flag in given] + [None] * len(shared)
@@ -46,5 +47,5 @@ def _vjp(g: Any, y: Any, *xs: Any, body: Graph, forward: Graph, backward: Graph,
 
 custom_call = define(
     "custom_call", public=False, type=_types, ref=_ref, vjp=_vjp, expand=_definition,
-    doc="The results of `body` on the inputs.  The gradient is `backward` on what `forward` returns, the gradients of the "
-        "results, and the inputs beyond the first ones, for which `given` says whether they get one.")
+    doc="The results of `body` on the inputs.  The gradient is `backward` on what `forward` returns, the gradients of "
+        "the results, and the inputs beyond the first ones, for which `given` says whether they get one.")

@@ -26,9 +26,9 @@ def function(fn: F) -> F:
     return fn
 
 
-def alias(name: str, target: Callable[..., Any]) -> None:
-    """A second name for a public operator, for those who know it from elsewhere."""
-    PUBLIC[name] = target
+def aliases(**targets: Callable[..., Any]) -> None:
+    """Second names for public operators, for those who know them from elsewhere: `aliases(mul=multiply)`."""
+    PUBLIC.update(targets)
 
 
 def lift(x: Any) -> Any:

@@ -6,11 +6,12 @@ from typing import Any
 
 from tenon.dims import Dim
 from tenon.errors import ArgumentError, ShapeError
-from tenon.ops.arranging import broadcast_arrays, expand_dims, moveaxis, pad
+from tenon.ops.arranging import broadcast_arrays, expand_dims, moveaxis
 from tenon.ops.comparison import equal, where
 from tenon.ops.creation import iota, lower
 from tenon.ops.define import define, function, lift
 from tenon.ops.pieces import concat_op, pad_op
+from tenon.ops.repeating import pad
 from tenon.ops.shape import reshape_op
 from tenon.types import TensorType, normalize_axes
 
@@ -32,7 +33,8 @@ def _diagonal_vjp(g: Any, y: Any, x: Any, offset: int) -> tuple[Any]:
     """Each row of the gradient holds one element of `g`: spread it over the row, keep it on the diagonal."""
     rows, columns = x.shape[-2:]
     before = max(-offset, 0)
-    column = pad_op(g, 0, low=(0,) * (g.ndim - 1) + (before,), high=(0,) * (g.ndim - 1) + (rows - before - g.shape[-1],))
+    others = (0,) * (g.ndim - 1)
+    column = pad_op(g, 0, low=(*others, before), high=(*others, rows - before - g.shape[-1]))
     on = equal(iota(rows, 0, 2) + offset, iota(columns, 1, 2))
     return (where(on, expand_dims(column, -1), 0),)
 
@@ -98,14 +100,14 @@ def tril(x: Any, k: int = 0) -> Any:
             [1., 1.]])
     """
     x = _matrix("tril", x)
-    return where(lower(*x.shape[-2:], k), x, 0)
+    return where(lower(x.shape[-2], x.shape[-1], k), x, 0)
 
 
 @function
 def triu(x: Any, k: int = 0) -> Any:
     """The elements at and above the k-th diagonal of the last two axes, zeros below."""
     x = _matrix("triu", x)
-    return where(lower(*x.shape[-2:], k - 1), 0, x)
+    return where(lower(x.shape[-2], x.shape[-1], k - 1), 0, x)
 
 
 def _matrix(name: str, x: Any) -> Any:
@@ -125,8 +127,8 @@ def meshgrid(*xs: Any, indexing: str = "xy") -> tuple[Any, ...]:
         raise ArgumentError(f"meshgrid: indexing is 'xy' or 'ij', not {indexing!r}")
     n = len(tensors)
     at = [1, 0, *range(2, n)] if indexing == "xy" and n > 1 else list(range(n))
-    spread = [reshape_op(x, shape=tuple(-1 if a == k else 1 for a in range(n))) for x, k in zip(tensors, at, strict=True)]
-    return broadcast_arrays(*spread)
+    return broadcast_arrays(*(reshape_op(x, shape=tuple(-1 if a == k else 1 for a in range(n)))
+                              for x, k in zip(tensors, at, strict=True)))
 
 
 @function

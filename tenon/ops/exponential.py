@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from tenon.graph.op import Op
 from tenon.graph.promotion import floating
 from tenon.ops.arithmetic import abs_
 from tenon.ops.comparison import equal, isnan, where
@@ -48,7 +49,8 @@ def _sigmoid_ref(x: Any) -> Any:
     return np.where(x >= 0, 1, small) / (1 + small)
 
 
-sigmoid = unary("sigmoid", _sigmoid_ref, call("sigmoid"), lambda g, y, x: (g * conj(y * (1 - y)),), "1 / (1 + exp(-x)).")
+sigmoid = unary("sigmoid", _sigmoid_ref, call("sigmoid"), lambda g, y, x: (g * conj(y * (1 - y)),),
+                "1 / (1 + exp(-x)).")
 
 logaddexp = binary("logaddexp", np.logaddexp, call("logaddexp"),
                    lambda g, z, x, y: (lambda: g * sigmoid(x - y), lambda: g * sigmoid(y - x)),
@@ -77,6 +79,6 @@ def _xlogy(s: Any, x: Any, y: Any) -> Any:
     return s.select(s.eq(x, zero) & ~s.isnan(y), zero, x * s.call("log", y))
 
 
-xlogy = binary("xlogy", _xlogy_ref, _xlogy,
+xlogy: Op = binary("xlogy", _xlogy_ref, _xlogy,
                lambda g, z, x, y: (lambda: g * xlogy(where(equal(x, 0), 0.0, 1.0), y), lambda: g * (x / y)),
                "x * log(y), and 0 where x is 0, whatever y.", promote=floating, kinds="f", domain=POSITIVE)

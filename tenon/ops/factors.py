@@ -15,8 +15,9 @@ import numpy as np
 from tenon.errors import GradientError, LinearAlgebraError, ShapeError
 from tenon.graph.op import Op
 from tenon.graph.promotion import floating
-from tenon.ops.arranging import concat, narrow
+from tenon.ops.arranging import concat
 from tenon.ops.complex_parts import real
+from tenon.ops.cutting import narrow
 from tenon.ops.define import define, function, lift
 from tenon.ops.diagonal import diag_embed, diagonal, tril, triu
 from tenon.ops.linalg import matmul

@@ -13,6 +13,7 @@ from tenon.graph.promotion import like_first, same
 from tenon.ops.define import define
 from tenon.types import TensorType, int64, normalize_axis
 
+
 def _slice_attrs(x: TensorType, start: Any, stop: Any, step: Any) -> dict[str, Any]:
     return {"start": (0,) * x.ndim if start is None else tuple(start), "stop": x.shape if stop is None else tuple(stop),
             "step": (1,) * x.ndim if step is None else tuple(step)}
@@ -23,8 +24,8 @@ def _slice_type(x: TensorType, *, start: Any = None, stop: Any = None, step: Any
         raise ShapeError(f"slice: {x} needs a start, a stop and a step for each axis")
     for n, a, b, c in zip(x.shape, start, stop, step, strict=True):
         numbers = all(isinstance(d, int) for d in (n, a, b))
-        if c == 0 or (numbers and b > a and c > 0 and not (0 <= a and b <= n)) \
-                or (numbers and b < a and c < 0 and not (-1 <= b and a < n)):
+        if c == 0 or (numbers and b > a and c > 0 and not (a >= 0 and b <= n)) \
+                or (numbers and b < a and c < 0 and not (b >= -1 and a < n)):
             raise ShapeError(f"slice: {a}:{b}:{c} does not lie within an axis of size {n}")
     return x.with_shape([slice_size(*abc) for abc in zip(start, stop, step, strict=True)])
 
@@ -128,7 +129,8 @@ def _concat_type(*xs: TensorType, axis: int = 0) -> TensorType:
 
 def _offsets(xs: Sequence[Any], axis: int) -> list[tuple[Dim, Dim]]:
     """Where each part begins and ends along the axis."""
-    found, end = [], 0
+    found: list[tuple[Dim, Dim]] = []
+    end: Dim = 0
     for x in xs:
         begin, end = end, end + x.shape[axis]
         found.append((begin, end))

@@ -62,7 +62,11 @@ def _max_pool_compute(kind: str) -> Callable[..., Any]:
 
 def _max_pool_ref(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Any:
     view = window_view(x, kernel, stride, padding, dilation, lowest_of(x))
-    return view.max(axis=tuple(range(-len(kernel), 0)))
+    taps = list(np.ndindex(*kernel))
+    out = view[(..., *taps[0])].copy()
+    for k in taps[1:]:
+        np.maximum(out, view[(..., *k)], out=out)
+    return out
 
 
 def lowest_of(x: Any) -> Any:
@@ -73,8 +77,13 @@ def lowest_of(x: Any) -> Any:
 def _positions_ref(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Any:
     count = len(kernel)
     view = window_view(x, kernel, stride, padding, dilation, lowest_of(x))
-    flat = view.reshape(*view.shape[:view.ndim - count], -1).argmax(-1)
-    taps, counts = np.unravel_index(flat, kernel), np.indices(flat.shape, sparse=True)[flat.ndim - count:]
+    best, flat = view[(..., *[0] * count)].copy(), np.zeros(view.shape[:view.ndim - count], np.int64)
+    for number, k in enumerate(np.ndindex(*kernel)):
+        element = view[(..., *k)]
+        better = (element > best) | ((element != element) & (best == best))     # NaN is largest, the first wins
+        best[better], flat[better] = element[better], number
+    taps: Any = np.unravel_index(flat, kernel)
+    counts: Any = np.indices(flat.shape, sparse=True)[flat.ndim - count:]
     at = tuple(p * s + k * d - low
                for p, k, s, d, (low, _) in zip(counts, taps, stride, dilation, padding, strict=True))
     return ravel(at, x.shape[x.ndim - count:]).astype(np.int64)

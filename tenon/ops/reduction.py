@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from tenon.dims import Dim, product
-from tenon.errors import ShapeError
+from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.op import Op
 from tenon.graph.promotion import floating, logical
 from tenon.ops.arithmetic import sign
 from tenon.ops.comparison import equal, isfinite, isnan, not_equal, where
 from tenon.ops.complex_parts import conj, real
 from tenon.ops.creation import as_number
-from tenon.ops.define import alias, check_kind, composite, define, function
+from tenon.ops.define import aliases, check_kind, composite, define, function
 from tenon.ops.shape import cast, reshape_op, restore
 from tenon.types import (
     DType,
@@ -39,7 +39,8 @@ def reduced_shape(shape: Shape, axis: tuple[int, ...], keepdims: bool) -> Shape:
     return tuple(n for k, n in enumerate(shape) if k not in axis)
 
 
-def source_index(i: tuple[Any, ...], k: tuple[Any, ...], axis: tuple[int, ...], ndim: int, keepdims: bool) -> tuple[Any, ...]:
+def source_index(i: tuple[Any, ...], k: tuple[Any, ...], axis: tuple[int, ...], ndim: int,
+                 keepdims: bool) -> tuple[Any, ...]:
     """The input index for output index `i` and reduction index `k`."""
     outer = iter([x for n, x in enumerate(i) if n not in axis] if keepdims else i)
     inner = iter(k)
@@ -136,16 +137,17 @@ def _moment_attrs(x: TensorType, axis: Any, keepdims: bool, correction: float) -
 
 
 @composite(promote=floating, canonical=_moment_attrs, examples=[
-    "var(f32[2, 3], axis=(1,), keepdims=True, correction=1) -> f32[2, 1]", "var(f32[2, 3]) -> f32", "var(c64[3]) -> f32"])
+    "var(f32[2, 3], axis=(1,), keepdims=True, correction=1) -> f32[2, 1]", "var(f32[2, 3]) -> f32",
+    "var(c64[3]) -> f32"])
 def var(x: Any, *, axis: Any = None, keepdims: bool = False, correction: float = 0) -> Any:
     """The variance over axes: squared distances from the mean, over n - correction (1 gives PyTorch's default)."""
     y = cast(x, dtype=wide(x.dtype))
     away = y - mean(y, axis=axis, keepdims=True)
     squares = real(away * conj(away))
-    count = reduced_size(x.shape, axis) - correction if correction else reduced_size(x.shape, axis)
-    divisor = max(count, 0) if isinstance(count, (int, float)) else count
     total = sum_(squares, axis=axis, keepdims=keepdims)
-    return cast(total / as_number(divisor, total.dtype), dtype=real_of(x.dtype))
+    count = as_number(reduced_size(x.shape, axis), total.dtype)
+    divisor = max(count - correction, 0.0) if isinstance(count, float) else count - correction
+    return cast(total / divisor, dtype=real_of(x.dtype))
 
 
 @composite(promote=floating, canonical=_moment_attrs, examples=[
@@ -192,8 +194,9 @@ min_ = _extreme("min", np.min, "The smallest element along axes; NaN where there
 
 
 def _test(name: str, ref: Callable[..., Any], doc: str) -> Op:
-    return define(name, canonical=axes_and_flag, compute=reducing(name), promote=logical,
-                  type=lambda x, *, axis=None, keepdims=False: TensorType(bool_, reduced_shape(x.shape, axis, keepdims)),
+    def rule(x: TensorType, *, axis: Any = None, keepdims: bool = False) -> TensorType:
+        return TensorType(bool_, reduced_shape(x.shape, axis, keepdims))
+    return define(name, type=rule, canonical=axes_and_flag, compute=reducing(name), promote=logical,
                   ref=lambda x, axis, keepdims: ref(x, axis, keepdims=keepdims), doc=doc,
                   examples=[f"{name}(bool[2, 3], axis=(1,), keepdims=False) -> bool[2]", f"{name}(f32[2, 3]) -> bool"])
 
@@ -216,7 +219,9 @@ def _position(name: str, ref: Callable[..., Any], doc: str) -> Op:
     def position(x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
         if len(axis) == 1:
             return ref(x, axis[0], keepdims=keepdims)
-        return ref(x.reshape(-1)).reshape((1,) * x.ndim if keepdims else ()) if axis or not x.ndim else np.zeros(x.shape)
+        if x.ndim and not axis:
+            return np.zeros(x.shape)        # of one element each
+        return ref(x.reshape(-1)).reshape((1,) * x.ndim if keepdims else ())
     return define(name, type=rule, canonical=canonical, ref=position, compute=reducing(name), doc=doc,
                   examples=[f"{name}(f32[2, 3], axis=(1,), keepdims=False) -> i64[2]", f"{name}(f32[2, 3]) -> i64",
                             f"{name}(f32[0]) -> error"])
@@ -268,6 +273,8 @@ def logsumexp(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
 
 
 def _norm_attrs(x: TensorType, ord: Any, axis: Any, keepdims: bool) -> dict[str, Any]:
+    if not isinstance(ord, (int, float)):
+        raise ArgumentError(f"norm: ord must be a number, inf or -inf, not {ord!r}")
     return {"ord": float(ord), **axes_and_flag(x, axis, keepdims)}
 
 
@@ -288,7 +295,8 @@ def _norm_vjp(g: Any, y: Any, x: Any, ord: float, axis: tuple[int, ...], keepdim
 
 @composite(promote=floating, canonical=_norm_attrs, vjp=_norm_vjp, examples=[
     "vector_norm(f32[2, 3], ord=2.0, axis=(1,)) -> f32[2]", "vector_norm(f32[2, 3], ord=3.0, axis=(0,)) -> f32[3]",
-    "vector_norm(f32[2, 3], ord=inf, axis=(1,)) -> f32[2]", "vector_norm(f32[2, 3], ord=1.0, keepdims=True) -> f32[1, 1]"])
+    "vector_norm(f32[2, 3], ord=inf, axis=(1,)) -> f32[2]",
+    "vector_norm(f32[2, 3], ord=1.0, keepdims=True) -> f32[1, 1]"])
 def vector_norm(x: Any, *, ord: float = 2.0, axis: Any = None, keepdims: bool = False) -> Any:
     """(sum |x|**ord) ** (1 / ord) over axes; `ord` may be inf, -inf or 0 (how many are not zero)."""
     size = abs(x)
@@ -313,5 +321,4 @@ def norm(x: Any, ord: float = 2.0, axis: Any = None, keepdims: bool = False) -> 
     return vector_norm(x, ord=ord, axis=axis, keepdims=keepdims)
 
 
-alias("amax", max_)
-alias("amin", min_)
+aliases(amax=max_, amin=min_)

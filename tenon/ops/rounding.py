@@ -9,7 +9,7 @@ import numpy as np
 
 from tenon.graph.op import Op
 from tenon.graph.promotion import same
-from tenon.ops.define import alias, composite, function, lift, unary
+from tenon.ops.define import aliases, composite, function, lift, unary
 
 
 def _rounding(name: str, ref: Callable[..., Any], doc: str, kinds: str = "uif") -> Op:
@@ -45,5 +45,4 @@ def frac(x: Any) -> Any:
     return x - trunc(x)
 
 
-alias("fix", trunc)
-alias("rint", round_op)
+aliases(fix=trunc, rint=round_op)

@@ -13,10 +13,11 @@ import numpy as np
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.op import Op
 from tenon.graph.promotion import floating, same
-from tenon.ops.arranging import concat, expand_dims, narrow, ravel, reshaped
+from tenon.ops.arranging import concat, expand_dims, ravel, reshaped
 from tenon.ops.comparison import equal, isfinite, where
 from tenon.ops.complex_parts import conj
 from tenon.ops.creation import iota
+from tenon.ops.cutting import narrow
 from tenon.ops.define import check_kind, define, function, lift
 from tenon.ops.reduction import sum_dtype
 from tenon.ops.shape import cast, full_op
@@ -34,7 +35,8 @@ def _scan(name: str, total: Callable[[Any, int], Any], vjp: Callable[..., Any], 
         return np.flip(total(np.flip(x, axis), axis), axis) if reverse else total(x, axis)
     return define(name, public=False, type=rule, ref=ref, vjp=vjp, promote=promote, doc=doc,
                   canonical=lambda x, axis, reverse: {"axis": normalize_axis(axis, x.ndim), "reverse": bool(reverse)},
-                  examples=[f"{name}(f32[2, 3], axis=1) -> f32[2, 3]", f"{name}(f32[2, 3], axis=0, reverse=True) -> f32[2, 3]",
+                  examples=[f"{name}(f32[2, 3], axis=1) -> f32[2, 3]",
+                            f"{name}(f32[2, 3], axis=0, reverse=True) -> f32[2, 3]",
                             f"{name}(f32[2, 3], axis=2) -> error"])
 
 
@@ -61,8 +63,9 @@ def _log_total(x: Any, axis: int) -> Any:
     return np.logaddexp.accumulate(x, axis) if x.size else x
 
 
-cumsum_op = _scan("cumsum", np.cumsum, lambda g, y, x, axis, reverse: (cumsum_op(g, axis=axis, reverse=not reverse),),
-                  "The running sum along an axis.")
+cumsum_op: Op = _scan("cumsum", np.cumsum,
+                      lambda g, y, x, axis, reverse: (cumsum_op(g, axis=axis, reverse=not reverse),),
+                      "The running sum along an axis.")
 cumprod_op = _scan("cumprod", np.cumprod, _cumprod_vjp, "The running product along an axis.")
 logcumsumexp_op = _scan("logcumsumexp", _log_total, _logcumsumexp_vjp,
                         "The running log(sum(exp(x))) along an axis.", promote=floating, kinds="f")
@@ -151,15 +154,17 @@ def logcumsumexp(x: Any, axis: int) -> Any:
 
 
 @function
-def cummax(x: Any, axis: int) -> Any:
-    """The running maximum along an axis."""
-    return cummax_op(x, axis=axis)[0]
+def cummax(x: Any, axis: int, return_indices: bool = False) -> Any:
+    """The running maximum along an axis; with `return_indices`, also where it was last reached."""
+    found = cummax_op(x, axis=axis)
+    return found if return_indices else found[0]
 
 
 @function
-def cummin(x: Any, axis: int) -> Any:
-    """The running minimum along an axis."""
-    return cummin_op(x, axis=axis)[0]
+def cummin(x: Any, axis: int, return_indices: bool = False) -> Any:
+    """The running minimum along an axis; with `return_indices`, also where it was last reached."""
+    found = cummin_op(x, axis=axis)
+    return found if return_indices else found[0]
 
 
 @function

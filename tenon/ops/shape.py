@@ -12,6 +12,7 @@ import numpy as np
 
 from tenon.dims import Dim, SymbolicDim, product
 from tenon.errors import ArgumentError, ShapeError
+from tenon.graph.op import Op
 from tenon.ops.define import define
 from tenon.types import (
     DType,
@@ -27,30 +28,45 @@ from tenon.types import (
 def _cast_ref(x: Any, dtype: DType) -> Any:
     with np.errstate(all="ignore"):
         x = np.asarray(x)
-        return (x.real if x.dtype.kind == "c" and dtype.kind in "uif" else x).astype(dtype.numpy)
+        real = x.real if x.dtype.kind == "c" and dtype.kind in "uif" else x
+        return _whole(real, dtype) if real.dtype.kind == "f" and dtype.kind in "ui" else real.astype(dtype.numpy)
 
 
-cast = define(
+def _whole(x: Any, dtype: DType) -> Any:
+    """Cut off; where the type ends, its end, and 0 for NaN: NumPy gives what the processor happens to give."""
+    ends = np.iinfo(dtype.numpy)
+    low, high = x <= float(ends.min) - 1, x >= float(ends.max) + 1     # the sums are exact, or round to the end
+    inside = ~(low | high | np.isnan(x))
+    if inside.all():
+        return x.astype(dtype.numpy)
+    return np.where(high, ends.max, np.where(low, ends.min, np.where(inside, x, 0).astype(dtype.numpy)))
+
+
+cast: Op = define(
     "cast", type=lambda x, *, dtype: x.with_dtype(dtype), ref=_cast_ref, elementwise=True,
     canonical=lambda x, dtype: {"dtype": as_dtype(dtype)},
     vjp=lambda g, y, x, dtype: (cast(g, dtype=x.dtype),)
     if dtype.is_differentiable else (None,),
     compute=lambda s, i, x, dtype: s.cast(x(i), dtype),
-    doc="The elements converted to another type; fractions are cut off towards zero, as NumPy does.",
+    doc="The elements converted to another type.  To an integer type: cut off towards zero; what lies beyond it becomes "
+        "its largest or smallest number, NaN 0.",
     examples=["cast(f32[2, 3], dtype=i64) -> i64[2, 3]", "cast(f32[3], dtype=f64) -> f64[3]"])
 
 constant = define(
     "constant", public=False, type=lambda *, data, dtype, shape: TensorType(dtype, shape),
     ref=lambda data, dtype, shape: np.array(data, dtype.numpy).reshape(shape), vjp=lambda g, y, **_: (),
-    doc="An array known when the graph is built.", examples=["constant(data=(1.0, 2.0), dtype=f32, shape=(2,)) -> f32[2]"])
+    doc="An array known when the graph is built.",
+    examples=["constant(data=(1.0, 2.0), dtype=f32, shape=(2,)) -> f32[2]"])
 
 dimension = define(
     "dimension", public=False, type=lambda *, size, dtype: TensorType(dtype, ()), vjp=lambda g, y, **_: (),
-    ref=lambda size, dtype: np.asarray(size, dtype.numpy), compute=lambda s, i, size, dtype: size_expression(s, size, dtype),
+    ref=lambda size, dtype: np.asarray(size, dtype.numpy),
+    compute=lambda s, i, size, dtype: size_expression(s, size, dtype),
     doc="A size that may be symbolic, as a number.", examples=["dimension(size=3, dtype=i64) -> i64"])
 
 full_op = define(
-    "full_op", public=False, type=lambda value, *, shape: TensorType(value.dtype, shape), vjp=lambda g, y, value, shape: (g,),
+    "full_op", public=False, type=lambda value, *, shape: TensorType(value.dtype, shape),
+    vjp=lambda g, y, value, shape: (g,),
     ref=lambda value, shape: np.full(shape, value, value.dtype), compute=lambda s, i, value, shape: value(()),
     doc="A tensor with one value everywhere.", examples=["full_op(f32(1.5), shape=(2, 3)) -> f32[2, 3]"])
 
@@ -60,11 +76,12 @@ broadcast_to = define(
     canonical=lambda x, shape: {"shape": as_shape(shape)},
     ref=lambda x, shape: np.broadcast_to(x, shape),
     vjp=lambda g, y, x, shape: (sum_to(g, x.shape),),
-    compute=lambda s, i, x, shape: x(tuple(0 if n == 1 else k for n, k in zip(x.shape, i[len(i) - x.ndim:], strict=True))),
+    compute=lambda s, i, x, shape: x(tuple(0 if n == 1 else k
+                                           for n, k in zip(x.shape, i[len(i) - x.ndim:], strict=True))),
     doc="The tensor repeated along axes of size 1 and new leading axes until it has this shape.",
     examples=["broadcast_to(f32[3, 1], shape=(2, 3, 4)) -> f32[2, 3, 4]", "broadcast_to(f32[3], shape=(2,)) -> error"])
 
-reshape_op = define(
+reshape_op: Op = define(
     "reshape", public=False, type=lambda x, *, shape: _reshape_type(x, shape),
     canonical=lambda x, shape: {"shape": resolve_shape(x, shape)},
     ref=np.reshape, vjp=lambda g, y, x, shape: (reshape_op(g, shape=x.shape),),
@@ -72,7 +89,7 @@ reshape_op = define(
     doc="The same elements in row-major order under another shape; one size may be -1 and is worked out.",
     examples=["reshape(f32[2, 6], shape=(3, 4)) -> f32[3, 4]", "reshape(f32[2, 6], shape=(5, 2)) -> error"])
 
-permute = define(
+permute: Op = define(
     "permute", type=lambda x, *, axes: x.with_shape([x.shape[a] for a in axes]),
     canonical=lambda x, axes: {"axes": _permutation(x, axes)},
     ref=np.transpose, vjp=lambda g, y, x, axes: (permute(g, axes=inverse_permutation(axes)),),
@@ -168,8 +185,8 @@ def sum_to(g: Any, shape: Shape) -> Any:
     if g.shape == shape:
         return g
     extra = len(g.shape) - len(shape)
-    repeated = tuple(range(extra)) + tuple(
-        k + extra for k, (small, wide) in enumerate(zip(shape, g.shape[extra:], strict=True)) if small == 1 and wide != 1)
+    pairs = enumerate(zip(shape, g.shape[extra:], strict=True), extra)
+    repeated = tuple(range(extra)) + tuple(k for k, (small, wide) in pairs if small == 1 and wide != 1)
     g = g.sum(axis=repeated) if repeated else g
     return g if g.shape == shape else reshape_op(g, shape=shape)
 

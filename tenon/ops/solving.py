@@ -11,10 +11,11 @@ import numpy as np
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.op import Op
 from tenon.graph.promotion import floating
-from tenon.ops.arranging import concat, expand_dims, narrow
+from tenon.ops.arranging import concat, expand_dims
 from tenon.ops.comparison import where
 from tenon.ops.complex_parts import conj, imag, real
 from tenon.ops.creation import eye
+from tenon.ops.cutting import narrow
 from tenon.ops.decompositions import svdvals, threshold
 from tenon.ops.define import define, function, lift
 from tenon.ops.diagonal import tril, triu

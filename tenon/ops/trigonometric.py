@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 
+from tenon.graph.op import Op
 from tenon.graph.promotion import floating
 from tenon.ops.comparison import equal, where
 from tenon.ops.complex_parts import conj
-from tenon.ops.define import alias, binary, composite, unary
+from tenon.ops.define import aliases, binary, composite, unary
 from tenon.ops.exponential import call, rsqrt
 
 INSIDE = (-0.9, 0.9)
 
 sin = unary("sin", np.sin, call("sin"), lambda g, y, x: (g * conj(cos(x)),), "The sine.")
-cos = unary("cos", np.cos, call("cos"), lambda g, y, x: (-g * conj(sin(x)),), "The cosine.")
+cos: Op = unary("cos", np.cos, call("cos"), lambda g, y, x: (-g * conj(sin(x)),), "The cosine.")
 tan = unary("tan", np.tan, call("tan"), lambda g, y, x: (g * conj(1 + y * y),), "The tangent.", domain=(-1.2, 1.2))
 asin = unary("asin", np.arcsin, call("asin"), lambda g, y, x: (g * conj(rsqrt(1 - x * x)),), "The inverse sine.",
              domain=INSIDE)
@@ -24,7 +25,7 @@ acos = unary("acos", np.arccos, call("acos"), lambda g, y, x: (-g * conj(rsqrt(1
              domain=INSIDE)
 atan = unary("atan", np.arctan, call("atan"), lambda g, y, x: (g / conj(1 + x * x),), "The inverse tangent.")
 sinh = unary("sinh", np.sinh, call("sinh"), lambda g, y, x: (g * conj(cosh(x)),), "The hyperbolic sine.")
-cosh = unary("cosh", np.cosh, call("cosh"), lambda g, y, x: (g * conj(sinh(x)),), "The hyperbolic cosine.")
+cosh: Op = unary("cosh", np.cosh, call("cosh"), lambda g, y, x: (g * conj(sinh(x)),), "The hyperbolic cosine.")
 tanh = unary("tanh", np.tanh, call("tanh"), lambda g, y, x: (g * conj(1 - y * y),), "The hyperbolic tangent.")
 asinh = unary("asinh", np.arcsinh, call("asinh"), lambda g, y, x: (g * conj(rsqrt(1 + x * x)),),
               "The inverse hyperbolic sine.")
@@ -63,8 +64,5 @@ def rad2deg(x: Any) -> Any:
     return x * (180 / math.pi)
 
 
-for _short, _long in {"asin": "arcsin", "acos": "arccos", "atan": "arctan", "asinh": "arcsinh", "acosh": "arccosh",
-                      "atanh": "arctanh", "atan2": "arctan2"}.items():
-    alias(_long, globals()[_short])
-alias("radians", deg2rad)
-alias("degrees", rad2deg)
+aliases(arcsin=asin, arccos=acos, arctan=atan, arcsinh=asinh, arccosh=acosh, arctanh=atanh, arctan2=atan2,
+        radians=deg2rad, degrees=rad2deg)

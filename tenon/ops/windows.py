@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dims import Dim
+from tenon.dims import Dim, product
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.op import Op
 from tenon.ops.define import define, function
@@ -243,7 +243,7 @@ def unfold(x: Any, kernel: Any, dilation: Any = 1, padding: Any = 0, stride: Any
     attrs = window_attrs(kernel, stride, padding, dilation, x.shape[2:])
     found = windows(x, **attrs)
     taps = x.shape[1] * int(np.prod(attrs["kernel"]))
-    return reshape_op(found, shape=(x.shape[0], taps, -1))
+    return reshape_op(found, shape=(x.shape[0], taps, product(found.shape[2 + len(attrs["kernel"]):])))
 
 
 @function

@@ -1,4 +1,4 @@
-"""Adam and its relatives: AdamW, Adamax."""
+"""Adam and its relatives: AdamW, Adamax, NAdam."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from tenon.ops.arithmetic import abs_
 from tenon.ops.comparison import maximum
 from tenon.ops.exponential import sqrt
 from tenon.optim.optimizer import Group, Optimizer, like
-from tenon.tensor import Tensor
+from tenon.tensor import Tensor, tensor
+from tenon.types import float64
 
 
 class Adam(Optimizer):
@@ -80,3 +81,37 @@ class Adamax(Optimizer):
         mean.assign(mean * beta1 + g * (1 - beta1))
         largest.assign(maximum(largest * beta2, abs_(g) + group["eps"]))
         p.assign(p - like(shared, p) * mean / largest)
+
+
+class NAdam(Optimizer):
+    """Adam with Nesterov's look-ahead (Dozat 2016)."""
+
+    slots = ("exp_avg", "exp_avg_sq")
+
+    def __init__(self, params: Iterable[Any], lr: float = 2e-3, betas: tuple[float, float] = (0.9, 0.999),
+                 eps: float = 1e-8, weight_decay: float = 0.0, momentum_decay: float = 4e-3, maximize: bool = False):
+        super().__init__(params, lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, momentum_decay=momentum_decay,
+                         maximize=maximize)
+
+    def add_param_group(self, group: Mapping[str, Any]) -> None:
+        """Also optimise these parameters, with options of their own."""
+        super().add_param_group(group)
+        self.param_groups[-1].setdefault("mu_product", tensor(1.0, dtype=float64))
+
+    def prepare(self, group: Group) -> Any:
+        """The factors of gradient and mean in the step, and the correction of the mean square."""
+        (beta1, beta2), decay, step = group["betas"], group["momentum_decay"], group["step"].astype("float64")
+        mu, mu_next = (beta1 * (1 - 0.5 * 0.96 ** ((step + ahead) * decay)) for ahead in (0, 1))
+        group["mu_product"].assign(group["mu_product"] * mu)
+        product = group["mu_product"]
+        return (group["lr"] * (1 - mu) / (1 - product), group["lr"] * mu_next / (1 - product * mu_next),
+                1 - beta2 ** step)
+
+    def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: Group, shared: Any) -> None:
+        (beta1, beta2), mean, square = group["betas"], slots["exp_avg"], slots["exp_avg_sq"]
+        if group["weight_decay"]:
+            g = g + p * group["weight_decay"]
+        mean.assign(mean * beta1 + g * (1 - beta1))
+        square.assign(square * beta2 + g * g * (1 - beta2))
+        of_g, of_mean, correction = (like(x, p) for x in shared)
+        p.assign(p - (g * of_g + mean * of_mean) / (sqrt(square / correction) + group["eps"]))

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tenon.errors import ArgumentError
-from tenon.ops.comparison import equal, where
 from tenon.optim.optimizer import Group, Optimizer, like
 from tenon.tensor import Tensor
 
@@ -29,7 +28,7 @@ class SGD(Optimizer):
 
     def prepare(self, group: Group) -> Any:
         """What the first step does not damp."""
-        return where(equal(group["step"], 1), 1.0, 1 - group["dampening"]) if group["dampening"] else None
+        return 1 - (group["step"] > 1).astype("float64") * group["dampening"] if group["dampening"] else None
 
     def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: Group, shared: Any) -> None:
         if group["weight_decay"]:

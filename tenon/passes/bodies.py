@@ -16,6 +16,7 @@ from typing import Any
 
 from tenon.graph.build import types_of
 from tenon.graph.ir import Graph, Input, Literal, Node, Value
+from tenon.graph.kernels import has_kernel
 from tenon.graph.op import Op
 from tenon.graph.text import print_graph
 from tenon.loops.build import GraphExpressions
@@ -69,7 +70,7 @@ def body_of(nodes: Sequence[Node], results: Iterable[Value]) -> tuple[Graph, tup
 def computed_by_element(node: Node) -> bool:
     """Whether a kernel can compute the node."""
     values = (*node.outputs, *(x for x in node.inputs if x is not None))
-    return (node.op.compute is not None and not has_effect(node) and not node.after
+    return (node.op.compute is not None and not has_effect(node) and not node.after and not has_kernel(node)
             and all(x.dtype.kind in "buif" for x in values))
 
 

@@ -14,26 +14,23 @@ A contraction takes in only views on its inputs and elementwise work on its resu
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from functools import cached_property
+from collections.abc import Iterator
+from dataclasses import replace
 from itertools import pairwise
 
-from tenon.dims import Dim
 from tenon.graph.build import Builder
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.op import Op
-from tenon.loops.lower import lower
 from tenon.ops.call import fused
 from tenon.ops.shape import reshape_op
-from tenon.passes.bodies import Kind, body_of, key_of, kind_of
+from tenon.passes.bodies import Kind, body_of, kind_of
 from tenon.passes.drop_dead import drop_dead
+from tenon.passes.groups import Group, Order, elements, largest, lowers_to_one_nest, now, union
 from tenon.passes.nested import has_effect, nested
 
 MOST_NODES = 48             # in one kernel; beyond, compiling costs more than memory traffic
 MOST_INPUTS = 24
 MOST_APART = 200            # places in the graph; what is further apart lies in memory for long anyway
-UNKNOWN_SIZE = 64           # what a symbolic size counts when shapes are compared
 RENAMES: tuple[Op, ...] = (reshape_op,)     # what a backend does by giving the same memory another type
 
 
@@ -46,26 +43,6 @@ def fuse(graph: Graph) -> Graph:
             for producer in groups.producers(node):
                 groups.try_merge(producer, node)
     return groups.emit()
-
-
-@dataclass(eq=False)
-class Group:
-    """Nodes that will be one kernel, in the order of the graph."""
-
-    nodes: list[Node]
-    kinds: set[str]
-    reads: set[Group]           # of which some may have been merged since
-    first: int                  # places in the graph
-    last: int
-    into: Group | None = None   # what it was merged into
-
-    @cached_property
-    def members(self) -> frozenset[Node]:
-        return frozenset(self.nodes)
-
-    @property
-    def results(self) -> Iterator[Value]:
-        return (node.output for node in self.nodes)
 
 
 class Groups:
@@ -83,6 +60,7 @@ class Groups:
             self.kinds[node] = self._kind(node)
         for k, node in enumerate(graph.nodes):
             self._start(k, node)
+        self.order = Order(list(self.group.values()))
 
     def _kind(self, node: Node) -> Kind:
         """A view that something other than a kernel reads must be stored: then it is a map."""
@@ -129,12 +107,16 @@ class Groups:
     def try_merge(self, producer: Node, consumer: Node) -> None:
         """Make one group of those of the two nodes, if that is allowed and pays."""
         before, after = self.group_of(producer), self.group_of(consumer)
-        if before is after or not self.may_merge(before, after) or path_between(before, after):
+        if before is after or not self.may_merge(before, after):
+            return
+        between = self.order.between(before, after)
+        if between is None:
             return
         merged = union(before, after, self.position)
         if not self.joins_elementwise(before, after) and not self.is_one_nest(merged):
             return
         before.into = after.into = merged
+        self.order.merge(before, after, merged, between)
         self.group.update(dict.fromkeys(merged.nodes, merged))
 
     def may_merge(self, before: Group, after: Group) -> bool:
@@ -176,7 +158,10 @@ class Groups:
     # ------------------------------------------------------------ what a group computes
 
     def with_views(self, group: Group) -> tuple[list[Node], list[Value]]:
-        """(the nodes of the kernel with the views that it reads through, the values that others need of it)."""
+        """(the nodes of the kernel with the views that it reads through, the values that others need of it).
+
+        The last value comes first: what is written first may lie in memory that the others do not read any more.
+        """
         nodes = dict.fromkeys(group.nodes)
         stack = [x for node in group.nodes for x in node.inputs]
         while stack:
@@ -185,7 +170,7 @@ class Groups:
                 nodes[x.node] = None
                 stack.extend(x.node.inputs)
         ordered = sorted(nodes, key=self.position.__getitem__)
-        return ordered, [x for x in group.results if self.is_needed(x, group)]
+        return ordered, [x for x in reversed(list(group.results)) if self.is_needed(x, group)]
 
     def is_taken_in(self, x: Value, group: Group) -> bool:
         """Whether the kernel computes the view itself; renaming memory costs nothing outside."""
@@ -275,65 +260,3 @@ class Groups:
                 needs[reader].discard(group)
                 if not needs[reader]:
                     heapq.heappush(ready, (reader.last, number[reader], reader))
-
-
-# ---------------------------------------------------------------- the graph of groups
-
-def now(group: Group) -> Group:
-    """What a group has become."""
-    while group.into is not None:
-        group = group.into
-    return group
-
-
-def union(before: Group, after: Group, position: Mapping[Node, int]) -> Group:
-    """The two as one; they stay as they are."""
-    nodes = sorted(before.nodes + after.nodes, key=position.__getitem__)
-    reads = set(map(now, before.reads | after.reads)) - {before, after}
-    return Group(nodes, before.kinds | after.kinds, reads, min(before.first, after.first), max(before.last, after.last))
-
-
-def path_between(before: Group, after: Group) -> bool:
-    """Whether `after` depends on `before` by way of another group."""
-    stack = [group for group in map(now, after.reads) if group is not before]
-    seen: set[Group] = set()
-    while stack:
-        group = stack.pop()
-        if group in seen or group.last < before.first:
-            continue
-        seen.add(group)
-        reads = set(map(now, group.reads)) - {group}
-        if before in reads:
-            return True
-        stack.extend(reads)
-    return False
-
-
-# ---------------------------------------------------------------- sizes and trials
-
-def largest(group: Group) -> tuple[Dim, ...]:
-    """The shape with most elements among the group's results, as far as sizes are known."""
-    return max((node.output.shape for node in group.nodes), key=elements)
-
-
-def elements(shape: Iterable[Dim]) -> int:
-    """Their number; a symbolic size counts as a middling one."""
-    total = 1
-    for n in shape:
-        total *= n if isinstance(n, int) else UNKNOWN_SIZE
-    return total
-
-
-_one_nest: dict[str, bool] = {}
-
-
-def lowers_to_one_nest(body: Graph) -> bool:
-    """Whether the kernel of the body is one nest without temporaries; equal bodies are tried once."""
-    key = key_of(body)
-    if key not in _one_nest:
-        try:
-            kernel = lower(body, "trial")
-            _one_nest[key] = len(kernel.nests) == 1 and not kernel.temporaries
-        except (NotImplementedError, KeyError, AssertionError):
-            _one_nest[key] = False
-    return _one_nest[key]

@@ -55,21 +55,24 @@ class PatternMaker:
 Found = dict[str, Any]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Rule:
+    """One line of the table."""
+
     before: Callable[..., Any]
     after: Callable[..., Any]
     when: Callable[..., bool] | None = None
     examples: Sequence[Mapping[str, Any]] = ({},)
     pattern: Pattern = field(init=False)
+    values: tuple[str, ...] = field(init=False)         # names of the holes for values
+    attributes: tuple[str, ...] = field(init=False)     # and for attributes
 
     def __post_init__(self) -> None:
-        holes = [(p, Hole(p.name)) for p in inspect.signature(self.before).parameters.values()]
+        parameters = inspect.signature(self.before).parameters.values()
+        self.values = tuple(p.name for p in parameters if p.kind is not p.KEYWORD_ONLY)
+        self.attributes = tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
         with using(PatternMaker()):
-            made = self.before(*(h for p, h in holes if p.kind is not p.KEYWORD_ONLY),
-                               **{p.name: h for p, h in holes if p.kind is p.KEYWORD_ONLY})
-        assert isinstance(made, Pattern)
-        object.__setattr__(self, "pattern", made)
+            self.pattern = self.before(*map(Hole, self.values), **{name: Hole(name) for name in self.attributes})
 
     @property
     def op(self) -> Op:
@@ -79,15 +82,10 @@ class Rule:
     def rewrite(self, node: Node) -> Any:
         """What to use instead of the output of `node`; None where the rule does not apply."""
         for found in match_node(self.pattern, node, {}):
-            args, attrs = self._arguments(found)
+            args, attrs = [found[name] for name in self.values], {name: found[name] for name in self.attributes}
             if self.when is None or self.when(*args, **attrs):
                 return self.after(*args, **attrs)
         return None
-
-    def _arguments(self, found: Found) -> tuple[list[Any], Found]:
-        parameters = inspect.signature(self.before).parameters.values()
-        return ([found[p.name] for p in parameters if p.kind is not p.KEYWORD_ONLY],
-                {p.name: found[p.name] for p in parameters if p.kind is p.KEYWORD_ONLY})
 
 
 def match_node(pattern: Pattern, node: Node, found: Found) -> Iterator[Found]:

@@ -96,7 +96,7 @@ def take_donated(assembly: Assembly, donated: Collection[int]) -> dict[Storage, 
             if argument in taken.values() or not same_type:
                 continue
             read = last_read.get(argument, -1)
-            if read < written or (read == written and _reads_in_place(steps[written], argument)):
+            if read < written or (read == written and _may_share(steps[written], result, argument)):
                 taken[result] = argument
                 break
     return taken
@@ -113,11 +113,12 @@ def can_fail(step: Step) -> bool:
     return isinstance(step, HostStep) or (isinstance(step, KernelStep) and bool(step.unit.kernel.checks))
 
 
-def _reads_in_place(step: Step, source: Storage) -> bool:
+def _may_share(step: Step, result: Storage, source: Storage) -> bool:
+    """Whether the step may write the result where it reads the source."""
     if isinstance(step, CopyStep):
         return True
     return (isinstance(step, KernelStep) and step.inputs.count(source) == 1
-            and step.inputs.index(source) in step.unit.in_place)
+            and (step.outputs.index(result), step.inputs.index(source)) in step.unit.in_place)
 
 
 class _Table:

@@ -9,11 +9,9 @@ tables) and an idle arena, writes the addresses of its arrays into it, and calls
 
 from __future__ import annotations
 
-import ctypes
-import itertools
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,31 +19,32 @@ import numpy as np
 from tenon.backends import llvm
 from tenon.backends.base import Array
 from tenon.backends.cpu import driver as native
-from tenon.backends.cpu.assemble import Assembly, HostStep, KernelStep, Storage
+from tenon.backends.cpu.assemble import Assembly, KernelStep
 from tenon.backends.cpu.unit import Unit
-from tenon.errors import ArgumentError, Location, OutOfRange, TenonError
-from tenon.graph.interpret import bind_sizes, concrete, concrete_type, evaluate_op
-from tenon.graph.ir import Graph, Input, Literal, Value
+from tenon.dims import evaluate
+from tenon.errors import ADDRESSABLE, ArgumentError, TenonError, out_of_memory
+from tenon.graph.interpret import bind_sizes, concrete_type
+from tenon.graph.ir import Graph, Node
 from tenon.observe import span
-from tenon.runtime.layout import QUICK_WORK, STATUS_WORDS, Layout, make_layout, unit_for
+from tenon.runtime.frame import Frame
+from tenon.runtime.layout import Layout, make_layout, unit_for
 from tenon.runtime.memory import aligned_bytes
 from tenon.runtime.scheduler import pool
 from tenon.types import TensorType, as_dtype
 
 MOST_LAYOUTS = 64
 CONTIGUOUS_AND_ALIGNED = 0x101      # of ndarray.flags
-DATA_OFFSET = object.__basicsize__  # where an ndarray keeps the address of its elements: right behind the object's head
 
 
 class Program:
     """A compiled graph."""
 
-    def __init__(self, assembly: Assembly):
-        self.assembly = assembly
+    def __init__(self, parts: Assembly):
+        self.parts = parts
         self.timings: dict[str, float] = {}
         started = time.perf_counter()
         self._libraries: dict[Unit, llvm.Library] = {}      # which keep the code alive
-        self._compile({unit_for(step, {}): None for step in assembly.steps if isinstance(step, KernelStep)})
+        self._compile({unit_for(step, {}): None for step in parts.steps if isinstance(step, KernelStep)})
         self.timings["machine_code"] = time.perf_counter() - started
         self._native = native.driver()
         self._layouts: dict[Any, Layout] = {}
@@ -60,12 +59,12 @@ class Program:
     @property
     def graph(self) -> Graph:
         """What is run, after all passes."""
-        return self.assembly.graph
+        return self.parts.graph
 
     @property
     def kernels(self) -> list[Unit]:
         """The distinct kernels; `.name`, `.loops` and `.ir` are to be read."""
-        return self.assembly.units
+        return self.parts.units
 
     @property
     def plan(self) -> Layout:
@@ -86,7 +85,7 @@ class Program:
         return "\n".join(unit.ir for unit in self.kernels)
 
     @property
-    def assembly_text(self) -> str:
+    def assembly(self) -> str:
         """The machine code of every kernel."""
         return "\n".join(llvm.assembly(unit.ir) for unit in self.kernels)
 
@@ -105,9 +104,12 @@ class Program:
             frame = self._idle[layout].pop()
         except (KeyError, IndexError):
             frame = Frame(layout, self._native)
-        arena = self._take_arena(layout)
+        arena = None
         try:
+            arena = self._take_arena(layout)
             return frame.run(arrays, arena)
+        except MemoryError as error:
+            raise error if isinstance(error, TenonError) else self._too_large(layout.sizes) from None
         finally:
             self._idle.setdefault(layout, []).append(frame)
             if arena is not None:
@@ -148,6 +150,13 @@ class Program:
             accepted.append(np.require(array, native_type, ["C", "A"]))
         return accepted
 
+    def _too_large(self, sizes: Mapping[str, int]) -> TenonError:
+        """The error that names the largest output of a node."""
+        node = max(self.graph.nodes, key=lambda node: _bytes(node, sizes))
+        largest = max((concrete_type(x.type, sizes) for x in node.outputs), key=lambda type: int(type.size))
+        made = node.attrs["body"].results[0].node if "body" in node.attrs else node      # of a fused node: its last
+        return out_of_memory((made or node).op.name, largest, _bytes(node, sizes), node.loc)
+
     def _layout_for(self, arrays: Sequence[Array], donated: Collection[int]) -> Layout:
         sizes = bind_sizes(self.graph, [a.shape for a in arrays]) if self._symbolic or arrays else {}
         threads = pool().threads
@@ -156,12 +165,19 @@ class Program:
         if layout is None:
             with self._changing:
                 with span("layout", graph=self.graph.name, **sizes):
-                    layout = make_layout(self.assembly, self._address_of, sizes, sorted(donated), threads)
+                    if any(_bytes(node, sizes) > ADDRESSABLE for node in self.graph.nodes):
+                        raise self._too_large(sizes)
+                    layout = make_layout(self.parts, self._address_of, sizes, sorted(donated), threads)
                 self._layouts[key] = layout
                 while len(self._layouts) > MOST_LAYOUTS:
                     self._by_shapes.clear()
                     self._idle.pop(self._layouts.pop(next(iter(self._layouts))), None)
         return layout
+
+
+def _bytes(node: Node, sizes: Mapping[str, int]) -> int:
+    """The size of the largest output."""
+    return max((evaluate(x.type.size, sizes) * x.dtype.itemsize for x in node.outputs), default=0)
 
 
 def _fit(arrays: Sequence[Array], layout: Layout) -> bool:
@@ -171,160 +187,3 @@ def _fit(arrays: Sequence[Array], layout: Layout) -> bool:
                 or array.flags.num & CONTIGUOUS_AND_ALIGNED != CONTIGUOUS_AND_ALIGNED):
             return False
     return True
-
-
-class Frame:
-    """What one run at a time writes to: the driver's context, its table of addresses, the words that report errors."""
-
-    def __init__(self, layout: Layout, driver: native.Driver):
-        self.layout, self.driver = layout, driver
-        self.number = next(_frame_numbers)
-        self.pointers = layout.pointers.copy()
-        self.objects = (ctypes.c_uint64 * max(1, len(layout.params) + len(layout.results)))()
-        self.statuses = np.zeros(layout.status_words, np.int64)
-        self.context = np.zeros(native.CONTEXT_WORDS, np.int64)
-        self.address = self.context.ctypes.data
-        self.arena: Array | None = None
-        self.arrays: Sequence[Array] = ()
-        self.results: list[Array] = []
-        self.error: BaseException | None = None
-        for word, value in (
-                (native.STEPS, layout.steps.ctypes.data), (native.POINTERS, self.pointers.ctypes.data),
-                (native.SIZES, layout.size_words.ctypes.data), (native.SCRATCH_STRIDE, layout.scratch),
-                (native.CALLBACK, _callback_address), (native.FRAME, self.number),
-                (native.STATUSES, self.statuses.ctypes.data), (native.STATUS_COUNT, layout.status_words),
-                (native.OBJECTS, ctypes.addressof(self.objects)), (native.BINDINGS, layout.bindings.ctypes.data),
-                (native.BINDING_COUNT, len(layout.bindings) // 2), (native.DATA_OFFSET, DATA_OFFSET),
-                (native.PLACES, layout.places.ctypes.data), (native.PLACE_COUNT, len(layout.places) // 2)):
-            self.context[word] = value
-        self.call = driver.run_quickly if layout.work < QUICK_WORK else driver.run
-
-    def run(self, arrays: Sequence[Array], arena: Array | None) -> list[Array]:
-        """Bind, run, and raise what went wrong."""
-        layout, objects = self.layout, self.objects
-        results = [np.empty(shape, dtype) if donor is None else arrays[donor] for shape, dtype, donor in layout.results]
-        k = 0
-        for array in arrays:
-            objects[k] = id(array)
-            k += 1
-        for array in results:
-            objects[k] = id(array)
-            k += 1
-        if arena is not self.arena and arena is not None:
-            self.arena = arena
-            self.context[native.ARENA] = arena.ctypes.data
-            self.context[native.SCRATCH] = arena.ctypes.data + layout.memory.size
-        if layout.host or layout.checked:
-            return self.run_checked(arrays, results)
-        self.drive()
-        return results
-
-    def drive(self) -> None:
-        """Run the steps: here, or on the threads of the pool."""
-        if self.layout.threads == 1:
-            self.call(self.address)
-            return
-        threads = pool()
-        self.context[native.POOL] = threads.state
-        self.driver.bind(self.address)
-        threads.run(self.driver.drive, self.address)
-
-    def run_checked(self, arrays: Sequence[Array], results: list[Array]) -> list[Array]:
-        """For programs in which steps may fail, or call back."""
-        self.arrays, self.results, self.error = arrays, results, None
-        self.statuses[:] = 0
-        _frames[self.number] = self
-        try:
-            self.drive()
-        finally:
-            del _frames[self.number]
-            self.arrays, self.results = (), []
-        self.raise_host_error()
-        if self.statuses.any():
-            raise self.failed_check()
-        return results
-
-    def failed_check(self) -> OutOfRange:
-        """The error of the first kernel that met an index out of range."""
-        rows = self.statuses.reshape(-1, STATUS_WORDS)
-        row = int(np.flatnonzero(rows[:, 0])[0])
-        number, index, size = rows[row].tolist()
-        step = self.layout.checked[row - 1]
-        where = step.unit.kernel.checks[number - 1].where or step.node.loc
-        return OutOfRange(f"index {index} is out of range for an axis of size {size}", where=where)
-
-    # ------------------------------------------------------------ host steps
-
-    def raise_host_error(self) -> None:
-        """What a host step raised, in the caller."""
-        error, self.error = self.error, None
-        if error is not None:
-            raise error
-
-    def host_step(self, number: int) -> int:
-        """Let NumPy do a step; 1 where it raises."""
-        step = self.layout.host[number]
-        try:
-            self.evaluate(step)
-        except Exception as error:
-            self.error = located(error, step.node.op.name, step.node.loc)
-            return 1
-        except BaseException as error:      # such as KeyboardInterrupt
-            self.error = error
-            return 1
-        return 0
-
-    def evaluate(self, step: HostStep) -> None:
-        sizes, node = self.layout.sizes, step.node
-        inputs = [self.argument(x, place) for x, place in zip(node.inputs, step.arguments, strict=True)]
-        types = [concrete_type(x.type, sizes) for x in node.outputs]
-        with np.errstate(all="ignore"):
-            values = evaluate_op(node.op, inputs, concrete(node.attrs, sizes), types)
-        for value, type, storage in zip(values, types, step.outputs, strict=True):
-            if value.shape != type.shape:
-                raise TenonError(f"{node.op.name} gave an array of shape {list(value.shape)}, its type is {type}")
-            np.copyto(self.view(storage, type), value)
-
-    def argument(self, x: Input, place: Storage | Literal | None) -> Array | None:
-        if isinstance(place, Literal):
-            return np.asarray(place.value, place.dtype.numpy)
-        if place is None:
-            return None
-        assert isinstance(x, Value)
-        return self.view(place, concrete_type(x.type, self.layout.sizes))
-
-    def view(self, storage: Storage, type: TensorType) -> Array:
-        """The memory of a storage as an array of this type."""
-        place = self.layout.of[storage]
-        if place.kind == "object":
-            count = len(self.layout.params)
-            array = self.arrays[place.where] if place.where < count else self.results[place.where - count]
-            return array.view(type.dtype.numpy).reshape(type.shape)
-        if place.kind == "address":
-            assert storage.data is not None
-            return storage.data.reshape(type.shape)
-        if not type.size or self.arena is None:
-            return np.empty(type.shape, type.dtype.numpy)
-        end = place.where + int(type.size) * type.dtype.itemsize
-        return self.arena[place.where:end].view(type.dtype.numpy).reshape(type.shape)
-
-
-def located(error: Exception, name: str, where: Location | None) -> TenonError:
-    """What a host step raised, as an error at the user's line."""
-    if isinstance(error, TenonError):
-        error.where = where or error.where
-        return error
-    kind = OutOfRange if isinstance(error, IndexError) else TenonError
-    made = kind(f"{name}: {error}", where=where)
-    made.__cause__ = error
-    return made
-
-
-def _host_step(frame: int, step: int) -> int:
-    return _frames[frame].host_step(step)
-
-
-_frames: dict[int, Frame] = {}              # those that are running
-_frame_numbers = itertools.count(1)
-_callback = native.Callback(_host_step)     # one for all frames, never freed
-_callback_address = ctypes.cast(_callback, ctypes.c_void_p).value or 0

@@ -1,11 +1,12 @@
 """Functions of functions: derivatives (`gradients`, `jacobians`), batches (`batching`), recomputation (`checkpoint`)
 and rules of one's own (`custom`)."""
 
+from tenon.transforms import autograd
 from tenon.transforms.batching import vmap
 from tenon.transforms.checkpoint import checkpoint
 from tenon.transforms.custom import custom_vjp
 from tenon.transforms.gradients import grad, jvp, value_and_grad, vjp
 from tenon.transforms.jacobians import hessian, hvp, jacfwd, jacobian, jacrev
 
-__all__ = ["checkpoint", "custom_vjp", "grad", "hessian", "hvp", "jacfwd", "jacobian", "jacrev", "jvp", "value_and_grad",
-           "vjp", "vmap"]
+__all__ = ["autograd", "checkpoint", "custom_vjp", "grad", "hessian", "hvp", "jacfwd", "jacobian", "jacrev", "jvp",
+           "value_and_grad", "vjp", "vmap"]

@@ -1,23 +1,26 @@
 """What an operator on a batch of inputs is, in operators on the whole batch.
 
-A rule is `rule(op, arguments, **attrs) -> outputs`, with the batch axis first in every output; NotImplemented leaves the
-call to the loop over examples.  Elementwise operators need none of their own.  An operator's own `batch` goes first.
+A rule is `rule(op, arguments, **attrs) -> outputs`, with the batch axis first in every output; NotImplemented leaves
+the call to the operator's definition in simpler operators, or to a loop over the examples.  Elementwise operators need
+no rule of their own.  An operator's own `batch` goes first: a rule, or the name of one.
+
+    "front"     the operator works on the last axes of its inputs and takes any number of axes in front
+    "axis"      its attribute `axis` (or axes) counts from the front of all its inputs
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tenon.dims import Dim, product
-from tenon.graph.interpret import concrete
-from tenon.graph.ir import Graph, Literal, Value
-from tenon.graph.op import OPS, Op
+from tenon.graph.ir import Graph, Literal
+from tenon.graph.op import OPS, Op, using
 from tenon.ops.creation import arange
+from tenon.ops.custom import apply_graph
 from tenon.ops.linalg import matmul
 from tenon.ops.shape import broadcast_to, permute, reshape_op
-from tenon.tensor import Tensor
 from tenon.types import Shape
 
 Rule = Callable[..., Any]
@@ -52,7 +55,7 @@ class Arguments:
 def rule_of(op: Op) -> Rule | None:
     """How this operator is applied to a batch; None where nothing is known."""
     if op.batch is not None:
-        return op.batch
+        return NAMED[op.batch] if isinstance(op.batch, str) else op.batch
     return elementwise if op.elementwise else RULES.get(op.name)
 
 
@@ -78,6 +81,11 @@ def elementwise(op: Op, a: Arguments, **attrs: Any) -> Any:
 def unchanged(op: Op, a: Arguments, **attrs: Any) -> Any:
     """Operators that work on the last axes and take any number of axes in front."""
     return op(*a.all_whole(), **attrs)
+
+
+def first_only(op: Op, a: Arguments, **attrs: Any) -> Any:
+    """Operators that take any number of axes in front of their first input, and parameters beside it."""
+    return NotImplemented if any(a.batched[1:]) else op(*a.inputs, **attrs)
 
 
 def along_axis(op: Op, a: Arguments, axis: Any, **attrs: Any) -> Any:
@@ -204,38 +212,43 @@ def searched(op: Op, a: Arguments, right: bool) -> Any:
 def called(op: Op, a: Arguments, body: Graph) -> Any:
     """A graph is run node by node on the batch."""
     given = (a.level.enter(x, 0) if b else x for x, b in zip(a.inputs, a.batched, strict=True))
-    return tuple(a.level.leave(x, 0) for x in run_graph(body, dict(zip(body.params, given, strict=True)), a.level))
+    return tuple(a.level.leave(x, 0) for x in run_graph(body, list(given), a.level))
 
 
-def run_graph(graph: Graph, values: dict[Value, Any], level: Any) -> list[Any]:
-    """The results of a graph whose parameters have these tensors, by the interpreter `level`."""
-    sizes = sizes_of(graph, values)
-    for node in graph.nodes:
-        inputs = tuple(values[x] if isinstance(x, Value) else x for x in node.inputs)
-        attrs = concrete(node.attrs, sizes) if sizes else dict(node.attrs)
-        out = level.apply(node.op, inputs, attrs)
-        values.update(zip(node.outputs, out if isinstance(out, tuple) else (out,), strict=True))
-    return [values[r] for r in graph.results]
-
-
-def sizes_of(graph: Graph, values: dict[Value, Tensor]) -> dict[str, Any]:
-    """What the symbolic sizes of the parameters are."""
+def run_graph(graph: Graph, inputs: Sequence[Any], level: Any) -> tuple[Any, ...]:
+    """The results of a graph on these tensors, by the interpreter `level`; its symbolic sizes are read off them."""
     known = graph.symbols()
-    return {str(dim): size for p in graph.params for dim, size in zip(p.shape, values[p].shape, strict=True)
-            if str(dim) in known}
+    sizes = {str(dim): size for p, x in zip(graph.params, inputs, strict=True)
+             for dim, size in zip(p.shape, x.shape, strict=True) if str(dim) in known}
+    with using(level):
+        return apply_graph(graph, inputs, sizes)
 
 
-REDUCTIONS = ("all", "any", "max", "min", "prod", "sum", "mean", "var", "std", "logsumexp", "vector_norm", "count_nonzero",
-              "nansum", "nanmean")
-SCANS = ("cummax", "cummin", "cumprod", "cumsum", "logcumsumexp", "argsort", "sort")
-JOINED = ("concat", "gather", "scatter")
-LAST_AXES = ("add_windows", "barrier", "diagonal", "max_pool_grad", "max_pool_op", "max_pool_positions", "one_hot", "windows",
-             "wrap_index")
 
+
+ALONG_AXIS = (
+    "all", "any", "max", "min", "prod", "sum", "mean", "var", "std", "logsumexp", "vector_norm", "count_nonzero",
+    "nansum", "nanmean", "steps", "softmax", "log_softmax", "cummax", "cummin", "cumprod", "cumsum",
+    "logcumsumexp", "argsort", "sort", "concat", "gather", "scatter", "softmax_cross_entropy", "fft", "rfft",
+    "irfft",
+)
+LAST_AXES = (
+    "add_windows", "barrier", "diagonal", "max_pool_grad", "max_pool_op", "max_pool_positions", "one_hot",
+    "windows", "wrap_index", "cholesky", "det", "eig", "eigh", "inv", "lu", "matrix_exp", "pinv", "qr", "slogdet",
+    "solve", "frexp", "svd", "svdvals", "celu", "elu", "gelu", "hardsigmoid", "hardswish", "hardtanh",
+    "leaky_relu", "logsigmoid", "mish", "relu", "relu6", "selu", "silu", "softplus", "softsign", "tanhshrink",
+    "log_ndtr", "ndtri", "entr",
+)
+LAST_AXES_OF_FIRST = (
+    "embedding", "layer_norm", "rms_norm",
+)
+
+NAMED: dict[str, Rule] = {"front": unchanged, "axis": along_axis}
 RULES: dict[str, Rule] = {
-    **dict.fromkeys((*REDUCTIONS, *SCANS, *JOINED), along_axis), **dict.fromkeys(LAST_AXES, unchanged),
+    **dict.fromkeys(ALONG_AXIS, along_axis), **dict.fromkeys(LAST_AXES, unchanged),
+    **dict.fromkeys(LAST_AXES_OF_FIRST, first_only),
     "argmax": position, "argmin": position, "reshape": reshaped, "broadcast_to": broadcast, "full_op": broadcast,
     "permute": permuted, "slice": sliced, "pad": padded, "slice_update": updated, "matmul": multiplied,
-    "conv": convolved, "conv_input_grad": convolved, "conv_weight_grad": convolved_kernel, "take": taken, "put": put_back,
-    "searchsorted": searched, "call": called,
+    "conv": convolved, "conv_input_grad": convolved, "conv_weight_grad": convolved_kernel, "take": taken,
+    "put": put_back, "searchsorted": searched, "call": called,
 }

@@ -19,7 +19,7 @@ from tenon.errors import ArgumentError, CaptureError, ShapeError
 from tenon.graph.op import Op, interpreter, using
 from tenon.ops.arranging import stack
 from tenon.ops.shape import broadcast_to, permute
-from tenon.tensor import Examples, Payload, Tensor, TensorInterpreter, asarray
+from tenon.tensor import Changes, Examples, Payload, Tensor, TensorInterpreter, asarray
 from tenon.transforms.batch_rules import Arguments, rule_of
 from tenon.types import normalize_axis
 
@@ -51,27 +51,30 @@ class Batching(TensorInterpreter):
     def __init__(self, outer: TensorInterpreter, size: Dim):
         self.outer, self.size = outer, size
 
+    def opens(self, op: Op) -> bool:
+        """Composites stay whole where a rule says what they are on a batch."""
+        return rule_of(op) is None
+
     def evaluate(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[Payload, ...]:
         """The operator on the whole batch; as it is where no input differs between examples."""
-        batched = tuple(self.holds(x) for x in inputs)
-        with using(self.outer):
-            if not any(batched):
+        batched = tuple(map(self.holds, inputs))
+        if not any(batched):
+            with using(self.outer):
                 return self.outer.evaluate(op, inputs, attrs)
-            if op.data_dependent:
-                raise CaptureError(f"{op.name}: the shape of the result depends on the data and may differ between the "
-                                   f"examples of tn.vmap", hint="keep the shape: tn.where(mask, x, other)")
-            given = tuple(x.payload.inner if b else x for x, b in zip(inputs, batched, strict=True))
-            outputs = self.run(op, Arguments(self.size, given, batched, self), attrs)
+        if op.data_dependent:
+            raise CaptureError(f"{op.name}: the shape of the result depends on the data and may differ between the "
+                               f"examples of tn.vmap", hint="keep the shape: tn.where(mask, x, other)")
+        given = tuple(x.payload.inner if b else x for x, b in zip(inputs, batched, strict=True))
+        arguments = Arguments(self.size, given, batched, self)
+        with using(self.outer):
+            rule = rule_of(op)
+            out = rule(op, arguments, **attrs) if rule is not None else NotImplemented
+        if out is NotImplemented and op.expand is not None:
+            with using(self):
+                return tuple(x.payload for x in listed(op.expand(*inputs, **attrs)))
+        with using(self.outer):
+            outputs = one_by_one(op, arguments, attrs) if out is NotImplemented else listed(out)
         return tuple(Batched(y, self) for y in outputs)
-
-    def run(self, op: Op, arguments: Arguments, attrs: Mapping[str, Any]) -> tuple[Tensor, ...]:
-        """The outputs for all examples, the batch axis in front."""
-        rule = rule_of(op)
-        if rule is not None:
-            out = rule(op, arguments, **attrs)
-            if out is not NotImplemented:
-                return out if isinstance(out, tuple) else (out,)
-        return one_by_one(op, arguments, attrs)
 
     def holds(self, x: Any) -> bool:
         """Whether this is a tensor that differs between the examples of this level."""
@@ -94,20 +97,20 @@ class Batching(TensorInterpreter):
         return from_front(broadcast_to(x, shape=(self.size, *x.shape)), axis)
 
 
+def listed(out: Any) -> tuple[Any, ...]:
+    """The outputs of a call, one or several."""
+    return out if isinstance(out, tuple) else (out,)
+
+
 def one_by_one(op: Op, arguments: Arguments, attrs: Mapping[str, Any]) -> tuple[Tensor, ...]:
     """The operator on every example in turn: right for all, and slow."""
     if arguments.size == 0:
         raise ShapeError(f"vmap: {op.name} has no batching rule, so it needs at least one example")
     results = []
     for k in range(int(arguments.size)):
-        out = op_call(op, [x[k] if b else x for x, b in zip(arguments.inputs, arguments.batched, strict=True)], attrs)
-        results.append(out if isinstance(out, tuple) else (out,))
+        example = tuple(x[k] if b else x for x, b in zip(arguments.inputs, arguments.batched, strict=True))
+        results.append(listed(interpreter().apply(op, example, dict(attrs))))
     return tuple(stack(list(group)) for group in zip(*results, strict=True))
-
-
-def op_call(op: Op, inputs: Sequence[Any], attrs: Mapping[str, Any]) -> Any:
-    """The operator with its inputs as they are, for the interpreter in force."""
-    return interpreter().apply(op, tuple(inputs), dict(attrs))
 
 
 def to_front(x: Tensor, axis: int) -> Tensor:
@@ -143,7 +146,7 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
     if not callable(f):
         raise ArgumentError(f"vmap takes a function, not {type(f).__name__}")
 
-    @functools.wraps(f)
+    @functools.wraps(f, updated=())
     def batched(*args: Any, **keywords: Any) -> Any:
         outer = interpreter()
         assert isinstance(outer, TensorInterpreter)
@@ -154,12 +157,25 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
                 for x, axis in zip(leaves, axes, strict=True)]
         level = Batching(outer, batch_size(leaves, axes))
         examples = [x if axis is None else level.enter(x, axis) for x, axis in zip(leaves, axes, strict=True)]
-        with using(level):
+        changes = Changes()
+        with using(level), changes.noted():
             given, named = structure.build(examples)
             result = f(*given, **named)
         results, form = flatten(result)
+        del given, named, examples, result
+        refuse_leaks(changes, results, level)
         return form.build(map(level.leave, results, spread(out_axes, form, "out_axes")))
     return batched
+
+
+def refuse_leaks(changes: Changes, results: Sequence[Any], level: Batching) -> None:
+    """Undo what the function assigned to tensors from outside, and raise, if that differs between examples."""
+    changes.settle()
+    ours = {id(x) for x in results}
+    if any(level.holds(x) and id(x) not in ours for x, _ in changes.before):
+        changes.restore()
+        raise CaptureError("vmap: the function assigns to a tensor from outside what differs between the examples",
+                           hint="return it, and assign outside tn.vmap")
 
 
 def argument_axes(in_axes: Any, args: Sequence[Any], structure: Structure) -> list[Any]:
@@ -177,12 +193,13 @@ def spread(axes: Any, structure: Structure, what: str) -> list[Any]:
     """One axis for every leaf, from a nest that may stop where `structure` goes on."""
     if axes is None or (isinstance(axes, int) and not isinstance(axes, bool)):
         return [axes] * structure.leaves
-    parts, form = flatten(axes)
+    form = flatten(axes)[1]
     children = axes_of_children(axes)
     if children is None or form.kind is not structure.kind or form.labels != structure.labels:
         raise ArgumentError(f"vmap: {what}={axes!r} does not have the form of what it describes",
                             hint="an entry is an axis, None, or a nest of such like the argument")
-    return [axis for child, below in zip(children, structure.children, strict=True) for axis in spread(child, below, what)]
+    pairs = zip(children, structure.children, strict=True)
+    return [axis for child, below in pairs for axis in spread(child, below, what)]
 
 
 def axes_of_children(axes: Any) -> list[Any] | None:
@@ -201,7 +218,8 @@ def checked_axis(x: Any, axis: int) -> int:
     """The axis counted from the front."""
     if not isinstance(x, Tensor) or x.ndim == 0:
         shown = f"the number {x!r}" if not isinstance(x, Tensor) else "a scalar"
-        raise ShapeError(f"vmap: {shown} has no axis {axis} to hold examples", hint="in_axes=None shares it by all examples")
+        raise ShapeError(f"vmap: {shown} has no axis {axis} to hold examples",
+                         hint="in_axes=None shares it by all examples")
     return normalize_axis(axis, x.ndim, "vmap: in_axes")
 
 

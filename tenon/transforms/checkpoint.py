@@ -1,4 +1,5 @@
-"""`tn.checkpoint`: memory for time.  What a function computed on the way is not kept, but computed again for the gradient.
+"""`tn.checkpoint`: memory for time.  What a function computed on the way is not kept, but computed again when the
+gradient is.
 
 The second run sees the tensors, and so the random numbers, that the first one saw, and leaves no trace.  In a captured
 program it stands behind a barrier, so that it is not merged with the first.
@@ -27,7 +28,7 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
     >>> tn.grad(layer)(0.0)
     tensor(1.)
     """
-    @functools.wraps(f)
+    @functools.wraps(f, updated=())
     def checkpointed(*args: Any, **keywords: Any) -> Any:
         if not is_grad_enabled():
             return f(*args, **keywords)

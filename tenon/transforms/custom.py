@@ -14,12 +14,12 @@ from tenon.transforms.follow import NUMBERS, Nest, form, is_differentiable
 from tenon.transforms.rules import TENSOR, Rule, apply_rule
 
 
-class custom_vjp:  # noqa: N801  (it is used as a decorator)
+class custom_vjp:
     """A function with a gradient rule of its own, set by `f.defvjp(fwd, bwd)`.
 
-    `fwd(*args)` returns (what `f(*args)` returns, whatever the gradient needs); `bwd(kept, g)` returns a tuple with the
-    gradient of every positional argument, None for zero.  Arguments, results and what is kept are nests.  The rule holds
-    in `tn.jit`, in `tn.vmap` and for higher derivatives, which differentiate `bwd`.
+    `fwd(*args)` returns (what `f(*args)` returns, whatever the gradient needs); `bwd(kept, g)` returns a tuple with
+    the gradient of every positional argument, None for zero.  Arguments, results and what is kept are nests.  The rule
+    holds in `tn.jit`, in `tn.vmap` and for higher derivatives, which differentiate `bwd`.
 
     >>> @tn.custom_vjp
     ... def clipped(x):
@@ -61,8 +61,8 @@ class custom_vjp:  # noqa: N801  (it is used as a decorator)
             return args
         bound = inspect.signature(self.function).bind(*args, **keywords)
         if bound.kwargs:
-            raise ArgumentError(f"{self._name}: {next(iter(bound.kwargs))!r} can only be passed by keyword, and rules get "
-                                "positional arguments", hint="take the * out of the parameters")
+            raise ArgumentError(f"{self._name}: {next(iter(bound.kwargs))!r} can only be passed by keyword, and rules "
+                                "get positional arguments", hint="take the * out of the parameters")
         return bound.args
 
 
@@ -105,8 +105,8 @@ class Call:
         arguments = self.inputs.structure.children
         if not isinstance(found, (tuple, list)) or len(found) != len(arguments):
             shown = f"{len(found)}" if isinstance(found, (tuple, list)) else f"a {type(found).__name__}"
-            raise ArgumentError(f"{self.name}: bwd must return a tuple of {len(arguments)}, a gradient for each argument, "
-                                f"not {shown}")
+            raise ArgumentError(f"{self.name}: bwd must return a tuple of {len(arguments)}, a gradient for each "
+                                f"argument, not {shown}")
         leaves = iter(self.inputs.leaves)
         return [gradient for k, (part, structure) in enumerate(zip(found, arguments, strict=True))
                 for gradient in self._gradients(k, part, structure, [next(leaves) for _ in range(structure.leaves)])]
@@ -114,8 +114,8 @@ class Call:
     def _gradients(self, k: int, part: Any, structure: Structure, like: Sequence[Any]) -> list[Tensor | None]:
         leaves, found = ([None] * len(like), structure) if part is None else flatten(part)
         if found != structure:
-            raise ArgumentError(f"{self.name}: bwd must return a nest of the form {form(structure)} for argument {k}, not "
-                                f"{form(found)}")
+            raise ArgumentError(f"{self.name}: bwd must return a nest of the form {form(structure)} for argument {k}, "
+                                f"not {form(found)}")
         gradients: list[Tensor | None] = []
         for leaf, x in zip(leaves, like, strict=True):
             if is_differentiable(x):

@@ -14,8 +14,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tenon.ops.creation import ones_like, zeros_like
 from tenon.errors import ArgumentError, GradientError
+from tenon.ops.creation import ones_like, zeros_like
 from tenon.tensor import Tensor, asarray
 from tenon.transforms.follow import NUMBERS, Followed, Nest, is_differentiable, settle
 
@@ -33,7 +33,7 @@ def grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -
     """
     both = value_and_grad(f, argnums, has_aux)
 
-    @functools.wraps(f)
+    @functools.wraps(f, updated=())
     def gradient(*args: Any, **keywords: Any) -> Any:
         value, found = both(*args, **keywords)
         return (found, value[1]) if has_aux else found
@@ -48,7 +48,7 @@ def value_and_grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool 
     """
     check_callable("grad", f)
 
-    @functools.wraps(f)
+    @functools.wraps(f, updated=())
     def value_and_gradient(*args: Any, **keywords: Any) -> Any:
         positions = check_argnums(argnums, args)
         primals = Nest.of(tuple(args[k] for k in positions))
@@ -65,7 +65,7 @@ def value_and_grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool 
 
 
 def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
-    """The result of `f(*primals)`, and the function from a gradient of that result to a tuple of gradients of the primals.
+    """The result of `f(*primals)`, and its pullback: from a gradient of the result to a tuple of those of the primals.
 
     The pullback may be called any number of times.  With `has_aux`, `f` returns (result, anything), and the anything
     comes third.

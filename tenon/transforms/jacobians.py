@@ -25,7 +25,6 @@ from tenon.transforms.gradients import (
     grad,
     jvp,
     placed,
-    split_aux,
     vjp,
 )
 from tenon.types import Shape
@@ -45,7 +44,7 @@ def jacrev(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False)
 
 
 def jacfwd(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -> Function:
-    """The function that returns the Jacobian of `f`, as `jacrev` does, computed in forward mode: cheap for few arguments."""
+    """The function that returns the Jacobian of `f`, as `jacrev` does, in forward mode: cheap for few arguments."""
     return _jacobian(f, argnums, has_aux, lambda inputs, outputs: False)
 
 
@@ -70,7 +69,7 @@ def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
     >>> tn.hvp(lambda x: (x * x * x).sum(), (tn.tensor([1.0, 2.0]),), (tn.tensor([1.0, 1.0]),))
     (tensor([ 6., 12.]),)
     """
-    gradient, pullback = vjp(grad(f, tuple(range(len(primals)))), *primals)
+    _, pullback = vjp(grad(f, tuple(range(len(primals)))), *primals)
     return pullback(tuple(tangents))        # the Hessian is symmetric
 
 
@@ -79,7 +78,7 @@ def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
 def _jacobian(f: Function, argnums: int | Sequence[int], has_aux: bool, by_rows: Any) -> Function:
     check_callable("jacobian", f)
 
-    @functools.wraps(f)
+    @functools.wraps(f, updated=())
     def jacobian_of(*args: Any, **keywords: Any) -> Any:
         positions = check_argnums(argnums, args)
         primals = tuple(args[k] for k in positions)

@@ -1,7 +1,7 @@
 """A function with a gradient of its own, on flat lists of tensors: what `tn.custom_vjp` is made of.
 
-On the tape it is one node.  In a captured program it is one operator that holds three graphs, so that the program can be
-differentiated from outside; in a batch it is the batch of the function, with the batch of the rule.
+On the tape it is one node.  In a captured program it is one operator that holds three graphs, so that the program can
+be differentiated from outside; in a batch it is the batch of the function, with the batch of the rule.
 """
 
 from __future__ import annotations
@@ -71,8 +71,9 @@ class OnTape:
     def __init__(self, rule: Rule, results: Tensors, kept: Sequence[Any]):
         self.name, self.rule = rule.name, rule
         position = {id(x): k for k, x in enumerate(results)}
+        # a result that is kept is linked to this node, not to what it is made of
         self.kept = [(position[id(x)], None) if id(x) in position else (None, Saved(x) if isinstance(x, Tensor) else x)
-                     for x in kept]     # a result is not kept twice, and is linked to this node, not to what it is made of
+                     for x in kept]
 
     def vjp(self, g: Any, y: Any, *inputs: Tensor) -> list[Tensor | None]:
         """The gradients of the inputs."""
@@ -110,8 +111,10 @@ def in_capture(rule: Rule, inputs: Tensors, capture: Capture) -> Tensors:
     seed_types = [t for t in results if t.dtype.is_differentiable]
     gradient, gradient_free = subgraph(capture, backward, [*kept_types, *seed_types], rule.name + "_backward")
     shared = list(dict.fromkeys([*free, *kept_free, *gradient_free]))
-    attrs = {"body": widened(body, len(types), free, shared), "forward": widened(kept_graph, len(types), kept_free, shared),
-             "backward": widened(gradient, len(kept_types) + len(seed_types), gradient_free, shared), "given": tuple(given)}
+    attrs = {"body": widened(body, len(types), free, shared),
+             "forward": widened(kept_graph, len(types), kept_free, shared),
+             "backward": widened(gradient, len(kept_types) + len(seed_types), gradient_free, shared),
+             "given": tuple(given)}
     out = capture.builder.emit(custom_call, (*(x.payload for x in inputs), *shared), attrs)  # type: ignore[arg-type]
     return [Tensor(x) for x in (out if isinstance(out, tuple) else (out,))]
 

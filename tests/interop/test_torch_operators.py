@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -65,7 +66,7 @@ def test_pooling(count: int, attrs: dict[str, Any]) -> None:
     agree(ours("max"), theirs("max"), x)
     agree(ours("avg"), theirs("avg"), x)
     agree(ours("avg", count_include_pad=False), theirs("avg", count_include_pad=False), x)
-    y, at = ours("max", return_indices=True)(tn.tensor(x))
+    _, at = ours("max", return_indices=True)(tn.tensor(x))
     np.testing.assert_array_equal(at.numpy(), theirs("max", return_indices=True)(torch.tensor(x))[1].numpy())
 
 
@@ -92,8 +93,8 @@ def test_interpolation(mode: str, target: dict[str, Any]) -> None:
     x = normal(2, 3, 5, 6)
     for align in ([False, True] if mode in ("bilinear", "bicubic") else [None]):
         more = {} if align is None else {"align_corners": align}
-        agree(lambda x: tn.interpolate(x, mode=mode, **target, **more),
-              lambda x: F.interpolate(x, mode=mode, **target, **more), x, tolerance=1e-6)
+        arguments = {"mode": mode, **target, **more}
+        agree(partial(tn.interpolate, **arguments), partial(F.interpolate, **arguments), x, tolerance=1e-6)
 
 
 @pytest.mark.parametrize("reduce", ["set", "add", "mul", "max", "min"])

@@ -5,9 +5,9 @@ import re
 import llvmlite.binding as llvm_binding
 import numpy as np
 import pytest
+
 from loops import toy
 from loops.compiled import check, llvm_text, run
-
 from tenon.backends import llvm
 from tenon.dims import symbol
 from tenon.graph.build import trace

@@ -192,3 +192,12 @@ def test_errors_name_the_layer() -> None:
         nn.LeakyReLU(slope=1)
     with pytest.raises(ArgumentError, match="CrossEntropyLoss: reduction must be 'mean', 'sum' or 'none', not 'avg'"):
         nn.CrossEntropyLoss(reduction="avg")
+
+
+def test_layers_show_their_options() -> None:
+    shown = [nn.MaxPool2d(2), nn.AvgPool1d(3, 2, padding=1), nn.AdaptiveAvgPool2d((1, None)), nn.Dropout(0.1),
+             nn.Conv2d(1, 2, 3, stride=2, bias=False), nn.BatchNorm1d(3), nn.LayerNorm((2, 3)), nn.Embedding(5, 2, 1)]
+    assert [repr(layer).partition("  ")[0] for layer in shown] == [
+        "MaxPool2d(2)", "AvgPool1d(3, stride=2, padding=1)", "AdaptiveAvgPool2d((1, None))", "Dropout(0.1)",
+        "Conv2d(1, 2, kernel=(3, 3), stride=(2, 2), bias=False)", "BatchNorm1d(3)", "LayerNorm(2, 3)",
+        "Embedding(5, 2, padding_idx=1)"]

@@ -1,12 +1,12 @@
-"""Reductions and running totals against NumPy: axis forms, empties, element types, gradients where the input is special."""
+"""Reductions and running totals against NumPy: axis forms, empties, element types, gradients at special inputs."""
 
 from typing import Any
 
 import numpy as np
 import pytest
-from gradients import check_gradient
 
 import tenon as tn
+from gradients import check_gradient
 from tenon.errors import ShapeError
 
 X = np.random.default_rng(0).normal(size=(2, 3, 4))

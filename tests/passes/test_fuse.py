@@ -1,9 +1,9 @@
 """What becomes one kernel, and what must not."""
 
 import numpy as np
-from graphs import arrays_for, assert_close, graphs
 from hypothesis import given, settings
 
+from graphs import arrays_for, assert_close, graphs
 from tenon.graph.interpret import interpret
 from tenon.graph.ir import Graph
 from tenon.graph.text import parse_graph, print_graph
@@ -53,6 +53,15 @@ def test_a_group_never_depends_on_itself_by_way_of_another() -> None:
     graph = fused("def f(x: f32[8]):", "v0: f32[8] = exp(x)", "v1: f32[8] = fuse_test_host(v0)",
                   "v2: f32[8] = add(v0, v1)", "return v2")
     assert operators(graph) == ["exp", "fuse_test_host", "add"]
+
+
+def test_a_group_of_early_and_late_nodes_is_not_read_by_what_stands_between_them() -> None:
+    """The sums and their product are one kernel; v2 reads it and v3 feeds it, so they must not meet in v6."""
+    graph = fused("def f(x: f32[4, 3]):", "v0: f32[3] = sum(x, axis=(0,), keepdims=False, dtype=f32)",
+                  "v1: f32[4, 3] = broadcast_to(v0, shape=(4, 3))", "v2: f32[4, 3] = subtract(x, v1)",
+                  "v3: f32[4, 3] = multiply(x, x)", "v4: f32[3] = sum(v3, axis=(0,), keepdims=False, dtype=f32)",
+                  "v5: f32[3] = multiply(v0, v4)", "v6: f32[4, 3] = multiply(v3, v2)", "return v5, v6")
+    assert operators(graph) == ["multiply", "sum+sum+multiply", "broadcast_to+subtract+multiply"]
 
 
 def test_softmax_is_one_kernel() -> None:

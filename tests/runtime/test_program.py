@@ -4,9 +4,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from graphs import arrays_for, assert_close, graphs
 from hypothesis import given, settings
 
+from graphs import arrays_for, assert_close, graphs
 from tenon.errors import ArgumentError, OutOfRange, TenonError
 from tenon.graph.build import trace
 from tenon.graph.interpret import interpret
@@ -152,6 +152,28 @@ def test_a_donated_argument_gives_its_memory_to_a_result() -> None:
     np.testing.assert_array_equal(plain, expected)
 
 
+def test_several_donated_arguments_are_updated_by_one_kernel() -> None:
+    made = program(lines("def f(w: f32[1003], m: f32[1003], v: f32[1003], g: f32[1003]):",
+                         "v0: f32[1003] = multiply(m, 0.9)", "v1: f32[1003] = add(v0, g)",
+                         "v2: f32[1003] = multiply(g, g)", "v3: f32[1003] = add(v, v2)",
+                         "v4: f32[1003] = multiply(v1, v3)", "v5: f32[1003] = subtract(w, v4)", "return v5, v1, v3"))
+    assert len(made.kernels) == 1
+    arguments = arrays_for(made.graph)
+    expected = made.run(arguments)
+    updated = made.run(arguments, donated={0, 1, 2})
+    assert all(new is old for new, old in zip(updated, arguments, strict=False))
+    for got, want in zip(updated, expected, strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_an_element_that_a_later_result_reads_is_not_overwritten() -> None:
+    made = program(lines("def f(x: f32):", "v0: f32 = negative(x)", "v1: f32 = tanh(v0)", "return v0, v1"))
+    x = np.array(0.5, np.float32)
+    expected = made.run([x])
+    for got, want in zip(made.run([x], donated={0}), expected, strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
 def test_a_donated_argument_that_is_read_later_keeps_its_memory() -> None:
     made = program(lines("def f(w: f32[4, 4]):", "v0: f32[4, 4] = exp(w)", "v1: f32[4, 4] = matmul(w, v0)",
                          "return v0, v1"))
@@ -160,6 +182,15 @@ def test_a_donated_argument_that_is_read_later_keeps_its_memory() -> None:
     results = made.run([w], donated={0})
     assert results[0] is not w
     assert_close(results, expected)
+
+
+def test_a_result_in_the_memory_of_an_input_is_written_after_that_input_is_read() -> None:
+    made = program(lines("def f(x: f32[64]):", "v0: f32[64] = program_test_double(x)", "v1: f32[64] = multiply(x, 0.5)",
+                         "v2: f32[64] = add(v0, v1)", "v3: f32[64] = program_test_double(v1)",
+                         "v4: f32[64] = program_test_double(v2)", "return v3, v4"))
+    assert len(made.kernels) == 1
+    (x,) = arrays_for(made.graph)
+    assert_close(made.run([x]), interpret(made.graph, [x]))
 
 
 def test_a_program_that_fails_leaves_donated_arguments_as_they_were() -> None:
@@ -231,10 +262,24 @@ def test_memory_is_used_again() -> None:
 def test_a_program_says_what_it_is() -> None:
     made = program(CHAIN)
     assert made.kernels and all(unit.name and unit.loops for unit in made.kernels)
-    assert "define" in made.llvm and made.timings["machine_code"] >= 0
+    assert "define" in made.llvm and ".text" in made.assembly and made.timings["machine_code"] >= 0
 
 
 def test_empty_arrays_and_programs_without_steps() -> None:
     made = compile(trace(lambda x, y: (x + y, x), *[TensorType(float32, (0, 3))] * 2, name="empty"), backend="cpu")
     x = np.zeros((0, 3), np.float32)
     assert [r.shape for r in made.run([x, x])] == [(0, 3), (0, 3)]
+
+
+def test_an_output_in_the_place_of_an_input_is_stored_after_the_other_has_read_it() -> None:
+    ran = program(lines(
+        "def f(x: f64[2]):",
+        "a: f64[2] = cumsum(x, axis=0, reverse=False)",     # its memory is free after the kernel that reads it
+        "b: bool[2] = equal(x, 0.0)",
+        "c: i64[2] = cast(b, dtype=i64)",
+        "w: f64[2] = where(b, f64(1.0), x)",
+        "d: f64[2] = divide(a, w)",
+        "e: i64[2] = cumsum(c, axis=0, reverse=False)",
+        "return e, d"))
+    counts, quotients = ran.run([np.array([1.0, 2.0])])
+    assert counts.tolist() == [0, 0] and quotients.tolist() == [1.0, 1.5]

@@ -205,10 +205,10 @@ def share_in_place(steps: Sequence[Step]) -> list[Step]:
 def _candidates(step: Step) -> Iterator[tuple[Storage, Storage]]:
     """(input, output) pairs where the kernel reads the input only at the element that it writes."""
     if isinstance(step, KernelStep):
-        for k in step.unit.in_place:
-            if step.inputs.count(step.inputs[k]) == 1:
-                yield from ((step.inputs[k], output) for output in step.outputs
-                            if step.inputs[k].kind == output.kind == "arena")
+        for output, source in sorted(step.unit.in_place):
+            pair = step.inputs[source], step.outputs[output]
+            if step.inputs.count(pair[0]) == 1 and pair[0].kind == pair[1].kind == "arena":
+                yield pair
 
 
 def _replaced(step: Step, merged: dict[Storage, Storage]) -> Step:

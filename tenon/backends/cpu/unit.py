@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -65,9 +65,9 @@ class Unit:
         return scratch_size(self.kernel)
 
     @cached_property
-    def in_place(self) -> tuple[int, ...]:
-        """Inputs whose memory an output may take: they are read only at the element that is written."""
-        return in_place_inputs(self.body) if len(self.kernel.nests) == 1 else ()
+    def in_place(self) -> frozenset[tuple[int, int]]:
+        """(output, input) pairs such that the output may take the memory of the input."""
+        return frozenset(in_place_pairs(self.body)) if len(self.kernel.nests) == 1 else frozenset()
 
     def work(self, sizes: Mapping[str, int]) -> int:
         """About how many elements are computed or read."""
@@ -123,16 +123,32 @@ def count(dim: Dim, sizes: Mapping[str, int]) -> int:
 
 # ---------------------------------------------------------------- which memory it may share
 
-def in_place_inputs(body: Graph) -> tuple[int, ...]:
-    """Parameters after which everything is elementwise, in a body whose results have one shape."""
+def in_place_pairs(body: Graph) -> Iterator[tuple[int, int]]:
+    """(result, parameter) pairs such that the parameter's element is not read after the result's is written.
+
+    Everything from the parameter on is elementwise, in one shape, and the results that are stored after this one,
+    element by element in the order of the body, do not depend on the parameter.
+    """
     shape = body.results[0].shape
     if any(r.shape != shape for r in body.results):
-        return ()
+        return
     users = body.users()
-    return tuple(k for k, p in enumerate(body.params)
-                 if p not in body.results and p.shape == shape and _elementwise_after(p, users))
+    for k, p in enumerate(body.params):
+        if p not in body.results and p.shape == shape and _elementwise_after(p, users):
+            reached = _reached(p, users)
+            last = max((j for j, r in enumerate(body.results) if r in reached), default=0)
+            yield from ((j, k) for j in range(last, len(body.results)))
 
 
-def _elementwise_after(value: Value, users: dict[Value, list[Node]]) -> bool:
+def _elementwise_after(value: Value, users: Mapping[Value, list[Node]]) -> bool:
     return all(node.op.elementwise and node.output.shape == value.shape and _elementwise_after(node.output, users)
                for node in users[value])
+
+
+def _reached(value: Value, users: Mapping[Value, list[Node]]) -> set[Value]:
+    found, stack = {value}, [value]
+    while stack:
+        new = {node.output for node in users[stack.pop()]} - found
+        found |= new
+        stack += new
+    return found

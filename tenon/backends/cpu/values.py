@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -27,8 +28,9 @@ from tenon.loops.expressions import (
     Reduce,
     Select,
     Size,
+    walk,
 )
-from tenon.loops.ir import Block, Let, Stmt, Store
+from tenon.loops.ir import Block, Let, Stmt, Store, roots
 from tenon.types import int64
 
 ZERO, ONE = ir.Constant(I64, 0), ir.Constant(I64, 1)
@@ -47,18 +49,33 @@ class Values:
     failed: list[ir.Value] = field(default_factory=list)            # where the last failed check is noted
 
     def block(self, body: Block) -> None:
-        """Statements, one after the other."""
+        """Statements, one after the other; a run of stores happens once all of its values are known.
+
+        An output may have the memory of an input, which a later value of the run may still read.
+        """
+        waiting: dict[Buffer, list[tuple[ir.Value, ir.Value]]] = {}
         for statement in body:
-            self.statement(statement)
+            reads = {x.buffer for x in walk(*roots(statement)) if isinstance(x, Load)}
+            if not isinstance(statement, (Let, Store)) or not waiting.keys().isdisjoint(reads):
+                self._store(waiting)
+            if isinstance(statement, Store):
+                stored = scalar.to_memory(self.b, self.value(statement.value), statement.buffer.type.dtype)
+                address = self.address(statement.buffer, statement.offset)
+                waiting.setdefault(statement.buffer, []).append((stored, address))
+            else:
+                self.statement(statement)
+        self._store(waiting)
+
+    def _store(self, waiting: dict[Buffer, list[tuple[ir.Value, ir.Value]]]) -> None:
+        for value, address in itertools.chain(*waiting.values()):
+            self.b.store(value, address)
+        waiting.clear()
 
     def statement(self, statement: Stmt) -> None:
         """A statement without loops."""
         match statement:
             case Let(local=local, value=value):
                 self.known[local] = self.value(value)
-            case Store(buffer=buffer, offset=offset, value=value):
-                stored = scalar.to_memory(self.b, self.value(value), buffer.type.dtype)
-                self.b.store(stored, self.address(buffer, offset))
             case _:
                 raise AssertionError(statement)
 

@@ -1,0 +1,38 @@
+"""Linear regression by gradient descent: a loss, its gradient, one compiled step.
+
+    python examples/linear_regression.py
+"""
+
+import numpy as np
+
+import tenon as tn
+
+
+def loss(parameters, x, y):
+    predicted = x @ parameters["weight"] + parameters["bias"]
+    return ((predicted - y) ** 2).mean()
+
+
+@tn.jit
+def step(parameters, x, y, rate):
+    value, gradients = tn.value_and_grad(loss)(parameters, x, y)
+    return value, {name: p - rate * gradients[name] for name, p in parameters.items()}
+
+
+def main(steps=200):
+    rng = np.random.default_rng(0)
+    true_weight, true_bias = np.array([2.0, -3.0, 0.5], np.float32), 1.5
+    x = rng.standard_normal((256, 3), np.float32)
+    y = x @ true_weight + true_bias + 0.01 * rng.standard_normal(256).astype(np.float32)
+    x, y = tn.asarray(x), tn.asarray(y)
+    parameters = {"weight": tn.zeros(3), "bias": tn.zeros(())}
+    for k in range(steps):
+        value, parameters = step(parameters, x, y, 0.1)
+        if k % max(steps // 5, 1) == 0:
+            print(f"step {k:4d}   loss {float(value):.6f}")
+    print("weight", parameters["weight"], "bias", parameters["bias"], f"loss {float(value):.6f}")
+    return parameters, float(value)
+
+
+if __name__ == "__main__":
+    main()

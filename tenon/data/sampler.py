@@ -1,0 +1,90 @@
+"""Samplers: the order in which a loader reads a dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence, Sized
+from typing import Any
+
+from tenon.errors import ArgumentError
+from tenon.random import Generator, multinomial, randint, randperm
+from tenon.tensor import tensor
+
+
+class Sampler:
+    """Base of samplers: a subclass defines `__iter__`, which gives indices, and `__len__`."""
+
+    def __iter__(self) -> Iterator[Any]:
+        raise NotImplementedError(f"{type(self).__name__} does not define __iter__")
+
+    def __len__(self) -> int:
+        raise NotImplementedError(f"{type(self).__name__} does not define __len__")
+
+
+class SequentialSampler(Sampler):
+    """0, 1, 2 ..."""
+
+    def __init__(self, dataset: Sized):
+        self.dataset = dataset
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(range(len(self.dataset)))
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+
+class RandomSampler(Sampler):
+    """A new random order every time, or `num_samples` draws with replacement."""
+
+    def __init__(self, dataset: Sized, replacement: bool = False, num_samples: int | None = None,
+                 generator: Generator | None = None):
+        if num_samples is not None and not replacement and num_samples > len(dataset):
+            raise ArgumentError(f"RandomSampler: {num_samples} of {len(dataset)} samples without replacement")
+        self.dataset, self.replacement, self.generator = dataset, replacement, generator
+        self.num_samples = len(dataset) if num_samples is None else num_samples
+
+    def __iter__(self) -> Iterator[int]:
+        if self.replacement:
+            return iter(randint(0, len(self.dataset), (self.num_samples,), generator=self.generator).tolist())
+        return iter(randperm(len(self.dataset), generator=self.generator).tolist()[:self.num_samples])
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+
+class WeightedRandomSampler(Sampler):
+    """Draws with probabilities proportional to these weights."""
+
+    def __init__(self, weights: Sequence[float], num_samples: int, replacement: bool = True,
+                 generator: Generator | None = None):
+        self.weights, self.num_samples = tensor(list(weights), dtype="float32"), num_samples
+        self.replacement, self.generator = replacement, generator
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(multinomial(self.weights, self.num_samples, self.replacement, generator=self.generator).tolist())
+
+    def __len__(self) -> int:
+        return self.num_samples
+
+
+class BatchSampler(Sampler):
+    """Lists of `batch_size` indices; `drop_last` leaves out a last one that is shorter."""
+
+    def __init__(self, sampler: Iterable[int], batch_size: int, drop_last: bool):
+        if not isinstance(batch_size, int) or batch_size < 1:
+            raise ArgumentError(f"batch_size must be a positive integer, not {batch_size!r}")
+        self.sampler, self.batch_size, self.drop_last = sampler, batch_size, drop_last
+
+    def __iter__(self) -> Iterator[list[int]]:
+        batch: list[int] = []
+        for index in self.sampler:
+            batch.append(index)
+            if len(batch) == self.batch_size:
+                yield batch
+                batch = []
+        if batch and not self.drop_last:
+            yield batch
+
+    def __len__(self) -> int:
+        count = len(self.sampler)  # type: ignore[arg-type]
+        return count // self.batch_size if self.drop_last else -(-count // self.batch_size)

@@ -1,0 +1,90 @@
+"""What users add to Tenon from their own code: kernels, passes, backends.  (`tn.op` adds operators.)
+
+    @tn.kernel(tn.matmul_op, when=lambda a, b: a.dtype is tn.float32)
+    def my_matmul(a, b): ...
+
+    @tn.graph_pass(before="fuse")
+    def my_pass(graph): ...
+
+    tn.register_backend(Backend("mine", compile=...))
+
+Programs that are compiled already stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tenon.backends.base import Backend
+from tenon.errors import ArgumentError
+from tenon.graph.ir import Graph
+from tenon.graph.kernels import Kernel, add_kernel
+from tenon.graph.op import OPS, Op
+from tenon.tensor import program_of
+
+DEVICES = ("cpu",)
+
+
+def kernel(op: Op | str, device: str = "cpu", when: Callable[..., bool] = lambda *types, **attrs: True) -> Any:
+    """Decorate a function of arrays: it computes `op` on `device` wherever `when(*types, **attrs)` holds.
+
+    It is called as `run(*arrays, **attrs)` and returns the output array, or a tuple of them; eager calls and compiled
+    programs use it, the reference backend does not.  Raises ArgumentError for an unknown operator or device.
+
+    >>> @tn.kernel("sinh", when=lambda x: x.dtype is tn.float64)
+    ... def my_sinh(x):
+    ...     return (np.exp(x) - np.exp(-x)) / 2
+    >>> tn.sinh(tn.tensor(1.0, dtype=tn.float64))
+    tensor(1.1752, dtype=float64)
+    """
+    found = OPS.get(op) if isinstance(op, str) else op
+    if not isinstance(found, Op):
+        raise ArgumentError(f"tn.kernel: no operator named {op!r}")
+    if device not in DEVICES:
+        raise ArgumentError(f"tn.kernel: no device named {device!r}", hint=f"one of {', '.join(DEVICES)}")
+
+    def register(run: Callable[..., Any]) -> Callable[..., Any]:
+        add_kernel(Kernel(found, device, run, when))
+        program_of.cache_clear()
+        return run
+    return register
+
+
+def graph_pass(function: Any = None, *, before: str = "fuse") -> Any:
+    """Decorate a function from graph to graph: it becomes a pass of the pipeline, run before the pass named.
+
+    `tenon opt --passes` knows it by the function's name.  Raises ArgumentError for a name that is taken or unknown.
+    """
+    if function is None:
+        return lambda decorated: graph_pass(decorated, before=before)
+    from tenon import pipeline  # local: the compiler is loaded only where it is used
+
+    name = function.__name__
+    if name in pipeline.PASSES:
+        raise ArgumentError(f"tn.graph_pass: a pass named {name!r} exists already")
+    if before not in pipeline.OPTIMIZE:
+        raise ArgumentError(f"tn.graph_pass: no pass named {before!r}", hint=f"one of {', '.join(pipeline.OPTIMIZE)}")
+    wrapped: Callable[[Graph], Graph] = function
+    pipeline.PASSES[name] = wrapped
+    pipeline.OPTIMIZE.insert(pipeline.OPTIMIZE.index(before), name)
+    program_of.cache_clear()
+    return function
+
+
+def remove_pass(name: str) -> None:
+    """Take a pass that `graph_pass` added out of the pipeline again."""
+    from tenon import pipeline  # local: as above
+
+    pipeline.OPTIMIZE.remove(name)
+    del pipeline.PASSES[name]
+    program_of.cache_clear()
+
+
+def register_backend(backend: Backend) -> None:
+    """Make a backend known by its name, to `compile(graph, backend=name)` and TENON_BACKEND."""
+    from tenon import pipeline  # local: as above
+
+    if backend.name in pipeline.BACKENDS:
+        raise ArgumentError(f"a backend named {backend.name!r} exists already")
+    pipeline.BACKENDS[backend.name] = backend

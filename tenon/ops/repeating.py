@@ -1,0 +1,187 @@
+"""Functions that repeat, turn round and surround tensors: flip, roll, tile, repeat, pad.
+
+They are made of slice, pad, concat and broadcast_to, and leave no node of their own.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tenon.errors import ArgumentError, ShapeError
+from tenon.ops.arranging import expand_dims, listed, ravel, replaced, swapaxes
+from tenon.ops.cutting import narrow
+from tenon.ops.define import aliases, function, lift
+from tenon.ops.pieces import concat_op, pad_op, slice_op
+from tenon.ops.shape import as_shape, broadcast_to, reshape_op
+from tenon.types import normalize_axes, normalize_axis
+
+
+@function
+def flip(x: Any, axis: Any = None) -> Any:
+    """The order of the elements turned round along some axes, or all.
+
+    >>> tn.arange(3).flip()
+    tensor([2, 1, 0])
+    """
+    x = lift(x)
+    axes = normalize_axes(axis, x.ndim)
+    return slice_op(x, start=[n - 1 if k in axes else 0 for k, n in enumerate(x.shape)],
+                    stop=[-1 if k in axes else n for k, n in enumerate(x.shape)],
+                    step=[-1 if k in axes else 1 for k in range(x.ndim)])
+
+
+@function
+def fliplr(x: Any) -> Any:
+    """Axis 1 turned round."""
+    return flip(x, 1)
+
+
+@function
+def flipud(x: Any) -> Any:
+    """Axis 0 turned round."""
+    return flip(x, 0)
+
+
+@function
+def rot90(x: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Any:
+    """Turned by k quarters from the first of two axes towards the second."""
+    x = lift(x)
+    a, b = normalize_axes(tuple(axes), x.ndim, "axes")
+    match k % 4:
+        case 1: return swapaxes(flip(x, b), a, b)
+        case 2: return flip(x, (a, b))
+        case 3: return flip(swapaxes(x, a, b), b)
+    return x
+
+
+@function
+def roll(x: Any, shift: Any, axis: Any = None) -> Any:
+    """The elements moved by `shift` places; what falls off one end comes in at the other.
+
+    >>> tn.arange(5).roll(2)
+    tensor([3, 4, 0, 1, 2])
+    """
+    x = lift(x)
+    if axis is None:
+        return reshape_op(roll(ravel(x), int(np.sum(shift)), 0), shape=x.shape)
+    axes = [normalize_axis(a, x.ndim) for a in (axis if isinstance(axis, (tuple, list)) else (axis,))]
+    shifts = list(shift) if isinstance(shift, (tuple, list)) else [shift] * len(axes)
+    axes = axes * len(shifts) if len(axes) == 1 else axes
+    if len(axes) != len(shifts):
+        raise ShapeError(f"roll: {len(shifts)} shifts and {len(axes)} axes")
+    for a, by in zip(axes, shifts, strict=True):
+        size = x.shape[a]
+        by = by % max(size, 1) if isinstance(size, int) else by
+        if by == 0 or size == 0:
+            continue
+        cut = size - by if not isinstance(by, int) or by > 0 else -by
+        x = concat_op(narrow(x, a, cut, size), narrow(x, a, 0, cut), axis=a)
+    return x
+
+
+@function
+def tile(x: Any, *reps: Any) -> Any:
+    """The whole tensor repeated along each axis, as `numpy.tile`.
+
+    >>> tn.arange(2).tile((2, 2))
+    tensor([[0, 1, 0, 1],
+            [0, 1, 0, 1]])
+    """
+    x, times = lift(x), listed(reps)
+    times = (1,) * (x.ndim - len(times)) + as_shape(times)
+    shape = (1,) * (len(times) - x.ndim) + x.shape
+    pairs = [d for pair in zip(times, shape, strict=True) for d in pair]
+    spread = [d for n in shape for d in (1, n)]
+    return reshape_op(broadcast_to(reshape_op(x, shape=spread), shape=pairs),
+                      shape=[a * b for a, b in zip(times, shape, strict=True)])
+
+
+@function
+def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
+    """Each element repeated, so many times or as often as its entry in `repeats` says, as `numpy.repeat`.
+
+    >>> tn.arange(3).repeat(2), tn.arange(3).repeat([2, 0, 1])
+    (tensor([0, 0, 1, 1, 2, 2]), tensor([0, 0, 2]))
+    """
+    x = lift(x)
+    if axis is None:
+        return repeat(ravel(x), repeats, 0)
+    axis = normalize_axis(axis, x.ndim)
+    size = x.shape[axis]
+    counts = repeats if isinstance(repeats, int) else np.asarray(repeats)
+    if not isinstance(counts, int) and counts.size != 1:
+        if counts.ndim != 1 or counts.size != size:
+            raise ShapeError(f"repeat: {counts.size} counts for axis {axis} of {x.type}")
+        parts = [repeat(narrow(x, axis, k, k + 1), int(n), axis) for k, n in enumerate(counts) if n]
+        return concat_op(*parts, axis=axis) if parts else narrow(x, axis, 0, 0)
+    times = int(counts)
+    wide = broadcast_to(expand_dims(x, axis + 1), shape=replaced(x.shape, axis, size, times))
+    return reshape_op(wide, shape=replaced(x.shape, axis, size * times))
+
+
+@function
+def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> Any:
+    """More elements before and after each axis, as `numpy.pad`.
+
+    `pad_width` is a size for all sides, a (before, after) pair for all axes, or a pair an axis; a negative size cuts
+    elements off.  `mode`: "constant", "edge" (or "replicate"), "reflect", "symmetric", "wrap" (or "circular").
+
+    >>> tn.pad(tn.tensor([1, 2, 3]), (1, 2), mode="reflect")
+    tensor([2, 1, 2, 3, 2, 1])
+
+    Raises ShapeError where "reflect", "symmetric" or "wrap" needs more elements than there are.
+    """
+    x = lift(x)
+    pairs = _pad_pairs(pad_width, x.ndim)
+    if any(isinstance(n, int) and n < 0 for pair in pairs for n in pair):
+        x = pad(x, [(max(a, 0), max(b, 0)) for a, b in pairs], mode, constant_values)
+        for axis, (a, b) in enumerate(pairs):
+            x = narrow(x, axis, max(-a, 0), x.shape[axis] - max(-b, 0)) if min(a, b) < 0 else x
+        return x
+    mode = {"replicate": "edge", "circular": "wrap"}.get(mode, mode)
+    if mode == "constant":
+        return pad_op(x, constant_values, low=[a for a, _ in pairs], high=[b for _, b in pairs])
+    if mode not in _BORDERS:
+        raise ArgumentError(f"pad: no mode {mode!r}", hint="one of constant, " + ", ".join(_BORDERS))
+    for axis, (before, after) in enumerate(pairs):
+        size = x.shape[axis]
+        if before == 0 and after == 0:
+            continue
+        most = {"edge": math.inf, "reflect": size - 1}.get(mode, size)
+        if (isinstance(size, int) and max(before, after) > most) or (mode == "edge" and size == 0 and before + after):
+            raise ShapeError(f"pad: {max(before, after)} elements on one side of axis {axis} of {x.type} are too many "
+                             f"for mode {mode!r}")
+        left, right = _BORDERS[mode](x, axis, size, before, after)
+        parts = [left] * (before > 0) + [x] + [right] * (after > 0)
+        x = concat_op(*(part() if callable(part) else part for part in parts), axis=axis) if len(parts) > 1 else x
+    return x
+
+
+_BORDERS: dict[str, Any] = {       # what stands before and after an axis of size n
+    "edge": lambda x, axis, n, a, b: (lambda: repeat(narrow(x, axis, 0, 1), a, axis),
+                                      lambda: repeat(narrow(x, axis, n - 1, n), b, axis)),
+    "reflect": lambda x, axis, n, a, b: (lambda: narrow(x, axis, a, 0, -1),
+                                         lambda: narrow(x, axis, n - 2, n - 2 - b, -1)),
+    "symmetric": lambda x, axis, n, a, b: (lambda: narrow(x, axis, a - 1, -1, -1),
+                                           lambda: narrow(x, axis, n - 1, n - 1 - b, -1)),
+    "wrap": lambda x, axis, n, a, b: (lambda: narrow(x, axis, n - a, n), lambda: narrow(x, axis, 0, b)),
+}
+
+
+def _pad_pairs(width: Any, ndim: int) -> list[tuple[int, int]]:
+    if not isinstance(width, (tuple, list)):
+        return [(width, width)] * ndim
+    if len(width) == 1:
+        return _pad_pairs(width[0], ndim)
+    if not isinstance(width[0], (tuple, list)):
+        return [(width[0], width[1])] * ndim
+    if len(width) != ndim:
+        raise ShapeError(f"pad: {len(width)} pairs of sizes for {ndim} axes")
+    return [(a, b) for a, b in width]
+
+
+aliases(repeat_interleave=repeat)

@@ -1,0 +1,52 @@
+"""Limits on gradients before a step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from tenon.ops.arithmetic import abs_
+from tenon.ops.arranging import stack
+from tenon.ops.comparison import clip, minimum
+from tenon.ops.creation import zeros
+from tenon.ops.exponential import sqrt
+from tenon.tensor import Tensor, no_grad
+
+
+def clip_grad_norm(parameters: Any, max_norm: Any, norm_type: float = 2.0) -> Any:
+    """Scale all gradients down so that their norm, taken together, is at most `max_norm`; returns the norm before.
+
+    >>> p = nn.Parameter([0.0]); p.grad = tn.tensor([5.0])
+    >>> optim.clip_grad_norm([p], 1.0), p.grad
+    (tensor(5.), tensor([1.]))
+    """
+    with no_grad():
+        pairs = [(p, p.grad) for p in _listed(parameters) if p.grad is not None]
+        if not pairs:
+            return zeros(())
+        total = _norm([g for _, g in pairs], norm_type)
+        scale = minimum(max_norm / (total + 1e-6), 1.0)
+        for p, g in pairs:
+            p.grad = g * scale.astype(g.dtype)
+        return total
+
+
+def clip_grad_value(parameters: Any, clip_value: float) -> None:
+    """Cut every element of the gradients to lie within `clip_value` of 0."""
+    with no_grad():
+        for p in _listed(parameters):
+            if p.grad is not None:
+                p.grad = clip(p.grad, -clip_value, clip_value)
+
+
+def _listed(parameters: Any) -> Iterable[Tensor]:
+    return [parameters] if isinstance(parameters, Tensor) else list(parameters)
+
+
+def _norm(gradients: list[Any], p: float) -> Any:
+    if p == math.inf:
+        return stack([abs_(g).max() for g in gradients]).max()
+    if p == 2:
+        return sqrt(sum((g * g).sum() for g in gradients))
+    return sum((abs_(g) ** p).sum() for g in gradients) ** (1 / p)

@@ -1,0 +1,108 @@
+"""Optimizers that scale or sign the gradient: RMSprop, Adagrad, Adadelta, Lion."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from tenon.ops.arithmetic import sign
+from tenon.ops.creation import full_like
+from tenon.ops.exponential import sqrt
+from tenon.optim.optimizer import Group, Optimizer, like
+from tenon.tensor import Tensor, no_grad
+
+
+def decayed(p: Tensor, g: Tensor, group: Group) -> Any:
+    """The gradient with weight decay added."""
+    return g + p * group["weight_decay"] if group["weight_decay"] else g
+
+
+class RMSprop(Optimizer):
+    """The gradient divided by the root of its running mean square; `centered` takes off the squared running mean."""
+
+    def __init__(self, params: Iterable[Any], lr: float = 1e-2, alpha: float = 0.99, eps: float = 1e-8,
+                 weight_decay: float = 0.0, momentum: float = 0.0, centered: bool = False, maximize: bool = False):
+        super().__init__(params, lr=lr, alpha=alpha, eps=eps, weight_decay=weight_decay, momentum=momentum,
+                         centered=centered, maximize=maximize)
+
+    def slots_for(self, options: Mapping[str, Any]) -> tuple[str, ...]:
+        return ("square_avg", *["momentum_buffer"] * bool(options["momentum"]), *["grad_avg"] * options["centered"])
+
+    def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: Group, shared: Any) -> None:
+        g, alpha, square = decayed(p, g, group), group["alpha"], slots["square_avg"]
+        square.assign(square * alpha + g * g * (1 - alpha))
+        spread: Any = square
+        if group["centered"]:
+            mean = slots["grad_avg"]
+            mean.assign(mean * alpha + g * (1 - alpha))
+            spread = square - mean * mean
+        move = g / (sqrt(spread) + group["eps"])
+        if group["momentum"]:
+            buffer = slots["momentum_buffer"]
+            buffer.assign(buffer * group["momentum"] + move)
+            move = buffer
+        p.assign(p - move * like(group["lr"], p))
+
+
+class Adagrad(Optimizer):
+    """The gradient divided by the root of the sum of all its squares (Duchi et al. 2011)."""
+
+    slots = ("sum",)
+
+    def __init__(self, params: Iterable[Any], lr: float = 1e-2, lr_decay: float = 0.0, weight_decay: float = 0.0,
+                 initial_accumulator_value: float = 0.0, eps: float = 1e-10, maximize: bool = False):
+        super().__init__(params, lr=lr, lr_decay=lr_decay, weight_decay=weight_decay,
+                         initial_accumulator_value=initial_accumulator_value, eps=eps, maximize=maximize)
+
+    def add_param_group(self, group: Mapping[str, Any]) -> None:
+        """Also optimise these parameters, with options of their own."""
+        super().add_param_group(group)
+        new = self.param_groups[-1]
+        with no_grad():
+            for total in new.slots["sum"]:
+                total.assign(full_like(total, new["initial_accumulator_value"]))
+
+    def prepare(self, group: Group) -> Any:
+        """The learning rate, decayed by the steps taken."""
+        if not group["lr_decay"]:
+            return group["lr"]
+        return group["lr"] / (1 + (group["step"].astype("float64") - 1) * group["lr_decay"])
+
+    def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: Group, shared: Any) -> None:
+        g, total = decayed(p, g, group), slots["sum"]
+        total.assign(total + g * g)
+        p.assign(p - g * like(shared, p) / (sqrt(total) + group["eps"]))
+
+
+class Adadelta(Optimizer):
+    """Steps in the units of the parameter: the gradient times the root of the ratio of two running mean squares."""
+
+    slots = ("square_avg", "acc_delta")
+
+    def __init__(self, params: Iterable[Any], lr: float = 1.0, rho: float = 0.9, eps: float = 1e-6,
+                 weight_decay: float = 0.0, maximize: bool = False):
+        super().__init__(params, lr=lr, rho=rho, eps=eps, weight_decay=weight_decay, maximize=maximize)
+
+    def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: Group, shared: Any) -> None:
+        g, rho, eps = decayed(p, g, group), group["rho"], group["eps"]
+        square, moved = slots["square_avg"], slots["acc_delta"]
+        square.assign(square * rho + g * g * (1 - rho))
+        delta = g * sqrt(moved + eps) / sqrt(square + eps)
+        moved.assign(moved * rho + delta * delta * (1 - rho))
+        p.assign(p - delta * like(group["lr"], p))
+
+
+class Lion(Optimizer):
+    """The sign of a running mean of the gradient (Chen et al. 2023), with decoupled weight decay."""
+
+    slots = ("exp_avg",)
+
+    def __init__(self, params: Iterable[Any], lr: float = 1e-4, betas: tuple[float, float] = (0.9, 0.99),
+                 weight_decay: float = 0.0, maximize: bool = False):
+        super().__init__(params, lr=lr, betas=betas, weight_decay=weight_decay, maximize=maximize)
+
+    def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: Group, shared: Any) -> None:
+        (beta1, beta2), mean, rate = group["betas"], slots["exp_avg"], like(group["lr"], p)
+        start = p * (1 - rate * group["weight_decay"]) if group["weight_decay"] else p
+        p.assign(start - sign(mean * beta1 + g * (1 - beta1)) * rate)
+        mean.assign(mean * beta2 + g * (1 - beta2))

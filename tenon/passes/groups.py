@@ -1,0 +1,118 @@
+"""Groups of nodes that will be one kernel: the graph that they make, and whether the loops of one are one nest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+from tenon.dims import Dim
+from tenon.graph.ir import Graph, Node, Value
+from tenon.loops.lower import lower
+from tenon.passes.bodies import key_of
+
+UNKNOWN_SIZE = 64           # what a symbolic size counts when shapes are compared
+
+
+@dataclass(eq=False)
+class Group:
+    """Nodes that will be one kernel, in the order of the graph."""
+
+    nodes: list[Node]
+    kinds: set[str]
+    reads: set[Group]           # of which some may have been merged since
+    first: int                  # places in the graph
+    last: int
+    into: Group | None = None   # what it was merged into
+
+    @cached_property
+    def members(self) -> frozenset[Node]:
+        return frozenset(self.nodes)
+
+    @property
+    def results(self) -> Iterator[Value]:
+        return (node.output for node in self.nodes)
+
+
+# ---------------------------------------------------------------- the graph of groups
+
+def now(group: Group) -> Group:
+    """What a group has become."""
+    while group.into is not None:
+        group = group.into
+    return group
+
+
+def union(before: Group, after: Group, position: Mapping[Node, int]) -> Group:
+    """The two as one; they stay as they are."""
+    nodes = sorted(before.nodes + after.nodes, key=position.__getitem__)
+    reads = set(map(now, before.reads | after.reads)) - {before, after}
+    return Group(nodes, before.kinds | after.kinds, reads, min(before.first, after.first), max(before.last, after.last))
+
+
+class Order:
+    """Groups in an order in which each comes after those that it reads; merging two keeps it so.
+
+    Places in the graph will not do: a group made of an early and a late node depends on nodes later than its readers.
+    """
+
+    def __init__(self, groups: Iterable[Group]):
+        self.places: list[Group | None] = list(groups)      # None where a group was that has been merged
+        self.place = {group: k for k, group in enumerate(groups)}
+
+    def between(self, before: Group, after: Group) -> set[Group] | None:
+        """What `after` depends on, of the groups that stand between the two; None if any of it depends on `before`."""
+        found: set[Group] = set()
+        stack = [group for group in map(now, after.reads) if group is not before]
+        while stack:
+            group = stack.pop()
+            if group in found or self.place[group] < self.place[before]:
+                continue
+            found.add(group)
+            reads = set(map(now, group.reads)) - {group}
+            if before in reads:
+                return None
+            stack.extend(reads)
+        return found
+
+    def merge(self, before: Group, after: Group, merged: Group, needed: set[Group]) -> None:
+        """Put the merged group behind what it needs and in front of the others between the two."""
+        start, stop = self.place[before], self.place[after] + 1
+        region = [group for group in self.places[start:stop] if group not in (None, before, after)]
+        first = [group for group in region if group in needed]
+        ordered = [*first, merged, *(group for group in region if group not in needed)]
+        self.places[start:stop] = ordered + [None] * (stop - start - len(ordered))
+        self.place.update((group, start + k) for k, group in enumerate(ordered) if group is not None)
+
+
+# ---------------------------------------------------------------- sizes and trials
+
+def largest(group: Group) -> tuple[Dim, ...]:
+    """The shape with most elements among the group's results, as far as sizes are known."""
+    return max((node.output.shape for node in group.nodes), key=elements)
+
+
+def elements(shape: Iterable[Dim]) -> int:
+    """Their number; a symbolic size counts as a middling one."""
+    total = 1
+    for n in shape:
+        total *= n if isinstance(n, int) else UNKNOWN_SIZE
+    return total
+
+
+MOST_TRIALS = 10_000        # answers that are kept
+_one_nest: dict[str, bool] = {}
+
+
+def lowers_to_one_nest(body: Graph) -> bool:
+    """Whether the kernel of the body is one nest without temporaries; equal bodies are tried once."""
+    key = key_of(body)
+    if key not in _one_nest:
+        if len(_one_nest) >= MOST_TRIALS:
+            _one_nest.clear()
+        try:
+            kernel = lower(body, "trial")
+            _one_nest[key] = len(kernel.nests) == 1 and not kernel.temporaries
+        except (NotImplementedError, KeyError, AssertionError):
+            _one_nest[key] = False
+    return _one_nest.get(key, False)

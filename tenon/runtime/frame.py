@@ -1,0 +1,170 @@
+"""A layout and arrays -> results: one run at a time, with the host steps in it and the errors that it ends in."""
+
+from __future__ import annotations
+
+import ctypes
+import itertools
+from collections.abc import Sequence
+
+import numpy as np
+
+from tenon.backends.base import Array
+from tenon.backends.cpu import driver as native
+from tenon.backends.cpu.assemble import HostStep, Storage
+from tenon.errors import OutOfRange, TenonError, out_of_range, step_error
+from tenon.graph.interpret import concrete, concrete_type, evaluate_op
+from tenon.graph.ir import Input, Literal, Value
+from tenon.graph.kernels import kernel_for
+from tenon.runtime.layout import QUICK_WORK, STATUS_WORDS, Layout
+from tenon.runtime.scheduler import pool
+from tenon.types import TensorType
+
+DATA_OFFSET = object.__basicsize__  # where an ndarray keeps the address of its elements: right behind the object's head
+
+
+class Frame:
+    """What one run at a time writes to: the driver's context, its table of addresses, the words that report errors."""
+
+    def __init__(self, layout: Layout, driver: native.Driver):
+        self.layout, self.driver = layout, driver
+        self.number = next(_frame_numbers)
+        self.pointers = layout.pointers.copy()
+        self.objects = (ctypes.c_uint64 * max(1, len(layout.params) + len(layout.results)))()
+        self.statuses = np.zeros(layout.status_words, np.int64)
+        self.context = np.zeros(native.CONTEXT_WORDS, np.int64)
+        self.address = self.context.ctypes.data
+        self.arena: Array | None = None
+        self.arrays: Sequence[Array] = ()
+        self.results: list[Array] = []
+        self.error: BaseException | None = None
+        for word, value in (
+                (native.STEPS, layout.steps.ctypes.data), (native.POINTERS, self.pointers.ctypes.data),
+                (native.SIZES, layout.size_words.ctypes.data), (native.SCRATCH_STRIDE, layout.scratch),
+                (native.CALLBACK, _callback_address), (native.FRAME, self.number),
+                (native.STATUSES, self.statuses.ctypes.data), (native.STATUS_COUNT, layout.status_words),
+                (native.OBJECTS, ctypes.addressof(self.objects)), (native.BINDINGS, layout.bindings.ctypes.data),
+                (native.BINDING_COUNT, len(layout.bindings) // 2), (native.DATA_OFFSET, DATA_OFFSET),
+                (native.PLACES, layout.places.ctypes.data), (native.PLACE_COUNT, len(layout.places) // 2)):
+            self.context[word] = value
+        self.call = driver.run_quickly if layout.work < QUICK_WORK else driver.run
+
+    def run(self, arrays: Sequence[Array], arena: Array | None) -> list[Array]:
+        """Bind, run, and raise what went wrong."""
+        layout, objects = self.layout, self.objects
+        results = [np.empty(shape, dtype) if donor is None else arrays[donor] for shape, dtype, donor in layout.results]
+        k = 0
+        for array in arrays:
+            objects[k] = id(array)
+            k += 1
+        for array in results:
+            objects[k] = id(array)
+            k += 1
+        if arena is not self.arena and arena is not None:
+            self.arena = arena
+            self.context[native.ARENA] = arena.ctypes.data
+            self.context[native.SCRATCH] = arena.ctypes.data + layout.memory.size
+        if layout.host or layout.checked:
+            return self.run_checked(arrays, results)
+        self.drive()
+        return results
+
+    def drive(self) -> None:
+        """Run the steps: here, or on the threads of the pool."""
+        if self.layout.threads == 1:
+            self.call(self.address)
+            return
+        threads = pool()
+        self.context[native.POOL] = threads.state
+        self.driver.bind(self.address)
+        threads.run(self.driver.drive, self.address)
+
+    def run_checked(self, arrays: Sequence[Array], results: list[Array]) -> list[Array]:
+        """For programs in which steps may fail, or call back."""
+        self.arrays, self.results, self.error = arrays, results, None
+        self.statuses[:] = 0
+        _frames[self.number] = self
+        try:
+            self.drive()
+        finally:
+            del _frames[self.number]
+            self.arrays, self.results = (), []
+        self.raise_host_error()
+        if self.statuses.any():
+            raise self.failed_check()
+        return results
+
+    def failed_check(self) -> OutOfRange:
+        """The error of the first kernel that met an index out of range."""
+        rows = self.statuses.reshape(-1, STATUS_WORDS)
+        row = int(np.flatnonzero(rows[:, 0])[0])
+        number, index, size = rows[row].tolist()
+        step = self.layout.checked[row - 1]
+        check = step.unit.kernel.checks[number - 1]
+        return out_of_range(check.operator or step.node.op.name, index, size, check.where or step.node.loc)
+
+    # ------------------------------------------------------------ host steps
+
+    def raise_host_error(self) -> None:
+        """What a host step raised, in the caller."""
+        error, self.error = self.error, None
+        if error is not None:
+            raise error
+
+    def host_step(self, number: int) -> int:
+        """Let NumPy do a step; 1 where it raises."""
+        step = self.layout.host[number]
+        try:
+            self.evaluate(step)
+        except Exception as error:
+            self.error = step_error(error, step.node.op.name, step.node.loc)
+            return 1
+        except BaseException as error:      # such as KeyboardInterrupt
+            self.error = error
+            return 1
+        return 0
+
+    def evaluate(self, step: HostStep) -> None:
+        sizes, node = self.layout.sizes, step.node
+        inputs = [self.argument(x, place) for x, place in zip(node.inputs, step.arguments, strict=True)]
+        types = [concrete_type(x.type, sizes) for x in node.outputs]
+        with np.errstate(all="ignore"):
+            attrs = concrete(node.attrs, sizes)
+            given = [None if x is None else concrete_type(x.type, sizes) for x in node.inputs]
+            values = evaluate_op(node.op, inputs, attrs, types, kernel_for(node.op, given, attrs))
+        for value, type, storage in zip(values, types, step.outputs, strict=True):
+            if value.shape != type.shape:
+                raise TenonError(f"{node.op.name} gave an array of shape {list(value.shape)}, its type is {type}")
+            np.copyto(self.view(storage, type), value)
+
+    def argument(self, x: Input, place: Storage | Literal | None) -> Array | None:
+        if isinstance(place, Literal):
+            return np.asarray(place.value, place.dtype.numpy)
+        if place is None:
+            return None
+        assert isinstance(x, Value)
+        return self.view(place, concrete_type(x.type, self.layout.sizes))
+
+    def view(self, storage: Storage, type: TensorType) -> Array:
+        """The memory of a storage as an array of this type."""
+        place = self.layout.of[storage]
+        if place.kind == "object":
+            count = len(self.layout.params)
+            array = self.arrays[place.where] if place.where < count else self.results[place.where - count]
+            return array.view(type.dtype.numpy).reshape(type.shape)
+        if place.kind == "address":
+            assert storage.data is not None
+            return storage.data.reshape(type.shape)
+        if not type.size or self.arena is None:
+            return np.empty(type.shape, type.dtype.numpy)
+        end = place.where + int(type.size) * type.dtype.itemsize
+        return self.arena[place.where:end].view(type.dtype.numpy).reshape(type.shape)
+
+
+def _host_step(frame: int, step: int) -> int:
+    return _frames[frame].host_step(step)
+
+
+_frames: dict[int, Frame] = {}              # those that are running
+_frame_numbers = itertools.count(1)
+_callback = native.Callback(_host_step)     # one for all frames, never freed
+_callback_address = ctypes.cast(_callback, ctypes.c_void_p).value or 0

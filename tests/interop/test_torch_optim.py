@@ -1,0 +1,103 @@
+"""Optimizers, schedules and clipping against PyTorch's, step by step in float64."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tenon as tn
+from tenon import nn, optim
+
+torch = pytest.importorskip("torch")
+
+OPTIMIZERS = [
+    ("SGD", {"lr": 0.1}), ("SGD", {"lr": 0.1, "momentum": 0.9, "dampening": 0.3, "weight_decay": 0.1}),
+    ("SGD", {"lr": 0.1, "momentum": 0.9, "nesterov": True}), ("Adam", {"lr": 0.1, "weight_decay": 0.1}),
+    ("Adam", {"lr": 0.1, "amsgrad": True, "maximize": True}), ("AdamW", {"lr": 0.1, "weight_decay": 0.2}),
+    ("Adamax", {"lr": 0.1, "weight_decay": 0.1}), ("NAdam", {"lr": 0.1, "weight_decay": 0.1}),
+    ("RMSprop", {"lr": 0.1}), ("RMSprop", {"lr": 0.1, "momentum": 0.5, "centered": True, "weight_decay": 0.1}),
+    ("Adagrad", {"lr": 0.1, "lr_decay": 0.1, "initial_accumulator_value": 0.5, "weight_decay": 0.1}),
+    ("Adadelta", {"lr": 0.5, "rho": 0.8, "weight_decay": 0.1}),
+]
+
+
+@pytest.mark.parametrize(("name", "options"), OPTIMIZERS)
+def test_optimizer(name: str, options: dict[str, Any]) -> None:
+    start = np.random.default_rng(0).normal(size=(3, 2))
+    p, q = nn.Parameter(start), torch.nn.Parameter(torch.tensor(start))
+    ours, theirs = getattr(optim, name)([p], **options), getattr(torch.optim, name)([q], **options)
+    for k in range(6):
+        for x, opt in ((p, ours), (q, theirs)):
+            opt.zero_grad()
+            (x * x * x + x * (k + 1)).sum().backward()
+            opt.step()
+        tolerance = 1e-6 if name == "NAdam" else 1e-9       # theirs keeps the product of momenta in float32
+        np.testing.assert_allclose(p.numpy(), q.detach().numpy(), rtol=tolerance, atol=1e-8 if name == "NAdam" else 0)
+
+
+SCHEDULES = [
+    ("StepLR", {"step_size": 3}), ("MultiStepLR", {"milestones": [2, 5]}), ("ExponentialLR", {"gamma": 0.9}),
+    ("ConstantLR", {"factor": 0.5, "total_iters": 3}), ("LinearLR", {"total_iters": 4}),
+    ("PolynomialLR", {"total_iters": 6, "power": 2.0}), ("CosineAnnealingLR", {"T_max": 8, "eta_min": 0.01}),
+    ("OneCycleLR", {"max_lr": 1.0, "total_steps": 12}),
+    ("OneCycleLR", {"max_lr": 1.0, "total_steps": 12, "anneal_strategy": "linear"}),
+    ("LambdaLR", {"lr_lambda": lambda k: 1 / (k + 1)}),
+]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("name", "options"), SCHEDULES)
+def test_schedule(name: str, options: dict[str, Any]) -> None:
+    ours = optim.SGD([nn.Parameter([1.0])], lr=0.1)
+    theirs = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
+    mine = getattr(optim, name)(ours, **options)
+    extra = {"cycle_momentum": False} if name == "OneCycleLR" else {}
+    other = getattr(torch.optim.lr_scheduler, name)(theirs, **options, **extra)
+    for _ in range(10):
+        np.testing.assert_allclose(float(ours.lr), theirs.param_groups[0]["lr"], rtol=1e-9)
+        mine.step()
+        other.step()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_schedules_one_after_another() -> None:
+    ours = optim.SGD([nn.Parameter([1.0])], lr=0.1)
+    theirs = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
+    scheduler = torch.optim.lr_scheduler
+    mine = optim.SequentialLR(ours, [optim.LinearLR(ours, 0.1, 1.0, 3), optim.ExponentialLR(ours, 0.8)], [3])
+    other = scheduler.SequentialLR(
+        theirs, [scheduler.LinearLR(theirs, 0.1, 1.0, 3), scheduler.ExponentialLR(theirs, 0.8)], [3])
+    for _ in range(8):
+        np.testing.assert_allclose(float(ours.lr), theirs.param_groups[0]["lr"], rtol=1e-9)
+        mine.step()
+        other.step()
+
+
+@pytest.mark.parametrize("options", [{"patience": 1}, {"mode": "max", "patience": 0, "cooldown": 1, "min_lr": 0.02}])
+def test_plateau(options: dict[str, Any]) -> None:
+    ours = optim.SGD([nn.Parameter([1.0])], lr=0.1)
+    theirs = torch.optim.SGD([torch.nn.Parameter(torch.ones(1))], lr=0.1)
+    mine = optim.ReduceLROnPlateau(ours, factor=0.5, **options)
+    other = torch.optim.lr_scheduler.ReduceLROnPlateau(theirs, factor=0.5, **options)
+    for metric in (3.0, 2.0, 2.0, 2.5, 2.1, 1.0, 1.0, 1.0, 1.0, 1.5):
+        mine.step(metric)
+        other.step(metric)
+        np.testing.assert_allclose(float(ours.lr), theirs.param_groups[0]["lr"], rtol=1e-9)
+
+
+@pytest.mark.parametrize("norm_type", [1.0, 2.0, 3.0, float("inf")])
+@pytest.mark.parametrize("most", [0.5, 100.0])
+def test_clip_grad_norm(norm_type: float, most: float) -> None:
+    rng = np.random.default_rng(0)
+    ours = [nn.Parameter(np.zeros(s)) for s in ((3, 2), (4,))]
+    theirs = [torch.nn.Parameter(torch.zeros(p.shape, dtype=torch.float64)) for p in ours]
+    for p, q in zip(ours, theirs):
+        g = rng.normal(size=p.shape)
+        p.grad, q.grad = tn.tensor(g), torch.tensor(g)
+    before = optim.clip_grad_norm(ours, most, norm_type)
+    expected = torch.nn.utils.clip_grad_norm_(theirs, most, norm_type)
+    np.testing.assert_allclose(before.item(), expected.item(), rtol=1e-12)
+    for p, q in zip(ours, theirs):
+        np.testing.assert_allclose(p.grad.numpy(), q.grad.numpy(), rtol=1e-9)
+    optim.clip_grad_value(ours, 0.05)
+    assert max(float(abs(p.grad).max()) for p in ours) <= 0.05

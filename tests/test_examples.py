@@ -1,0 +1,62 @@
+"""Every example runs, in a small setting, and finds what it should."""
+
+from __future__ import annotations
+
+import importlib.util
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+
+
+def example(name: str) -> Any:
+    """The module in examples/ of this name."""
+    spec = importlib.util.spec_from_file_location(f"examples_{name}", EXAMPLES / f"{name}.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_evaluation_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    trace = example("evaluation_trace").main()
+    assert trace.gradients == (5.5, 1.7163378145367738)
+    printed = capsys.readouterr().out
+    assert "v3' * cos(v0)" in printed and "df/dx2 = 1.7163378145367738" in printed
+
+
+def test_expression_swell(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = example("expression_swell").main(5)
+    symbolic, graph = [row[2] for row in rows], [row[3] for row in rows]
+    assert all(later > 2.5 * earlier for earlier, later in pairwise(symbolic[1:]))
+    assert len(set(np.diff(graph[1:]))) == 1
+    for row in rows:
+        assert row[4] == pytest.approx(row[5], rel=1e-12)
+    assert "l2' = " in capsys.readouterr().out
+
+
+def test_linear_regression() -> None:
+    parameters, loss = example("linear_regression").main(150)
+    np.testing.assert_allclose(parameters["weight"].numpy(), [2.0, -3.0, 0.5], atol=0.01)
+    np.testing.assert_allclose(parameters["bias"].numpy(), 1.5, atol=0.01)
+    assert loss < 2e-4
+
+
+def test_autoencoder() -> None:
+    first, last = example("autoencoder").main(epochs=10)
+    assert last < 0.05 < first
+
+
+def test_vae(capsys: pytest.CaptureFixture[str]) -> None:
+    losses = example("vae").main(epochs=6)
+    assert losses[-1] < losses[0] - 5
+    assert "drawn" in capsys.readouterr().out
+
+
+def test_char_gpt() -> None:
+    loss, text = example("char_gpt").main(steps=40, context=16, width=32, heads=2, layers=1, batch=8, letters=30)
+    assert loss < 4.2 and text.startswith("def ") and len(text) == 34

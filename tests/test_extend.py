@@ -1,0 +1,81 @@
+"""What users add: a kernel, a pass, a backend; each is used, and each can be told apart from what was there."""
+
+import numpy as np
+import pytest
+
+import tenon as tn
+from tenon import pipeline
+from tenon.backends.base import Backend
+from tenon.backends.reference import ReferenceProgram
+from tenon.errors import ArgumentError
+from tenon.graph.build import copy, rebuild
+from tenon.graph.kernels import Kernel, add_kernel, remove_kernel
+from tenon.graph.op import OPS
+
+
+@pytest.fixture
+def counting_exp():
+    calls = []
+
+    def run(x):
+        calls.append(x.shape)
+        return np.exp(x)
+    kernel = Kernel(OPS["exp"], "cpu", run, lambda x: x.dtype is tn.float64)
+    add_kernel(kernel)
+    tn.tensor(0)
+    yield calls
+    remove_kernel(kernel)
+
+
+def test_a_kernel_is_used_eagerly_and_compiled_where_it_claims(counting_exp):
+    x = tn.asarray(np.linspace(0, 1, 5))
+    np.testing.assert_allclose(tn.exp(x).numpy(), np.exp(x.numpy()))
+    assert len(counting_exp) == 1
+    compiled = tn.jit(lambda x: tn.exp(x * 2) + 1)
+    np.testing.assert_allclose(compiled(x).numpy(), np.exp(x.numpy() * 2) + 1)
+    assert len(counting_exp) == 2
+    compiled(x.astype(tn.float32))
+    assert len(counting_exp) == 2
+
+
+def test_a_kernel_has_the_gradient_of_its_operator(counting_exp):
+    gradient = tn.grad(lambda x: tn.exp(x).sum())(tn.asarray(np.ones(2)))
+    np.testing.assert_allclose(gradient.numpy(), np.full(2, np.e))
+
+
+def test_a_pass_runs_in_the_pipeline():
+    @tn.graph_pass(before="simplify")
+    def doubles_sines(graph):
+        """sin(x) becomes 2 sin(x): wrong, and therefore seen."""
+        return rebuild(graph, lambda node, inputs: tn.sin(*inputs) * 2.0 if node.op is tn.sin else copy(node, inputs))
+    try:
+        assert float(tn.jit(lambda x: tn.sin(x))(tn.tensor(1.0))) == pytest.approx(2 * np.sin(1.0))
+        with pytest.raises(ArgumentError, match="exists already"):
+            tn.graph_pass(doubles_sines)
+    finally:
+        tn.remove_pass("doubles_sines")
+    assert float(tn.jit(lambda x: tn.sin(x))(tn.tensor(1.0))) == pytest.approx(np.sin(1.0))
+    with pytest.raises(ArgumentError, match="no pass named 'nowhere'"):
+        tn.graph_pass(lambda graph: graph, before="nowhere")
+
+
+def test_a_backend_is_a_name():
+    seen = []
+
+    def compile(graph):
+        seen.append(graph.name)
+        return ReferenceProgram(graph)
+    tn.register_backend(Backend("seen", compile))
+    try:
+        graph = tn.jit(lambda x: x + 1).graph(tn.ones(3))
+        np.testing.assert_array_equal(pipeline.compile(graph, backend="seen").run([np.zeros(3, np.float32)])[0], np.ones(3))
+        assert seen == ["function"]
+    finally:
+        del pipeline.BACKENDS["seen"]
+
+
+def test_mistakes_are_told():
+    with pytest.raises(ArgumentError, match="no operator named 'matmull'"):
+        tn.kernel("matmull")
+    with pytest.raises(ArgumentError, match="no device named 'tpu'"):
+        tn.kernel("exp", device="tpu")
