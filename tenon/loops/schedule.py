@@ -21,10 +21,12 @@ from tenon.loops.expressions import (
     size,
     walk,
 )
-from tenon.loops.ir import Contraction, Loop, Nest, Store
+from tenon.loops.ir import Block, Contraction, Let, Loop, Nest, Store
 from tenon.loops.placing import Placing, Scope
 from tenon.loops.simplify import simplify, substitute
 from tenon.loops.target import Target, grain_of
+
+ENOUGH = 16         # turns of the parallel loop that keep all threads busy
 
 
 def schedule(targets: Sequence[Target]) -> Nest:
@@ -76,7 +78,20 @@ def _loops(targets: Sequence[Target]) -> Nest:
         kind = "parallel" if depth == 1 else "serial"
         grain = grain_of(targets, loops[1:]) if depth == 1 else size(1)
         scopes[-1].body.append(Loop(loops[depth - 1], size(loops[depth - 1].extent), tuple(inner.body), kind, grain))
-    return Nest(tuple(top.body))
+    return Nest(_with_more_turns(tuple(top.body), targets, loops))
+
+
+def _with_more_turns(body: Block, targets: Sequence[Target], loops: Sequence[Index]) -> Block:
+    """The parallel loop over several indices at once, where the outermost one alone would leave threads idle."""
+    match body:
+        case (Loop(kind="parallel", index=Index(extent=int() as turns), body=(Loop() as inner,)) as outer,):
+            each = inner.index.extent
+            if turns >= ENOUGH or not isinstance(each, int) or inner.extent is not size(each):
+                return body
+            both = Index(f"{outer.index.name}_{inner.index.name}", turns * each)
+            parts = Let(outer.index, both // size(each)), Let(inner.index, both % size(each))
+            return (Loop(both, size(both.extent), (*parts, *inner.body), "parallel", grain_of(targets, loops[2:])),)
+    return body
 
 
 def _store(targets: Sequence[Target], placing: Placing, scope: Scope) -> None:

@@ -15,7 +15,6 @@ from tenon.loops.simplify import substitute
 from tenon.loops.target import Target
 
 INNERMOST = 8       # a loop of up to so many turns goes inside of all others, where LLVM unrolls it
-OUTERMOST = 16      # turns that the parallel loop keeps
 
 
 def with_split_loops(targets: Sequence[Target]) -> list[Target]:
@@ -35,10 +34,10 @@ def _first_cut(targets: Sequence[Target]) -> tuple[Index, int] | None:
     """(an index, the n by which it is divided), the largest n of the outermost index first."""
     indices = targets[0].indices
     divided = {cut for t in targets for x in walk(t.value) if (cut := _division(x)) is not None}
-    for place, index in enumerate(indices):
+    for index in indices:
         for n in sorted((n for i, n in divided if i is index), reverse=True):
             assert isinstance(index.extent, int)
-            if 1 < n < index.extent and index.extent % n == 0 and (place or index.extent // n >= OUTERMOST):
+            if 1 < n < index.extent and index.extent % n == 0:
                 return index, n
     return None
 

@@ -79,10 +79,10 @@ class Pack:
             self.b.store(zero(self.spec.element), self.slot(k, i))
 
     def in_whole_vectors(self) -> bool:
-        """Whether the lanes of a vector are always neighbours, as where the rows of an image are multiples of one."""
+        """Whether the lanes of a vector are always neighbours, but not those of a line: small images are such."""
         run = self.outer_sizes[-1]
-        known = isinstance(run, ir.Constant) and run.constant % self.lanes == 0 and self.width % self.lanes == 0
-        return known and len(self.outer_sizes) > 1 and not self.operand.flat
+        known = isinstance(run, ir.Constant) and run.constant % self.lanes == 0 and run.constant % self.width != 0
+        return known and len(self.outer_sizes) > 1 and not self.operand.flat and self.width % self.lanes == 0
 
     def vectors(self) -> None:
         """Every vector of a line lies in one run: copy it, masked where the run has holes."""
