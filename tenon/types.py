@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from tenon.dims import Dim, product
-from tenon.errors import ArgumentError, DTypeError, ShapeError
+from tenon.errors import ArgumentError, AxisError, DTypeError, ShapeError
 
 Shape = tuple[Dim, ...]
 
@@ -209,7 +209,7 @@ def normalize_axis(axis: Any, ndim: int, what: str = "axis") -> int:
         raise DTypeError(f"{what} must be an integer, not {axis!r}")
     index = axis.__index__()
     if not -ndim <= index < ndim:
-        raise ShapeError(f"{what} {index} is out of range for a tensor of {ndim} dimensions",
+        raise AxisError(f"{what} {index} is out of range for a tensor of {ndim} dimensions",
                          hint=f"{what} runs from {-ndim} to {ndim - 1}" if ndim else "a scalar has no axes")
     return int(index % ndim)
 
