@@ -1,6 +1,7 @@
 """The `tenon` command: a table of subcommands, one function each. Each imports what it needs when it is called."""
 
 import argparse
+import importlib
 import importlib.metadata
 import os
 import platform
@@ -18,6 +19,7 @@ Run = Callable[[argparse.Namespace], int]
 Argument = Callable[[argparse.ArgumentParser], object]
 
 REQUIRED = ("numpy", "llvmlite", "ml_dtypes", "safetensors")
+BENCHMARKS = ("matmul", "elementwise", "mlp_step", "cnn_step")
 OPTIONAL = ("scikit-learn", "rich", "matplotlib", "torch", "onnx")
 
 
@@ -64,6 +66,20 @@ def env(arguments: argparse.Namespace) -> int:
         *((name, value) for name, value in sorted(os.environ.items()) if name.startswith("TENON_")),
     ]
     table("Tenon's environment", ["what", "value"], rows)
+    return 0
+
+
+def bench(arguments: argparse.Namespace) -> int:
+    root = Path(tenon.__file__).resolve().parent.parent
+    wrong = [name for name in arguments.names if name not in BENCHMARKS]
+    if wrong:
+        raise TenonError(f"bench: {wrong[0]!r} is unknown", hint=f"there are {', '.join(BENCHMARKS)}")
+    if not (root / "benchmarks").is_dir():
+        raise TenonError("bench: the benchmarks are not installed with the package", hint="run this in the repository")
+    sys.path.insert(0, str(root))
+    for name in arguments.names or BENCHMARKS:
+        print(f"== {name}", flush=True)
+        importlib.import_module(f"benchmarks.{name}").main(["--seconds", str(arguments.seconds)])
     return 0
 
 
@@ -143,6 +159,9 @@ COMMANDS = {
         argument("--passes", default="", help="comma-separated names, in order; none prints the graph as it was read"),
         argument("--each", action="store_true", help="print the graph after every pass"),
         LOAD)),
+    "bench": Command("measure against NumPy and PyTorch on this machine", bench, (
+        argument("names", nargs="*", metavar="NAME", help=f"which of {', '.join(BENCHMARKS)} (default: all)"),
+        argument("--seconds", type=float, default=1.0, help="for each case (default: %(default)s)"))),
     "env": Command("versions, CPU, cores, settings: what to paste into a bug report", env),
 }
 

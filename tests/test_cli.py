@@ -35,6 +35,13 @@ def test_every_subcommand_has_help(name: str, capsys: pytest.CaptureFixture[str]
     assert cli.COMMANDS[name].help[:20] in capsys.readouterr().out
 
 
+def test_the_benchmarks_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["bench", "elementwise", "--seconds", "0.001"]) == 0
+    assert "Tenon/NumPy" in capsys.readouterr().out
+    assert cli.main(["bench", "nothing"]) == 1
+    assert "there are matmul" in capsys.readouterr().err
+
+
 def test_an_unknown_subcommand_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         cli.main(["fly"])

@@ -23,8 +23,8 @@ runtime
 pipeline
 tensor
 capture
-jit transforms random extend
-array_api distributed fft linalg nn optim data interop storage debug
+jit transforms random linalg extend
+array_api distributed fft nn optim data interop storage debug
 __init__
 demos
 serve cli

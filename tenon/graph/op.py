@@ -126,7 +126,7 @@ class Op:
     elementwise: bool = False                           # inputs broadcast; element i depends on input elements i only
     effect: bool = False                                # ordered with other effects, never removed
     data_dependent: bool = False                        # the output shape depends on the data: eager only
-    batch: Callable[..., Any] | None = None             # vmap rule, where it does not follow from the meaning
+    batch: Callable[..., Any] | str | None = None       # rule of tn.vmap, or its name (tenon.transforms.batch_rules)
     domain: Domain = ()                                 # test data lies in (low, high); a pair of pairs: input by input
     examples: Sequence[str] = ()                        # "relu(f32[2, 3]) -> f32[2, 3]", "... -> error"
     doc: str = ""
@@ -159,7 +159,8 @@ class Op:
         ordered = empty == sorted(empty, reverse=True) and not (any(empty) and self.signature.optional)
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD if ordered and not self.signature.variadic \
             else inspect.Parameter.KEYWORD_ONLY
-        return inspect.Signature(found + [inspect.Parameter(n, kind, default=d) for n, d in self.signature.attrs.items()])
+        attrs = [inspect.Parameter(name, kind, default=default) for name, default in self.signature.attrs.items()]
+        return inspect.Signature(found + attrs)
 
     def __call__(self, *args: Any, **attrs: Any) -> Any:
         inputs, bound = self.signature.bind(self.name, args, attrs)

@@ -19,7 +19,8 @@ from tenon.loops.chunks import in_chunks
 from tenon.loops.contraction import misplaced
 from tenon.loops.expressions import Buffer, Call, CheckedIndex, Expr, Index, Reduce, size, walk
 from tenon.loops.ir import Kernel, roots, statements
-from tenon.loops.schedule import alone, schedule, with_flat_reductions
+from tenon.loops.rows import with_dense_rows
+from tenon.loops.schedule import alone, product_of, schedule, with_flat_reductions
 from tenon.loops.splitting import with_split_loops
 from tenon.loops.target import Target
 from tenon.types import TensorType
@@ -50,8 +51,11 @@ def lower(graph: Graph, name: str) -> Kernel:
         parts.append(Buffer(f"part{len(parts)}", type, "temporary"))
         return parts[-1]
 
-    targets = [part for t in targets for part in ([t] if alone(t) else in_chunks(with_flat_reductions(t), temporary))]
-    nests = tuple(schedule(group) for group in grouped(targets))
+    parted: list[Target] = []
+    for target in map(with_flat_reductions, targets):
+        found = product_of(target)
+        parted += with_dense_rows(target, found, temporary) if found else in_chunks(target, temporary)
+    nests = tuple(schedule(group) for group in grouped(parted))
     checks = tuple(dict.fromkeys(x for nest in nests for statement in statements(nest.body)
                                  for x in walk(*roots(statement)) if isinstance(x, CheckedIndex)))
     return Kernel(name, tuple(inputs.values()), tuple(outputs), tuple(temporaries + parts), graph.symbols(),

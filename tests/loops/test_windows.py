@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+
 from loops.compiled import check
 from loops.test_maps import data
-
 from tenon.graph.text import parse_graph
 from tenon.loops.ir import Contraction
 from tenon.ops.windows import window_counts

@@ -1,9 +1,9 @@
 """What becomes one kernel, and what must not."""
 
 import numpy as np
-from graphs import arrays_for, assert_close, graphs
 from hypothesis import given, settings
 
+from graphs import arrays_for, assert_close, graphs
 from tenon.graph.interpret import interpret
 from tenon.graph.ir import Graph
 from tenon.graph.text import parse_graph, print_graph

@@ -4,9 +4,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from graphs import arrays_for, assert_close, graphs
 from hypothesis import given, settings
 
+from graphs import arrays_for, assert_close, graphs
 from tenon.errors import ArgumentError, OutOfRange, TenonError
 from tenon.graph.build import trace
 from tenon.graph.interpret import interpret
