@@ -68,10 +68,9 @@ def op(name: Any = None, *, type: Callable[..., Any] | None = None, ref: Callabl
         raise ArgumentError(f"tn.op({name!r}): ref is missing, the definition in NumPy that eager code and tests use")
     if isinstance(batch, str) and batch not in ("front", "axis"):
         raise ArgumentError(f"tn.op({name!r}): batch={batch!r} is unknown", hint='"front", "axis" or a rule')
-    made = define(name, public=False, type=_blaming_the_caller(type), ref=ref, vjp=vjp, compute=compute, expand=expand,
-                  batch=batch,
-                  canonical=canonical, promote=_promotion(name, promote), elementwise=elementwise, examples=examples,
-                  doc=doc or f"A user's operator: {name}.")
+    made = define(name, public=False, type=_blaming_the_caller(type), ref=ref, vjp=vjp, compute=compute,
+                  expand=expand, batch=batch, canonical=canonical, promote=_promotion(name, promote),
+                  elementwise=elementwise, examples=examples, doc=doc or f"A user's operator: {name}.")
     _users.add(name)
     return made
 
