@@ -7,8 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-import tenon as tn
 from operator_examples import (
     OPERATORS,
     SWEEP,
@@ -24,6 +22,8 @@ from operator_examples import (
     weighted,
     with_floats,
 )
+
+import tenon as tn
 from tenon.errors import DTypeError, TenonError
 from tenon.graph.interpret import interpret
 from tenon.graph.text import parse_example, parse_graph, print_graph
