@@ -30,7 +30,8 @@ from tenon.random import (
     randperm,
     uniform,
 )
-from tenon.tensor import Tensor, asarray, enable_grad, from_dlpack, is_grad_enabled, no_grad, tensor
+from tenon.recording import enable_grad, is_grad_enabled, no_grad
+from tenon.tensor import Tensor, asarray, from_dlpack, tensor
 from tenon.types import DType as dtype
 from tenon.types import (
     bfloat16,

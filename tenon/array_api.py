@@ -26,7 +26,7 @@ from tenon.types import (
     real_of,
 )
 
-VERSION = "2024.12"
+VERSION = "2025.12"
 pi, e, inf, nan = math.pi, math.e, math.inf, math.nan
 newaxis = None
 
@@ -45,7 +45,8 @@ class finfo:
         self.dtype: DType = real_of(dtype_of(type))
         if self.dtype.kind != "f":
             raise DTypeError(f"finfo: {self.dtype.name} is no floating type", hint="tn.iinfo is for integers")
-        limits: Any = ml_dtypes.finfo(self.dtype.numpy) if self.dtype is bfloat16 else np.finfo(self.dtype.numpy)
+        finder: Any = ml_dtypes.finfo if self.dtype is bfloat16 else np.finfo
+        limits = finder(self.dtype.numpy)
         self.bits = self.dtype.bits
         self.eps, self.max, self.min = float(limits.eps), float(limits.max), float(limits.min)
         self.smallest_normal = float(limits.smallest_normal)

@@ -9,7 +9,6 @@ import numpy as np
 
 from tenon.errors import ArgumentError
 from tenon.graph.op import Op
-from tenon.graph.op import Op
 from tenon.graph.promotion import floating
 from tenon.ops import special_reference as reference
 from tenon.ops.arithmetic import sign

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gradients import check_gradient
 
 import tenon as tn
+from gradients import check_gradient
 from tenon.errors import ArgumentError, DTypeError, ShapeError
 
 RNG = np.random.default_rng(3)
