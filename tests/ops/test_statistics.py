@@ -63,6 +63,8 @@ def test_close_and_among() -> None:
     assert tn.array_equal(tn.ones(2), tn.ones(2)).item() and not tn.array_equal(tn.ones(2), tn.ones(3)).item()
     assert tn.isin(tn.tensor([[1, 2], [3, 9]]), tn.tensor([3, 1])).tolist() == [[True, False], [True, False]]
     assert tn.isin(tn.tensor([1, 2]), tn.tensor(np.zeros(0, np.int64))).tolist() == [False, False]
+    assert tn.isin(tn.tensor([1, 2]), 2, invert=True).tolist() == [True, False]
+    assert tn.isin(2, tn.tensor([1, 2])).item() and not tn.isin(tn.tensor(np.nan), tn.tensor([np.nan])).item()
     assert tn.isreal(tn.tensor([1j, 1 + 0j])).tolist() == [False, True]
 
 
