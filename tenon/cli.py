@@ -5,6 +5,7 @@ import importlib
 import importlib.metadata
 import os
 import platform
+import runpy
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -95,6 +96,7 @@ def demo(arguments: argparse.Namespace) -> int:
 def opt(arguments: argparse.Namespace) -> int:
     from tenon.debug.stages import run_on_text
 
+    load(arguments.load)
     text = sys.stdin.read() if arguments.file == "-" else existing(arguments.file).read_text(encoding="utf-8")
     names = [name for name in arguments.passes.split(",") if name]
     for line in run_on_text(text, names, arguments.each):
@@ -105,9 +107,16 @@ def opt(arguments: argparse.Namespace) -> int:
 def show(arguments: argparse.Namespace) -> int:
     from tenon.debug.stages import show_function
 
+    load(arguments.load)
     for line in show_function(arguments.function, arguments.types, arguments.stages.split(",")):
         print(line)
     return 0
+
+
+def load(files: Sequence[str]) -> None:
+    """Run Python files for what they register: operators, passes, backends, kernels."""
+    for file in files:
+        runpy.run_path(str(existing(file)))
 
 
 def existing(name: str) -> Path:
@@ -122,6 +131,10 @@ def argument(*flags: str, **options: Any) -> Argument:
     return lambda parser: parser.add_argument(*flags, **options)
 
 
+LOAD = argument("--load", action="append", default=[], metavar="FILE.py",
+                help="a Python file to run first, for the operators, passes or backends that it registers")
+
+
 @dataclass(frozen=True)
 class Command:
     help: str
@@ -131,18 +144,21 @@ class Command:
 
 COMMANDS = {
     "demo": Command("train on real data, save, load in a fresh process, classify", demo, (
-        argument("name", choices=["digits"]),
+        argument("name", choices=["digits"], help="digits: a convolutional network on real handwritten digits"),
         argument("--folder", type=Path, default=Path("demo"), help="where weights and pictures go (default: demo)"),
         argument("--epochs", type=int, help="how often all images are seen"),
         argument("--classify", type=Path, metavar="WEIGHTS", help="only load these weights and classify"))),
     "show": Command("a function at every stage: graph, passes, loops, llvm, asm", show, (
-        argument("function", metavar="FILE:FUNCTION"),
+        argument("function", metavar="FILE:FUNCTION", help="of a Python file, which is run as `python FILE` would"),
         argument("types", nargs="*", metavar="TYPE", help="of the arguments, such as f32[8, 784] or f32[B, 784]"),
-        argument("--stages", default="graph,passes,loops", help="comma-separated (default: %(default)s)"))),
+        argument("--stages", default="graph,passes,loops",
+                 help="comma-separated, of graph, passes, loops, llvm, asm (default: %(default)s)"),
+        LOAD)),
     "opt": Command("run passes on the text of a graph", opt, (
-        argument("file", nargs="?", default="-", metavar="FILE"),
-        argument("--passes", default="", help="comma-separated names, in order"),
-        argument("--each", action="store_true", help="print the graph after every pass"))),
+        argument("file", nargs="?", default="-", metavar="FILE", help="text of one graph; - reads standard input"),
+        argument("--passes", default="", help="comma-separated names, in order; none prints the graph as it was read"),
+        argument("--each", action="store_true", help="print the graph after every pass"),
+        LOAD)),
     "bench": Command("measure against NumPy and PyTorch on this machine", bench, (
         argument("names", nargs="*", metavar="NAME", help=f"which of {', '.join(BENCHMARKS)} (default: all)"),
         argument("--seconds", type=float, default=1.0, help="for each case (default: %(default)s)"))),

@@ -63,7 +63,7 @@ class Tensor(Elements):
     @property
     def payload(self) -> Payload:
         """The array, or the edge of the graph being captured."""
-        return self.state.payload
+        return self.own.payload if recorder.get() is None else self.state.payload
 
     @property
     def node(self) -> TapeNode | None:

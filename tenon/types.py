@@ -80,6 +80,8 @@ def as_dtype(value: Any) -> DType:
     >>> as_dtype("f32"), as_dtype(int), as_dtype(np.float64)
     (tenon.float32, tenon.int64, tenon.float64)
     """
+    if isinstance(value, np.dtype) and (known := _BY_NUMPY.get(value)):
+        return known
     if isinstance(value, DType):
         return value
     if isinstance(value, type) and value in _BY_PYTHON:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import tenon
 from tenon import cli
 from tenon.debug import console
 from tenon.errors import TenonError
@@ -68,6 +69,18 @@ def test_a_mistake_in_a_file_is_not_blamed_on_the_caller(tmp_path: Path, capsys:
     (tmp_path / "f.txt").write_text("def f(x: f32[2]):\n    v0: f32[2] = fly(x)\n    return v0\n")
     assert cli.main(["opt", str(tmp_path / "f.txt")]) == 1
     assert capsys.readouterr().err == "graph text, line 2: no operator named 'fly'\n  why: v0: f32[2] = fly(x)\n"
+
+
+def test_opt_knows_the_passes_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = "import tenon as tn\n@tn.graph_pass\ndef pass_of_a_file(graph):\n    return graph\n"
+    (tmp_path / "mine.py").write_text(source)
+    (tmp_path / "f.txt").write_text("def f(x: f32[2]):\n    return x\n")
+    command = ["opt", str(tmp_path / "f.txt"), "--load", str(tmp_path / "mine.py"), "--passes", "pass_of_a_file"]
+    try:
+        assert cli.main(command) == 0
+    finally:
+        tenon.remove_pass("pass_of_a_file")
+    assert capsys.readouterr().out == "def f(x: f32[2]):\n    return x\n"
 
 
 def test_a_reader_who_leaves_early_is_no_error() -> None:

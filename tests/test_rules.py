@@ -383,3 +383,12 @@ def test_a_rule_with_the_wrong_number_of_gradients() -> None:
     bad = tn.op("test_bad", type=lambda x, y: x, ref=lambda x, y: x, vjp=lambda g, y, a, b: (g,))
     with pytest.raises(GradientError, match="test_bad: its vjp must return a tuple of 2"):
         tn.grad(lambda x: bad(x, x).sum())(vector())
+
+
+def test_an_error_of_a_users_type_rule_points_to_the_call() -> None:
+    def rule(x: TensorType) -> TensorType:
+        raise ShapeError("hollow: no shape is right")
+    hollow = tn.op("test_hollow", type=rule, ref=lambda x: x, replace=True)
+    with pytest.raises(ShapeError, match="no shape is right") as caught:
+        hollow(vector())
+    assert "hollow(vector())" in str(caught.value)

@@ -135,8 +135,9 @@ def _recomputed(targets: Sequence[Target], owner: Mapping[Expr, Value], stored: 
             again = [index.extent for index in _needed(around, x) if index not in x.free]
             if isinstance(x, Reduce) and not x.free:
                 again = [index.extent for index in around]      # every thread would compute it
-            if not again and isinstance(x, Reduce):
-                again = [_times_each(value, _needed(around, x))]
+            times = _times_each(value, _needed(around, x))
+            if not again and isinstance(x, Reduce) and times > 1:
+                again = [times]
             if again and not _is_cheap(x, again):
                 return value
     return None

@@ -6,12 +6,13 @@ the parts of a definition mean.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import keyword
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tenon.errors import ArgumentError
+from tenon.errors import ArgumentError, TenonError, user_location
 from tenon.graph import promotion
 from tenon.graph.op import OPS, Op, Signature
 from tenon.ops.define import composite, define
@@ -67,11 +68,23 @@ def op(name: Any = None, *, type: Callable[..., Any] | None = None, ref: Callabl
         raise ArgumentError(f"tn.op({name!r}): ref is missing, the definition in NumPy that eager code and tests use")
     if isinstance(batch, str) and batch not in ("front", "axis"):
         raise ArgumentError(f"tn.op({name!r}): batch={batch!r} is unknown", hint='"front", "axis" or a rule')
-    made = define(name, public=False, type=type, ref=ref, vjp=vjp, compute=compute, expand=expand, batch=batch,
-                  canonical=canonical, promote=_promotion(name, promote), elementwise=elementwise, examples=examples,
-                  doc=doc or f"A user's operator: {name}.")
+    made = define(name, public=False, type=_blaming_the_caller(type), ref=ref, vjp=vjp, compute=compute,
+                  expand=expand, batch=batch, canonical=canonical, promote=_promotion(name, promote),
+                  elementwise=elementwise, examples=examples, doc=doc or f"A user's operator: {name}.")
     _users.add(name)
     return made
+
+
+def _blaming_the_caller(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A type rule whose errors point to the call that it refused, not to the rule."""
+    @functools.wraps(rule)
+    def type(*types: Any, **attrs: Any) -> Any:
+        try:
+            return rule(*types, **attrs)
+        except TenonError as error:
+            error.where = user_location()
+            raise
+    return type
 
 
 def _decorated(fn: Callable[..., Any], vjp: Any, examples: Sequence[str], promote: Any, canonical: Any,
