@@ -91,6 +91,20 @@ _journal: ContextVar[list[tuple[Any, Any]] | None] = ContextVar("journal", defau
 _numbers = itertools.count()
 
 
+_changes = 0        # how often a tensor has been changed by other than the run of a compiled program
+
+
+def changes() -> int:
+    """How many changes of tensors there have been: while it stays, so do the types and flags of all tensors."""
+    return _changes
+
+
+def changed() -> None:
+    """Count a change of some tensor."""
+    global _changes
+    _changes += 1
+
+
 class TensorState:
     """All that can change about a tensor."""
 
@@ -319,6 +333,7 @@ class Tensor(Operators):
         if flag and not self.dtype.is_differentiable:
             raise DTypeError(f"only floating and complex tensors have gradients, this one is {self.dtype.name}")
         self.state.requires_grad = flag
+        changed()
 
     def requires_grad_(self, flag: bool = True) -> Tensor:
         """Set `requires_grad`; returns this tensor."""
@@ -335,6 +350,7 @@ class Tensor(Operators):
         if value is not None and value.shape != self.shape:
             raise ShapeError(f"the gradient of a tensor {self.type} was set to {value.type}")
         self.state.grad = value
+        changed()
 
     @property
     def is_leaf(self) -> bool:
@@ -402,6 +418,7 @@ class Tensor(Operators):
         if (journal := _journal.get()) is not None:
             journal.append((weakref.ref(self), (old.payload, old.node, old.index)))
         old.payload, old.node, old.index = state.payload, state.node, state.index
+        changed()
         old.requires_grad = old.requires_grad or state.requires_grad
 
     def __setitem__(self, key: Any, value: Any) -> None:
@@ -537,6 +554,7 @@ class Changes:
 def _hold(tensor: Tensor, held: Any) -> None:
     state = tensor.state
     state.payload, state.node, state.index = held
+    changed()
 
 
 class Fork(TapeNode):
