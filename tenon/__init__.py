@@ -30,22 +30,8 @@ from tenon.random import (
     randperm,
     uniform,
 )
-from tenon.tensor import Tensor, asarray, enable_grad, from_dlpack, is_grad_enabled, no_grad, tensor
-from tenon.transforms import (
-    autograd,
-    checkpoint,
-    custom_vjp,
-    grad,
-    hessian,
-    hvp,
-    jacfwd,
-    jacobian,
-    jacrev,
-    jvp,
-    value_and_grad,
-    vjp,
-    vmap,
-)
+from tenon.recording import enable_grad, is_grad_enabled, no_grad
+from tenon.tensor import Tensor, asarray, from_dlpack, tensor
 from tenon.types import DType as dtype
 from tenon.types import (
     bfloat16,
@@ -69,6 +55,8 @@ from tenon.types import bool_ as bool
 globals().update(_ops.PUBLIC)
 
 _LATER = {"save": "tenon.storage", "load": "tenon.storage", "explain": "tenon.debug.explain"}
+_LATER |= dict.fromkeys(("autograd", "checkpoint", "custom_vjp", "grad", "hessian", "hvp", "jacfwd", "jacobian",
+                         "jacrev", "jvp", "value_and_grad", "vjp", "vmap"), "tenon.transforms")
 
 
 def __getattr__(name: str) -> _Any:
@@ -78,6 +66,10 @@ def __getattr__(name: str) -> _Any:
     if name in _LATER:
         return getattr(_import_module(_LATER[name]), name)
     raise AttributeError(f"module 'tenon' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER, "data", "debug"})
 
 
 def _html(view: str) -> _Callable[[object], str]:

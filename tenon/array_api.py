@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import ml_dtypes
@@ -27,7 +26,7 @@ from tenon.types import (
     real_of,
 )
 
-VERSION = "2024.12"
+VERSION = "2025.12"
 pi, e, inf, nan = math.pi, math.e, math.inf, math.nan
 newaxis = None
 
@@ -35,7 +34,6 @@ KINDS = {"bool": "b", "signed integer": "i", "unsigned integer": "u", "integral"
          "complex floating": "c", "numeric": "iufc"}
 
 
-@dataclass(frozen=True)
 class finfo:
     """The limits of a floating (or complex) type.
 
@@ -43,25 +41,20 @@ class finfo:
     3.4028234663852886e+38
     """
 
-    bits: int
-    eps: float
-    max: float
-    min: float
-    smallest_normal: float
-    dtype: DType
+    def __init__(self, type: Any, /) -> None:
+        self.dtype: DType = real_of(dtype_of(type))
+        if self.dtype.kind != "f":
+            raise DTypeError(f"finfo: {self.dtype.name} is no floating type", hint="tn.iinfo is for integers")
+        finder: Any = ml_dtypes.finfo if self.dtype is bfloat16 else np.finfo
+        limits = finder(self.dtype.numpy)
+        self.bits = self.dtype.bits
+        self.eps, self.max, self.min = float(limits.eps), float(limits.max), float(limits.min)
+        self.smallest_normal = float(limits.smallest_normal)
 
-    def __init__(self, type: Any):
-        dtype = real_of(dtype_of(type))
-        if dtype.kind != "f":
-            raise DTypeError(f"finfo: {dtype.name} is no floating type", hint="tn.iinfo is for integers")
-        limits = ml_dtypes.finfo(dtype.numpy) if dtype is bfloat16 else np.finfo(dtype.numpy)
-        for name, value in {"bits": dtype.bits, "dtype": dtype}.items():
-            object.__setattr__(self, name, value)
-        for name in ("eps", "max", "min", "smallest_normal"):
-            object.__setattr__(self, name, float(getattr(limits, name)))
+    def __repr__(self) -> str:
+        return f"finfo(dtype={self.dtype.name}, min={self.min}, max={self.max}, eps={self.eps})"
 
 
-@dataclass(frozen=True)
 class iinfo:
     """The limits of an integer type.
 
@@ -69,18 +62,15 @@ class iinfo:
     -128
     """
 
-    bits: int
-    max: int
-    min: int
-    dtype: DType
+    def __init__(self, type: Any, /) -> None:
+        self.dtype: DType = dtype_of(type)
+        if self.dtype.kind not in "iu":
+            raise DTypeError(f"iinfo: {self.dtype.name} is no integer type", hint="tn.finfo is for floating types")
+        limits = np.iinfo(self.dtype.numpy)
+        self.bits, self.max, self.min = self.dtype.bits, int(limits.max), int(limits.min)
 
-    def __init__(self, type: Any):
-        dtype = dtype_of(type)
-        if dtype.kind not in "iu":
-            raise DTypeError(f"iinfo: {dtype.name} is no integer type", hint="tn.finfo is for floating types")
-        limits = np.iinfo(dtype.numpy)
-        for name, value in {"bits": dtype.bits, "max": int(limits.max), "min": int(limits.min), "dtype": dtype}.items():
-            object.__setattr__(self, name, value)
+    def __repr__(self) -> str:
+        return f"iinfo(dtype={self.dtype.name}, min={self.min}, max={self.max})"
 
 
 def dtype_of(x: Any) -> DType:
@@ -148,7 +138,8 @@ class NamespaceInfo:
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, DType]:
         """The standard's types of a kind, by name."""
         check_device(device)
-        return {d.name: d for d in DTYPES if d.name not in ("float16", "bfloat16") and (kind is None or isdtype(d, kind))}
+        standard = [d for d in DTYPES if d.name not in ("float16", "bfloat16")]
+        return {d.name: d for d in standard if kind is None or isdtype(d, kind)}
 
 
 def namespace_info() -> NamespaceInfo:

@@ -26,7 +26,7 @@ def export(array: np.ndarray, stream: Any, max_version: tuple[int, int] | None, 
     if stream is not None:
         raise ArgumentError("__dlpack__: the CPU has no streams; pass stream=None")
     if dl_device is not None and tuple(dl_device) != CPU:
-        raise BufferError(f"__dlpack__: the tensor is on the CPU {CPU} and cannot be moved to device {tuple(dl_device)}")
+        raise BufferError(f"__dlpack__: the tensor is on device {CPU} and cannot be moved to {tuple(dl_device)}")
     backwards = any(step < 0 for step in array.strides)
     if backwards and copy is False:
         raise BufferError("__dlpack__: the elements lie backwards in memory and cannot be shared without a copy")
@@ -46,7 +46,8 @@ def imported(x: Any, copy: bool | None) -> np.ndarray:
     cannot be kept.
     """
     if not hasattr(x, "__dlpack__"):
-        raise DTypeError(f"from_dlpack: {type(x).__name__} has no __dlpack__", hint="tn.asarray takes lists and numbers")
+        raise DTypeError(f"from_dlpack: {type(x).__name__} has no __dlpack__",
+                         hint="tn.asarray takes lists and numbers")
     try:
         return np.from_dlpack(x, copy=copy)
     except RuntimeError as error:       # NumPy's word for an element type or device that it does not know

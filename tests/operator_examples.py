@@ -30,6 +30,11 @@ def succeeding() -> list[Any]:
     return [p for p in listed() if not p.id.endswith("-> error")]
 
 
+def first_examples() -> list[Any]:
+    """One that succeeds of every operator."""
+    return list({parse_example(p.id).op: p for p in reversed(succeeding())}.values())[::-1]
+
+
 def differentiable() -> list[Any]:
     """Examples with a gradient: a rule or a definition, and something floating on both sides."""
     found = []

@@ -5,22 +5,34 @@ alone, and those that fail are named.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, note, settings
 
-from operator_examples import arguments, close, differentiable, gradient_of, graph_of, succeeding, with_floats
-from tenon.errors import TenonError
+from graphs import arrays_for, assert_close, mixed_graphs
+from operator_examples import (
+    arguments,
+    close,
+    differentiable,
+    first_examples,
+    gradient_of,
+    graph_of,
+    succeeding,
+    with_floats,
+)
+from tenon.errors import OutOfRange, TenonError
 from tenon.graph.build import Builder, call_graph
 from tenon.graph.interpret import interpret
 from tenon.graph.ir import Graph
 from tenon.graph.op import using
-from tenon.graph.text import parse_example
+from tenon.graph.text import parse_example, print_graph
 from tenon.observe import subscribe
 from tenon.pipeline import compile
-from tenon.types import TensorType, as_dtype, float64
+from tenon.types import DType, TensorType, as_dtype, float64
 
 IN_ONE_PROGRAM = 40
 WHOLE, FLOATS = ("i8", "bool", "i64", "u8", "i16", "u64", "i32", "u16", "u32"), ("f64", "f16", "bf16")
@@ -48,19 +60,19 @@ def with_other_types(text: str, number: int) -> Iterator[Case]:
     floats = [t for t in example.inputs if isinstance(t, TensorType) and t.dtype.is_floating]
     if floats and "dtype" not in example.attrs:
         for kinds in (WHOLE, FLOATS):
-            yield from _in_first_type(text, kinds[number % len(kinds):] + kinds[:number % len(kinds)])
+            for short in turned(kinds, number):
+                try:
+                    inputs = with_floats(example, as_dtype(short))
+                    yield Case(f"{text} in {short}", graph_of(example, inputs), arguments(example, inputs))
+                except TenonError:
+                    continue        # the operator does not take this type, and says so
+                break
 
 
-def _in_first_type(text: str, shorts: Sequence[str]) -> Iterator[Case]:
-    """The example in the first of the types that the operator takes."""
-    example = parse_example(text)
-    for short in shorts:
-        try:
-            inputs = with_floats(example, as_dtype(short))
-            yield Case(f"{text} in {short}", graph_of(example, inputs), arguments(example, inputs))
-        except TenonError:
-            continue
-        return
+def turned(listed: Sequence[str], number: int) -> Sequence[str]:
+    """The same, starting from another one."""
+    start = number % len(listed)
+    return [*listed[start:], *listed[:start]]
 
 
 def gradients(text: str, number: int) -> Iterator[Case]:
@@ -71,8 +83,47 @@ def gradients(text: str, number: int) -> Iterator[Case]:
     yield Case(f"gradient of {text}", gradient_of(example, inputs, chosen), arrays)
 
 
+def at_the_edges(text: str, number: int) -> Iterator[Case]:
+    """An elementwise operator on every combination of the numbers at which something special may happen."""
+    example = parse_example(text)
+    for shorts in (WHOLE, (*FLOATS, "f32")):
+        for short in turned(shorts, number):
+            try:
+                inputs = with_floats(example, as_dtype(short))
+                arrays = combined([special(t.dtype) for t in inputs if isinstance(t, TensorType)])
+                given = iter(arrays)
+                shaped = tuple(t.with_shape(next(given).shape) if isinstance(t, TensorType) else t for t in inputs)
+                yield Case(f"{text} at the edges of {short}", graph_of(example, shaped), arrays)
+            except TenonError:
+                continue
+            break
+
+
+def special(dtype: DType) -> np.ndarray:
+    if dtype.kind == "b":
+        return np.array([False, True])
+    if dtype.kind in "iu":
+        ends, bits = np.iinfo(dtype.numpy), dtype.bits
+        listed = [ends.min, ends.min + 1, 0, 1, 2, 3, bits - 1, bits, bits + 1, ends.max - 1, ends.max]
+        return np.array(listed + [-1, -2, -bits] * (dtype.kind == "i"), dtype.numpy)
+    positive = [0.0, 0.5, 1.0, 1.5, 2.5, 3.0, 7.25, 100.5, np.inf]
+    if dtype.bits > 16:
+        ends = np.finfo(dtype.numpy)
+        positive += [ends.max, ends.tiny, ends.smallest_subnormal, 1e-20, 1e20, 1e5, 2.0**31, 2.0**62]
+    return np.array([*positive, *(-x for x in positive), np.nan]).astype(dtype.numpy)
+
+
+def combined(values: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """All pairs; of three or more operands some combinations."""
+    if len(values) <= 2:
+        return [np.ascontiguousarray(grid.ravel()) for grid in np.meshgrid(*values, indexing="ij")]
+    return [np.resize(x, 997) for x in values]
+
+
 def groups() -> Iterator[Any]:
-    for make, texts in ((as_written, succeeding()), (with_other_types, succeeding()), (gradients, differentiable())):
+    elementwise = [p for p in first_examples() if parse_example(p.id).op.elementwise]
+    for make, texts in ((as_written, succeeding()), (with_other_types, succeeding()), (gradients, differentiable()),
+                        (at_the_edges, elementwise)):
         for first in range(0, len(texts), IN_ONE_PROGRAM):
             listed = [p.id for p in texts[first:first + IN_ONE_PROGRAM]]
             yield pytest.param(make, first, listed, id=f"{make.__name__}-{first}")
@@ -132,3 +183,17 @@ def test_machine_code_computes_what_the_reference_computes(make: Any, first: int
     finally:
         stop()
     assert not fallen_back, "operators with a compute rule that no kernel was made for"
+
+
+@settings(max_examples=250, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(mixed_graphs(most_nodes=15))
+def test_random_programs_compute_what_the_reference_computes(graph: Graph) -> None:
+    note(print_graph(graph, locations=False))
+    arrays, program = arrays_for(graph), compile(graph, backend="cpu")
+    try:
+        expected = interpret(graph, arrays)
+    except OutOfRange:
+        with suppress(OutOfRange):      # a program does not compute what nobody reads, and then finds nothing wrong
+            program.run(arrays)
+        return
+    assert_close(list(program.run(arrays)), expected)

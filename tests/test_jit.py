@@ -11,7 +11,7 @@ import pytest
 import tenon as tn
 from tenon.capture.tree import flatten
 from tenon.errors import CaptureError, GradientError, ShapeError
-from tenon.tensor import changed
+from tenon.state import changed
 
 Program = Callable[[Callable[[Any], Any]], Iterator[Any]]
 

@@ -304,6 +304,19 @@ def test_an_operator_with_attributes_and_without_a_compute_rule() -> None:
     same(tn.vmap(rolled)(tn.tensor(np.stack([X, 2 * X]))), np.stack([np.roll(X, 1), np.roll(2 * X, 1)]))
 
 
+@pytest.mark.parametrize(("batch", "axis"), [("front", -1), ("axis", 0), (None, 0)])
+def test_an_operator_says_what_it_is_on_a_batch(batch: Any, axis: int) -> None:
+    shapes = []
+
+    def ref(x: Any, axis: int) -> Any:
+        shapes.append(x.shape)
+        return np.flip(x, axis)
+    flipped = tn.op("test_flipped", type=lambda x, *, axis: x, ref=ref, batch=batch)
+    x = np.arange(12.0).reshape(3, 2, 2)
+    same(tn.vmap(lambda x: flipped(x, axis=axis))(tn.tensor(x)), np.flip(x, axis if axis < 0 else axis + 1))
+    assert shapes == [(3, 2, 2)] if batch else [(2, 2)] * 3
+
+
 def test_a_decorated_function_is_an_operator_that_stays_whole() -> None:
     @tn.op
     def test_swish(x: Any, *, beta: float = 1.0) -> Any:
@@ -349,6 +362,7 @@ def test_a_name_is_registered_anew_only_on_request() -> None:
     (lambda: tn.op("test_a", type=lambda x: x, ref=lambda x: x, compute=lambda s, x: x),
      "compute does not take (s, i, x)"),
     (lambda: tn.op("test_a", type=lambda x: x, ref=lambda x: x, promote="any"), "promote='any' is unknown"),
+    (lambda: tn.op("test_a", type=lambda x: x, ref=lambda x: x, batch="any"), "batch='any' is unknown"),
     (lambda: tn.op(lambda x, n=2: x), "is no name"),
     (lambda: make_cube()(1.0, 2.0), "takes (x), and 2 positional arguments were given"),
 ])
@@ -369,3 +383,12 @@ def test_a_rule_with_the_wrong_number_of_gradients() -> None:
     bad = tn.op("test_bad", type=lambda x, y: x, ref=lambda x, y: x, vjp=lambda g, y, a, b: (g,))
     with pytest.raises(GradientError, match="test_bad: its vjp must return a tuple of 2"):
         tn.grad(lambda x: bad(x, x).sum())(vector())
+
+
+def test_an_error_of_a_users_type_rule_points_to_the_call() -> None:
+    def rule(x: TensorType) -> TensorType:
+        raise ShapeError("hollow: no shape is right")
+    hollow = tn.op("test_hollow", type=rule, ref=lambda x: x, replace=True)
+    with pytest.raises(ShapeError, match="no shape is right") as caught:
+        hollow(vector())
+    assert "hollow(vector())" in str(caught.value)

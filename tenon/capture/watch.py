@@ -18,6 +18,7 @@ import numpy as np
 from tenon.errors import PACKAGE, CaptureError, location_of
 
 PRINTING = (print, input, open)
+NOW = ("now", "today", "utcnow")
 LOOKING_UP = (eval, exec, globals)                      # names that only they know
 WRITING = frozenset({"print", "input", "open", "write", "writelines"})
 LIBRARIES = tuple({p for p in (sys.prefix + "/lib", sys.base_prefix + "/lib", PACKAGE) if p})
@@ -84,7 +85,7 @@ def is_unrepeatable(function: Any) -> bool:
     """Whether a built-in function acts on, or depends on, the world outside the program."""
     owner = getattr(function, "__self__", None)
     if isinstance(owner, type):
-        return issubclass(owner, datetime.date) and getattr(function, "__name__", "") in ("now", "today", "utcnow")
+        return issubclass(owner, datetime.date) and str(getattr(function, "__name__", "")) in NOW
     return bool(function in PRINTING or function in LOOKING_UP
                 or getattr(function, "__module__", None) in ("time", "_random")
                 or isinstance(owner, (random.Random, np.random.Generator, np.random.RandomState, io.IOBase)))

@@ -15,7 +15,6 @@ from tenon.loops.simplify import substitute
 from tenon.loops.target import Target
 
 INNERMOST = 8       # a loop of up to so many turns goes inside of all others, where LLVM unrolls it
-OUTERMOST = 16      # turns that the parallel loop keeps
 
 
 def with_split_loops(targets: Sequence[Target]) -> list[Target]:
@@ -34,18 +33,21 @@ def with_split_loops(targets: Sequence[Target]) -> list[Target]:
 def _first_cut(targets: Sequence[Target]) -> tuple[Index, int] | None:
     """(an index, the n by which it is divided), the largest n of the outermost index first."""
     indices = targets[0].indices
-    divided = {(x.left, int(x.right.value)) for t in targets for x in walk(t.value) if _is_division(x, indices)}
-    for place, index in enumerate(indices):
+    divided = {cut for t in targets for x in walk(t.value) if (cut := _division(x)) is not None}
+    for index in indices:
         for n in sorted((n for i, n in divided if i is index), reverse=True):
             assert isinstance(index.extent, int)
-            if 1 < n < index.extent and index.extent % n == 0 and (place or index.extent // n >= OUTERMOST):
+            if 1 < n < index.extent and index.extent % n == 0:
                 return index, n
     return None
 
 
-def _is_division(x: Expr, indices: Sequence[Index]) -> bool:
-    return (isinstance(x, Binary) and x.op in ("//", "%") and isinstance(x.right, Const)
-            and x.left in indices and isinstance(x.left.extent, int))
+def _division(x: Expr) -> tuple[Index, int] | None:
+    """(i, n) if x is i // n or i % n."""
+    match x:
+        case Binary(op="//" | "%", left=Index(extent=int()) as index, right=Const(value=n)):
+            return index, int(n)
+    return None
 
 
 def _split(target: Target, index: Index, n: int) -> Target:

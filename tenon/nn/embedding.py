@@ -9,7 +9,7 @@ from tenon.nn import init
 from tenon.nn.module import Module, Parameter
 from tenon.ops.creation import empty
 from tenon.ops.projections import embedding
-from tenon.tensor import no_grad
+from tenon.recording import no_grad
 
 __all__ = ["Embedding"]
 

@@ -12,7 +12,8 @@ import numpy as np
 from tenon.dims import product
 from tenon.errors import ArgumentError, ShapeError
 from tenon.random import normal, rand, truncated_normal, uniform
-from tenon.tensor import Tensor, no_grad, tensor
+from tenon.recording import no_grad
+from tenon.tensor import Tensor, tensor
 
 GAINS = {"linear": 1.0, "conv1d": 1.0, "conv2d": 1.0, "conv3d": 1.0, "conv_transpose1d": 1.0, "conv_transpose2d": 1.0,
          "conv_transpose3d": 1.0, "sigmoid": 1.0, "tanh": 5 / 3, "relu": math.sqrt(2), "selu": 0.75}

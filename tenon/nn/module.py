@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tenon.errors import ArgumentError, DTypeError
 from tenon.nn.describe import as_html, as_text
-from tenon.tensor import Tensor, no_grad, tensor
+from tenon.recording import no_grad
+from tenon.tensor import Tensor, tensor
 from tenon.types import as_dtype
 
 M = TypeVar("M", bound="Module")

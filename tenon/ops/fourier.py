@@ -13,6 +13,7 @@ import numpy as np
 
 from tenon.dims import Dim
 from tenon.errors import ArgumentError, ShapeError
+from tenon.graph.op import Op
 from tenon.ops.arranging import replaced
 from tenon.ops.comparison import equal, logical_or, where
 from tenon.ops.complex_parts import conj, real
@@ -46,11 +47,12 @@ def _fft_ref(x: Any, axis: int, inverse: bool) -> Any:
     return np.fft.ifft(x, axis=axis, norm="forward") if inverse else np.fft.fft(x, axis=axis)
 
 
-fft_op = define(
+fft_op: Op = define(
     "fft", public=False, type=_fft_type, ref=_fft_ref,
     vjp=lambda g, y, x, axis, inverse: (fft_op(g, axis=axis, inverse=not inverse),),
     doc="y[k] = sum over j of x[j] * exp(-2 pi i j k / n) along an axis; +2 pi where inverse.  Nothing is divided.",
-    examples=["fft(c64[2, 5], axis=1, inverse=False) -> c64[2, 5]", "fft(c128[4, 3], axis=0, inverse=True) -> c128[4, 3]",
+    examples=["fft(c64[2, 5], axis=1, inverse=False) -> c64[2, 5]",
+              "fft(c128[4, 3], axis=0, inverse=True) -> c128[4, 3]",
               "fft(f32[5], axis=0, inverse=False) -> error"])
 
 
@@ -197,7 +199,8 @@ def _plan(name: str, x: Any, s: Any, axes: Any) -> tuple[list[Any], list[int]]:
     return sizes, listed
 
 
-def _many(name: str, last: Callable[..., Any], others: Callable[..., Any], last_first: bool, doc: str) -> Callable[..., Any]:
+def _many(name: str, last: Callable[..., Any], others: Callable[..., Any], last_first: bool,
+          doc: str) -> Callable[..., Any]:
     """A transform over several axes: `last` along the last of them, `others` along the rest."""
     def transform(x: Any, s: Sequence[Any] | None = None, axes: Sequence[int] | None = None,
                   norm: str | None = "backward") -> Any:
@@ -215,7 +218,8 @@ def _many(name: str, last: Callable[..., Any], others: Callable[..., Any], last_
 
 
 def _two(many: Callable[..., Any], name: str) -> Callable[..., Any]:
-    def transform(x: Any, s: Sequence[Any] | None = None, axes: Sequence[int] = (-2, -1), norm: str | None = "backward") -> Any:
+    def transform(x: Any, s: Sequence[Any] | None = None, axes: Sequence[int] = (-2, -1),
+                  norm: str | None = "backward") -> Any:
         return many(x, s, axes, norm)
     transform.__name__, transform.__doc__ = name, f"`{many.__name__}` over two axes, by default the last two."
     return transform

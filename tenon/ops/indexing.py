@@ -71,8 +71,8 @@ take: Op = define(
     vjp=lambda g, y, x, at, axis: (put(zeros_like(x), at, g, axis=axis, reduce="add"), None),
     compute=lambda s, i, x, at, axis: x(
         (*i[:axis], s.index(at(i[axis:axis + at.ndim]), x.shape[axis]), *i[axis + at.ndim:])),
-    doc="The elements of x at these places along an axis (which a vector need not name); the axes of"
-        " `indices` replace it.",
+    doc="The elements of x at these places along an axis (which a vector need not name); the axes of `indices` "
+        "replace it.",
     examples=["take(f32[5, 3], i64[4], axis=0) -> f32[4, 3]",
               "take(f32[2, 5, 3], i32[2, 2], axis=1) -> f32[2, 2, 2, 3]",
               "take(f32[5, 3], i64, axis=1) -> f32[5]", "take(f32[5, 3], f32[4], axis=0) -> error"])

@@ -76,7 +76,7 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Any:
     for a, by in zip(axes, shifts, strict=True):
         size = x.shape[a]
         by = by % max(size, 1) if isinstance(size, int) else by
-        if (isinstance(by, int) and by == 0) or (isinstance(size, int) and size == 0):
+        if by == 0 or size == 0:
             continue
         cut = size - by if not isinstance(by, int) or by > 0 else -by
         x = concat_op(narrow(x, a, cut, size), narrow(x, a, 0, cut), axis=a)
@@ -118,7 +118,7 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
             raise ShapeError(f"repeat: {counts.size} counts for axis {axis} of {x.type}")
         parts = [repeat(narrow(x, axis, k, k + 1), int(n), axis) for k, n in enumerate(counts) if n]
         return concat_op(*parts, axis=axis) if parts else narrow(x, axis, 0, 0)
-    times = int(counts)
+    times = counts if isinstance(counts, int) else int(counts.item())
     wide = broadcast_to(expand_dims(x, axis + 1), shape=replaced(x.shape, axis, size, times))
     return reshape_op(wide, shape=replaced(x.shape, axis, size * times))
 
@@ -149,7 +149,7 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0
         raise ArgumentError(f"pad: no mode {mode!r}", hint="one of constant, " + ", ".join(_BORDERS))
     for axis, (before, after) in enumerate(pairs):
         size = x.shape[axis]
-        if isinstance(before, int) and isinstance(after, int) and before + after == 0:
+        if before == 0 and after == 0:
             continue
         most = {"edge": math.inf, "reflect": size - 1}.get(mode, size)
         if (isinstance(size, int) and max(before, after) > most) or (mode == "edge" and size == 0 and before + after):

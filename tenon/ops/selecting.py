@@ -11,7 +11,7 @@ import numpy as np
 from tenon.dims import Dim
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.build import literal
-from tenon.ops import arranging
+from tenon.ops import cutting
 from tenon.ops.arithmetic import floor_divide, remainder
 from tenon.ops.arranging import concat, moveaxis, ravel, reshaped, stack
 from tenon.ops.comparison import clip, not_equal
@@ -38,7 +38,7 @@ def narrow_(x: Any, axis: int, start: Any, length: Any) -> Any:
     x = lift(x)
     axis = normalize_axis(axis, x.ndim)
     start = start + x.shape[axis] if isinstance(start, int) and start < 0 else start
-    return arranging.narrow(x, axis, start, start + length)
+    return cutting.narrow(x, axis, start, start + length)
 
 
 @function
@@ -74,7 +74,7 @@ def diagonal_scatter(x: Any, values: Any, offset: int = 0, axis1: int = 0, axis2
             [0., 1.]])
     """
     last = moveaxis(lift(x), (axis1, axis2), (-2, -1))
-    count = arange(diagonal_size(*last.shape[-2:], offset))
+    count = arange(diagonal_size(last.shape[-2], last.shape[-1], offset))
     new = setitem(last, (..., count + max(-offset, 0), count + max(offset, 0)), values)
     return moveaxis(new, (-2, -1), (axis1, axis2))
 
@@ -197,7 +197,8 @@ def _filled(value: Any, shape: Any, dtype: Any) -> Any:
 
 
 @function
-def scatter_reduce(x: Any, indices: Any, values: Any, axis: int = 0, reduce: str = "add", include_self: bool = True) -> Any:
+def scatter_reduce(x: Any, indices: Any, values: Any, axis: int = 0, reduce: str = "add",
+                   include_self: bool = True) -> Any:
     """x with the values that `indices` send to one place combined with it: add, mul, max, min, mean, as PyTorch.
 
     `include_self=False` leaves out what x holds there.
@@ -212,7 +213,8 @@ def scatter_reduce(x: Any, indices: Any, values: Any, axis: int = 0, reduce: str
 
 
 @function
-def index_reduce(x: Any, indices: Any, values: Any, axis: int = 0, reduce: str = "add", include_self: bool = True) -> Any:
+def index_reduce(x: Any, indices: Any, values: Any, axis: int = 0, reduce: str = "add",
+                 include_self: bool = True) -> Any:
     """x with the slices that `indices` send to one place along an axis combined with it, as `scatter_reduce`."""
     x, indices, values = lift(x), lift(indices), lift(values)
     axis = normalize_axis(axis, x.ndim)

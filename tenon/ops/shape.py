@@ -28,15 +28,18 @@ from tenon.types import (
 def _cast_ref(x: Any, dtype: DType) -> Any:
     with np.errstate(all="ignore"):
         x = np.asarray(x)
-        x = x.real if x.dtype.kind == "c" and dtype.kind in "uif" else x
-        converted = x.astype(dtype.numpy)
-        if dtype.kind not in "ui" or x.dtype.kind in "bui":
-            return converted
-        low, beyond = float(np.iinfo(dtype.numpy).min), float(np.iinfo(dtype.numpy).max + 1)
-        if ((x >= low) & (x < beyond)).all():
-            return converted
-        ends = np.where(x < low, np.iinfo(dtype.numpy).min, np.iinfo(dtype.numpy).max).astype(dtype.numpy)
-        return np.where(np.isnan(x), 0, np.where((x >= low) & (x < beyond), converted, ends)).astype(dtype.numpy)
+        real = x.real if x.dtype.kind == "c" and dtype.kind in "uif" else x
+        return _whole(real, dtype) if real.dtype.kind == "f" and dtype.kind in "ui" else real.astype(dtype.numpy)
+
+
+def _whole(x: Any, dtype: DType) -> Any:
+    """Cut off; where the type ends, its end, and 0 for NaN: NumPy gives what the processor happens to give."""
+    ends = np.iinfo(dtype.numpy)
+    low, high = x <= float(ends.min) - 1, x >= float(ends.max) + 1     # the sums are exact, or round to the end
+    inside = ~(low | high | np.isnan(x))
+    if inside.all():
+        return x.astype(dtype.numpy)
+    return np.where(high, ends.max, np.where(low, ends.min, np.where(inside, x, 0).astype(dtype.numpy)))
 
 
 cast: Op = define(
@@ -45,8 +48,8 @@ cast: Op = define(
     vjp=lambda g, y, x, dtype: (cast(g, dtype=x.dtype),)
     if dtype.is_differentiable else (None,),
     compute=lambda s, i, x, dtype: s.cast(x(i), dtype),
-    doc="The elements converted to another type.  To integers, fractions are cut off towards zero, what lies outside "
-        "goes to the nearest end of the type, and NaN to 0.",
+    doc="The elements converted to another type.  To an integer type: cut off towards zero; what lies beyond becomes "
+        "its largest or smallest number, NaN 0.",
     examples=["cast(f32[2, 3], dtype=i64) -> i64[2, 3]", "cast(f32[3], dtype=f64) -> f64[3]"])
 
 constant = define(

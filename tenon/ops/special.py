@@ -50,8 +50,9 @@ i1: Op = unary("i1", reference.i1, None, lambda g, y, x: (g * (i0(x) - where(equ
 
 def _erfcx_ref(x: Any) -> Any:
     x = np.asarray(x, np.float64)
-    square = 1 / (2 * np.maximum(x, 10) ** 2)
-    far = (1 - square * (1 - 3 * square * (1 - 5 * square * (1 - 7 * square)))) / (np.maximum(x, 10) * math.sqrt(math.pi))
+    large = np.maximum(x, 10)
+    square = 1 / (2 * large * large)
+    far = (1 - square * (1 - 3 * square * (1 - 5 * square * (1 - 7 * square)))) / (large * math.sqrt(math.pi))
     return np.where(x < 25, np.exp(np.minimum(x, 25) ** 2) * reference.erfc(np.minimum(x, 25)), far)
 
 
@@ -71,9 +72,9 @@ def _scaled(fn: Any) -> Any:
 
 
 erfcx = unary("erfcx", _erfcx_ref, None, lambda g, y, x: (g * (2 * x * y - SLOPE),), "exp(x * x) * erfc(x).", kinds="f")
-i0e = unary("i0e", _scaled(reference.i0), None, lambda g, y, x: (g * (i1e(x) - sign(x) * y),), "i0(x) * exp(-|x|).",
+i0e: Op = unary("i0e", _scaled(reference.i0), None, lambda g, y, x: (g * (i1e(x) - sign(x) * y),), "i0(x) * exp(-|x|).",
             kinds="f")
-i1e = unary("i1e", _scaled(reference.i1), None,
+i1e: Op = unary("i1e", _scaled(reference.i1), None,
             lambda g, y, x: (g * where(equal(x, 0), 0.5, i0e(x) - y * (sign(x) + 1 / where(equal(x, 0), 1, x))),),
             "i1(x) * exp(-|x|).", kinds="f")
 

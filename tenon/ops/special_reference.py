@@ -57,7 +57,7 @@ def digamma(x: Any) -> Any:
         inverse = 1 / (far * far)
         series = sum(c * inverse ** (k + 1) for k, c in enumerate(_DIGAMMA))
         total = total + np.log(far) - 0.5 / far - series
-        turned = x - np.floor(x)                # tan of the fraction keeps the digits of a large x
+        turned = x - np.rint(x)                 # tan of the fraction keeps the digits of a large x, and of a tiny one
         total = np.where(x < 0, total - math.pi / np.tan(math.pi * turned), total)
         total = np.where((x < 0) & (turned == 0) | (x == -np.inf), np.nan, total)
         return np.where(x == 0, np.copysign(np.inf, -x), np.where(x == np.inf, np.inf, total))

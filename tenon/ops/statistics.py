@@ -264,7 +264,9 @@ def gradient(x: Any, spacing: Any = None, axis: Any = None, edge_order: int = 1)
 
 def _slope(x: Any, axis: int, step: Any, edge_order: int) -> Any:
     size = x.shape[axis]
-    at = lambda start, stop: narrow(x, axis, start, stop)
+    def at(start: Any, stop: Any) -> Any:
+        return narrow(x, axis, start, stop)
+
     if getattr(step, "ndim", 0):        # positions: distances to the left and to the right of each inner element
         gap = reshaped(diff(lift(step)), [-1 if k == axis else 1 for k in range(x.ndim)])
         left, right = narrow(gap, axis, 0, size - 2), narrow(gap, axis, 1, size - 1)

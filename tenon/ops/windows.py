@@ -91,7 +91,7 @@ def padded(s: Any, x: Any, lead: tuple[Any, ...], p: Sequence[Any], k: Sequence[
 def over_windows(s: Any, q: Sequence[Any], kernel: Sequence[Dim], counts: Sequence[Dim], stride: Sequence[int],
                  padding: Pads, dilation: Sequence[int], value: Callable[[Any, Any], Any], dtype: DType,
                  extents: Sequence[Dim] = (), factor: Callable[[Any], Any] | None = None) -> Any:
-    """The sum of `value(k, p) * factor(k)` over the windows p whose tap k is element q; over more `extents`, first in k.
+    """The sum of `value(k, p) * factor(k)` over the windows p whose tap k is element q; over `extents`, first in k.
 
     Of windows that stand side by side there is just one, which is computed and not searched.
     """

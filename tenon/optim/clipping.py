@@ -11,7 +11,8 @@ from tenon.ops.arranging import stack
 from tenon.ops.comparison import clip, minimum
 from tenon.ops.creation import zeros
 from tenon.ops.exponential import sqrt
-from tenon.tensor import Tensor, no_grad
+from tenon.recording import no_grad
+from tenon.tensor import Tensor
 
 
 def clip_grad_norm(parameters: Any, max_norm: Any, norm_type: float = 2.0) -> Any:

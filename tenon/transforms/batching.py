@@ -15,11 +15,13 @@ import numpy as np
 
 from tenon.capture.tree import Structure, flatten
 from tenon.dims import Dim
+from tenon.eager import TensorInterpreter
 from tenon.errors import ArgumentError, CaptureError, ShapeError
 from tenon.graph.op import Op, interpreter, using
 from tenon.ops.arranging import stack
 from tenon.ops.shape import broadcast_to, permute
-from tenon.tensor import Changes, Examples, Payload, Tensor, TensorInterpreter, asarray
+from tenon.state import Changes, Examples, Payload
+from tenon.tensor import Tensor, asarray
 from tenon.transforms.batch_rules import Arguments, rule_of
 from tenon.types import normalize_axis
 

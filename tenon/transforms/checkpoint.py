@@ -15,7 +15,10 @@ from typing import Any
 from tenon.capture.trace import is_capturing
 from tenon.capture.tree import flatten
 from tenon.ops.barrier import barrier
-from tenon.tensor import Changes, Saved, TapeNode, Tensor, is_grad_enabled, linked
+from tenon.recording import is_grad_enabled
+from tenon.state import Changes
+from tenon.tape import Saved, TapeNode, linked
+from tenon.tensor import Tensor
 from tenon.transforms.follow import Followed, Nest, is_differentiable, settled
 
 

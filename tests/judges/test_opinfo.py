@@ -1,4 +1,4 @@
-"""Tenon against frozen samples of PyTorch's operators: outputs to 1e-9, vector-Jacobian products to 1e-7, in float64."""
+"""Tenon against frozen samples of PyTorch's operators: outputs to 1e-9, gradients to 1e-7, in float64."""
 
 import os
 import re
@@ -11,7 +11,7 @@ import pytest
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 JUDGES = Path(os.environ.get("TENON_JUDGES", ROOT.parent / "shared" / "judges"))
-AGREEING = 435      # operators that agree in every sample; raise it when there are more
+AGREEING = 450      # operators that agree in every sample; raise it when there are more
 
 
 @pytest.mark.skipif(not (JUDGES / "opinfo_judge.py").exists(), reason="the frozen samples are not here (TENON_JUDGES)")

@@ -5,9 +5,9 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from gradients import check_gradient
 
 import tenon as tn
+from gradients import check_gradient
 from tenon.errors import ArgumentError, DTypeError
 from tenon.ops import special_reference
 
