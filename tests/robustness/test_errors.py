@@ -1,4 +1,5 @@
 """Wrong calls: what the error says, of which class it is, and that it stands at the user's line in both modes."""
+# ruff: noqa: E501  (a row is a call)
 
 import builtins
 import linecache
