@@ -26,7 +26,7 @@ from tenon.types import (
     real_of,
 )
 
-VERSION = "2024.12"
+VERSION = "2025.12"
 pi, e, inf, nan = math.pi, math.e, math.inf, math.nan
 newaxis = None
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import Context
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from threading import local
 from typing import Any
 
 import numpy as np
@@ -13,13 +16,13 @@ from tenon.backends.base import Executable
 from tenon.dims import SymbolicDim
 from tenon.errors import ADDRESSABLE, DTypeError, TenonError, out_of_memory, step_error
 from tenon.graph.build import agree, canonical_attrs, literal
-from tenon.graph.interpret import evaluate_op
+from tenon.graph.interpret import as_type, evaluate_op
 from tenon.graph.ir import Graph, Literal
-from tenon.graph.kernels import kernel_for
+from tenon.graph.kernels import KERNELS, kernel_for
 from tenon.graph.op import Op, set_default_interpreter
 from tenon.ops import shape as shape_ops
 from tenon.recording import is_grad_enabled
-from tenon.state import Payload
+from tenon.state import Payload, recorder
 from tenon.tape import TapeNode, linked, saved
 from tenon.tensor import Tensor, tensor
 from tenon.types import DType, TensorType
@@ -73,8 +76,86 @@ class TensorInterpreter:
         return literal(x.value if isinstance(x, Literal) else x, dtype)
 
 
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """All that calls with the same types and attributes have in common."""
+
+    run: Callable[..., Any]                 # arrays -> what the reference returns
+    attrs: Mapping[str, Any]                # in their one IR form
+    types: tuple[TensorType, ...]           # of the outputs
+    literals: tuple[DType | None, ...]      # the types of the inputs where there are numbers among them
+
+
+MOST_PLANS = 4096
+NUMBERS = frozenset((bool, int, float, complex, type(None)))
+PLAIN = (bool, int, float, str, type(None), DType)
+
+
 class Eager(TensorInterpreter):
-    """Evaluate at once on NumPy arrays."""
+    """Evaluate at once on NumPy arrays.
+
+    The first call with these types and attributes infers and checks; those that follow find its plan.  Where NumPy
+    raises, or where there is no plan, the call is made in full, which says what is wrong.
+    """
+
+    def __init__(self) -> None:
+        self._plans: dict[tuple[Any, ...], Plan | None] = {}
+
+    def apply(self, op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
+        """The output tensors of `op`."""
+        if KERNELS or recorder.get() is not None:
+            return super().apply(op, inputs, attrs)
+        record, recording = False, is_grad_enabled()
+        key, arrays = [op], []
+        for x in inputs:
+            if isinstance(x, Tensor):
+                state = x.own
+                array = state.payload
+                if type(array) is not np.ndarray:
+                    return super().apply(op, inputs, attrs)
+                key += array.dtype, array.shape
+                record = record or (recording and state.requires_grad)
+                arrays.append(array)
+            elif (kind := type(x)) is Literal:
+                key += Literal, x.dtype
+                arrays.append(x)
+            elif kind in NUMBERS:
+                key.append(kind)
+                arrays.append(x)
+            else:
+                return super().apply(op, inputs, attrs)
+        if attrs and not _add_attrs(key, attrs):
+            return super().apply(op, inputs, attrs)
+        key.append(record)
+        found = tuple(key)
+        if (plan := self._plans.get(found)) is None:
+            if found not in self._plans:
+                result = super().apply(op, inputs, attrs)       # first, since it may raise
+                self._keep(found, _plan(op, arrays, attrs, record))
+                return result
+            return super().apply(op, inputs, attrs)
+        agreed = inputs
+        try:
+            if plan.literals:
+                agreed = tuple(map(self.cast, inputs, plan.literals))
+                arrays = [np.asarray(x.value, x.dtype.numpy) if type(x) is Literal else a
+                          for a, x in zip(arrays, agreed, strict=True)]
+            out = plan.run(*arrays)
+        except Exception:
+            return super().apply(op, inputs, attrs)
+        if len(plan.types) == 1:
+            payload = as_type(out, plan.types[0])
+            if not record:
+                return Tensor(payload)
+            return linked(payload, TapeNode(op, tuple(map(saved, agreed)), plan.attrs, (payload,)), 0)
+        payloads = tuple(map(as_type, out, plan.types))
+        node = TapeNode(op, tuple(map(saved, agreed)), plan.attrs, payloads) if record else None
+        return tuple(linked(p, node, k) if node else Tensor(p) for k, p in enumerate(payloads))
+
+    def _keep(self, key: tuple[Any, ...], plan: Plan | None) -> None:
+        if len(self._plans) >= MOST_PLANS:
+            self._plans.clear()
+        self._plans[key] = plan
 
     def evaluate(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[Payload, ...]:
         arrays: list[Any] = [None if x is None else np.asarray(x.value, x.dtype.numpy) if isinstance(x, Literal)
@@ -92,6 +173,54 @@ class Eager(TensorInterpreter):
             if (too_large := _too_large(op, types, error)) is not None:
                 raise too_large from None
             raise step_error(error, op.name) from error
+
+
+def _add_attrs(key: list[Any], attrs: Mapping[str, Any]) -> bool:
+    """Add attributes to the key of a plan, with their types (1 == True); False where one is not plain data."""
+    for value in attrs.values():
+        kinds = tuple(map(type, value)) if type(value) is tuple else (type(value),)
+        if not all(kind in PLAIN for kind in kinds):
+            return False
+        key += kinds, repr(value) if float in kinds else value      # 0.0 == -0.0
+    return True
+
+
+def _plan(op: Op, arrays: Sequence[Any], attrs: dict[str, Any], record: bool) -> Plan | None:
+    """The plan for calls like this one, which went well; None where every call is to be made in full."""
+    if op is call or op.effect or op.data_dependent or (op.expand is not None and (op.vjp is None or not record)):
+        return None
+    given = [x.dtype if isinstance(x, np.ndarray) else None for x in arrays]
+    dtypes = [dtype for _, dtype in agree(op, tuple(Tensor(x) if isinstance(x, np.ndarray) else x for x in arrays))]
+    if any(g is not None and (d is None or d.numpy != g) for g, d in zip(given, dtypes, strict=True)):
+        return None                         # an input is cast, which is a call of its own
+    types = tuple(None if d is None else TensorType(d, x.shape if isinstance(x, np.ndarray) else ())
+                  for x, d in zip(arrays, dtypes, strict=True))
+    canonical = canonical_attrs(op, types, attrs)
+    inferred = op.type(*types, **canonical)
+    outputs = inferred if isinstance(inferred, tuple) else (inferred,)
+    quiet = isinstance(op.ref, np.ufunc) and not any(g is not None and g.itemsize == 2 for g in given)
+    run = partial(_run_ufunc, op.ref) if quiet else partial(_run_reference, op, canonical, outputs)
+    return Plan(run, canonical, outputs, () if None not in given else tuple(dtypes))
+
+
+class _Quiet(local):
+    """A context for each thread in which NumPy's ufuncs do not warn; cheaper to enter than `np.errstate`."""
+
+    def __init__(self) -> None:
+        self.run = Context().run
+        self.run(np.seterr, all="ignore")
+
+
+_quiet = _Quiet()
+
+
+def _run_ufunc(ufunc: np.ufunc, *arrays: Any) -> Any:
+    return _quiet.run(ufunc, *arrays)
+
+
+def _run_reference(op: Op, attrs: Mapping[str, Any], types: Sequence[TensorType], *arrays: Any) -> Any:
+    out = evaluate_op(op, arrays, attrs, types)
+    return out if len(types) > 1 else out[0]
 
 
 def _too_large(op: Op, types: Sequence[TensorType], error: Exception) -> TenonError | None:

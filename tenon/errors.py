@@ -93,6 +93,10 @@ class ShapeError(TenonError, ValueError):
     """Shapes, sizes or axes that do not fit the operator."""
 
 
+class AxisError(ShapeError, IndexError):
+    """An axis that the tensor does not have."""
+
+
 class DTypeError(TenonError, TypeError):
     """An element type that the operator does not take."""
 

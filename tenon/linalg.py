@@ -1,8 +1,12 @@
 """The namespace `tn.linalg`: the linear algebra of the Array API standard and what NumPy and PyTorch add."""
 
+from __future__ import annotations
+
+from typing import Any
+
+from tenon.ops import diagonal as _diagonals
 from tenon.ops.arranging import matrix_transpose
 from tenon.ops.decompositions import eig, eigh, eigvals, eigvalsh, svd, svdvals
-from tenon.ops.diagonal import diagonal, trace
 from tenon.ops.factors import cholesky, lu, qr
 from tenon.ops.linalg import matmul
 from tenon.ops.products import cross, multi_dot, outer, tensordot, vecdot
@@ -29,3 +33,17 @@ __all__ = ["matmul", "matrix_transpose", "outer", "cross", "tensordot", "vecdot"
            "diagonal", "trace", "cholesky", "eig", "eigh", "eigvals", "eigvalsh", "lu", "qr", "svd", "svdvals",
            "solve", "solve_triangular", "cholesky_solve", "cholesky_inverse", "inv", "pinv", "lstsq", "det", "slogdet",
            "logdet", "norm", "vector_norm", "matrix_norm", "matrix_rank", "cond", "matrix_exp"]
+
+
+def diagonal(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Any:
+    """The elements (k, k + offset) of every matrix of a stack; `tn.diagonal` takes the first two axes.
+
+    >>> tn.linalg.diagonal(tn.ones(4, 2, 3)).shape
+    (4, 2)
+    """
+    return _diagonals.diagonal(x, offset, axis1, axis2)
+
+
+def trace(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1, *, dtype: Any = None) -> Any:
+    """The sum of the diagonal of every matrix of a stack; `tn.trace` takes the first two axes."""
+    return diagonal(x, offset, axis1, axis2).sum(axis=-1, dtype=dtype)

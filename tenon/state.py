@@ -67,10 +67,10 @@ class TensorState:
 
     __slots__ = ("grad", "index", "node", "payload", "requires_grad")
 
-    def __init__(self, payload: Payload, requires_grad: bool = False, grad: Tensor | None = None):
+    def __init__(self, payload: Payload, requires_grad: bool = False, grad: Tensor | None = None,
+                 node: TapeNode | None = None, index: int = 0):
         self.payload, self.requires_grad, self.grad = payload, requires_grad, grad
-        self.node: TapeNode | None = None       # the recorded call that made it, and which of its outputs it is
-        self.index = 0
+        self.node, self.index = node, index     # the recorded call that made it, and which of its outputs it is
 
 
 class Recorder(Protocol):
@@ -91,7 +91,7 @@ recorder: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
 
 # ---------------------------------------------------------------- what a block changed
 
-journal: ContextVar[list[tuple[Any, Any]] | None] = ContextVar("journal", default=None)      # what `Tensor._rebind` notes
+journal: ContextVar[list[tuple[Any, Any]] | None] = ContextVar("journal", default=None)   # by `Tensor._rebind`
 
 
 class Changes:

@@ -49,8 +49,8 @@ class TapeNode:
 
 def linked(payload: Payload, node: TapeNode, index: int) -> Tensor:
     """Output `index` of a recorded call."""
-    out = Tensor(payload, as_dtype(payload.dtype).is_differentiable)
-    out.own.node, out.own.index = node, index
+    out = Tensor(payload)
+    out.own = TensorState(out.own.payload, as_dtype(payload.dtype).is_differentiable, None, node, index)
     return out
 
 
@@ -61,8 +61,7 @@ class Saved(Tensor):
 
     def __init__(self, x: Tensor):
         state = x.state
-        self.own = TensorState(state.payload, state.requires_grad)
-        self.own.node, self.own.index = state.node, state.index
+        self.own = TensorState(state.payload, state.requires_grad, None, state.node, state.index)
         self._slot = x.slot
 
     @property

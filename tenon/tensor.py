@@ -63,7 +63,7 @@ class Tensor(Elements):
     @property
     def payload(self) -> Payload:
         """The array, or the edge of the graph being captured."""
-        return self.state.payload
+        return self.own.payload if recorder.get() is None else self.state.payload
 
     @property
     def node(self) -> TapeNode | None:
@@ -290,6 +290,7 @@ def asarray(data: Any, dtype: Any = None, copy: bool | None = None, *, device: A
     >>> tn.asarray(np.ones(2, np.float32))
     tensor([1., 1.])
     """
+    check_device(device)
     wanted = None if dtype is None else as_dtype(dtype)
     if isinstance(data, Tensor) and not isinstance(data.payload, np.ndarray):
         return data if wanted is None or wanted is data.dtype else shape_ops.cast(data, dtype=wanted)

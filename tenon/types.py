@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from tenon.dims import Dim, product
-from tenon.errors import ArgumentError, DTypeError, ShapeError
+from tenon.errors import ArgumentError, AxisError, DTypeError, ShapeError
 
 Shape = tuple[Dim, ...]
 
@@ -80,6 +80,8 @@ def as_dtype(value: Any) -> DType:
     >>> as_dtype("f32"), as_dtype(int), as_dtype(np.float64)
     (tenon.float32, tenon.int64, tenon.float64)
     """
+    if isinstance(value, np.dtype) and (known := _BY_NUMPY.get(value)):
+        return known
     if isinstance(value, DType):
         return value
     if isinstance(value, type) and value in _BY_PYTHON:
@@ -209,7 +211,7 @@ def normalize_axis(axis: Any, ndim: int, what: str = "axis") -> int:
         raise DTypeError(f"{what} must be an integer, not {axis!r}")
     index = axis.__index__()
     if not -ndim <= index < ndim:
-        raise ShapeError(f"{what} {index} is out of range for a tensor of {ndim} dimensions",
+        raise AxisError(f"{what} {index} is out of range for a tensor of {ndim} dimensions",
                          hint=f"{what} runs from {-ndim} to {ndim - 1}" if ndim else "a scalar has no axes")
     return int(index % ndim)
 

@@ -49,7 +49,7 @@ def evaluate_op(op: Op, arrays: Sequence[Any], attrs: Mapping[str, Any],
             body = expansion(op, tuple(map(type_of, arrays)), attrs)
             return tuple(interpret(body, [a for a in arrays if a is not None]))
     listed = out if isinstance(out, tuple) and len(types) > 1 else (out,)
-    return tuple(_as_type(x, t) for x, t in zip(listed, types, strict=True))
+    return tuple(as_type(x, t) for x, t in zip(listed, types, strict=True))
 
 
 def type_of(array: Any) -> TensorType | None:
@@ -99,7 +99,8 @@ def _is_narrow(dtype: np.dtype[Any]) -> bool:
     return dtype.itemsize == 2 and any(dtype == narrow.numpy for narrow in NARROW)
 
 
-def _as_type(array: Any, type: TensorType) -> np.ndarray:
+def as_type(array: Any, type: TensorType) -> np.ndarray:
+    """What a reference returned, as an array of the type that the operator promises."""
     if type == TOKEN:
         return np.zeros((), np.bool_)
     found: np.ndarray = np.asarray(array)

@@ -26,23 +26,23 @@ class Kernel:
     when: Callable[..., bool]
 
 
-_kernels: dict[tuple[Op, str], list[Kernel]] = {}
+KERNELS: dict[tuple[Op, str], list[Kernel]] = {}
 
 
 def add_kernel(kernel: Kernel) -> None:
     """Let this kernel claim nodes from now on."""
-    _kernels.setdefault((kernel.op, kernel.device), []).insert(0, kernel)
+    KERNELS.setdefault((kernel.op, kernel.device), []).insert(0, kernel)
 
 
 def remove_kernel(kernel: Kernel) -> None:
     """Let it claim none any more."""
-    _kernels[kernel.op, kernel.device].remove(kernel)
+    KERNELS[kernel.op, kernel.device].remove(kernel)
 
 
 def kernel_for(op: Op, types: Sequence[TensorType | None], attrs: Mapping[str, Any],
                device: str = "cpu") -> Kernel | None:
     """The kernel that claims a call with these input types, None if there is none."""
-    for kernel in _kernels.get((op, device), ()):
+    for kernel in KERNELS.get((op, device), ()):
         if kernel.when(*types, **attrs):
             return kernel
     return None
@@ -50,5 +50,5 @@ def kernel_for(op: Op, types: Sequence[TensorType | None], attrs: Mapping[str, A
 
 def has_kernel(node: Node) -> bool:
     """Whether a user's kernel claims the node."""
-    return bool(_kernels) and kernel_for(node.op, [None if x is None else x.type for x in node.inputs],
+    return bool(KERNELS) and kernel_for(node.op, [None if x is None else x.type for x in node.inputs],
                                          node.attrs) is not None

@@ -72,6 +72,8 @@ class Signature:
     variadic: bool
     attrs: Mapping[str, Any]            # attribute -> default; inspect.Parameter.empty where there is none
 
+    fixed: bool                         # all attributes have defaults, and the data are not variadic
+
     @staticmethod
     def of(rule: Callable[..., Any]) -> Signature:
         # Read off the code object: `inspect.signature` for every operator would be a third of the time to import.
@@ -79,9 +81,10 @@ class Signature:
         code, names = rule.__code__, rule.__code__.co_varnames
         keywords = names[code.co_argcount:code.co_argcount + code.co_kwonlyargcount]
         defaults = rule.__kwdefaults__ or {}
+        attrs = {name: defaults.get(name, inspect.Parameter.empty) for name in keywords}
+        variadic = bool(code.co_flags & inspect.CO_VARARGS)
         return Signature(names[:code.co_argcount], sum(default is None for default in rule.__defaults__ or ()),
-                         bool(code.co_flags & inspect.CO_VARARGS),
-                         {name: defaults.get(name, inspect.Parameter.empty) for name in keywords})
+                         variadic, attrs, not variadic and inspect.Parameter.empty not in attrs.values())
 
     def __str__(self) -> str:
         required = len(self.data) - self.optional
@@ -92,6 +95,12 @@ class Signature:
     def bind(self, name: str, args: Sequence[Any],
              keywords: Mapping[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Divide a call's arguments into data inputs and attributes."""
+        if self.fixed and not keywords and len(args) == len(self.data):
+            for x in args:
+                if x is None:
+                    break
+            else:
+                return tuple(args), dict(self.attrs)
         keywords = dict(keywords)
         if self.variadic:
             listed = bool(args) and isinstance(args[0], (tuple, list))

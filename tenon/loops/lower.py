@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tenon.dims import Dim, product
 from tenon.graph.ir import Graph, Value
-from tenon.loops.build import GraphExpressions, offset
+from tenon.loops.build import GraphExpressions, is_empty, offset
 from tenon.loops.chunks import in_chunks
 from tenon.loops.contraction import misplaced
 from tenon.loops.expressions import Buffer, Call, CheckedIndex, Expr, Index, Reduce, size, walk
@@ -99,11 +99,6 @@ def _targets(graph: Graph, build: GraphExpressions, buffers: Mapping[Value, Buff
     return found
 
 
-def is_empty(type: TensorType) -> bool:
-    """Whether there is nothing to compute, whatever the symbolic sizes."""
-    return any(isinstance(n, int) and n == 0 for n in type.shape)
-
-
 def loop_indices(type: TensorType) -> tuple[tuple[Expr, ...], tuple[Index, ...]]:
     """(the index of an element, the loop variables in it); axes of size 1 have none."""
     index: list[Expr] = []
@@ -135,8 +130,9 @@ def _recomputed(targets: Sequence[Target], owner: Mapping[Expr, Value], stored: 
             again = [index.extent for index in _needed(around, x) if index not in x.free]
             if isinstance(x, Reduce) and not x.free:
                 again = [index.extent for index in around]      # every thread would compute it
-            if not again and isinstance(x, Reduce):
-                again = [_times_each(value, _needed(around, x))]
+            times = _times_each(value, _needed(around, x))
+            if not again and isinstance(x, Reduce) and times > 1:
+                again = [times]
             if again and not _is_cheap(x, again):
                 return value
     return None

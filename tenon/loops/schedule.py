@@ -14,6 +14,7 @@ from tenon.loops.columns import column_nest
 from tenon.loops.contraction import Product, as_product
 from tenon.loops.expressions import (
     CheckedIndex,
+    Const,
     Expr,
     Index,
     Local,
@@ -88,9 +89,12 @@ def _with_more_turns(body: Block, targets: Sequence[Target], loops: Sequence[Ind
             each = inner.index.extent
             if turns >= ENOUGH or not isinstance(each, int) or inner.extent is not size(each):
                 return body
+            grain = grain_of(targets, loops[2:])
+            if isinstance(grain, Const) and grain.value >= turns * each:
+                return body             # too little work for a second thread
             both = Index(f"{outer.index.name}_{inner.index.name}", turns * each)
             parts = Let(outer.index, both // size(each)), Let(inner.index, both % size(each))
-            return (Loop(both, size(both.extent), (*parts, *inner.body), "parallel", grain_of(targets, loops[2:])),)
+            return (Loop(both, size(both.extent), (*parts, *inner.body), "parallel", grain),)
     return body
 
 

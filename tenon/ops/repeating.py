@@ -118,7 +118,7 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
             raise ShapeError(f"repeat: {counts.size} counts for axis {axis} of {x.type}")
         parts = [repeat(narrow(x, axis, k, k + 1), int(n), axis) for k, n in enumerate(counts) if n]
         return concat_op(*parts, axis=axis) if parts else narrow(x, axis, 0, 0)
-    times = int(counts)
+    times = counts if isinstance(counts, int) else int(counts.item())
     wide = broadcast_to(expand_dims(x, axis + 1), shape=replaced(x.shape, axis, size, times))
     return reshape_op(wide, shape=replaced(x.shape, axis, size * times))
 

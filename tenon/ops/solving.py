@@ -16,7 +16,7 @@ from tenon.ops.comparison import where
 from tenon.ops.complex_parts import conj, imag, real
 from tenon.ops.creation import eye
 from tenon.ops.cutting import narrow
-from tenon.ops.decompositions import svdvals, threshold
+from tenon.ops.decompositions import svd, svdvals, threshold
 from tenon.ops.define import define, function, lift
 from tenon.ops.diagonal import tril, triu
 from tenon.ops.factors import lapack, solve_op, square_type
@@ -121,8 +121,13 @@ pinv_op: Op = define(
 
 
 @function
-def pinv(x: Any, rtol: float | None = None) -> Any:
-    """The pseudo-inverse; singular values below `rtol` of the largest count as zero."""
+def pinv(x: Any, rtol: Any = None) -> Any:
+    """The pseudo-inverse; singular values below `rtol` of the largest count as zero: a number, or one a matrix."""
+    if getattr(rtol, "ndim", 0):
+        u, s, vh = svd(x, full_matrices=False)
+        keep = s > expand_dims(lift(rtol), -1) * s.max(axis=-1, keepdims=True)
+        inverse = where(keep, 1 / where(keep, s, 1), 0)
+        return matmul(adjoint(vh) * expand_dims(inverse, -2), adjoint(u))
     return pinv_op(x, rtol=_rtol(x, rtol))
 
 

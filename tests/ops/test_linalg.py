@@ -280,3 +280,15 @@ def test_empty_matrices():
     assert tn.linalg.inv(np.zeros((2, 0, 0))).shape == (2, 0, 0)
     assert tn.linalg.svdvals(np.zeros((0, 3))).shape == (0,)
     assert tn.linalg.solve(np.zeros((0, 3, 3)), np.zeros((0, 3, 2))).shape == (0, 3, 2)
+
+
+def test_the_namespace_takes_diagonals_of_the_last_two_axes() -> None:
+    x = tn.arange(24, dtype="f64").reshape(2, 3, 4)
+    assert tn.linalg.diagonal(x).shape == (2, 3) and tn.diagonal(x).shape == (4, 2)
+    assert tn.linalg.trace(x, dtype="f32").tolist() == [15.0, 51.0]
+
+
+def test_a_tolerance_for_each_matrix_of_a_stack() -> None:
+    x = np.stack([np.diag([1.0, 0.01]), np.diag([1.0, 0.01])])
+    got = tn.linalg.pinv(tn.tensor(x), tn.tensor([0.1, 0.001]))
+    np.testing.assert_allclose(got.numpy(), np.linalg.pinv(x, np.array([0.1, 0.001])), atol=1e-12)
