@@ -5,7 +5,7 @@ import pytest
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update-golden", action="store_true", help="rewrite the expected text of tests/golden/*.test")
+    parser.addoption("--update-golden", action="store_true", help="rewrite expected text: tests/golden/*.test, docs")
 
 
 @pytest.fixture(autouse=True)

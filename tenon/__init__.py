@@ -1,11 +1,14 @@
 """Tenon: ordinary imperative Python, made into one optimised, compiled computational graph."""
 
 from collections.abc import Callable as _Callable
-from typing import TYPE_CHECKING as _TYPE_CHECKING
+from importlib import import_module as _import_module
 from typing import Any as _Any
 
-from tenon import data, debug, linalg, nn, optim, random
+from tenon import fft, linalg, nn, optim, random
 from tenon import ops as _ops
+from tenon.array_api import VERSION as __array_api_version__
+from tenon.array_api import can_cast, e, finfo, iinfo, inf, isdtype, nan, newaxis, pi, result_type
+from tenon.array_api import namespace_info as __array_namespace_info__
 from tenon.extend import graph_pass, kernel, register_backend, remove_pass
 from tenon.graph.ir import Graph
 from tenon.jit import jit
@@ -27,27 +30,46 @@ from tenon.random import (
     randperm,
     uniform,
 )
-from tenon.save import load, save
-from tenon.tensor import Tensor, asarray, enable_grad, is_grad_enabled, no_grad, tensor
-from tenon.transforms import (
-    autograd,
-    checkpoint,
-    custom_vjp,
-    grad,
-    hessian,
-    hvp,
-    jacfwd,
-    jacobian,
-    jacrev,
-    jvp,
-    value_and_grad,
-    vjp,
-    vmap,
+from tenon.recording import enable_grad, is_grad_enabled, no_grad
+from tenon.tensor import Tensor, asarray, from_dlpack, tensor
+from tenon.types import DType as dtype
+from tenon.types import (
+    bfloat16,
+    broadcast_shapes,
+    complex64,
+    complex128,
+    float16,
+    float32,
+    float64,
+    int8,
+    int16,
+    int32,
+    int64,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
 )
+from tenon.types import bool_ as bool
 
 globals().update(_ops.PUBLIC)
-if _TYPE_CHECKING:
-    def __getattr__(name: str) -> _Any: ...     # the operators above: each is named once, where it is defined
+
+_LATER = {"save": "tenon.storage", "load": "tenon.storage", "explain": "tenon.debug.explain"}
+_LATER |= dict.fromkeys(("autograd", "checkpoint", "custom_vjp", "grad", "hessian", "hvp", "jacfwd", "jacobian",
+                         "jacrev", "jvp", "value_and_grad", "vjp", "vmap"), "tenon.transforms")
+
+
+def __getattr__(name: str) -> _Any:
+    """What is loaded when it is asked for.  (Type checkers find the operators here too.)"""
+    if name in ("data", "debug"):
+        return _import_module(f"tenon.{name}")
+    if name in _LATER:
+        return getattr(_import_module(_LATER[name]), name)
+    raise AttributeError(f"module 'tenon' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER, "data", "debug"})
 
 
 def _html(view: str) -> _Callable[[object], str]:

@@ -12,14 +12,13 @@ from typing import Any, Protocol
 
 from tenon.errors import GradientError, Location
 from tenon.graph.build import Builder, call_graph, copy, expansion, inline, rebuild, types_of
-from tenon.graph.interpret import interpret
 from tenon.graph.ir import Graph, Input, Node, Value
-from tenon.graph.op import Op, using
+from tenon.graph.op import using
 from tenon.ops.arithmetic import add
+from tenon.ops.call import result_types, run_body
 from tenon.ops.creation import ones_like, zeros_like
 from tenon.ops.define import define
 from tenon.ops.shape import cast, sum_to
-from tenon.types import TensorType
 
 
 class Rule(Protocol):
@@ -161,16 +160,6 @@ def _reached(nodes: Iterable[Node], start: Sequence[Value]) -> set[Value]:
 
 # ---------------------------------------------------------------- a graph as one operator
 
-def _call_type(*xs: TensorType, body: Graph) -> TensorType | tuple[TensorType, ...]:
-    types = tuple(r.type for r in body.results)
-    return types if len(types) > 1 else types[0]
-
-
-def _call_ref(*xs: Any, body: Graph) -> Any:
-    results = interpret(body, xs)
-    return tuple(results) if len(results) > 1 else results[0]
-
-
 def _call_vjp(g: Any, y: Any, *xs: Any, body: Graph) -> list[Any]:
     """One call of the pullback, itself an operator with a gradient."""
     given = g if isinstance(g, tuple) else (g,)
@@ -185,5 +174,5 @@ def _pullback_of(body: Graph) -> Graph:
     return pullback_graph(body)
 
 
-call = define("call", public=False, type=_call_type, ref=_call_ref, vjp=_call_vjp,
+call = define("call", public=False, type=result_types, ref=run_body, vjp=_call_vjp,
               doc="A graph applied to inputs, as one operator: what a jitted function is on the tape.")

@@ -1,9 +1,11 @@
 """The `tenon` command: a table of subcommands, one function each. Each imports what it needs when it is called."""
 
 import argparse
+import importlib
 import importlib.metadata
 import os
 import platform
+import runpy
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import tenon
-from tenon.errors import TenonError
+from tenon.errors import ArgumentError, TenonError, user_location
 
 Run = Callable[[argparse.Namespace], int]
 Argument = Callable[[argparse.ArgumentParser], object]
 
 REQUIRED = ("numpy", "llvmlite", "ml_dtypes", "safetensors")
+BENCHMARKS = ("matmul", "elementwise", "mlp_step", "cnn_step")
 OPTIONAL = ("scikit-learn", "rich", "matplotlib", "torch", "onnx")
 
 
@@ -36,6 +39,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = run(arguments)
         sys.stdout.flush()
     except TenonError as error:  # the user's mistake: the message says all, a traceback of ours nothing
+        if error.where == user_location():  # whoever called us: no line of the user's
+            error.where = None
         print(error, file=sys.stderr)
         return 1
     except BrokenPipeError:  # the reader had enough, as in `tenon env | head`
@@ -64,6 +69,20 @@ def env(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def bench(arguments: argparse.Namespace) -> int:
+    root = Path(tenon.__file__).resolve().parent.parent
+    wrong = [name for name in arguments.names if name not in BENCHMARKS]
+    if wrong:
+        raise TenonError(f"bench: {wrong[0]!r} is unknown", hint=f"there are {', '.join(BENCHMARKS)}")
+    if not (root / "benchmarks").is_dir():
+        raise TenonError("bench: the benchmarks are not installed with the package", hint="run this in the repository")
+    sys.path.insert(0, str(root))
+    for name in arguments.names or BENCHMARKS:
+        print(f"== {name}", flush=True)
+        importlib.import_module(f"benchmarks.{name}").main(["--seconds", str(arguments.seconds)])
+    return 0
+
+
 def demo(arguments: argparse.Namespace) -> int:
     from tenon.demos import digits
 
@@ -77,7 +96,8 @@ def demo(arguments: argparse.Namespace) -> int:
 def opt(arguments: argparse.Namespace) -> int:
     from tenon.debug.stages import run_on_text
 
-    text = sys.stdin.read() if arguments.file == "-" else Path(arguments.file).read_text(encoding="utf-8")
+    load(arguments.load)
+    text = sys.stdin.read() if arguments.file == "-" else existing(arguments.file).read_text(encoding="utf-8")
     names = [name for name in arguments.passes.split(",") if name]
     for line in run_on_text(text, names, arguments.each):
         print(line)
@@ -87,14 +107,32 @@ def opt(arguments: argparse.Namespace) -> int:
 def show(arguments: argparse.Namespace) -> int:
     from tenon.debug.stages import show_function
 
+    load(arguments.load)
     for line in show_function(arguments.function, arguments.types, arguments.stages.split(",")):
         print(line)
     return 0
 
 
+def load(files: Sequence[str]) -> None:
+    """Run Python files for what they register: operators, passes, backends, kernels."""
+    for file in files:
+        runpy.run_path(str(existing(file)))
+
+
+def existing(name: str) -> Path:
+    """The path of a file; raises ArgumentError where there is none."""
+    if not Path(name).is_file():
+        raise ArgumentError(f"there is no file {name!r}")
+    return Path(name)
+
+
 def argument(*flags: str, **options: Any) -> Argument:
     """What `add_argument` takes, to be given to a parser later."""
     return lambda parser: parser.add_argument(*flags, **options)
+
+
+LOAD = argument("--load", action="append", default=[], metavar="FILE.py",
+                help="a Python file to run first, for the operators, passes or backends that it registers")
 
 
 @dataclass(frozen=True)
@@ -106,18 +144,24 @@ class Command:
 
 COMMANDS = {
     "demo": Command("train on real data, save, load in a fresh process, classify", demo, (
-        argument("name", choices=["digits"]),
+        argument("name", choices=["digits"], help="digits: a convolutional network on real handwritten digits"),
         argument("--folder", type=Path, default=Path("demo"), help="where weights and pictures go (default: demo)"),
         argument("--epochs", type=int, help="how often all images are seen"),
         argument("--classify", type=Path, metavar="WEIGHTS", help="only load these weights and classify"))),
     "show": Command("a function at every stage: graph, passes, loops, llvm, asm", show, (
-        argument("function", metavar="FILE:FUNCTION"),
+        argument("function", metavar="FILE:FUNCTION", help="of a Python file, which is run as `python FILE` would"),
         argument("types", nargs="*", metavar="TYPE", help="of the arguments, such as f32[8, 784] or f32[B, 784]"),
-        argument("--stages", default="graph,passes,loops", help="comma-separated (default: %(default)s)"))),
+        argument("--stages", default="graph,passes,loops",
+                 help="comma-separated, of graph, passes, loops, llvm, asm (default: %(default)s)"),
+        LOAD)),
     "opt": Command("run passes on the text of a graph", opt, (
-        argument("file", nargs="?", default="-", metavar="FILE"),
-        argument("--passes", default="", help="comma-separated names, in order"),
-        argument("--each", action="store_true", help="print the graph after every pass"))),
+        argument("file", nargs="?", default="-", metavar="FILE", help="text of one graph; - reads standard input"),
+        argument("--passes", default="", help="comma-separated names, in order; none prints the graph as it was read"),
+        argument("--each", action="store_true", help="print the graph after every pass"),
+        LOAD)),
+    "bench": Command("measure against NumPy and PyTorch on this machine", bench, (
+        argument("names", nargs="*", metavar="NAME", help=f"which of {', '.join(BENCHMARKS)} (default: all)"),
+        argument("--seconds", type=float, default=1.0, help="for each case (default: %(default)s)"))),
     "env": Command("versions, CPU, cores, settings: what to paste into a bug report", env),
 }
 

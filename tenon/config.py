@@ -2,7 +2,7 @@
 
 | variable      | meaning                                                                      | default          |
 |---------------|------------------------------------------------------------------------------|------------------|
-| TENON_BACKEND | what runs the graphs: `cpu` (machine code) or `reference` (NumPy)            | cpu              |
+| TENON_BACKEND | what runs the graphs: `cpu` (machine code), `reference` (NumPy), or your own | cpu              |
 | TENON_THREADS | how many threads a compiled program uses                                     | the usable cores |
 | TENON_CACHE   | the directory that keeps machine code between processes, or `off`            | ~/.cache/tenon   |
 | TENON_SHOW    | what to print, comma separated: graph, loops, llvm, asm, guards, fallbacks, time, memory | nothing |
@@ -20,7 +20,6 @@ from pathlib import Path
 
 from tenon.errors import TenonError
 
-BACKENDS = ("cpu", "reference")
 SHOWABLE = ("graph", "loops", "llvm", "asm", "guards", "fallbacks", "time", "memory")
 MOST_THREADS = 1024
 
@@ -45,7 +44,7 @@ def config() -> Config:
 
 def read_config(environ: Mapping[str, str]) -> Config:
     return Config(
-        backend=_one_of("TENON_BACKEND", environ.get("TENON_BACKEND", "").strip() or "cpu", BACKENDS),
+        backend=_backend(environ.get("TENON_BACKEND", "").strip() or "cpu"),
         threads=_threads(environ.get("TENON_THREADS", "").strip()),
         cache_dir=_cache_dir(environ),
         show=frozenset(
@@ -54,6 +53,13 @@ def read_config(environ: Mapping[str, str]) -> Config:
             if word.strip()
         ),
     )
+
+
+def _backend(name: str) -> str:
+    """A name; whether it is that of a backend is known when something is compiled, and users' backends are there."""
+    if not name.isidentifier():
+        raise ConfigError(f"TENON_BACKEND: {name!r} is no name of a backend")
+    return name
 
 
 def _one_of(variable: str, word: str, known: tuple[str, ...]) -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import linecache
+import os
+import re
 import sys
 from dataclasses import dataclass
-from pathlib import Path
 from types import FrameType
 
-PACKAGE = str(Path(__file__).parent) + "/"
+ADDRESSABLE = 1 << 47       # bytes
+PACKAGE = os.path.dirname(__file__) + os.sep     # not pathlib: it takes long to import
+STARTS_WITH_A_NAME = re.compile(r"[\w.]+(\(.*?\)|\[.*?\])?( = value)?: ")
 
 
 @dataclass(frozen=True)
@@ -22,7 +25,7 @@ class Location:
     function: str = ""
 
     def __str__(self) -> str:
-        return f"{Path(self.file).name}:{self.line}"
+        return f"{os.path.basename(self.file)}:{self.line}"
 
     def excerpt(self) -> str:
         """The source line with carets under the expression, or an empty string where there is no source."""
@@ -66,7 +69,14 @@ class TenonError(Exception):
     def __init__(self, what: str, where: Location | None = None, why: str | None = None, hint: str | None = None):
         self.what, self.why, self.hint = what, why, hint
         self.where = where or user_location()
+        self._nameless = "" if STARTS_WITH_A_NAME.match(what) else what
         super().__init__(what)
+
+    def named(self, operator: str) -> None:
+        """Begin with the operator that the user called, where the message names none."""
+        if self._nameless:
+            self.what = f"{operator}: {self._nameless}"
+            self.args = (self.what,)
 
     def __str__(self) -> str:
         rows = [self.what]
@@ -93,6 +103,36 @@ class ArgumentError(TenonError, ValueError):
 
 class OutOfRange(TenonError, IndexError):
     """An index outside the axis it indexes."""
+
+
+def out_of_range(operator: str, index: int, size: int, where: Location | None) -> OutOfRange:
+    """The error of a check in a running program."""
+    name = operator if operator not in ("", "wrap_index") else "x[key]"
+    return OutOfRange(f"{name}: index {index} is out of range for an axis of size {size}", where,
+                      hint=f"indices run from {-size} to {size - 1}" if size else "the axis is empty")
+
+
+class OutOfMemory(TenonError, MemoryError):
+    """A tensor that this machine has no memory for."""
+
+
+def out_of_memory(operator: str, type: object, bytes: int, where: Location | None = None) -> OutOfMemory:
+    """The error of a result that is too large."""
+    power = max(0, min(6, (bytes.bit_length() - 1) // 10))
+    amount = f"{bytes / 1024 ** power:.4g} {('bytes', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB', 'EiB')[power]}"
+    return OutOfMemory(f"{operator.removesuffix('_op')}: {type} needs {amount}, and there is no such memory", where,
+                       hint="look for an axis that broadcast by mistake, or work on a part at a time")
+
+
+def step_error(error: Exception, operator: str, where: Location | None = None) -> TenonError:
+    """What NumPy (or a user's operator) raised while it did a step, as an error at the user's line."""
+    if isinstance(error, TenonError):
+        error.where = where or error.where
+        return error
+    kind = OutOfRange if isinstance(error, IndexError) else TenonError
+    made = kind(f"{operator}: {error}", where=where)
+    made.__cause__ = error
+    return made
 
 
 class LinearAlgebraError(TenonError, ArithmeticError):

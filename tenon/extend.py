@@ -17,11 +17,11 @@ from collections.abc import Callable
 from typing import Any
 
 from tenon.backends.base import Backend
+from tenon.eager import program_of
 from tenon.errors import ArgumentError
 from tenon.graph.ir import Graph
 from tenon.graph.kernels import Kernel, add_kernel
 from tenon.graph.op import OPS, Op
-from tenon.tensor import program_of
 
 DEVICES = ("cpu",)
 

@@ -23,11 +23,14 @@ from tenon.capture.guards import ATOMS, Guard, Reach, UnsafeCall, Watch
 from tenon.capture.trace import Argument, Capture, GradientOf, Held, Source, capturing, is_capturing
 from tenon.capture.tree import Structure, flatten
 from tenon.dims import SMALLEST_SYMBOLIC_SIZE, Assumptions, Dim, SymbolicDim, UndecidedSize, assuming, symbol
+from tenon.eager import eager, program_of
 from tenon.errors import ArgumentError, CaptureError
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import interpreter
 from tenon.observe import emit, span
-from tenon.tensor import RELEASED, Tensor, eager, is_grad_enabled, program_of
+from tenon.recording import is_grad_enabled
+from tenon.tape import RELEASED
+from tenon.tensor import Tensor
 from tenon.types import TensorType
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -26,7 +26,7 @@ from tenon.ops.searching import argsort, topk
 from tenon.ops.shape import as_shape, cast
 from tenon.ops.special import erfinv
 from tenon.tensor import Tensor, tensor
-from tenon.types import as_dtype, float32, int64
+from tenon.types import as_dtype, broadcast_shapes, float32, int64
 
 
 class Generator:
@@ -64,6 +64,8 @@ class Generator:
 
 
 def _state(seed: int) -> Any:
+    if isinstance(seed, float) or not hasattr(seed, "__index__"):
+        raise ArgumentError(f"manual_seed: a seed must be an integer, not {seed!r}")
     return np.array([int(seed) & (2 ** 64 - 1), 0], np.uint64)
 
 
@@ -130,12 +132,15 @@ def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, dtype: Any = floa
             generator: Generator | None = None) -> Any:
     """Numbers uniform in [low, high); the ends may be tensors, which broadcast."""
     u = _draw(generator, lambda state: draws.random_uniform(state, shape=_size(size, low, high), dtype=as_dtype(dtype)))
-    return u if low == 0.0 and high == 1.0 else u * (high - low) + low
+    standard = isinstance(low, (int, float)) and isinstance(high, (int, float)) and low == 0 and high == 1
+    return u if standard else u * (high - low) + low
 
 
 def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, dtype: Any = float32,
            generator: Generator | None = None) -> Any:
     """Numbers from the normal distribution; mean and standard deviation may be tensors, which broadcast."""
+    if isinstance(std, (int, float)) and std < 0:
+        raise ArgumentError(f"normal: the standard deviation must not be negative, got {std}")
     z = _draw(generator, lambda state: draws.random_normal(state, shape=_size(size, mean, std), dtype=as_dtype(dtype)))
     return z * std + mean
 
@@ -177,13 +182,15 @@ def _size(size: Any, *parameters: Any) -> Any:
     """The shape asked for, or the one that the parameters broadcast to."""
     if size is not None:
         return as_shape(size)
-    return np.broadcast_shapes(*(tuple(p.shape) for p in parameters if hasattr(p, "shape")))
+    return broadcast_shapes(*(tuple(p.shape) for p in parameters if hasattr(p, "shape")))
 
 
 # ---------------------------------------------------------------- choices
 
 def bernoulli(p: Any, size: Any = None, dtype: Any = None, generator: Generator | None = None) -> Any:
     """1 with probability p, else 0; in the element type of p unless given."""
+    if isinstance(p, (int, float)) and not 0 <= p <= 1:
+        raise ArgumentError(f"bernoulli: p={p} is not a probability")
     u = uniform(0.0, 1.0, _size(size, p), float32, generator)
     return cast(u < p, dtype=dtype or (p.dtype if hasattr(p, "dtype") else float32))
 

@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from tenon.dims import Dim, product
-from tenon.errors import DTypeError, ShapeError
+from tenon.errors import ArgumentError, DTypeError, ShapeError
 
 Shape = tuple[Dim, ...]
 
@@ -90,6 +90,12 @@ def as_dtype(value: Any) -> DType:
         return _BY_NUMPY[np.dtype(value)]
     except (TypeError, KeyError):
         raise DTypeError(f"no such element type: {value!r}", hint="one of " + " ".join(_BY_NAME)) from None
+
+
+def check_device(device: Any) -> None:
+    """Raise ArgumentError unless this is where tensors can live: "cpu", or None for wherever they do by default."""
+    if device is not None and str(device) != "cpu":
+        raise ArgumentError(f"there is no device {device!r}", hint='the only device is "cpu"')
 
 
 def real_of(dtype: DType) -> DType:
@@ -184,9 +190,17 @@ def broadcast_shapes(*shapes: Sequence[Dim]) -> Shape:
         if any(size != wide[0] for size in wide[1:]):
             shown = " and ".join("[" + ", ".join(map(str, shape)) + "]" for shape in shapes)
             raise ShapeError(f"shapes {shown} do not broadcast: sizes {' and '.join(map(str, wide))} "
-                             f"differ at axis {-axis}")
+                             f"differ at axis {-axis}", hint=_broadcast_hint(shapes))
         result.append(wide[0] if wide else 1)
     return tuple(reversed(result))
+
+
+def _broadcast_hint(shapes: Sequence[Sequence[Dim]]) -> str:
+    short, long = sorted(map(tuple, shapes), key=len)[0], sorted(map(tuple, shapes), key=len)[-1]
+    if 0 < len(short) < len(long) and short == long[:len(short)]:
+        wanted = (*short, *[1] * (len(long) - len(short)))
+        return f"to repeat [{', '.join(map(str, short))}] along the last axes, give it the shape {list(wanted)}"
+    return "axes are matched from the last one; two sizes fit when they are equal or one of them is 1"
 
 
 def normalize_axis(axis: Any, ndim: int, what: str = "axis") -> int:

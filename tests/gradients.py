@@ -47,7 +47,9 @@ def _gradients(scalar: Callable[..., Any], inputs: Any, create_graph: bool = Fal
         assert x.node is not None
     loss = scalar(*linked)
     from tenon.autodiff import backward, ones_like, zeros_like
-    from tenon.tensor import _carries_gradient, recording_is, tape_of
+    from tenon.recording import recording_is
+    from tenon.tape import tape_of
+    from tenon.tensor import _carries_gradient
     with recording_is(create_graph):
         found = backward(tape_of([loss]), {loss.slot: ones_like(loss)}, _carries_gradient)
         return [found[x.slot] if x.slot in found else zeros_like(x) for x in linked]

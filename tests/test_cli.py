@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import tenon
 from tenon import cli
 from tenon.debug import console
 from tenon.errors import TenonError
@@ -34,6 +35,13 @@ def test_every_subcommand_has_help(name: str, capsys: pytest.CaptureFixture[str]
     assert cli.COMMANDS[name].help[:20] in capsys.readouterr().out
 
 
+def test_the_benchmarks_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["bench", "elementwise", "--seconds", "0.001"]) == 0
+    assert "Tenon/NumPy" in capsys.readouterr().out
+    assert cli.main(["bench", "nothing"]) == 1
+    assert "there are matmul" in capsys.readouterr().err
+
+
 def test_an_unknown_subcommand_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit, match="2"):
         cli.main(["fly"])
@@ -49,6 +57,30 @@ def test_a_mistake_of_the_user_is_a_message_without_traceback(
     monkeypatch.setitem(cli.COMMANDS, "env", cli.Command("", refuse))
     assert cli.main(["env"]) == 1
     assert "matmul: inner sizes differ" in (err := capsys.readouterr().err) and "Traceback" not in err
+
+
+@pytest.mark.parametrize("command", [["opt", "nowhere.txt"], ["show", "nowhere.py:f"]])
+def test_a_file_that_is_not_there_is_a_message(command: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(command) == 1
+    assert capsys.readouterr().err.startswith("there is no file 'nowhere.")
+
+
+def test_a_mistake_in_a_file_is_not_blamed_on_the_caller(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "f.txt").write_text("def f(x: f32[2]):\n    v0: f32[2] = fly(x)\n    return v0\n")
+    assert cli.main(["opt", str(tmp_path / "f.txt")]) == 1
+    assert capsys.readouterr().err == "graph text, line 2: no operator named 'fly'\n  why: v0: f32[2] = fly(x)\n"
+
+
+def test_opt_knows_the_passes_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = "import tenon as tn\n@tn.graph_pass\ndef pass_of_a_file(graph):\n    return graph\n"
+    (tmp_path / "mine.py").write_text(source)
+    (tmp_path / "f.txt").write_text("def f(x: f32[2]):\n    return x\n")
+    command = ["opt", str(tmp_path / "f.txt"), "--load", str(tmp_path / "mine.py"), "--passes", "pass_of_a_file"]
+    try:
+        assert cli.main(command) == 0
+    finally:
+        tenon.remove_pass("pass_of_a_file")
+    assert capsys.readouterr().out == "def f(x: f32[2]):\n    return x\n"
 
 
 def test_a_reader_who_leaves_early_is_no_error() -> None:

@@ -24,7 +24,7 @@ def test_the_cache_can_be_turned_off():
 
 @pytest.mark.parametrize(
     ("variable", "value"),
-    [("TENON_BACKEND", "gpu")]
+    [("TENON_BACKEND", "cpu,gpu")]
     + [("TENON_THREADS", text) for text in ("0", "-1", "two", "1.5", "²", "9" * 5000)]
     + [("TENON_SHOW", "graph,graphs")],
 )

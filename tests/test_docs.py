@@ -6,6 +6,7 @@
             the exception that it must raise
 
 `...` in expected text stands for anything; blanks are compared loosely. `<!-- not run: why -->` skips the next block.
+`pytest tests/test_docs.py --update-golden` rewrites the expected text that is wrong, to be read in the diff.
 """
 
 import contextlib
@@ -45,30 +46,55 @@ def blocks(page: str) -> Iterator[Block]:
         marker = comment[1] if comment else ""
 
 
-def run_page(page: Path, folder: Path) -> None:
+Found = list[tuple[Block, str]]  # blocks whose text is not what it should be, and what it should be
+
+
+class Mismatch(AssertionError):
+    """A block says one thing and the program another."""
+
+
+def check_page(page: Path, folder: Path) -> None:
+    """Execute the blocks of a page; raises Mismatch, with the first difference, where the page is wrong."""
+    for block, printed in run_page(page, folder):
+        raise Mismatch(f"{page.name}:{block.line}: the page says\n{block.text}\nbut it is\n{printed}")
+
+
+def update_page(page: Path, folder: Path) -> None:
+    """Execute the blocks of a page and rewrite those that are wrong."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    for block, printed in reversed(run_page(page, folder)):
+        lines[block.line - 1 : block.line - 1 + len(block.text.splitlines())] = printed.splitlines()
+    page.write_text("\n".join(lines) + "\n", encoding="utf-8")
+
+
+def run_page(page: Path, folder: Path) -> Found:
     """Execute the blocks of a page; `folder` is the working folder and gets the page's python as one file."""
     todo = [block for block in blocks(page.read_text(encoding="utf-8")) if not block.marker.startswith("not run")]
     module = types.ModuleType(page.stem.lower())
     module.__file__ = f"{module.__name__}.py"
     write_python(todo, folder / module.__file__)
-    printed, error = "", None
+    printed, error, wrong = "", None, []
     with contextlib.chdir(folder), registered(module):
         for block in todo:
-            where = f"{page.name}:{block.line}"
             if error and block.marker != "error":
                 raise error
             if block.language == "python":
                 printed, error = run_python(block, module)
-            elif block.language == "console":
-                run_console(block, where)
-            elif block.marker == "output":
-                compare(block.text, printed, where)
-            elif block.marker == "error":
-                assert error, f"{where}: the block above should have raised"
-                compare(block.text, str(error), where)
-                error = None
+                continue
+            if block.marker == "error":
+                assert error, f"{page.name}:{block.line}: the block above should have raised"
+                printed, error = str(error), None
+            if block.language == "console":
+                expected = run_console(block)
+            elif block.marker in ("output", "error"):
+                expected = block.text if agree(block.text, printed) else printed.rstrip() + "\n"
+            else:
+                continue
+            if expected != block.text:
+                wrong.append((block, expected))
         if error:
             raise error
+    return wrong
 
 
 def write_python(todo: list[Block], path: Path) -> None:
@@ -101,34 +127,43 @@ def run_python(block: Block, module: types.ModuleType) -> tuple[str, Exception |
     return printed.getvalue(), None
 
 
-def run_console(block: Block, where: str) -> None:
+def run_console(block: Block) -> str:
+    """The block as it should be: the output of a command is kept where it agrees, or where none is shown."""
+    told = re.match(r"(?:(?!\$ ).*\n)*", block.text)[0]
     for command, expected in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block.text, re.MULTILINE):
         program, *arguments = shlex.split(command, comments=True)
-        if program != "tenon":
-            continue
-        done = subprocess.run(
-            [sys.executable, "-m", "tenon.cli", *arguments],
-            env=os.environ | {"PYTHONPATH": str(ROOT)}, stdin=subprocess.DEVNULL, capture_output=True, text=True,
-        )  # fmt: skip
-        assert done.returncode == 0, f"{where}: $ {command}\n{done.stdout}{done.stderr}"
-        if expected.strip():
-            compare(expected, done.stdout, where)
+        printed = run_tenon(arguments) if program == "tenon" else expected
+        keep = not expected.strip() or agree(expected, printed)
+        told += f"$ {command}\n" + (expected if keep else printed)
+    return told
 
 
-def compare(expected: str, printed: str, where: str) -> None:
+def run_tenon(arguments: list[str]) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", "tenon.cli", *arguments],
+        env=os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "100"},
+        stdin=subprocess.DEVNULL, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, f"$ tenon {shlex.join(arguments)}\n{done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def agree(expected: str, printed: str) -> bool:
     flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-    if not doctest.OutputChecker().check_output(expected.strip(), printed.strip(), flags):
-        pytest.fail(f"{where}: the page says\n{expected}\nbut it is\n{printed}", pytrace=False)
+    return doctest.OutputChecker().check_output(expected.strip(), printed.strip(), flags)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_page_runs(page: Path, tmp_path: Path) -> None:
-    run_page(page, tmp_path)
+def test_page_runs(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    if request.config.getoption("update_golden"):
+        update_page(page, tmp_path)
+    else:
+        check_page(page, tmp_path)
 
 
 def run_text(text: str, folder: Path) -> None:
     (folder / "page.md").write_text(text)
-    run_page(folder / "page.md", folder)
+    check_page(folder / "page.md", folder)
 
 
 PAGE = """
@@ -191,7 +226,7 @@ def test_blocks_share_names_and_are_compared(tmp_path: Path) -> None:
     ],
 )
 def test_a_page_that_is_wrong_fails(old: str, new: str, tmp_path: Path) -> None:
-    with pytest.raises((pytest.fail.Exception, AssertionError, NameError)):
+    with pytest.raises((AssertionError, NameError)):
         run_text(PAGE.replace(old, new), tmp_path)
 
 
@@ -203,3 +238,11 @@ def test_an_error_that_does_not_come_fails(tmp_path: Path) -> None:
 def test_the_last_block_may_not_raise(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         run_text("```python\n1 / 0\n```\n", tmp_path)
+
+
+def test_update_rewrites_what_is_wrong_and_nothing_else(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(PAGE.replace("2.5 is ...", "2.4 is ..."))
+    update_page(page, tmp_path)
+    assert page.read_text() == PAGE.replace("2.5 is ...", "2.5 is a half")
+    check_page(page, tmp_path)

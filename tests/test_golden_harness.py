@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+
 from golden.harness import GoldenMismatch, check, parse, run, update
 
 FILE = """\

@@ -14,17 +14,17 @@ ROOT = Path(__file__).parent.parent
 
 # Low to high. A module imports from its own row or a lower one. `__init__` is the public API, `import tenon as tn`.
 LAYERS = """
-types dims errors config observe
+types dims errors config observe dlpack
 graph
 ops
 autodiff passes loops
 backends
 runtime
 pipeline
-tensor
+recording state elements tensor tape eager
 capture
 jit transforms random linalg extend
-distributed nn optim data interop save debug
+array_api distributed fft nn optim data interop storage debug
 __init__
 demos
 serve cli
@@ -127,11 +127,13 @@ def test_import_loads_neither_llvm_nor_extras() -> None:
 
 
 def test_import_takes_under_a_fifth_of_a_second() -> None:
-    # Computing time of the least disturbed run, because other work on the machine only adds. NumPy alone takes 0.1 s.
-    code = "from time import thread_time as now; start = now(); import tenon; print(now() - start)"
+    # Computing time, NumPy's own share included.  NumPy alone takes 0.1 s on a quiet machine; where it takes longer now,
+    # because other work shares the caches, the limit is as much longer.
+    code = ("from time import thread_time as now; a = now(); import numpy, ml_dtypes; b = now(); import tenon; "
+            "print(b - a, now() - a)")
     python(code)  # the first run writes bytecode and warms the file cache
-    seconds = sorted(float(python(code)) for _ in range(7))
-    assert seconds[0] < 0.2, seconds
+    runs = sorted(tuple(map(float, python(code).split())) for _ in range(7))
+    assert any(whole < 0.2 * max(1.0, numpys / 0.1) for numpys, whole in runs), runs
 
 
 def package(root: Path, **files: str) -> Path:

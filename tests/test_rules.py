@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import tenon as tn
+from tenon import nn
 from tenon.errors import ArgumentError, GradientError, ShapeError, TenonError
 from tenon.graph.build import trace
 from tenon.graph.op import OPS
@@ -88,6 +89,40 @@ def test_the_second_run_of_a_checkpoint_sees_the_state_of_the_first() -> None:
         same(gradient(vector()), 2 * X * 2)
         same(gradient(vector()), 2 * X * 3)
         same(count, 3)
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, tn.jit], ids=["eager", "jit"])
+def test_the_second_run_of_a_checkpoint_draws_the_same_numbers(wrap: Any) -> None:
+    f = lambda x: (tn.dropout(x, 0.5) * x).sum()
+    found = []
+    for function in (f, tn.checkpoint(f)):
+        _ = tn.manual_seed(0)
+        gradient = wrap(tn.grad(function))
+        found.append(np.stack([gradient(tn.ones(8)).numpy() for _ in range(3)]))
+    np.testing.assert_array_equal(*found)
+    assert not (found[0][0] == found[0][1]).all()
+
+
+@pytest.mark.parametrize("wrap", [lambda f: f, tn.jit], ids=["eager", "jit"])
+def test_checkpointed_layers_train_as_ever(wrap: Any) -> None:
+    _ = tn.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Dropout(0.3), nn.Linear(4, 2))
+    x = tn.randn(5, 3)
+
+    def gradients(function: Any) -> list[np.ndarray]:
+        _ = tn.manual_seed(1)
+        for p in net.parameters():
+            p.grad = None
+
+        @wrap
+        def step(x: Any) -> Any:
+            loss = (function(x) ** 2).sum()
+            loss.backward()
+            return loss
+        step(x)
+        return [p.grad.numpy() for p in net.parameters()]
+    for found, expected in zip(gradients(tn.checkpoint(net)), gradients(net), strict=True):
+        same(found, expected, 1e-5)
 
 
 def test_the_second_run_stands_behind_a_barrier_in_a_graph() -> None:
@@ -269,6 +304,19 @@ def test_an_operator_with_attributes_and_without_a_compute_rule() -> None:
     same(tn.vmap(rolled)(tn.tensor(np.stack([X, 2 * X]))), np.stack([np.roll(X, 1), np.roll(2 * X, 1)]))
 
 
+@pytest.mark.parametrize(("batch", "axis"), [("front", -1), ("axis", 0), (None, 0)])
+def test_an_operator_says_what_it_is_on_a_batch(batch: Any, axis: int) -> None:
+    shapes = []
+
+    def ref(x: Any, axis: int) -> Any:
+        shapes.append(x.shape)
+        return np.flip(x, axis)
+    flipped = tn.op("test_flipped", type=lambda x, *, axis: x, ref=ref, batch=batch)
+    x = np.arange(12.0).reshape(3, 2, 2)
+    same(tn.vmap(lambda x: flipped(x, axis=axis))(tn.tensor(x)), np.flip(x, axis if axis < 0 else axis + 1))
+    assert shapes == [(3, 2, 2)] if batch else [(2, 2)] * 3
+
+
 def test_a_decorated_function_is_an_operator_that_stays_whole() -> None:
     @tn.op
     def test_swish(x: Any, *, beta: float = 1.0) -> Any:
@@ -314,6 +362,7 @@ def test_a_name_is_registered_anew_only_on_request() -> None:
     (lambda: tn.op("test_a", type=lambda x: x, ref=lambda x: x, compute=lambda s, x: x),
      "compute does not take (s, i, x)"),
     (lambda: tn.op("test_a", type=lambda x: x, ref=lambda x: x, promote="any"), "promote='any' is unknown"),
+    (lambda: tn.op("test_a", type=lambda x: x, ref=lambda x: x, batch="any"), "batch='any' is unknown"),
     (lambda: tn.op(lambda x, n=2: x), "is no name"),
     (lambda: make_cube()(1.0, 2.0), "takes (x), and 2 positional arguments were given"),
 ])
@@ -334,3 +383,12 @@ def test_a_rule_with_the_wrong_number_of_gradients() -> None:
     bad = tn.op("test_bad", type=lambda x, y: x, ref=lambda x, y: x, vjp=lambda g, y, a, b: (g,))
     with pytest.raises(GradientError, match="test_bad: its vjp must return a tuple of 2"):
         tn.grad(lambda x: bad(x, x).sum())(vector())
+
+
+def test_an_error_of_a_users_type_rule_points_to_the_call() -> None:
+    def rule(x: TensorType) -> TensorType:
+        raise ShapeError("hollow: no shape is right")
+    hollow = tn.op("test_hollow", type=rule, ref=lambda x: x, replace=True)
+    with pytest.raises(ShapeError, match="no shape is right") as caught:
+        hollow(vector())
+    assert "hollow(vector())" in str(caught.value)

@@ -204,6 +204,12 @@ def test_vjp_and_jvp_are_transposes() -> None:
     near(left, (gx * tx).sum() + (gy * ty).sum(), 1e-10)
 
 
+def test_jvp_of_complex_functions() -> None:
+    z, t = tn.tensor(np.array([1 + 2j, 3 - 1j])), tn.tensor(np.array([0.5 - 1j, 2j]))
+    near(tn.jvp(lambda z: z * z, (z,), (t,))[1], 2 * z.numpy() * t.numpy())
+    near(tn.jvp(lambda z: tn.abs(z) ** 2, (z,), (t,))[1], 2 * (z.numpy().conj() * t.numpy()).real)
+
+
 def test_jvp_is_the_limit_of_differences() -> None:
     x, t = vector().astype("float64"), tn.tensor(np.array([0.3, -1.0, 2.0]))
     _, tangent = tn.jvp(lambda x: tn.exp(x) / (1 + x * x), (x,), (t,))

@@ -63,7 +63,7 @@ class Watch:
             if isinstance(before, types.FunctionType | types.MethodType):
                 sys.setprofile(before)
             elif before is not None:
-                before.enable()     # cProfile's profiler, which is no function
+                before.enable()  # type: ignore[attr-defined]  # cProfile's profiler, which is no function
 
     def _event(self, frame: types.FrameType, event: str, arg: Any) -> None:
         if event == "call":
@@ -151,7 +151,7 @@ class Reach:
         if id(function) in self._visited:
             return
         if not self._runs(function.__code__):
-            if "__wrapped__" in vars(function):     # a library's wrapper, such as tn.grad(f), around the user's function
+            if "__wrapped__" in vars(function):     # a wrapper of a library's, as tn.grad(f), around the user's
                 self._visit(function)
                 self._add(partial(getattr, function, "__wrapped__"), vars(function)["__wrapped__"], path)
             return

@@ -14,7 +14,8 @@ from tenon.errors import CaptureError
 from tenon.graph.build import Builder, copy, inline
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import using
-from tenon.tensor import Tensor, no_grad
+from tenon.recording import no_grad
+from tenon.tensor import Tensor
 from tenon.types import TensorType
 
 

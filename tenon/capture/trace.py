@@ -14,11 +14,13 @@ from typing import Any
 
 import numpy as np
 
+from tenon.eager import TensorInterpreter
 from tenon.errors import CaptureError
 from tenon.graph.build import Builder
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import Op, using
-from tenon.tensor import Payload, Tensor, TensorInterpreter, TensorState, recorder
+from tenon.state import Payload, TensorState, recorder
+from tenon.tensor import Tensor
 from tenon.types import TensorType, as_dtype
 
 SMALL_CONSTANT = 64     # elements; larger arrays are parameters of the graph

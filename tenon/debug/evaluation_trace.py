@@ -20,7 +20,9 @@ from tenon.debug.symbolic import Expression, number, pulled, simplified
 from tenon.errors import ArgumentError
 from tenon.graph.ir import Literal
 from tenon.ops.creation import ones_like
-from tenon.tensor import TapeNode, Tensor, asarray, no_grad
+from tenon.recording import no_grad
+from tenon.tape import TapeNode
+from tenon.tensor import Tensor, asarray
 from tenon.transforms.follow import Followed
 from tenon.types import float64
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from tenon.errors import ArgumentError, GradientError
 from tenon.ops.creation import zeros_like
-from tenon.tensor import Tensor, asarray, no_grad, tensor
+from tenon.recording import no_grad
+from tenon.tensor import Tensor, asarray, tensor
 from tenon.transforms.follow import Nest
 from tenon.transforms.gradients import vjp
 from tenon.types import complex128, float64

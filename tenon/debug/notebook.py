@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from html import escape
+
 import numpy as np
 
 from tenon.graph.ir import Graph, Input, Value

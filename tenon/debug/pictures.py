@@ -11,7 +11,8 @@ import numpy as np
 HAVE_MATPLOTLIB = importlib.util.find_spec("matplotlib") is not None
 
 
-def grid(path: Path, pictures: np.ndarray, titles: Sequence[str], colors: Sequence[str], columns: int = 8) -> Path | None:
+def grid(path: Path, pictures: np.ndarray, titles: Sequence[str], colors: Sequence[str],
+         columns: int = 8) -> Path | None:
     """Write pictures [n, height, width] to a PNG, each under its title; returns the path, None without matplotlib."""
     if not HAVE_MATPLOTLIB:
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import runpy
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -57,7 +58,7 @@ def stage_texts(captured: Any, stages: Sequence[str]) -> Iterator[str]:
     if "llvm" in stages:
         yield f"# llvm\n{program.llvm}"
     if "asm" in stages:
-        yield f"# asm\n{program.assembly_text}"
+        yield f"# asm\n{program.assembly}"
 
 
 def load_function(where: str) -> Jitted:
@@ -65,6 +66,8 @@ def load_function(where: str) -> Jitted:
     file, _, name = where.rpartition(":")
     if not file:
         raise ArgumentError(f"{where!r} names no function", hint="write FILE:FUNCTION, as in train.py:step")
+    if not Path(file).is_file():
+        raise ArgumentError(f"there is no file {file!r}")
     found = runpy.run_path(file).get(name)
     if not callable(found):
         raise ArgumentError(f"{file} has no function named {name!r}")

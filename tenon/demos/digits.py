@@ -1,4 +1,4 @@
-"""`tenon demo digits`: train a convolutional network on real handwritten digits, save it, let a fresh process read them.
+"""`tenon demo digits`: train a convolutional network on real handwritten digits, save it, read them in a fresh process.
 
 The training step is one jitted function: forward, loss, backward and Adam's update are one graph.
 """
@@ -138,10 +138,10 @@ def milliseconds(call: Callable[[], object], repeats: int) -> float:
 
 def in_terminal(pictures: np.ndarray, predicted: np.ndarray) -> str:
     """Pictures [n, 8, 8] side by side in characters, the predicted digit above each."""
-    rows = ["   ".join(f"{digit:^16}" for digit in predicted)]
-    for y in range(pictures.shape[1]):
-        rows.append("   ".join("".join(SHADES[int(v * (len(SHADES) - 1) + 0.5)] * 2 for v in p[y]) for p in pictures))
-    return "\n".join(rows)
+    levels = np.rint(np.clip(pictures, 0, 1) * (len(SHADES) - 1)).astype(int)
+    rows = ["   ".join("".join(SHADES[v] * 2 for v in picture[y]) for picture in levels)
+            for y in range(pictures.shape[1])]
+    return "\n".join(["   ".join(f"{digit:^16}" for digit in predicted), *rows])
 
 
 def in_png(path: Path, pictures: np.ndarray, predicted: np.ndarray, truth: np.ndarray) -> Path | None:

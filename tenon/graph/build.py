@@ -53,7 +53,7 @@ class Builder:
              after: tuple[Value, ...] = ()) -> Any:
         """The strict form: record exactly this node; its outputs, one value or a tuple."""
         if op.data_dependent:
-            raise CaptureError(f"{op.name}: the shape of the result depends on the data, so it cannot be part of a graph",
+            raise CaptureError(f"{op.name}: the shape of the result depends on the data, so it cannot be in a graph",
                                where=loc or self.loc,
                                hint="call it before the captured function, or keep the shape: tn.where(mask, x, other)")
         types = op.type(*types_of(inputs), **attrs)

@@ -40,11 +40,14 @@ def evaluate_op(op: Op, arrays: Sequence[Any], attrs: Mapping[str, Any],
     if types is None:
         inferred = op.type(*map(type_of, arrays), **attrs)
         types = inferred if isinstance(inferred, tuple) else (inferred,)
-    if op.ref is None and kernel is None:
-        return tuple(interpret(expansion(op, tuple(map(type_of, arrays)), attrs), [a for a in arrays if a is not None]))
     with np.errstate(all="ignore"):
-        assert kernel or op.ref
-        out = kernel.run(*arrays, **attrs) if kernel else op.ref(*map(_widen, arrays), **attrs)
+        if kernel is not None:
+            out = kernel.run(*arrays, **attrs)
+        elif op.ref is not None:
+            out = op.ref(*map(_widen, arrays), **attrs)
+        else:
+            body = expansion(op, tuple(map(type_of, arrays)), attrs)
+            return tuple(interpret(body, [a for a in arrays if a is not None]))
     listed = out if isinstance(out, tuple) and len(types) > 1 else (out,)
     return tuple(_as_type(x, t) for x, t in zip(listed, types, strict=True))
 

@@ -21,7 +21,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from tenon.errors import ArgumentError
+from tenon.errors import ArgumentError, TenonError
 from tenon.types import TensorType
 
 Types = TensorType | tuple[TensorType, ...]
@@ -126,7 +126,7 @@ class Op:
     elementwise: bool = False                           # inputs broadcast; element i depends on input elements i only
     effect: bool = False                                # ordered with other effects, never removed
     data_dependent: bool = False                        # the output shape depends on the data: eager only
-    batch: Callable[..., Any] | None = None             # vmap rule, where it does not follow from the meaning
+    batch: Callable[..., Any] | str | None = None       # rule of tn.vmap, or its name (tenon.transforms.batch_rules)
     domain: Domain = ()                                 # test data lies in (low, high); a pair of pairs: input by input
     examples: Sequence[str] = ()                        # "relu(f32[2, 3]) -> f32[2, 3]", "... -> error"
     doc: str = ""
@@ -146,9 +146,29 @@ class Op:
         """Whether NumPy does this step at run time."""
         return self.compute is None and self.expand is None
 
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """What `inspect.signature` and editors show."""
+        required = len(self.signature.data) - self.signature.optional
+        found = [inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                                   default=inspect.Parameter.empty if k < required else None)
+                 for k, n in enumerate(self.signature.data)]
+        if self.signature.variadic:
+            found.append(inspect.Parameter("tensors", inspect.Parameter.VAR_POSITIONAL))
+        empty = [d is inspect.Parameter.empty for d in self.signature.attrs.values()]
+        ordered = empty == sorted(empty, reverse=True) and not (any(empty) and self.signature.optional)
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD if ordered and not self.signature.variadic \
+            else inspect.Parameter.KEYWORD_ONLY
+        attrs = [inspect.Parameter(name, kind, default=default) for name, default in self.signature.attrs.items()]
+        return inspect.Signature(found + attrs)
+
     def __call__(self, *args: Any, **attrs: Any) -> Any:
         inputs, bound = self.signature.bind(self.name, args, attrs)
-        return interpreter().apply(self, inputs, bound)
+        try:
+            return interpreter().apply(self, inputs, bound)
+        except TenonError as error:
+            error.named(self.name)
+            raise
 
     def __repr__(self) -> str:
         return f"<Op {self.name}({self.signature})>"

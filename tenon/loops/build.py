@@ -99,8 +99,9 @@ class Scalars:
 
     def index(self, x: Expr, size: Dim) -> Expr:
         """A data-dependent index, checked."""
-        where = self.value.node.loc if self.value is not None and self.value.node is not None else None
-        return CheckedIndex(self.cast(x, int64), size, None if self.mask is TRUE else self.mask, where)
+        mask, node = None if self.mask is TRUE else self.mask, self.value.node if self.value is not None else None
+        where, operator = (node.loc, node.op.name) if node is not None else (None, "")
+        return CheckedIndex(self.cast(x, int64), size, mask, where, operator)
 
     def reduce(self, kind: str, extents: Sequence[Dim], body: Callable[[Indices], Expr]) -> Expr:
         """`body` at every index below the extents, combined."""

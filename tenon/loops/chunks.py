@@ -58,7 +58,9 @@ def _cut(x: Reduce, indices: tuple[Index, ...],
     wide = float32 if x.dtype.kind == "f" and x.dtype.bits < 32 else x.dtype
     buffer = temporary(TensorType(wide, (chunks, *(index.extent for index in results))))
     body = simplify(Cast(substitute(x.body, {first: position}), wide))
-    left = Binary("min", size(length), simplify(size(first.extent) - chunk * size(length)))
+    left: Expr = size(length)
+    if not isinstance(first.extent, int) or first.extent % length:
+        left = Binary("min", left, simplify(size(first.extent) - chunk * size(length)))
     partial = Reduce(x.kind, (within, *rest), body, (left, *x.extents[1:]))
     place = offset(buffer.type.shape, (chunk, *results))
     target = Target(buffer, (chunk, *results), place, partial)

@@ -31,6 +31,8 @@ from tenon.loops.target import Target, grain_of
 from tenon.types import TensorType, float32
 
 TILE = 256
+LINES = 4           # that are added at once
+SIMPLE = 24         # sub-expressions of a line that is worth repeating
 OPERATION = {"add": "+", "mul": "*", "min": "min", "max": "max", "any": "|", "all": "&"}
 
 
@@ -89,18 +91,22 @@ def _tiled(targets: Sequence[Target], reductions: Sequence[Reduce]) -> Nest:
         sum_ = Load(buffer, lane, None)
         sums[x] = sum_ if wide is x.dtype else Cast(sum_, x.dtype)
         moved = substitute(x.body, {column: position})
-        value = Binary(OPERATION[x.kind], sum_, simplify(Cast(moved, wide)))
         start = Store(buffer, lane, identity(x.kind, wide))
         body.body.append(Loop(lane, lanes, (start,), "vector"))
-        inner = [body]
-        for index in x.indices:
-            inner.append(Scope(inner[-1], index))
-        deepest = Scope(inner[-1], lane)
-        placed = Placing(value).place(value, deepest)
-        inner[-1].body.append(Loop(lane, lanes, (*deepest.body, Store(buffer, lane, placed)), "vector"))
-        loops = list(zip(x.indices, x.extents, inner[1:], inner[:-1], strict=True))
-        for index, extent, scope, around in reversed(loops):
-            around.body.append(Loop(index, extent, tuple(scope.body)))
+        for index, extent, positions in _groups(x):
+            inner = [body]
+            for k in (*x.indices[:-1], index):
+                inner.append(Scope(inner[-1], k))
+            deepest = Scope(inner[-1], lane)
+            value: Expr = sum_
+            for at in positions:
+                line = substitute(moved, {x.indices[-1]: at})
+                value = Binary(OPERATION[x.kind], value, simplify(Cast(line, wide)))
+            placed = Placing(value).place(value, deepest)
+            inner[-1].body.append(Loop(lane, lanes, (*deepest.body, Store(buffer, lane, placed)), "vector"))
+            loops = list(zip((*x.indices[:-1], index), (*x.extents[:-1], extent), inner[1:], inner[:-1], strict=True))
+            for k, turns, scope, around in reversed(loops):
+                around.body.append(Loop(k, turns, tuple(scope.body)))
     last = Scope(body, lane)
     values = [substitute(replace(t.value, sums), {column: position}) for t in targets]
     placing = Placing(*values)
@@ -115,3 +121,15 @@ def _tiled(targets: Sequence[Target], reductions: Sequence[Reduce]) -> Nest:
         scopes[-1].body.append(Loop(indices[depth - 1], size(indices[depth - 1].extent), tuple(scope.body),
                                     "parallel" if depth == 1 else "serial", grain))
     return Nest(tuple(top.body), tuple(buffers))
+
+
+def _groups(x: Reduce) -> list[tuple[Index, Expr, list[Expr]]]:
+    """(a loop along the last axis, its turns, the positions of a turn): several lines at once, then those left over."""
+    k, extent = x.indices[-1], x.extents[-1]
+    bound = k.extent // LINES if isinstance(k.extent, int) else k.extent
+    if len(walk(x.body)) > SIMPLE or (isinstance(bound, int) and bound == 0):
+        return [(k, extent, [k])]
+    turn, rest = Index(k.name, bound), Index(k.name + "_left", LINES)
+    turns, left = (simplify(Binary(op, extent, size(LINES))) for op in ("//", "%"))
+    groups: list[tuple[Index, Expr, list[Expr]]] = [(turn, turns, [turn * size(LINES) + size(n) for n in range(LINES)])]
+    return groups if left is size(0) else [*groups, (rest, left, [turns * size(LINES) + rest])]

@@ -354,6 +354,7 @@ class CheckedIndex(Expr):
     size: Dim
     mask: Expr | None
     where: Location | None
+    operator: str = ""
 
     def __post_init__(self) -> None:
         self.dtype = int64
@@ -362,7 +363,8 @@ class CheckedIndex(Expr):
         return (self.x,) if self.mask is None else (self.x, self.mask)
 
     def rebuilt(self, children: tuple[Expr, ...]) -> Expr:
-        return CheckedIndex(children[0], self.size, children[1] if self.mask is not None else None, self.where)
+        mask = children[1] if self.mask is not None else None
+        return CheckedIndex(children[0], self.size, mask, self.where, self.operator)
 
     def text(self) -> str:
         return f"checked({self.x}, {self.size})"

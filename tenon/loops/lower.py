@@ -19,7 +19,9 @@ from tenon.loops.chunks import in_chunks
 from tenon.loops.contraction import misplaced
 from tenon.loops.expressions import Buffer, Call, CheckedIndex, Expr, Index, Reduce, size, walk
 from tenon.loops.ir import Kernel, roots, statements
-from tenon.loops.schedule import alone, schedule, with_flat_reductions
+from tenon.loops.rows import with_dense_rows
+from tenon.loops.schedule import alone, product_of, schedule, with_flat_reductions
+from tenon.loops.splitting import with_split_loops
 from tenon.loops.target import Target
 from tenon.types import TensorType
 
@@ -37,7 +39,7 @@ def lower(graph: Graph, name: str) -> Kernel:
     while True:
         buffers = _buffers_of(graph, outputs, stored)
         build = GraphExpressions(graph, inputs | buffers)
-        targets = _targets(graph, build, buffers, outputs)
+        targets = with_split_loops(_targets(graph, build, buffers, outputs))
         offender = _misplaced_product(targets, build.owner, stored) or _recomputed(targets, build.owner, stored)
         if offender is None:
             break
@@ -49,8 +51,11 @@ def lower(graph: Graph, name: str) -> Kernel:
         parts.append(Buffer(f"part{len(parts)}", type, "temporary"))
         return parts[-1]
 
-    targets = [part for t in targets for part in ([t] if alone(t) else in_chunks(with_flat_reductions(t), temporary))]
-    nests = tuple(schedule(group) for group in grouped(targets))
+    parted: list[Target] = []
+    for target in map(with_flat_reductions, targets):
+        found = product_of(target)
+        parted += with_dense_rows(target, found, temporary) if found else in_chunks(target, temporary)
+    nests = tuple(schedule(group) for group in grouped(parted))
     checks = tuple(dict.fromkeys(x for nest in nests for statement in statements(nest.body)
                                  for x in walk(*roots(statement)) if isinstance(x, CheckedIndex)))
     return Kernel(name, tuple(inputs.values()), tuple(outputs), tuple(temporaries + parts), graph.symbols(),
@@ -125,9 +130,18 @@ def _recomputed(targets: Sequence[Target], owner: Mapping[Expr, Value], stored: 
             again = [index.extent for index in _needed(around, x) if index not in x.free]
             if isinstance(x, Reduce) and not x.free:
                 again = [index.extent for index in around]      # every thread would compute it
+            times = _times_each(value, _needed(around, x))
+            if not again and isinstance(x, Reduce) and times > 1:
+                again = [times]
             if again and not _is_cheap(x, again):
                 return value
     return None
+
+
+def _times_each(value: Value, loops: Indices) -> int:
+    """How often every element of a value is computed in these loops: windows that overlap share elements."""
+    turns, elements = product(index.extent for index in loops), value.size
+    return turns // elements if isinstance(turns, int) and isinstance(elements, int) and 0 < elements < turns else 1
 
 
 def _needed(around: Indices, x: Expr) -> Indices:

@@ -14,6 +14,7 @@ from tenon.loops.columns import column_nest
 from tenon.loops.contraction import Product, as_product
 from tenon.loops.expressions import (
     CheckedIndex,
+    Const,
     Expr,
     Index,
     Local,
@@ -21,10 +22,12 @@ from tenon.loops.expressions import (
     size,
     walk,
 )
-from tenon.loops.ir import Contraction, Loop, Nest, Store
+from tenon.loops.ir import Block, Contraction, Let, Loop, Nest, Store
 from tenon.loops.placing import Placing, Scope
 from tenon.loops.simplify import simplify, substitute
 from tenon.loops.target import Target, grain_of
+
+ENOUGH = 16         # turns of the parallel loop that keep all threads busy
 
 
 def schedule(targets: Sequence[Target]) -> Nest:
@@ -35,10 +38,11 @@ def schedule(targets: Sequence[Target]) -> Nest:
 
 def alone(target: Target) -> bool:
     """Whether the target is a contraction, and so needs a nest of its own."""
-    return _product_of(target) is not None
+    return product_of(target) is not None
 
 
-def _product_of(target: Target) -> Product | None:
+def product_of(target: Target) -> Product | None:
+    """The product that the target is, under elementwise operations on its result; or None."""
     reductions = [x for x in walk(target.value) if isinstance(x, Reduce)]
     if len(reductions) != 1 or not target.indices or reductions[0].free != frozenset(target.indices):
         return None
@@ -48,7 +52,7 @@ def _product_of(target: Target) -> Product | None:
 
 def _contraction(target: Target) -> Nest | None:
     """The nest of a target that is one product, and elementwise operations on its result."""
-    found = _product_of(target)
+    found = product_of(target)
     if found is None:
         return None
     placing, top = Placing(target.value), Scope()
@@ -75,7 +79,23 @@ def _loops(targets: Sequence[Target]) -> Nest:
         kind = "parallel" if depth == 1 else "serial"
         grain = grain_of(targets, loops[1:]) if depth == 1 else size(1)
         scopes[-1].body.append(Loop(loops[depth - 1], size(loops[depth - 1].extent), tuple(inner.body), kind, grain))
-    return Nest(tuple(top.body))
+    return Nest(_with_more_turns(tuple(top.body), targets, loops))
+
+
+def _with_more_turns(body: Block, targets: Sequence[Target], loops: Sequence[Index]) -> Block:
+    """The parallel loop over several indices at once, where the outermost one alone would leave threads idle."""
+    match body:
+        case (Loop(kind="parallel", index=Index(extent=int() as turns), body=(Loop() as inner,)) as outer,):
+            each = inner.index.extent
+            if turns >= ENOUGH or not isinstance(each, int) or inner.extent is not size(each):
+                return body
+            grain = grain_of(targets, loops[2:])
+            if isinstance(grain, Const) and grain.value >= turns * each:
+                return body             # too little work for a second thread
+            both = Index(f"{outer.index.name}_{inner.index.name}", turns * each)
+            parts = Let(outer.index, both // size(each)), Let(inner.index, both % size(each))
+            return (Loop(both, size(both.extent), (*parts, *inner.body), "parallel", grain),)
+    return body
 
 
 def _store(targets: Sequence[Target], placing: Placing, scope: Scope) -> None:

@@ -3,8 +3,12 @@
 Layers, their arguments and the names of their parameters are PyTorch's, so that weights can be exchanged.
 """
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
+
 from tenon.nn import functional as functional
 from tenon.nn import init as init
+from tenon.nn import utils as utils
 from tenon.nn.activations import *  # noqa: F403
 from tenon.nn.attention import *  # noqa: F403
 from tenon.nn.containers import *  # noqa: F403
@@ -21,3 +25,6 @@ from tenon.nn.recurrent import *  # noqa: F403
 from tenon.nn.reshaping import *  # noqa: F403
 from tenon.nn.transformer import *  # noqa: F403
 from tenon.ops.losses import cross_entropy as cross_entropy
+
+if _TYPE_CHECKING:
+    def __getattr__(name: str) -> _Any: ...     # classes made in a loop, as MaxPool1d, 2d and 3d are

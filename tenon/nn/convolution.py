@@ -8,9 +8,9 @@ from typing import Any
 from tenon.errors import ArgumentError, ShapeError
 from tenon.nn import init
 from tenon.nn.module import Module, Parameter
-from tenon.ops.repeating import pad
 from tenon.ops.creation import empty
 from tenon.ops.define import PUBLIC
+from tenon.ops.repeating import pad
 
 __all__ = ["Conv1d", "Conv2d", "Conv3d", "ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"]
 
@@ -86,7 +86,7 @@ class _Direct(_Convolution):
             total = [d * (k - 1) for k, d in zip(self.kernel_size, self.dilation)]
             sides = [(n // 2, n - n // 2) for n in total]
         else:
-            sides = [(n, n) for n in self.padding]
+            sides = [(n, n) for n in sizes_of(self.padding, self.count)]
         return pad(x, [(0, 0)] * (x.ndim - self.count) + sides, mode=PAD_MODES[self.padding_mode])
 
 

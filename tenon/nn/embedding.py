@@ -9,7 +9,7 @@ from tenon.nn import init
 from tenon.nn.module import Module, Parameter
 from tenon.ops.creation import empty
 from tenon.ops.projections import embedding
-from tenon.tensor import no_grad
+from tenon.recording import no_grad
 
 __all__ = ["Embedding"]
 
@@ -34,7 +34,8 @@ class Embedding(Module):
     @classmethod
     def from_pretrained(cls, embeddings: Any, freeze: bool = True, padding_idx: int | None = None) -> Embedding:
         """An embedding with these rows, which are not trained unless `freeze=False`."""
-        layer = cls(*map(int, embeddings.shape), padding_idx=padding_idx, dtype=embeddings.dtype)
+        rows, columns = map(int, embeddings.shape)
+        layer = cls(rows, columns, padding_idx, embeddings.dtype)
         layer.weight = Parameter(embeddings, requires_grad=not freeze)
         return layer
 

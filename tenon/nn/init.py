@@ -12,7 +12,8 @@ import numpy as np
 from tenon.dims import product
 from tenon.errors import ArgumentError, ShapeError
 from tenon.random import normal, rand, truncated_normal, uniform
-from tenon.tensor import Tensor, no_grad, tensor
+from tenon.recording import no_grad
+from tenon.tensor import Tensor, tensor
 
 GAINS = {"linear": 1.0, "conv1d": 1.0, "conv2d": 1.0, "conv3d": 1.0, "conv_transpose1d": 1.0, "conv_transpose2d": 1.0,
          "conv_transpose3d": 1.0, "sigmoid": 1.0, "tanh": 5 / 3, "relu": math.sqrt(2), "selu": 0.75}
@@ -56,7 +57,7 @@ def eye_(t: Tensor) -> Tensor:
     """A matrix with ones on the diagonal."""
     if t.ndim != 2:
         raise ShapeError(f"eye_ fills matrices, this tensor is {t.type}")
-    return _fill(t, np.eye(*map(int, t.shape)))
+    return _fill(t, np.eye(int(t.shape[0]), int(t.shape[1])))
 
 
 def dirac_(t: Tensor, groups: int = 1) -> Tensor:

@@ -14,11 +14,12 @@ that read attributes looks at them again only when it has moved.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from tenon.errors import ArgumentError, DTypeError
 from tenon.nn.describe import as_html, as_text
-from tenon.tensor import Tensor, no_grad, tensor
+from tenon.recording import no_grad
+from tenon.tensor import Tensor, tensor
 from tenon.types import as_dtype
 
 M = TypeVar("M", bound="Module")
@@ -67,6 +68,9 @@ class Module:
     __slots__ = ("__dict__", "__weakref__", "_seen")
     training: bool
     _buffers: Mapping[str, bool]        # name -> whether state_dict() holds it
+
+    if TYPE_CHECKING:
+        def __getattr__(self, name: str) -> Any: ...
 
     def __new__(cls, *_: Any, **__: Any) -> Any:
         """What __init__ need not set up, so that subclasses need not call it."""

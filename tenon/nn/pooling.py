@@ -22,7 +22,7 @@ class _Pool(Module):
         options = {name: x for name, x in vars(self).items() if name not in ("training", "_buffers")}
         first = next(iter(options), "")
         return ", ".join(f"{x}" if name == first else f"{name}={x}" for name, x in options.items()
-                         if name == first or x is not None and x is not False and (name, x) not in USUAL)
+                         if name == first or not (x is None or x is False or (name, x) in USUAL))
 
 
 class _MaxPool(_Pool):

@@ -19,6 +19,7 @@ from tenon.ops import (
     einsum,
     exponential,
     factors,
+    fourier,
     getitem,
     indexing,
     linalg,
@@ -35,10 +36,12 @@ from tenon.ops import (
     rounding,
     scan,
     searching,
+    selecting,
     shape,
     slicing,
     solving,
     special,
+    statistics,
     trigonometric,
     upsampling,
     windows,
@@ -89,6 +92,9 @@ FAMILIES = (
     recurrent,
     upsampling,
     distances,
+    fourier,
+    statistics,
+    selecting,
 )
 install_methods()
 

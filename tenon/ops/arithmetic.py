@@ -193,6 +193,25 @@ def divmod_(x: Any, y: Any) -> tuple[Any, Any]:
     return floor_divide(x, y), remainder(x, y)
 
 
+@function
+def div(x: Any, y: Any, rounding_mode: str | None = None) -> Any:
+    """The quotient; rounded down with rounding_mode="floor", towards zero with "trunc", as PyTorch says it.
+
+    >>> tn.div(tn.tensor(-7.0), 2.0, rounding_mode="trunc")
+    tensor(-3.)
+    """
+    if rounding_mode is None:
+        return divide(x, y)
+    if rounding_mode == "floor":
+        return floor_divide(x, y)
+    if rounding_mode != "trunc":
+        raise ArgumentError(f"div: rounding_mode is None, 'floor' or 'trunc', not {rounding_mode!r}")
+    x = lift(x)
+    if x.dtype.kind not in "fc" and lift(y).dtype.kind not in "fc":
+        return (x - fmod(x, y)) // y
+    return divide(x, y).trunc()
+
+
 # ---------------------------------------------------------------- combinations
 
 hypot = binary("hypot", np.hypot, lambda s, x, y: s.call("hypot", x, y),

@@ -12,8 +12,8 @@ from tenon.dims import product
 from tenon.errors import ArgumentError, ShapeError
 from tenon.ops.define import aliases, function, lift
 from tenon.ops.pieces import concat_op
-from tenon.ops.shape import broadcast_to, cast, permute, reshape_op, resolve_shape
-from tenon.types import as_dtype, broadcast_shapes, normalize_axes, normalize_axis
+from tenon.ops.shape import broadcast_to, cast, permute, reshape_op, resolve_shape, sum_to
+from tenon.types import as_dtype, broadcast_shapes, check_device, normalize_axes, normalize_axis
 
 
 def listed(values: Sequence[Any]) -> tuple[Any, ...]:
@@ -34,24 +34,29 @@ def reshaped(x: Any, shape: Sequence[Any]) -> Any:
 # ---------------------------------------------------------------- shapes and types
 
 @function
-def astype(x: Any, dtype: Any) -> Any:
+def astype(x: Any, dtype: Any, *, copy: bool = True, device: Any = None) -> Any:
     """The elements converted to another type; fractions are cut off towards zero.
+
+    Tensors are values, so that `copy` makes no difference that could be seen.
 
     >>> tn.tensor([1.9, -1.9]).astype(int)
     tensor([ 1, -1])
     """
+    check_device(device)
     x, dtype = lift(x), as_dtype(dtype)
     return x if x.dtype is dtype else cast(x, dtype=dtype)
 
 
 @function
-def reshape(x: Any, *shape: Any) -> Any:
+def reshape(x: Any, shape: Any, *more: Any, copy: bool | None = None) -> Any:
     """The same elements in row-major order under another shape, given as sizes or a tuple; one may be -1.
+
+    Tensors are values, so that `copy` makes no difference that could be seen.
 
     >>> tn.arange(6).reshape(2, -1).shape
     (2, 3)
     """
-    return reshape_op(x, shape=listed(shape))
+    return reshape_op(x, shape=listed((shape, *more)))
 
 
 @function
@@ -281,5 +286,5 @@ def column_stack(*tensors: Any) -> Any:
     return concat_op(*(reshape_op(x, shape=(-1, 1)) if x.ndim <= 1 else x for x in parts), axis=1)
 
 
-aliases(unsqueeze=expand_dims, permute_dims=permute, movedim=moveaxis, swapdims=swapaxes, cat=concat,
+aliases(sum_to=sum_to, unsqueeze=expand_dims, permute_dims=permute, movedim=moveaxis, swapdims=swapaxes, cat=concat,
         concatenate=concat, row_stack=vstack, broadcast_tensors=broadcast_arrays)

@@ -10,15 +10,15 @@ from tenon.ops.define import define
 from tenon.types import TensorType
 
 
-def _result_types(*xs: TensorType, body: Graph) -> TensorType | tuple[TensorType, ...]:
+def result_types(*xs: TensorType, body: Graph) -> TensorType | tuple[TensorType, ...]:
     types = tuple(r.type for r in body.results)
     return types if len(types) > 1 else types[0]
 
 
-def _run(*xs: Any, body: Graph) -> Any:
+def run_body(*xs: Any, body: Graph) -> Any:
     results = interpret(body, xs)
     return tuple(results) if len(results) > 1 else results[0]
 
 
-fused = define("fused", public=False, type=_result_types, ref=_run,
+fused = define("fused", public=False, type=result_types, ref=run_body,
                doc="Several operators as one kernel: `body`, a graph of the inputs.  The pass `fuse` makes it.")

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 
 from tenon.graph.op import Op
 from tenon.graph.promotion import condition_first, logical, same
-from tenon.ops.define import aliases, binary, composite, define, unary
+from tenon.ops.define import aliases, binary, define, unary
 from tenon.types import DType, TensorType, bool_, broadcast_shapes
 
 
@@ -120,16 +119,6 @@ clip = define(
         "min <= x <= max.",
     examples=["clip(f32[2, 3], f32(-0.5), f32(0.5)) -> f32[2, 3]", "clip(i64[3], i64(0), None) -> i64[3]",
               "clip(f32[2, 3], f32[3], f32[2, 1]) -> f32[2, 3]"])
-
-
-@composite(examples=["nan_to_num(f32[2, 3], nan=0.0, posinf=None, neginf=None) -> f32[2, 3]"], promote=same)
-def nan_to_num(x: Any, *, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Any:
-    """NaN and infinities replaced by numbers; by default 0 and the largest and smallest of the element type."""
-    if not x.dtype.is_floating:
-        return x
-    largest = float(ml_dtypes.finfo(x.dtype.numpy).max)     # type: ignore[no-untyped-call]
-    top, bottom = largest if posinf is None else posinf, -largest if neginf is None else neginf
-    return where(isnan(x), nan, where(isposinf(x), top, where(isneginf(x), bottom, x)))
 
 
 # ---------------------------------------------------------------- logic

@@ -1,14 +1,15 @@
-"""Complex numbers: their parts, and making them from parts."""
+"""Complex numbers: their parts, making them from parts, and what is done to each part."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 from tenon.graph.promotion import floating, same
-from tenon.ops.comparison import where
-from tenon.ops.define import aliases, binary, function, lift, unary
+from tenon.ops.comparison import isnan, isneginf, isposinf, where
+from tenon.ops.define import aliases, binary, composite, function, lift, unary
 from tenon.types import complex_of, real_of
 
 conj_op = unary("conj", np.conj, None, lambda g, y, x: (conj(g),), "The complex conjugate.", promote=same)
@@ -63,6 +64,20 @@ def angle(x: Any) -> Any:
     if x.dtype.kind == "c":
         return imag(x).atan2(real(x))
     return where(x < 0, np.pi, where(x.isnan(), x * 1.0, 0.0))
+
+
+@composite(examples=["nan_to_num(f32[2, 3], nan=0.0, posinf=None, neginf=None) -> f32[2, 3]",
+                     "nan_to_num(c64[3]) -> c64[3]"], promote=same)
+def nan_to_num(x: Any, *, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> Any:
+    """NaN and infinities replaced by numbers; by default 0 and the largest and smallest of the element type."""
+    if x.dtype.kind == "c":
+        parts = (nan_to_num(part, nan=nan, posinf=posinf, neginf=neginf) for part in (real(x), imag(x)))
+        return complex_(*parts)
+    if not x.dtype.is_floating:
+        return x
+    largest = float(ml_dtypes.finfo(x.dtype.numpy).max)     # type: ignore[no-untyped-call]
+    top, bottom = largest if posinf is None else posinf, -largest if neginf is None else neginf
+    return where(isnan(x), nan, where(isposinf(x), top, where(isneginf(x), bottom, x)))
 
 
 aliases(conjugate=conj, conj_physical=conj)

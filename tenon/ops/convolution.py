@@ -22,7 +22,7 @@ from tenon.ops.arithmetic import add
 from tenon.ops.complex_parts import conj
 from tenon.ops.define import check_kind, define, function
 from tenon.ops.shape import reshape_op
-from tenon.ops.windows import padded, pads, per_axis, shown, spread, sum_windows, window_counts, window_view
+from tenon.ops.windows import over_windows, padded, pads, per_axis, shown, sum_windows, window_counts, window_view
 from tenon.types import TensorType
 
 
@@ -95,10 +95,9 @@ def _input_grad_compute(s: Any, i: Any, g: Any, w: Any, sizes: Any, stride: Any,
     outputs, channels = w.shape[0] // groups, w.shape[1]
     first, inner = (0, c) if groups == 1 else (c // channels * outputs, c % channels)
 
-    def term(k: tuple[Any, ...]) -> Any:
-        o = first + k[0]
-        return spread(s, g, (n, o), q, k[1:], stride, padding, dilation) * w((o, inner, *k[1:]))
-    return s.reduce("add", (outputs, *w.shape[2:]), term)
+    return over_windows(s, q, w.shape[2:], g.shape[2:], stride, padding, dilation,
+                        lambda k, p: g((n, first + k[0], *p)), g.dtype, (outputs,),
+                        lambda k: w((first + k[0], inner, *k[1:])))
 
 
 def _input_grad_ref(g: Any, w: Any, sizes: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Any:

@@ -16,7 +16,7 @@ from tenon.graph.build import PYTHON_SCALARS, literal
 from tenon.ops.comparison import equal, where
 from tenon.ops.define import define, function, lift
 from tenon.ops.shape import as_shape, cast, dimension, full_op, reshape_op, size_expression
-from tenon.types import DEFAULT_OF_KIND, DType, TensorType, as_dtype, float32, float64, int64
+from tenon.types import DEFAULT_OF_KIND, DType, TensorType, as_dtype, check_device, float32, float64, int64
 
 
 def _arange_compute(s: Any, i: Any, start: Any, step: Any, size: Dim, dtype: DType) -> Any:
@@ -66,67 +66,73 @@ def _filled(shape: Any, value: Any, dtype: Any, requires_grad: bool = False) -> 
 
 
 @function
-def full(shape: Any, fill_value: Any, *, dtype: Any = None, requires_grad: bool = False) -> Any:
+def full(shape: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """A tensor of this shape with one value everywhere; the element type is the value's where none is given.
 
     >>> tn.full((2, 2), 7)
     tensor([[7, 7],
             [7, 7]])
     """
+    check_device(device)
     return _filled(shape, fill_value, dtype, requires_grad)
 
 
 @function
-def zeros(*shape: Any, dtype: Any = float32, requires_grad: bool = False) -> Any:
+def zeros(shape: Any, *more: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """Zeros of this shape, given as sizes or as a tuple.
 
     >>> tn.zeros(2, 3).shape, tn.zeros((2,), dtype=int)
     ((2, 3), tensor([0, 0]))
     """
-    return _filled(_shape(shape), 0, dtype or float32, requires_grad)
+    check_device(device)
+    return _filled(_shape((shape, *more)), 0, dtype or float32, requires_grad)
 
 
 @function
-def ones(*shape: Any, dtype: Any = float32, requires_grad: bool = False) -> Any:
+def ones(shape: Any, *more: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """Ones of this shape, given as sizes or as a tuple."""
-    return _filled(_shape(shape), 1, dtype or float32, requires_grad)
+    check_device(device)
+    return _filled(_shape((shape, *more)), 1, dtype or float32, requires_grad)
 
 
 @function
-def empty(*shape: Any, dtype: Any = float32, requires_grad: bool = False) -> Any:
+def empty(shape: Any, *more: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
     """A tensor of this shape whose elements are to be overwritten; they are zeros, so that every run is the same."""
-    return _filled(_shape(shape), 0, dtype or float32, requires_grad)
+    check_device(device)
+    return _filled(_shape((shape, *more)), 0, dtype or float32, requires_grad)
 
 
 @function
-def full_like(x: Any, fill_value: Any, *, dtype: Any = None) -> Any:
+def full_like(x: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
     """One value everywhere, with the shape and (unless given) the element type of x."""
+    check_device(device)
     x = lift(x)
     return _filled(x.shape, fill_value, dtype or x.dtype)
 
 
 @function
-def zeros_like(x: Any, *, dtype: Any = None) -> Any:
+def zeros_like(x: Any, *, dtype: Any = None, device: Any = None) -> Any:
     """Zeros with the shape and (unless given) the element type of x."""
-    return full_like(x, 0, dtype=dtype)
+    return full_like(x, 0, dtype=dtype, device=device)
 
 
 @function
-def ones_like(x: Any, *, dtype: Any = None) -> Any:
+def ones_like(x: Any, *, dtype: Any = None, device: Any = None) -> Any:
     """Ones with the shape and (unless given) the element type of x."""
-    return full_like(x, 1, dtype=dtype)
+    return full_like(x, 1, dtype=dtype, device=device)
 
 
 @function
-def empty_like(x: Any, *, dtype: Any = None) -> Any:
+def empty_like(x: Any, *, dtype: Any = None, device: Any = None) -> Any:
     """As `zeros_like`: elements that are to be overwritten."""
-    return full_like(x, 0, dtype=dtype)
+    return full_like(x, 0, dtype=dtype, device=device)
 
 
 # ---------------------------------------------------------------- numbers in a row
 
 @function
-def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = None, requires_grad: bool = False) -> Any:
+def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None,
+           requires_grad: bool = False) -> Any:
     """Numbers from start up to (not including) stop, step apart; `arange(n)` counts from 0.
 
     int64 where all arguments are integers, else float32.  Raises ArgumentError where step is 0.
@@ -134,6 +140,7 @@ def arange(start: Any, stop: Any = None, step: Any = 1, *, dtype: Any = None, re
     >>> tn.arange(5), tn.arange(1, 2, 0.25)
     (tensor([0, 1, 2, 3, 4]), tensor([1.  , 1.25, 1.5 , 1.75]))
     """
+    check_device(device)
     start, stop = (0, start) if stop is None else (start, stop)
     start, stop, step = (_scalar(x) for x in (start, stop, step))
     if not isinstance(step, SymbolicDim) and step == 0:
@@ -162,7 +169,8 @@ def _scalar(x: Any) -> Any:
 
 
 @function
-def linspace(start: Any, stop: Any, num: Any = 50, *, endpoint: bool = True, dtype: Any = None) -> Any:
+def linspace(start: Any, stop: Any, num: Any = 50, *, endpoint: bool = True, dtype: Any = None,
+             device: Any = None) -> Any:
     """`num` numbers at equal distances from start to stop, both included unless `endpoint=False`.
 
     Computed in float64; float32 unless `dtype` is given.  Start and stop may be scalar tensors, and have gradients.
@@ -170,6 +178,7 @@ def linspace(start: Any, stop: Any, num: Any = 50, *, endpoint: bool = True, dty
     >>> tn.linspace(0, 1, 5)
     tensor([0.  , 0.25, 0.5 , 0.75, 1.  ])
     """
+    check_device(device)
     if isinstance(num, int) and num < 0:
         raise ArgumentError(f"linspace: num must not be negative, got {num}")
     steps = num - 1 if endpoint else num
@@ -206,13 +215,14 @@ def logspace(start: Any, stop: Any, num: Any = 50, *, endpoint: bool = True, bas
 
 
 @function
-def eye(n_rows: Any, n_cols: Any = None, *, k: int = 0, dtype: Any = float32) -> Any:
+def eye(n_rows: Any, n_cols: Any = None, *, k: int = 0, dtype: Any = None, device: Any = None) -> Any:
     """Ones on the k-th diagonal (above the main one where k > 0), zeros elsewhere.
 
     >>> tn.eye(2, 3, k=1)
     tensor([[0., 1., 0.],
             [0., 0., 1.]])
     """
+    check_device(device)
     n_cols = n_rows if n_cols is None else n_cols
     hit = equal(iota(n_rows, 0, 2) + k, iota(n_cols, 1, 2))
     return cast(hit, dtype=dtype or float32)

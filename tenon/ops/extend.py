@@ -6,12 +6,13 @@ the parts of a definition mean.
 
 from __future__ import annotations
 
+import functools
 import inspect
 import keyword
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tenon.errors import ArgumentError
+from tenon.errors import ArgumentError, TenonError, user_location
 from tenon.graph import promotion
 from tenon.graph.op import OPS, Op, Signature
 from tenon.ops.define import composite, define
@@ -22,7 +23,7 @@ _users: set[str] = set()
 
 def op(name: Any = None, *, type: Callable[..., Any] | None = None, ref: Callable[..., Any] | None = None,
        vjp: Callable[..., Any] | None = None, compute: Callable[..., Any] | None = None,
-       expand: Callable[..., Any] | None = None, batch: Callable[..., Any] | None = None,
+       expand: Callable[..., Any] | None = None, batch: Callable[..., Any] | str | None = None,
        canonical: Callable[..., Any] | None = None, promote: str | Callable[..., Any] = "separate",
        elementwise: bool = False, examples: Sequence[str] = (), doc: str = "", replace: bool = False) -> Any:
     """Register an operator, and return it; or, as a decorator, make one of a function of operators.
@@ -30,8 +31,10 @@ def op(name: Any = None, *, type: Callable[..., Any] | None = None, ref: Callabl
     `type(x, y, *, n)` gives the output type for input types: its positional parameters are the tensors, its keywords
     the attributes.  `ref` computes with NumPy; `vjp(g, y, *inputs, **attrs)` returns a gradient for every input, in
     operators; `compute(s, i, *loads, **attrs)` is the element at index i, for compiled code.  `promote` ("same",
-    "float", "separate") says how inputs agree on an element type; `elementwise` operators broadcast.  `replace=True`
-    allows the name of an operator registered before, as when a notebook cell runs again.
+    "float", "separate") says how inputs agree on an element type; `elementwise` operators broadcast.  `batch` says what
+    it is on a batch (`tn.vmap`): "front" if it takes any number of axes in front, "axis" if its attribute `axis` counts
+    from the front, a rule (`tenon.transforms.batch_rules`), or nothing: then it runs example by example.
+    `replace=True` allows the name of an operator registered before, as when a notebook cell runs again.
 
     >>> cube = tn.op("cube", type=lambda x: x, ref=lambda x: x ** 3, vjp=lambda g, y, x: (3 * g * x * x,),
     ...              compute=lambda s, i, x: x(i) * x(i) * x(i), elementwise=True, replace=True)
@@ -63,11 +66,26 @@ def op(name: Any = None, *, type: Callable[..., Any] | None = None, ref: Callabl
             _check_arity(name, what, rule, before, signature)
     if ref is None and expand is None:
         raise ArgumentError(f"tn.op({name!r}): ref is missing, the definition in NumPy that eager code and tests use")
-    made = define(name, public=False, type=type, ref=ref, vjp=vjp, compute=compute, expand=expand, batch=batch,
+    if isinstance(batch, str) and batch not in ("front", "axis"):
+        raise ArgumentError(f"tn.op({name!r}): batch={batch!r} is unknown", hint='"front", "axis" or a rule')
+    made = define(name, public=False, type=_blaming_the_caller(type), ref=ref, vjp=vjp, compute=compute, expand=expand,
+                  batch=batch,
                   canonical=canonical, promote=_promotion(name, promote), elementwise=elementwise, examples=examples,
                   doc=doc or f"A user's operator: {name}.")
     _users.add(name)
     return made
+
+
+def _blaming_the_caller(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A type rule whose errors point to the call that it refused, not to the rule."""
+    @functools.wraps(rule)
+    def type(*types: Any, **attrs: Any) -> Any:
+        try:
+            return rule(*types, **attrs)
+        except TenonError as error:
+            error.where = user_location()
+            raise
+    return type
 
 
 def _decorated(fn: Callable[..., Any], vjp: Any, examples: Sequence[str], promote: Any, canonical: Any,

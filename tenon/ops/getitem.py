@@ -127,6 +127,8 @@ def _items(x: Any, key: Any) -> list[Any]:
     """The key as one item an axis (and None for new ones): `...` filled in, masks turned into index arrays."""
     items: list[Any] = []
     for item in key if isinstance(key, tuple) else (key,):
+        if _is_mask(item):
+            _check_mask(x, item, items)
         items.extend(_item(item))
     used = sum(item is not None and item is not Ellipsis and not (_is_array(item) and item.dtype == np.bool_)
                for item in items)
@@ -138,6 +140,23 @@ def _items(x: Any, key: Any) -> list[Any]:
     at = dots[0] if dots else len(items)
     items[at:at + 1] = [slice(None)] * (x.ndim - used)
     return items
+
+
+def _check_mask(x: Any, mask: Any, before: Sequence[Any]) -> None:
+    """Raise OutOfRange unless a mask has the sizes of the axes that it stands for."""
+    if any(item is Ellipsis for item in before):
+        return
+    first = sum(item is not None for item in before)
+    shape = np.shape(mask) if isinstance(mask, (list, tuple)) else tuple(mask.shape)
+    if shape and shape != tuple(x.shape[first:first + len(shape)]):
+        raise OutOfRange(f"x[mask]: a mask of shape {list(shape)} does not fit a tensor of shape {list(x.shape)}",
+                         hint="a mask has the sizes of the axes it selects from")
+
+
+def _is_mask(item: Any) -> bool:
+    if isinstance(item, (list, tuple)):
+        return bool(item) and np.asarray(item).dtype == np.bool_
+    return getattr(getattr(item, "dtype", None), "kind", "") == "b"
 
 
 def _item(item: Any) -> list[Any]:

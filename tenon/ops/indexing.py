@@ -32,7 +32,8 @@ def check_range(name: str, at: Any, size: int, axis: int) -> Any:
     """NumPy: indices counted from the front; raises OutOfRange at the first outside the axis."""
     bad = (at < -size) | (at >= size)
     if bad.any():
-        raise OutOfRange(f"{name}: index {at[bad].flat[0]} is out of range for axis {axis} of size {size}")
+        raise OutOfRange(f"{name}: index {at[bad].flat[0]} is out of range for axis {axis} of size {size}",
+                         hint=f"indices run from {-size} to {size - 1}" if size else "the axis is empty")
     return np.where(at < 0, at + size, at) if at.dtype.kind == "i" else at
 
 
@@ -53,18 +54,25 @@ def _written(kinds: Kinds) -> tuple[Any, ...]:
 
 # ---------------------------------------------------------------- rows
 
-def _take_type(x: TensorType, indices: TensorType, *, axis: int) -> TensorType:
+def _take_axis(x: Any, indices: Any, axis: Any) -> dict[str, Any]:
+    if axis is None and x.ndim != 1:
+        raise ShapeError(f"take: axis= is needed for {x}")
+    return _axis(x, axis=0 if axis is None else axis)
+
+
+def _take_type(x: TensorType, indices: TensorType, *, axis: Any = None) -> TensorType:
     _integers("take", indices)
     return x.with_shape((*x.shape[:axis], *indices.shape, *x.shape[axis + 1:]))
 
 
 take: Op = define(
-    "take", type=_take_type, canonical=_axis,
+    "take", type=_take_type, canonical=_take_axis,
     ref=lambda x, at, axis: np.take(x, check_range("take", at, x.shape[axis], axis), axis),
     vjp=lambda g, y, x, at, axis: (put(zeros_like(x), at, g, axis=axis, reduce="add"), None),
     compute=lambda s, i, x, at, axis: x(
         (*i[:axis], s.index(at(i[axis:axis + at.ndim]), x.shape[axis]), *i[axis + at.ndim:])),
-    doc="The elements of x at these places along an axis, which the axes of `indices` replace.",
+    doc="The elements of x at these places along an axis (which a vector need not name); the axes of `indices` "
+        "replace it.",
     examples=["take(f32[5, 3], i64[4], axis=0) -> f32[4, 3]",
               "take(f32[2, 5, 3], i32[2, 2], axis=1) -> f32[2, 2, 2, 3]",
               "take(f32[5, 3], i64, axis=1) -> f32[5]", "take(f32[5, 3], f32[4], axis=0) -> error"])
@@ -108,6 +116,14 @@ def _written_vjp(read: Callable[..., Any], write: Callable[..., Any]) -> Callabl
         numbers = write(full_op(literal(-1, int64), shape=x.shape), at, number, axis=axis, reduce="set")
         return equal(read(numbers, at, axis=axis), number)
 
+    def factors(g: Any, x: Any, at: Any, updates: Any, axis: int) -> Any:
+        """The product of the others at the same place: without any zero by division, with another zero 0."""
+        zero, known = (cast(equal(t, 0), dtype=g.dtype) for t in (updates, x))
+        safe = where(equal(updates, 0), 1, updates)
+        whole = write(where(equal(x, 0), 1, x), at, safe, axis=axis, reduce="mul")
+        others = read(write(known, at, zero, axis=axis, reduce="add"), at, axis=axis) - zero
+        return where(equal(others, 0), read(g * whole, at, axis=axis) / safe, 0)
+
     def vjp(g: Any, y: Any, x: Any, at: Any, updates: Any, axis: int, reduce: str) -> Any:
         if reduce == "add":
             return g, None, lambda: read(g, at, axis=axis)
@@ -117,7 +133,7 @@ def _written_vjp(read: Callable[..., Any], write: Callable[..., Any]) -> Callabl
         if reduce == "mul":
             ones = full_op(literal(1, x.dtype), shape=x.shape)
             return (lambda: g * write(ones, at, updates, axis=axis, reduce="mul"), None,
-                    lambda: read(g * y, at, axis=axis) / updates)
+                    lambda: factors(g, x, at, updates, axis))
         kept = cast(equal(x, y), dtype=g.dtype)                  # max and min: shared by all that reach the extreme
         won = cast(equal(updates, read(y, at, axis=axis)), dtype=g.dtype)
         share = g / write(kept, at, won, axis=axis, reduce="add")
@@ -184,7 +200,7 @@ scatter_op: Op = define(
 
 wrap_index: Op = define(
     "wrap_index", public=False, type=lambda x, *, size, axis: x,
-    ref=lambda x, size, axis: check_range("index", x, size, axis),
+    ref=lambda x, size, axis: check_range("x[key]", x, size, axis),
     compute=lambda s, i, x, size, axis: s.cast(s.index(x(i), size), x.dtype),
     doc="Indices counted from the front; an error where one is outside an axis of this size.",
     examples=["wrap_index(i64[4], size=5, axis=0) -> i64[4]"])
@@ -260,6 +276,8 @@ def _one_hot_ref(x: Any, num_classes: int, dtype: Any) -> Any:
 
 def _one_hot_type(x: TensorType, *, num_classes: Any, dtype: Any = "int64") -> TensorType:
     _integers("one_hot", x)
+    if not hasattr(num_classes, "__index__") or (isinstance(num_classes, int) and num_classes < 0):
+        raise ArgumentError(f"one_hot: num_classes must be a size, not {num_classes!r}")
     return TensorType(dtype, (*x.shape, num_classes))
 
 

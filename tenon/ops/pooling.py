@@ -15,10 +15,10 @@ from tenon.ops.define import check_kind, define, function
 from tenon.ops.indexing import gather, take
 from tenon.ops.shape import full_op, ravel, reshape_op, unravel
 from tenon.ops.windows import (
+    over_windows,
     padded,
     per_axis,
     shown,
-    spread,
     window_attrs,
     window_counts,
     window_view,
@@ -116,11 +116,9 @@ def _max_pool_grad_compute(s: Any, i: Any, g: Any, at: Any, sizes: Any, kernel: 
     lead, q = i[:len(i) - len(kernel)], i[len(i) - len(kernel):]
     here = s.cast(ravel(q, sizes), int64)
 
-    def term(k: tuple[Any, ...]) -> Any:
-        won = lambda index: s.select(s.eq(at(index), here), g(index), s.const(0, g.dtype))
-        won.shape, won.dtype = g.shape, g.dtype  # type: ignore[attr-defined]
-        return spread(s, won, lead, q, k, stride, padding, dilation)
-    return s.reduce("add", kernel, term)
+    def won(k: Any, p: Any) -> Any:
+        return s.select(s.eq(at((*lead, *p)), here), g((*lead, *p)), s.const(0, g.dtype))
+    return over_windows(s, q, kernel, g.shape[len(lead):], stride, padding, dilation, won, g.dtype)
 
 
 def _max_pool_grad_ref(g: Any, at: Any, sizes: Any, **_: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tenon.dims import Dim, product
-from tenon.errors import ShapeError
+from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.op import Op
 from tenon.graph.promotion import floating, logical
 from tenon.ops.arithmetic import sign
@@ -273,6 +273,8 @@ def logsumexp(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
 
 
 def _norm_attrs(x: TensorType, ord: Any, axis: Any, keepdims: bool) -> dict[str, Any]:
+    if not isinstance(ord, (int, float)):
+        raise ArgumentError(f"norm: ord must be a number, inf or -inf, not {ord!r}")
     return {"ord": float(ord), **axes_and_flag(x, axis, keepdims)}
 
 

@@ -76,7 +76,7 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Any:
     for a, by in zip(axes, shifts, strict=True):
         size = x.shape[a]
         by = by % max(size, 1) if isinstance(size, int) else by
-        if isinstance(by, int) and by == 0:
+        if by == 0 or size == 0:
             continue
         cut = size - by if not isinstance(by, int) or by > 0 else -by
         x = concat_op(narrow(x, a, cut, size), narrow(x, a, 0, cut), axis=a)
@@ -127,8 +127,8 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
 def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0) -> Any:
     """More elements before and after each axis, as `numpy.pad`.
 
-    `pad_width` is a size for all sides, a (before, after) pair for all axes, or a pair an axis.  `mode`: "constant",
-    "edge" (or "replicate"), "reflect", "symmetric", "wrap" (or "circular").
+    `pad_width` is a size for all sides, a (before, after) pair for all axes, or a pair an axis; a negative size cuts
+    elements off.  `mode`: "constant", "edge" (or "replicate"), "reflect", "symmetric", "wrap" (or "circular").
 
     >>> tn.pad(tn.tensor([1, 2, 3]), (1, 2), mode="reflect")
     tensor([2, 1, 2, 3, 2, 1])
@@ -137,6 +137,11 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0
     """
     x = lift(x)
     pairs = _pad_pairs(pad_width, x.ndim)
+    if any(isinstance(n, int) and n < 0 for pair in pairs for n in pair):
+        x = pad(x, [(max(a, 0), max(b, 0)) for a, b in pairs], mode, constant_values)
+        for axis, (a, b) in enumerate(pairs):
+            x = narrow(x, axis, max(-a, 0), x.shape[axis] - max(-b, 0)) if min(a, b) < 0 else x
+        return x
     mode = {"replicate": "edge", "circular": "wrap"}.get(mode, mode)
     if mode == "constant":
         return pad_op(x, constant_values, low=[a for a, _ in pairs], high=[b for _, b in pairs])
@@ -144,6 +149,8 @@ def pad(x: Any, pad_width: Any, mode: str = "constant", constant_values: Any = 0
         raise ArgumentError(f"pad: no mode {mode!r}", hint="one of constant, " + ", ".join(_BORDERS))
     for axis, (before, after) in enumerate(pairs):
         size = x.shape[axis]
+        if before == 0 and after == 0:
+            continue
         most = {"edge": math.inf, "reflect": size - 1}.get(mode, size)
         if (isinstance(size, int) and max(before, after) > most) or (mode == "edge" and size == 0 and before + after):
             raise ShapeError(f"pad: {max(before, after)} elements on one side of axis {axis} of {x.type} are too many "

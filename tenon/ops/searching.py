@@ -14,6 +14,7 @@ from tenon.dims import symbol
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.op import Op
 from tenon.graph.promotion import same
+from tenon.ops.arranging import broadcast_arrays
 from tenon.ops.creation import zeros_like
 from tenon.ops.define import check_kind, define, function
 from tenon.ops.indexing import flat, gather, put, scatter_op, take
@@ -218,8 +219,9 @@ def nonzero(x: Any) -> tuple[Any, ...]:
 
 @function
 def masked_select(x: Any, mask: Any) -> Any:
-    """The elements of x where the mask holds, in one axis; the same as x[mask].  Eager only."""
-    return take(flat(x), reshape_op(argwhere(flat(mask)), shape=(-1,)), axis=0) if mask.size else x[mask]
+    """The elements of x where the mask holds, in one axis; the two broadcast against each other.  Eager only."""
+    x, mask = broadcast_arrays(x, mask)
+    return take(flat(x), reshape_op(argwhere(flat(mask)), shape=(-1,)), axis=0)
 
 
 def _unique_ref(x: Any) -> Any:

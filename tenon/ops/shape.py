@@ -48,7 +48,7 @@ cast: Op = define(
     vjp=lambda g, y, x, dtype: (cast(g, dtype=x.dtype),)
     if dtype.is_differentiable else (None,),
     compute=lambda s, i, x, dtype: s.cast(x(i), dtype),
-    doc="The elements converted to another type.  To an integer type: cut off towards zero; what lies beyond it becomes "
+    doc="The elements converted to another type.  To an integer type: cut off towards zero; what lies beyond becomes "
         "its largest or smallest number, NaN 0.",
     examples=["cast(f32[2, 3], dtype=i64) -> i64[2, 3]", "cast(f32[3], dtype=f64) -> f64[3]"])
 

@@ -5,14 +5,20 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
 from tenon.errors import ArgumentError
 from tenon.graph.op import Op
 from tenon.graph.promotion import floating
 from tenon.ops import special_reference as reference
-from tenon.ops.comparison import equal, where
-from tenon.ops.define import check_kind, define, function, unary
-from tenon.ops.exponential import call, exp
-from tenon.types import TensorType
+from tenon.ops.arithmetic import sign
+from tenon.ops.comparison import clip, equal, isnan, logical_and, where
+from tenon.ops.complex_parts import complex_
+from tenon.ops.define import check_kind, composite, define, function, unary
+from tenon.ops.exponential import call, exp, exp2, log, log1p
+from tenon.ops.shape import cast
+from tenon.ops.trigonometric import cos, sin
+from tenon.types import TensorType, int32
 
 SLOPE = 2 / math.sqrt(math.pi)
 
@@ -40,6 +46,114 @@ i0 = unary("i0", reference.i0, None, lambda g, y, x: (g * i1(x),), "The modified
            kinds="f")
 i1: Op = unary("i1", reference.i1, None, lambda g, y, x: (g * (i0(x) - where(equal(x, 0), 0.5, y / x)),),
            "The modified Bessel function of order 1.", kinds="f")
+
+
+def _erfcx_ref(x: Any) -> Any:
+    x = np.asarray(x, np.float64)
+    large = np.maximum(x, 10)
+    square = 1 / (2 * large * large)
+    far = (1 - square * (1 - 3 * square * (1 - 5 * square * (1 - 7 * square)))) / (large * math.sqrt(math.pi))
+    return np.where(x < 25, np.exp(np.minimum(x, 25) ** 2) * reference.erfc(np.minimum(x, 25)), far)
+
+
+def _scaled(fn: Any) -> Any:
+    """A Bessel function times exp(-|x|); beyond 500, where it would overflow, by its asymptotic series."""
+    order = 0 if fn is reference.i0 else 1
+
+    def ref(x: Any) -> Any:
+        x = np.asarray(x, np.float64)
+        size = np.abs(x)
+        near = fn(np.clip(x, -500, 500)) * np.exp(-np.minimum(size, 500))
+        m, eighth = 4 * order * order, 1 / (8 * np.maximum(size, 500))
+        far = (1 - (m - 1) * eighth * (1 - (m - 9) * eighth / 2 * (1 - (m - 25) * eighth / 3))) / np.sqrt(
+            2 * math.pi * np.maximum(size, 500))
+        return np.where(size < 500, near, np.copysign(far, x) if order else far)
+    return ref
+
+
+erfcx = unary("erfcx", _erfcx_ref, None, lambda g, y, x: (g * (2 * x * y - SLOPE),), "exp(x * x) * erfc(x).", kinds="f")
+i0e: Op = unary("i0e", _scaled(reference.i0), None, lambda g, y, x: (g * (i1e(x) - sign(x) * y),), "i0(x) * exp(-|x|).",
+            kinds="f")
+i1e: Op = unary("i1e", _scaled(reference.i1), None,
+            lambda g, y, x: (g * where(equal(x, 0), 0.5, i0e(x) - y * (sign(x) + 1 / where(equal(x, 0), 1, x))),),
+            "i1(x) * exp(-|x|).", kinds="f")
+
+
+@composite(promote=floating, examples=["ndtr(f32[2, 3]) -> f32[2, 3]"])
+def ndtr(x: Any) -> Any:
+    """The share of a standard normal distribution that lies below x.
+
+    >>> tn.ndtr(tn.tensor(0.0))
+    tensor(0.5)
+    """
+    return erfc(x * -math.sqrt(0.5)) * 0.5
+
+
+@composite(promote=floating, examples=["log_ndtr(f32[2, 3]) -> f32[2, 3]"],
+           vjp=lambda g, y, x: (g * (math.sqrt(2 / math.pi) / erfcx(x * -math.sqrt(0.5))),))
+def log_ndtr(x: Any) -> Any:
+    """The logarithm of `ndtr`, exact also where that is close to 0."""
+    t = x * math.sqrt(0.5)
+    low = log(erfcx(-where(x < -1, t, -1.0)) * 0.5) - t * t
+    return where(x < -1, low, log1p(erfc(where(x < -1, 0.0, t)) * -0.5))
+
+
+@composite(promote=floating, domain=(0.1, 0.9), examples=["ndtri(f32[2, 3]) -> f32[2, 3]"],
+           vjp=lambda g, y, x: (g * (exp(y * y * 0.5) * math.sqrt(2 * math.pi)),))
+def ndtri(x: Any) -> Any:
+    """The inverse of `ndtr`."""
+    return erfinv(x * 2 - 1) * math.sqrt(2)
+
+
+@composite(promote=floating, domain=(0.1, 2.0), examples=["entr(f32[2, 3]) -> f32[2, 3]"],
+           vjp=lambda g, y, x: (g * -(log(x) + 1),))
+def entr(x: Any) -> Any:
+    """-x * log(x), the entropy of probabilities; 0 at 0, -inf below."""
+    return where(x > 0, -x * log(where(x > 0, x, 1)), where(equal(x, 0), 0.0, where(isnan(x), x, -math.inf)))
+
+
+@composite(promote=floating, domain=((-2.0, 2.0), (-0.5, 2.0)), examples=["xlog1py(f32[2, 3], f32[2, 3]) -> f32[2, 3]"],
+           vjp=lambda g, z, x, y: (lambda: g * log1p(y), lambda: g * (x / (y + 1))))
+def xlog1py(x: Any, y: Any) -> Any:
+    """x * log(1 + y), and 0 where x is 0, whatever y."""
+    return where(logical_and(equal(x, 0), ~isnan(y)), 0.0, x * log1p(y))
+
+
+@composite(promote=floating, domain=(0.1, 0.9), examples=["logit(f32[2, 3], eps=None) -> f32[2, 3]"])
+def logit(x: Any, *, eps: float | None = None) -> Any:
+    """log(x / (1 - x)), the inverse of sigmoid; `eps` keeps x that far from 0 and 1.
+
+    >>> tn.logit(tn.tensor(0.5))
+    tensor(0.)
+    """
+    x = x if eps is None else clip(x, eps, 1 - eps)
+    return where(logical_and(x >= 0, x <= 1), log(x / (1 - x)), math.nan)
+
+
+@composite(promote=floating, examples=["polar(f32[2, 3], f32[3]) -> c64[2, 3]"])
+def polar(x: Any, angle: Any) -> Any:
+    """The complex number of this length and angle."""
+    return complex_(x * cos(angle), x * sin(angle))
+
+
+@composite(promote=floating, domain=(2.0, 4.0), examples=["mvlgamma(f32[2, 3], p=3) -> f32[2, 3]"])
+def mvlgamma(x: Any, *, p: int) -> Any:
+    """The logarithm of the multivariate gamma function of dimension p."""
+    total = lgamma(x)
+    for k in range(1, p):
+        total = total + lgamma(x - 0.5 * k)
+    return total + 0.25 * p * (p - 1) * math.log(math.pi)
+
+
+def _frexp_type(x: TensorType) -> tuple[TensorType, TensorType]:
+    check_kind("frexp", x.dtype, "f")
+    return x, x.with_dtype(int32)
+
+
+frexp = define("frexp", type=_frexp_type, ref=np.frexp, promote=floating,
+               vjp=lambda g, y, x: (g[0] * exp2(cast(-y[1], dtype=x.dtype)),),
+               doc="The mantissa (at least 0.5 and below 1) and the exponent: x = mantissa * 2**exponent.",
+               examples=["frexp(f32[2, 3]) -> f32[2, 3], i32[2, 3]"])
 
 
 @function

@@ -41,7 +41,7 @@ def interpolate(x: Any, size: Any = None, scale_factor: Any = None, mode: str = 
     new = tuple(listed) if size is not None else tuple(math.floor(n * s) for n, s in zip(old, listed))
     if mode == "area":
         return adaptive_avg_pool(x, new)
-    taps = _TAPS.get(mode, _linear)
+    taps: Callable[..., Taps] = _TAPS.get(mode, _linear)
     for axis, (n, m) in enumerate(zip(old, new), 2):
         scale = n / m if size is not None or recompute_scale_factor else 1 / listed[axis - 2]
         if align_corners and taps is not _nearest:

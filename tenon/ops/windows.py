@@ -8,17 +8,17 @@ In the graph stride and dilation are tuples and padding is a (low, high) pair an
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from tenon.dims import Dim
+from tenon.dims import Dim, product
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.op import Op
 from tenon.ops.define import define, function
 from tenon.ops.shape import reshape_op
-from tenon.types import TensorType, bool_
+from tenon.types import DType, TensorType, bool_
 
 Pads = tuple[tuple[Dim, Dim], ...]
 
@@ -88,20 +88,33 @@ def padded(s: Any, x: Any, lead: tuple[Any, ...], p: Sequence[Any], k: Sequence[
     return s.when(inside, lambda: x((*lead, *at)), s.const(fill, x.dtype))
 
 
-def spread(s: Any, g: Any, lead: tuple[Any, ...], q: Sequence[Any], k: Sequence[Any], stride: Sequence[int],
-           padding: Pads,
-           dilation: Sequence[int], tap: tuple[Any, ...] = ()) -> Any:
-    """The element of `g` (an element a window) of the window whose tap `k` is element `q`, or 0 where there is none."""
-    inside, at = s.const(True, bool_), []
-    counts = g.shape[len(lead) + len(tap):]
-    for position, b, n, st, d, (low, _) in zip(q, k, counts, stride, dilation, padding, strict=True):
-        start = position + low - b * d
-        p = start if st == 1 else start // st
-        inside = inside & (p >= 0) & (p < n)
-        if st != 1:
-            inside = inside & s.eq(start % st, 0)
-        at.append(p)
-    return s.when(inside, lambda: g((*lead, *tap, *at)), s.const(0, g.dtype))
+def over_windows(s: Any, q: Sequence[Any], kernel: Sequence[Dim], counts: Sequence[Dim], stride: Sequence[int],
+                 padding: Pads, dilation: Sequence[int], value: Callable[[Any, Any], Any], dtype: DType,
+                 extents: Sequence[Dim] = (), factor: Callable[[Any], Any] | None = None) -> Any:
+    """The sum of `value(k, p) * factor(k)` over the windows p whose tap k is element q; over `extents`, first in k.
+
+    Of windows that stand side by side there is just one, which is computed and not searched.
+    """
+    axes = tuple(zip(counts, stride, dilation, kernel, strict=True))
+    starts = [position + low if low != 0 else position for position, (low, _) in zip(q, padding, strict=True)]
+
+    def one(k: tuple[Any, ...], tapped: bool) -> Any:
+        inside, p = s.const(True, bool_), []
+        for start, tap, (n, st, d, _) in zip(starts, k[len(extents):], axes, strict=True):
+            first = start if tapped else start - tap * d
+            p.append(first if st == 1 else first // st)
+            inside = inside & (p[-1] >= 0) & (p[-1] < n)
+            if st != 1 and not tapped:
+                inside = inside & s.eq(first % st, 0)
+        found = s.when(inside, lambda: value(k, p), s.const(0, dtype))
+        return found if factor is None else found * factor(k)
+
+    if all(d == 1 and n == st for _, st, d, n in axes):
+        taps = tuple(start % st for start, (_, st, _, _) in zip(starts, axes, strict=True))
+        if not extents:
+            return one(taps, True)
+        return s.reduce("add", extents, lambda k: one((*k, *taps), True))
+    return s.reduce("add", (*extents, *kernel), lambda k: one(k, False))
 
 
 def _positive(size: Dim) -> bool:
@@ -188,8 +201,9 @@ def _add_windows_type(g: TensorType, *, sizes: Any, kernel: Any, stride: Any, pa
 
 def _add_windows_compute(s: Any, i: Any, g: Any, sizes: Any, kernel: Any, stride: Any, padding: Any,
                          dilation: Any) -> Any:
-    lead = len(i) - len(kernel)
-    return s.reduce("add", kernel, lambda k: spread(s, g, i[:lead], i[lead:], k, stride, padding, dilation, tap=k))
+    lead, count = len(i) - len(kernel), len(kernel)
+    return over_windows(s, i[lead:], kernel, g.shape[g.ndim - count:], stride, padding, dilation,
+                        lambda k, p: g((*i[:lead], *k, *p)), g.dtype)
 
 
 def _add_windows_ref(g: Any, sizes: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Any:
@@ -229,7 +243,7 @@ def unfold(x: Any, kernel: Any, dilation: Any = 1, padding: Any = 0, stride: Any
     attrs = window_attrs(kernel, stride, padding, dilation, x.shape[2:])
     found = windows(x, **attrs)
     taps = x.shape[1] * int(np.prod(attrs["kernel"]))
-    return reshape_op(found, shape=(x.shape[0], taps, -1))
+    return reshape_op(found, shape=(x.shape[0], taps, product(found.shape[2 + len(attrs["kernel"]):])))
 
 
 @function

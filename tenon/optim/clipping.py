@@ -11,7 +11,8 @@ from tenon.ops.arranging import stack
 from tenon.ops.comparison import clip, minimum
 from tenon.ops.creation import zeros
 from tenon.ops.exponential import sqrt
-from tenon.tensor import Tensor, no_grad
+from tenon.recording import no_grad
+from tenon.tensor import Tensor
 
 
 def clip_grad_norm(parameters: Any, max_norm: Any, norm_type: float = 2.0) -> Any:
@@ -22,13 +23,13 @@ def clip_grad_norm(parameters: Any, max_norm: Any, norm_type: float = 2.0) -> An
     (tensor(5.), tensor([1.]))
     """
     with no_grad():
-        listed = [p for p in _listed(parameters) if p.grad is not None]
-        if not listed:
+        pairs = [(p, p.grad) for p in _listed(parameters) if p.grad is not None]
+        if not pairs:
             return zeros(())
-        total = _norm([p.grad for p in listed], norm_type)
+        total = _norm([g for _, g in pairs], norm_type)
         scale = minimum(max_norm / (total + 1e-6), 1.0)
-        for p in listed:
-            p.grad = p.grad * scale.astype(p.grad.dtype)
+        for p, g in pairs:
+            p.grad = g * scale.astype(g.dtype)
         return total
 
 

@@ -17,7 +17,8 @@ import numpy as np
 
 from tenon.errors import ArgumentError, ShapeError
 from tenon.nn import module
-from tenon.tensor import Tensor, no_grad, tensor
+from tenon.recording import no_grad
+from tenon.tensor import Tensor, tensor
 from tenon.types import float64, int64
 
 

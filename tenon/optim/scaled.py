@@ -9,7 +9,8 @@ from tenon.ops.arithmetic import sign
 from tenon.ops.creation import full_like
 from tenon.ops.exponential import sqrt
 from tenon.optim.optimizer import Group, Optimizer, like
-from tenon.tensor import Tensor, no_grad
+from tenon.recording import no_grad
+from tenon.tensor import Tensor
 
 
 def decayed(p: Tensor, g: Tensor, group: Group) -> Any:

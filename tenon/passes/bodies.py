@@ -41,10 +41,16 @@ from tenon.types import TensorType
 
 @dataclass(frozen=True)
 class Kind:
-    """What computing a node means; `expensive` to do again for every reader."""
+    """What computing a node means; `expensive` to do again for every reader.
+
+    `checks`: it reads at an index among the data, which must be checked even where the element read is the same at
+    every index, as in a view that `repeats`.
+    """
 
     name: str
     expensive: bool = False
+    checks: bool = False
+    repeats: bool = False
 
 
 OPAQUE = Kind("opaque")
@@ -104,12 +110,13 @@ def _kind(op: Op, inputs: tuple[Literal | TensorType | None, ...], attrs: tuple[
         return OPAQUE
     parts = walk(expression)
     if any(isinstance(x, CheckedIndex) for x in parts):
-        return Kind("map", expensive=True)
+        return Kind("map", expensive=True, checks=True)
     reductions = [x for x in parts if isinstance(x, Reduce)]
     if reductions:
         return Kind("contraction" if any(map(_is_product, reductions)) else "reduce", expensive=True)
     if _is_view(expression):
-        return Kind("view")
+        used = {x for x in parts if isinstance(x, Index)}
+        return Kind("view", repeats=any(x not in used for x in loop_indices(type)[0] if isinstance(x, Index)))
     return Kind("map", any(isinstance(x, Call) and x.name != "neg" for x in parts))
 
 

@@ -11,11 +11,12 @@ from tenon.errors import TenonError
 from tenon.graph.build import copy, current_builder, rebuild
 from tenon.graph.interpret import evaluate_op
 from tenon.graph.ir import Graph, Input, Literal, Node, Value
-from tenon.graph.op import OPS
+from tenon.ops.creation import arange_op
+from tenon.ops.shape import broadcast_to, constant, full_op, reshape_op
 from tenon.passes.nested import has_effect, nested
 
 MOST_ELEMENTS = 1024   # larger constants cost more to carry about than to compute
-GENERATORS = ("constant", "broadcast_to", "full", "iota", "arange", "zeros", "ones", "reshape")  # as cheap as a load
+GENERATORS = (constant, broadcast_to, full_op, arange_op, reshape_op)     # as cheap as a load
 
 
 @nested
@@ -28,7 +29,7 @@ def fold(graph: Graph) -> Graph:
         arrays = _evaluate(node, inputs, known) if _is_foldable(node, inputs, known) else None
         if arrays is None:
             return copy(node, inputs)
-        if node.op.name in GENERATORS:
+        if node.op in GENERATORS:
             outputs = copy(node, inputs)
         else:
             constants = tuple(map(current_builder().constant, arrays))
@@ -67,6 +68,6 @@ def _evaluate(node: Node, inputs: tuple[Input, ...], known: dict[Value, np.ndarr
 
 def _as_literal(x: Input, known: dict[Value, np.ndarray]) -> Input:
     """A known scalar is written where it is read."""
-    if isinstance(x, Value) and x.ndim == 0 and x in known and x.node is not None and x.node.op is OPS["constant"]:
+    if isinstance(x, Value) and x.ndim == 0 and x in known and x.node is not None and x.node.op is constant:
         return Literal(known[x].item(), x.type)
     return x

@@ -73,6 +73,7 @@ class Groups:
         """Whether a result, or a node that is no kernel, needs the value in memory, by itself or renamed."""
         return value in self.results or any(
             self.kinds[user].name == "opaque" or (user.op in RENAMES and self._is_stored(user.output))
+            or (self.kinds[user].checks and value.node is not None and kind_of(value.node).repeats)
             for user in self.users[value])
 
     def _start(self, k: int, node: Node) -> None:
@@ -153,7 +154,8 @@ class Groups:
     def is_one_nest(self, group: Group) -> bool:
         """Whether the loops of the body are one nest without memory between its parts."""
         body, outside = body_of(*self.with_views(group))
-        return len(outside) <= MOST_INPUTS and lowers_to_one_nest(body)
+        checks = sum(self.kinds[node].checks for node in group.nodes)
+        return len(outside) <= MOST_INPUTS and lowers_to_one_nest(body, checks)
 
     # ------------------------------------------------------------ what a group computes
 

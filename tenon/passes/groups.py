@@ -101,18 +101,22 @@ def elements(shape: Iterable[Dim]) -> int:
 
 
 MOST_TRIALS = 10_000        # answers that are kept
-_one_nest: dict[str, bool] = {}
+_nests: dict[str, tuple[bool, int]] = {}     # of a body: is it one nest, and with how many checks
 
 
-def lowers_to_one_nest(body: Graph) -> bool:
-    """Whether the kernel of the body is one nest without temporaries; equal bodies are tried once."""
+def lowers_to_one_nest(body: Graph, checks: int) -> bool:
+    """Whether the kernel of the body is one nest without temporaries, in which so many indices are still checked.
+
+    Equal bodies are tried once.
+    """
     key = key_of(body)
-    if key not in _one_nest:
-        if len(_one_nest) >= MOST_TRIALS:
-            _one_nest.clear()
+    if key not in _nests:
+        if len(_nests) >= MOST_TRIALS:
+            _nests.clear()
         try:
             kernel = lower(body, "trial")
-            _one_nest[key] = len(kernel.nests) == 1 and not kernel.temporaries
+            _nests[key] = len(kernel.nests) == 1 and not kernel.temporaries, len(kernel.checks)
         except (NotImplementedError, KeyError, AssertionError):
-            _one_nest[key] = False
-    return _one_nest.get(key, False)
+            _nests[key] = False, 0
+    one, found = _nests.get(key, (False, 0))
+    return one and found >= checks

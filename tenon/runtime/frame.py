@@ -11,10 +11,10 @@ import numpy as np
 from tenon.backends.base import Array
 from tenon.backends.cpu import driver as native
 from tenon.backends.cpu.assemble import HostStep, Storage
-from tenon.errors import Location, OutOfRange, TenonError
+from tenon.errors import OutOfRange, TenonError, out_of_range, step_error
 from tenon.graph.interpret import concrete, concrete_type, evaluate_op
-from tenon.graph.kernels import kernel_for
 from tenon.graph.ir import Input, Literal, Value
+from tenon.graph.kernels import kernel_for
 from tenon.runtime.layout import QUICK_WORK, STATUS_WORDS, Layout
 from tenon.runtime.scheduler import pool
 from tenon.types import TensorType
@@ -99,8 +99,8 @@ class Frame:
         row = int(np.flatnonzero(rows[:, 0])[0])
         number, index, size = rows[row].tolist()
         step = self.layout.checked[row - 1]
-        where = step.unit.kernel.checks[number - 1].where or step.node.loc
-        return OutOfRange(f"index {index} is out of range for an axis of size {size}", where=where)
+        check = step.unit.kernel.checks[number - 1]
+        return out_of_range(check.operator or step.node.op.name, index, size, check.where or step.node.loc)
 
     # ------------------------------------------------------------ host steps
 
@@ -116,7 +116,7 @@ class Frame:
         try:
             self.evaluate(step)
         except Exception as error:
-            self.error = located(error, step.node.op.name, step.node.loc)
+            self.error = step_error(error, step.node.op.name, step.node.loc)
             return 1
         except BaseException as error:      # such as KeyboardInterrupt
             self.error = error
@@ -158,17 +158,6 @@ class Frame:
             return np.empty(type.shape, type.dtype.numpy)
         end = place.where + int(type.size) * type.dtype.itemsize
         return self.arena[place.where:end].view(type.dtype.numpy).reshape(type.shape)
-
-
-def located(error: Exception, name: str, where: Location | None) -> TenonError:
-    """What a host step raised, as an error at the user's line."""
-    if isinstance(error, TenonError):
-        error.where = where or error.where
-        return error
-    kind = OutOfRange if isinstance(error, IndexError) else TenonError
-    made = kind(f"{name}: {error}", where=where)
-    made.__cause__ = error
-    return made
 
 
 def _host_step(frame: int, step: int) -> int:

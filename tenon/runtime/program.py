@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,10 @@ from tenon.backends.base import Array
 from tenon.backends.cpu import driver as native
 from tenon.backends.cpu.assemble import Assembly, KernelStep
 from tenon.backends.cpu.unit import Unit
-from tenon.errors import ArgumentError
-from tenon.graph.interpret import bind_sizes
-from tenon.graph.ir import Graph
+from tenon.dims import evaluate
+from tenon.errors import ADDRESSABLE, ArgumentError, TenonError, out_of_memory
+from tenon.graph.interpret import bind_sizes, concrete_type
+from tenon.graph.ir import Graph, Node
 from tenon.observe import span
 from tenon.runtime.frame import Frame
 from tenon.runtime.layout import Layout, make_layout, unit_for
@@ -103,9 +104,12 @@ class Program:
             frame = self._idle[layout].pop()
         except (KeyError, IndexError):
             frame = Frame(layout, self._native)
-        arena = self._take_arena(layout)
+        arena = None
         try:
+            arena = self._take_arena(layout)
             return frame.run(arrays, arena)
+        except MemoryError as error:
+            raise error if isinstance(error, TenonError) else self._too_large(layout.sizes) from None
         finally:
             self._idle.setdefault(layout, []).append(frame)
             if arena is not None:
@@ -146,6 +150,13 @@ class Program:
             accepted.append(np.require(array, native_type, ["C", "A"]))
         return accepted
 
+    def _too_large(self, sizes: Mapping[str, int]) -> TenonError:
+        """The error that names the largest output of a node."""
+        node = max(self.graph.nodes, key=lambda node: _bytes(node, sizes))
+        largest = max((concrete_type(x.type, sizes) for x in node.outputs), key=lambda type: int(type.size))
+        made = node.attrs["body"].results[0].node if "body" in node.attrs else node      # of a fused node: its last
+        return out_of_memory((made or node).op.name, largest, _bytes(node, sizes), node.loc)
+
     def _layout_for(self, arrays: Sequence[Array], donated: Collection[int]) -> Layout:
         sizes = bind_sizes(self.graph, [a.shape for a in arrays]) if self._symbolic or arrays else {}
         threads = pool().threads
@@ -154,12 +165,19 @@ class Program:
         if layout is None:
             with self._changing:
                 with span("layout", graph=self.graph.name, **sizes):
+                    if any(_bytes(node, sizes) > ADDRESSABLE for node in self.graph.nodes):
+                        raise self._too_large(sizes)
                     layout = make_layout(self.parts, self._address_of, sizes, sorted(donated), threads)
                 self._layouts[key] = layout
                 while len(self._layouts) > MOST_LAYOUTS:
                     self._by_shapes.clear()
                     self._idle.pop(self._layouts.pop(next(iter(self._layouts))), None)
         return layout
+
+
+def _bytes(node: Node, sizes: Mapping[str, int]) -> int:
+    """The size of the largest output."""
+    return max((evaluate(x.type.size, sizes) * x.dtype.itemsize for x in node.outputs), default=0)
 
 
 def _fit(arrays: Sequence[Array], layout: Layout) -> bool:

@@ -8,7 +8,9 @@ from typing import Any
 from tenon.autodiff import backward
 from tenon.errors import ArgumentError, GradientError, ShapeError
 from tenon.ops.creation import ones_like
-from tenon.tensor import Tensor, recording_is, tape_of
+from tenon.recording import recording_is
+from tenon.tape import tape_of
+from tenon.tensor import Tensor
 from tenon.transforms.follow import depending
 
 

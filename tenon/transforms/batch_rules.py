@@ -2,7 +2,10 @@
 
 A rule is `rule(op, arguments, **attrs) -> outputs`, with the batch axis first in every output; NotImplemented leaves
 the call to the operator's definition in simpler operators, or to a loop over the examples.  Elementwise operators need
-no rule of their own.  An operator's own `batch` goes first.
+no rule of their own.  An operator's own `batch` goes first: a rule, or the name of one.
+
+    "front"     the operator works on the last axes of its inputs and takes any number of axes in front
+    "axis"      its attribute `axis` (or axes) counts from the front of all its inputs
 """
 
 from __future__ import annotations
@@ -52,7 +55,7 @@ class Arguments:
 def rule_of(op: Op) -> Rule | None:
     """How this operator is applied to a batch; None where nothing is known."""
     if op.batch is not None:
-        return op.batch
+        return NAMED[op.batch] if isinstance(op.batch, str) else op.batch
     return elementwise if op.elementwise else RULES.get(op.name)
 
 
@@ -226,18 +229,21 @@ def run_graph(graph: Graph, inputs: Sequence[Any], level: Any) -> tuple[Any, ...
 ALONG_AXIS = (
     "all", "any", "max", "min", "prod", "sum", "mean", "var", "std", "logsumexp", "vector_norm", "count_nonzero",
     "nansum", "nanmean", "steps", "softmax", "log_softmax", "cummax", "cummin", "cumprod", "cumsum",
-    "logcumsumexp", "argsort", "sort", "concat", "gather", "scatter", "softmax_cross_entropy",
+    "logcumsumexp", "argsort", "sort", "concat", "gather", "scatter", "softmax_cross_entropy", "fft", "rfft",
+    "irfft",
 )
 LAST_AXES = (
     "add_windows", "barrier", "diagonal", "max_pool_grad", "max_pool_op", "max_pool_positions", "one_hot",
     "windows", "wrap_index", "cholesky", "det", "eig", "eigh", "inv", "lu", "matrix_exp", "pinv", "qr", "slogdet",
-    "solve", "svd", "svdvals", "celu", "elu", "gelu", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu",
-    "logsigmoid", "mish", "relu", "relu6", "selu", "silu", "softplus", "softsign", "tanhshrink",
+    "solve", "frexp", "svd", "svdvals", "celu", "elu", "gelu", "hardsigmoid", "hardswish", "hardtanh",
+    "leaky_relu", "logsigmoid", "mish", "relu", "relu6", "selu", "silu", "softplus", "softsign", "tanhshrink",
+    "log_ndtr", "ndtri", "entr",
 )
 LAST_AXES_OF_FIRST = (
     "embedding", "layer_norm", "rms_norm",
 )
 
+NAMED: dict[str, Rule] = {"front": unchanged, "axis": along_axis}
 RULES: dict[str, Rule] = {
     **dict.fromkeys(ALONG_AXIS, along_axis), **dict.fromkeys(LAST_AXES, unchanged),
     **dict.fromkeys(LAST_AXES_OF_FIRST, first_only),

@@ -15,11 +15,13 @@ import numpy as np
 
 from tenon.capture.tree import Structure, flatten
 from tenon.dims import Dim
+from tenon.eager import TensorInterpreter
 from tenon.errors import ArgumentError, CaptureError, ShapeError
 from tenon.graph.op import Op, interpreter, using
 from tenon.ops.arranging import stack
 from tenon.ops.shape import broadcast_to, permute
-from tenon.tensor import Examples, Payload, Tensor, TensorInterpreter, asarray
+from tenon.state import Changes, Examples, Payload
+from tenon.tensor import Tensor, asarray
 from tenon.transforms.batch_rules import Arguments, rule_of
 from tenon.types import normalize_axis
 
@@ -146,7 +148,7 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
     if not callable(f):
         raise ArgumentError(f"vmap takes a function, not {type(f).__name__}")
 
-    @functools.wraps(f)
+    @functools.wraps(f, updated=())
     def batched(*args: Any, **keywords: Any) -> Any:
         outer = interpreter()
         assert isinstance(outer, TensorInterpreter)
@@ -157,12 +159,25 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
                 for x, axis in zip(leaves, axes, strict=True)]
         level = Batching(outer, batch_size(leaves, axes))
         examples = [x if axis is None else level.enter(x, axis) for x, axis in zip(leaves, axes, strict=True)]
-        with using(level):
+        changes = Changes()
+        with using(level), changes.noted():
             given, named = structure.build(examples)
             result = f(*given, **named)
         results, form = flatten(result)
+        del given, named, examples, result
+        refuse_leaks(changes, results, level)
         return form.build(map(level.leave, results, spread(out_axes, form, "out_axes")))
     return batched
+
+
+def refuse_leaks(changes: Changes, results: Sequence[Any], level: Batching) -> None:
+    """Undo what the function assigned to tensors from outside, and raise, if that differs between examples."""
+    changes.settle()
+    ours = {id(x) for x in results}
+    if any(level.holds(x) and id(x) not in ours for x, _ in changes.before):
+        changes.restore()
+        raise CaptureError("vmap: the function assigns to a tensor from outside what differs between the examples",
+                           hint="return it, and assign outside tn.vmap")
 
 
 def argument_axes(in_axes: Any, args: Sequence[Any], structure: Structure) -> list[Any]:

@@ -15,7 +15,10 @@ from typing import Any
 from tenon.capture.trace import is_capturing
 from tenon.capture.tree import flatten
 from tenon.ops.barrier import barrier
-from tenon.tensor import Changes, Saved, TapeNode, Tensor, is_grad_enabled, linked
+from tenon.recording import is_grad_enabled
+from tenon.state import Changes
+from tenon.tape import Saved, TapeNode, linked
+from tenon.tensor import Tensor
 from tenon.transforms.follow import Followed, Nest, is_differentiable, settled
 
 
@@ -28,7 +31,7 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
     >>> tn.grad(layer)(0.0)
     tensor(1.)
     """
-    @functools.wraps(f)
+    @functools.wraps(f, updated=())
     def checkpointed(*args: Any, **keywords: Any) -> Any:
         if not is_grad_enabled():
             return f(*args, **keywords)

@@ -16,7 +16,9 @@ from tenon.autodiff import backward
 from tenon.capture.tree import Structure, flatten
 from tenon.errors import ArgumentError, GradientError
 from tenon.ops.creation import zeros_like
-from tenon.tensor import TapeNode, Tensor, asarray, carries, enable_grad, fork, is_grad_enabled, recording_is
+from tenon.recording import enable_grad, is_grad_enabled, recording_is
+from tenon.tape import TapeNode, carries, fork
+from tenon.tensor import Tensor, asarray
 
 NUMBERS = (bool, int, float, complex, np.ndarray, np.generic)
 

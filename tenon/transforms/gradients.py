@@ -33,7 +33,7 @@ def grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool = False) -
     """
     both = value_and_grad(f, argnums, has_aux)
 
-    @functools.wraps(f)
+    @functools.wraps(f, updated=())
     def gradient(*args: Any, **keywords: Any) -> Any:
         value, found = both(*args, **keywords)
         return (found, value[1]) if has_aux else found
@@ -48,7 +48,7 @@ def value_and_grad(f: Function, argnums: int | Sequence[int] = 0, has_aux: bool 
     """
     check_callable("grad", f)
 
-    @functools.wraps(f)
+    @functools.wraps(f, updated=())
     def value_and_gradient(*args: Any, **keywords: Any) -> Any:
         positions = check_argnums(argnums, args)
         primals = Nest.of(tuple(args[k] for k in positions))

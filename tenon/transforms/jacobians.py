@@ -78,7 +78,7 @@ def hvp(f: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> Any:
 def _jacobian(f: Function, argnums: int | Sequence[int], has_aux: bool, by_rows: Any) -> Function:
     check_callable("jacobian", f)
 
-    @functools.wraps(f)
+    @functools.wraps(f, updated=())
     def jacobian_of(*args: Any, **keywords: Any) -> Any:
         positions = check_argnums(argnums, args)
         primals = tuple(args[k] for k in positions)

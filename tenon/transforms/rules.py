@@ -15,7 +15,9 @@ from tenon.capture.trace import Capture
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import interpreter, using
 from tenon.ops.custom import custom_call
-from tenon.tensor import Saved, TapeNode, Tensor, carries, is_grad_enabled, linked
+from tenon.recording import is_grad_enabled
+from tenon.tape import Saved, TapeNode, carries, linked
+from tenon.tensor import Tensor
 from tenon.transforms.batching import Batched, Batching
 
 Tensors = list[Tensor]

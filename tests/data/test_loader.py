@@ -1,5 +1,6 @@
 """Datasets and the loader: order, batches, workers, errors; files of real data."""
 
+import sys
 import threading
 import time
 import traceback
@@ -11,7 +12,7 @@ import pytest
 
 import tenon as tn
 from tenon import data
-from tenon.errors import ArgumentError, OutOfRange, ShapeError
+from tenon.errors import ArgumentError, OutOfRange, ShapeError, TenonError
 
 
 class Squares(data.Dataset):
@@ -148,3 +149,10 @@ def test_digits_are_images_and_labels() -> None:
 def test_stdlib_text_is_the_same_every_time() -> None:
     text = data.stdlib_text(200_000)
     assert len(text) == 200_000 and text == data.stdlib_text(200_000) and "def " in text
+
+
+def test_without_scikit_learn_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "sklearn.datasets", None)
+    with pytest.raises(TenonError, match="scikit-learn, which is not installed") as caught:
+        data.digits()
+    assert caught.value.hint == "pip install tenon-graph[data]"

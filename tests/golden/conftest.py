@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
 from golden.harness import GoldenMismatch, check, parse, run, update
 
 

@@ -1,7 +1,9 @@
 """PyTorch's operator names -> Tenon's operators: how the frozen PyTorch samples are put to Tenon.
 
 An entry only translates a calling convention (`dim` to `axis`, an order of arguments, a name); it never computes.
-What Tenon does not have is not listed.  `run` gives outputs and vector-Jacobian products by the eager tape.
+What Tenon does not have is not listed; nor is `cov`, whose
+samples were computed in float32 in part, nor cholesky_solve and cholesky_inverse, whose frozen gradients reach the
+triangle that is not read.  `run` gives outputs and vector-Jacobian products by the eager tape.
 """
 
 from __future__ import annotations
@@ -23,61 +25,63 @@ def renamed(fn: Callable[..., Any], **more: str) -> Callable[..., Any]:
     return lambda *args, **named: fn(*args, **{names.get(k, k): v for k, v in named.items() if k not in IGNORED})
 
 
+def words(text: str) -> list[str]:
+    """The words of a text."""
+    return text.split()
+
+
 # Same name, same arguments, but for `dim` and `keepdim`.
-SAME = """
-abs acos acosh addbmm addcdiv addcmul addmm addmv addr amax amin angle argwhere asin asinh atan atan2 atanh atleast_1d
-atleast_2d atleast_3d all any argmax argmin argsort baddbmm bincount bitwise_and bitwise_left_shift bitwise_not bitwise_or
-bitwise_right_shift bitwise_xor block_diag bmm broadcast_tensors broadcast_to bucketize cartesian_prod cat ceil chunk
-clamp column_stack complex conj conj_physical copysign cos cosh count_nonzero cross cumprod cumsum deg2rad diag
-diag_embed diagonal diff digamma dot dstack eq erf erfc erfinv exp exp2 expand expm1 flatten fliplr flipud
-float_power floor floor_divide fmax fmin fmod frac gcd ge gt heaviside hstack hypot i0 imag inner isfinite isinf isnan
-isneginf isposinf kron lcm ldexp le lerp lgamma log log10 log1p log2 log_softmax logaddexp logaddexp2 logcumsumexp
-logical_and logical_not logical_or logical_xor logsumexp lt masked_fill masked_select matmul maximum mean minimum
-mm movedim mul mv nan_to_num nanmean nansum ne neg nextafter outer permute positive pow prod rad2deg
-ravel real reciprocal remainder reshape roll rot90 round rsqrt select sigmoid sign signbit sin sinc sinh softmax square
-split_with_sizes sqrt squeeze stack sub sum take_along_dim tan tanh tensor_split tile trace tril triu true_divide
-trunc unbind unflatten unsqueeze vdot vstack where xlogy
-allclose aminmax combinations corrcoef cov cummax cummin cumulative_trapezoid diagflat diagonal_scatter dist digamma
-frexp gradient histc igamma igammac index_reduce isclose isin isreal logit median mode msort nanmedian nanquantile
-quantile polar put renorm select_scatter slice_scatter std_mean trapezoid trapz unique_consecutive unravel_index
-view_as_complex view_as_real var_mean swapaxes logdet cdist einsum
-fft.fft fft.fft2 fft.fftn fft.fftshift fft.hfft fft.hfft2 fft.hfftn fft.ifft fft.ifft2 fft.ifftn fft.ifftshift
-fft.ihfft fft.ihfft2 fft.ihfftn fft.irfft fft.irfft2 fft.irfftn fft.rfft fft.rfft2 fft.rfftn
-linalg.cholesky linalg.cond linalg.det linalg.inv linalg.matrix_norm linalg.matrix_power linalg.matrix_rank
-linalg.eig linalg.eigvals linalg.multi_dot linalg.qr linalg.slogdet linalg.solve linalg.solve_triangular linalg.svdvals
-linalg.svd linalg.vecdot linalg.lu linalg.tensorinv linalg.tensorsolve linalg.pinv linalg.vander
-cholesky_inverse cholesky_solve matrix_exp
-""".split()
+SAME = words("""
+abs acos acosh addbmm addcdiv addcmul addmm addmv addr amax amin angle argwhere asin asinh atan atan2 atanh
+atleast_1d atleast_2d atleast_3d all any argmax argmin argsort baddbmm bincount bitwise_and bitwise_left_shift
+bitwise_not bitwise_or bitwise_right_shift bitwise_xor block_diag bmm broadcast_tensors broadcast_to bucketize
+cartesian_prod cat ceil chunk clamp column_stack complex conj conj_physical copysign cos cosh count_nonzero cross
+cumprod cumsum deg2rad diag diag_embed diagonal diff digamma dot dstack eq erf erfc erfinv exp exp2 expand expm1
+flatten fliplr flipud float_power floor floor_divide fmax fmin fmod frac gcd ge gt heaviside hstack hypot i0 imag
+inner isfinite isinf isnan isneginf isposinf kron lcm ldexp le lerp lgamma log log10 log1p log2 log_softmax
+logaddexp logaddexp2 logcumsumexp logical_and logical_not logical_or logical_xor logsumexp lt masked_fill
+masked_select matmul maximum mean minimum mm movedim mul mv nan_to_num nanmean nansum ne neg nextafter outer permute
+positive pow prod rad2deg ravel real reciprocal remainder reshape roll rot90 round rsqrt select sigmoid sign signbit
+sin sinc sinh softmax square split_with_sizes sqrt squeeze stack sub sum take_along_dim tan tanh tensor_split tile
+trace tril triu true_divide trunc unbind unflatten unsqueeze vdot vstack where xlogy allclose aminmax combinations
+corrcoef cumulative_trapezoid diagflat diagonal_scatter dist frexp gradient histc igamma igammac index_reduce
+isclose isin isreal logit msort nanquantile quantile polar put renorm select_scatter slice_scatter std_mean
+trapezoid trapz unravel_index view_as_complex view_as_real var_mean swapaxes logdet cdist einsum fft.fft fft.fft2
+fft.fftn fft.fftshift fft.hfft fft.hfft2 fft.hfftn fft.ifft fft.ifft2 fft.ifftn fft.ifftshift fft.ihfft fft.ihfft2
+fft.ihfftn fft.irfft fft.irfft2 fft.irfftn fft.rfft fft.rfft2 fft.rfftn linalg.cholesky linalg.cond linalg.det
+linalg.inv linalg.matrix_norm linalg.matrix_power linalg.matrix_rank linalg.eig linalg.eigvals linalg.multi_dot
+linalg.qr linalg.slogdet linalg.solve linalg.solve_triangular linalg.svdvals linalg.svd linalg.vecdot linalg.lu
+linalg.tensorinv linalg.tensorsolve linalg.pinv linalg.vander matrix_exp
+""")
 
 # What takes an axis, and a scalar.
-NAME_AN_AXIS = """
+NAME_AN_AXIS = words("""
 all any amax amin argmax argmin count_nonzero cumsum cumprod cummax cummin logcumsumexp kthvalue linalg.vector_norm
-log_softmax softmax logsumexp max.reduction_with_dim min.reduction_with_dim mean median mode nanmean nansum nanmedian
-quantile nanquantile scatter scatter_add gather index_select sum topk transpose transpose_copy unfold unfold_copy sort
-argsort msort nn.functional.softmin gather scatter_reduce.sum scatter_reduce.prod scatter_reduce.amax scatter_reduce.amin
+log_softmax softmax logsumexp max.reduction_with_dim min.reduction_with_dim mean median mode nanmean nansum
+nanmedian quantile nanquantile scatter scatter_add gather index_select sum topk transpose transpose_copy sort
+argsort msort nn.functional.softmin scatter_reduce.sum scatter_reduce.prod scatter_reduce.amax scatter_reduce.amin
 scatter_reduce.mean aminmax var std norm
-""".split()
+""")
 
-NN = """
-adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d avg_pool1d avg_pool2d avg_pool3d
-batch_norm bilinear binary_cross_entropy binary_cross_entropy_with_logits celu channel_shuffle conv1d conv2d conv3d
-conv_transpose1d conv_transpose2d conv_transpose3d cosine_embedding_loss cosine_similarity cross_entropy elu
-gaussian_nll_loss gelu glu group_norm hardshrink hardsigmoid hardswish hardtanh hinge_embedding_loss huber_loss
-instance_norm kl_div l1_loss layer_norm leaky_relu linear local_response_norm logsigmoid margin_ranking_loss
-max_pool1d max_pool2d max_pool3d mish mse_loss multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss
-nll_loss normalize pairwise_distance pdist pixel_shuffle pixel_unshuffle poisson_nll_loss prelu relu relu6
-rms_norm selu silu smooth_l1_loss soft_margin_loss softmin softplus softshrink softsign tanhshrink
-threshold triplet_margin_loss unfold grid_sample ctc_loss embedding_bag
-adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d
-max_unpool1d max_unpool2d max_unpool3d
-""".split()
+NN = words("""
+adaptive_avg_pool1d adaptive_avg_pool2d adaptive_avg_pool3d avg_pool1d avg_pool2d avg_pool3d batch_norm bilinear
+binary_cross_entropy binary_cross_entropy_with_logits celu channel_shuffle conv1d conv2d conv3d conv_transpose1d
+conv_transpose2d conv_transpose3d cosine_embedding_loss cosine_similarity cross_entropy elu gaussian_nll_loss gelu
+glu group_norm hardshrink hardsigmoid hardswish hardtanh hinge_embedding_loss huber_loss instance_norm kl_div
+l1_loss layer_norm leaky_relu linear local_response_norm logsigmoid margin_ranking_loss max_pool1d max_pool2d
+max_pool3d mish mse_loss multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss nll_loss normalize
+pairwise_distance pdist pixel_shuffle pixel_unshuffle poisson_nll_loss prelu relu relu6 rms_norm selu silu
+smooth_l1_loss soft_margin_loss softmin softplus softshrink softsign tanhshrink threshold triplet_margin_loss unfold
+grid_sample ctc_loss embedding_bag adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d max_unpool1d
+max_unpool2d max_unpool3d
+""")
 
-SPECIAL = """
+SPECIAL = words("""
 chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w entr erfcx
-hermite_polynomial_h hermite_polynomial_he i0e i1 i1e laguerre_polynomial_l legendre_polynomial_p log_ndtr ndtr ndtri
-shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v
+hermite_polynomial_h hermite_polynomial_he i0e i1 i1e laguerre_polynomial_l legendre_polynomial_p log_ndtr ndtr
+ndtri shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u shifted_chebyshev_polynomial_v
 shifted_chebyshev_polynomial_w xlog1py zeta bessel_j0 bessel_j1 bessel_y0 bessel_y1 spherical_bessel_j0
-""".split()
+""")
 
 # Another name, the same arguments.
 OTHER = {
@@ -85,7 +89,8 @@ OTHER = {
     "clamp_min": "maximum", "diagonal_copy": "diagonal", "div.no_rounding_mode": "divide", "expand_copy": "expand",
     "linalg.cross": "cross", "linalg.diagonal": "diagonal", "max.binary": "maximum",
     "min.binary": "minimum", "max.reduction_no_dim": "max", "min.reduction_no_dim": "min",
-    "permute_copy": "permute", "round.decimals_0": "round", "round.decimals_3": "round",
+    "permute_copy": "permute", "round.decimals_0": "round",
+    "round.decimals_3": "round",
     "round.decimals_neg_3": "round", "split.list_args": "split_with_sizes", "split_with_sizes_copy": "split_with_sizes",
     "unbind_copy": "unbind", "unsafe_chunk": "chunk",
     "unsqueeze_copy": "unsqueeze", "view": "reshape", "view_copy": "reshape", "__radd__": "add", "__rmul__": "multiply",
@@ -157,6 +162,18 @@ def pooled(fn: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
+def attention(*args: Any, dropout_p: float = 0.0, **named: Any) -> Any:
+    """Dropout draws from PyTorch's generator, which Tenon's cannot follow: those samples are refused."""
+    if dropout_p:
+        raise NotImplementedError("PyTorch's random numbers")
+    return tn.nn.functional.scaled_dot_product_attention(*args, **named)
+
+
+def sliding_window(x: Any, dim: int, size: int, step: int) -> Any:
+    """PyTorch's `unfold`; of a scalar it is a vector."""
+    return tn.sliding_window(x, size, step, dim) if x.ndim else x.reshape(1)
+
+
 REDUCE = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min", "mean": "mean"}
 
 
@@ -167,7 +184,18 @@ def table() -> dict[str, Callable[..., Any]]:
     found |= {f"special.{name}": find(name) for name in SPECIAL}
     found |= {name: find(other) for name, other in OTHER.items() }
     named = {name: renamed(fn) for name, fn in found.items() if fn is not None} | CONVENTIONS
+    for name in list(named):        # transforms of several axes name them `axes`
+        if name.startswith("fft.") and name.endswith(("2", "n", "shift")):
+            several = find(name)
+            assert several is not None
+            named[name] = renamed(_listed_axes(several), dim="axes")
     return named | {name: scalars_as_vectors(named[name]) for name in NAME_AN_AXIS if name in named}
+
+
+def _listed_axes(fn: Callable[..., Any]) -> Callable[..., Any]:
+    def call(x: Any, axes: Any = (), **named: Any) -> Any:
+        return fn(x, **named) if axes == () else fn(x, axes=(axes,) if isinstance(axes, int) else axes, **named)
+    return call
 
 
 def with_indices(reduce: Callable[..., Any], position: Callable[..., Any]) -> Callable[..., Any]:
@@ -192,10 +220,11 @@ CONVENTIONS: dict[str, Callable[..., Any]] = {
     "constant_pad_nd": lambda x, pad, value=0: tn.pad(x, pairs(pad, x.ndim), constant_values=value),
     "count_nonzero": lambda x, dim=None: tn.count_nonzero(x, axis=dim),
     "cross": lambda x, y, dim=None: tn.cross(x, y, axis=-1 if dim is None else dim),
-    "cummax": lambda x, dim: tn.cummax(x, dim), "cummin": lambda x, dim: tn.cummin(x, dim),
+    "cummax": lambda x, dim: tn.cummax(x, dim, return_indices=True),
+    "cummin": lambda x, dim: tn.cummin(x, dim, return_indices=True),
     "diff": lambda x, n=1, dim=-1, prepend=None, append=None: tn.diff(x, n, dim, prepend, append),
-    "div.floor_rounding": lambda x, y, rounding_mode: tn.divide(x, y, rounding_mode=rounding_mode),
-    "div.trunc_rounding": lambda x, y, rounding_mode: tn.divide(x, y, rounding_mode=rounding_mode),
+    "div.floor_rounding": lambda x, y, rounding_mode: tn.div(x, y, rounding_mode=rounding_mode),
+    "div.trunc_rounding": lambda x, y, rounding_mode: tn.div(x, y, rounding_mode=rounding_mode),
     "dsplit": lambda x, cuts: tn.split(x, cuts, axis=2),
     "vsplit": lambda x, cuts: tn.split(x, cuts, axis=0),
     "hsplit": lambda x, cuts: tn.split(x, cuts, axis=1 if x.ndim > 1 else 0),
@@ -213,33 +242,39 @@ CONVENTIONS: dict[str, Callable[..., Any]] = {
     "item": lambda x: x.item(),
     "kthvalue": lambda x, k, dim=-1, keepdim=False: tn.kthvalue(x, k, dim, keepdim),
     "linalg.multi_dot": lambda xs: tn.multi_dot(xs),
-    "linalg.norm": lambda x, ord=None, dim=None, keepdim=False, dtype=None: tn.linalg.norm(x, ord, dim, keepdim),
-    "linalg.norm.subgradients_at_zero":
-        lambda x, ord=None, dim=None, keepdim=False, dtype=None: tn.linalg.norm(x, ord, dim, keepdim),
-    "linalg.vector_norm": lambda x, ord=2, dim=None, keepdim=False: tn.vector_norm(x, ord=ord, axis=dim, keepdims=keepdim),
+    **dict.fromkeys(("linalg.norm", "linalg.norm.subgradients_at_zero"),
+                    lambda x, ord=None, dim=None, keepdim=False: tn.linalg.norm(
+                        x, 2.0 if ord is None else ord, dim, keepdim)),
+    "linalg.vector_norm": lambda x, ord=2, dim=None, keepdim=False: tn.vector_norm(
+        x, ord=ord, axis=dim, keepdims=keepdim),
     "linalg.vecdot": lambda x, y, dim=-1: tn.vecdot(x, y, axis=dim),
-    "logspace": lambda start, stop, num, base=10.0, dtype=None, device=None: tn.logspace(start, stop, num, base=base),
-    "max.reduction_with_dim": with_indices(tn.max, tn.argmax), "min.reduction_with_dim": with_indices(tn.min, tn.argmin),
+    "max.reduction_with_dim": with_indices(tn.max, tn.argmax),
+    "min.reduction_with_dim": with_indices(tn.min, tn.argmin),
     "masked_fill": lambda x, mask, value: tn.masked_fill(x, mask, value),
     "movedim": lambda x, a, b: tn.moveaxis(x, a, b),
     "narrow": lambda x, dim, start, length: tn.narrow(x, dim, int(start), length),
     "narrow_copy": lambda x, dim, start, length: tn.narrow(x, dim, int(start), length),
     "nan_to_num": lambda x, nan=0.0, posinf=None, neginf=None: tn.nan_to_num(x, nan=nan, posinf=posinf, neginf=neginf),
-    "nn.functional.embedding": lambda x, weight, padding_idx=None, **_: tn.embedding(x, weight, padding_idx=padding_idx),
-    "nn.functional.scaled_dot_product_attention": lambda *a, **k: tn.scaled_dot_product_attention(*a, **k),
-    "nn.functional.pad.constant": lambda x, pad, mode="constant", value=0: tn.pad(x, pairs(pad, x.ndim), constant_values=value),
+    "nn.functional.embedding": lambda weight, x, padding_idx=None, **_: tn.embedding(
+        x, weight, padding_idx=padding_idx),
+    "nn.functional.scaled_dot_product_attention": attention,
+    "nn.functional.pad.constant": lambda x, pad, mode="constant", value=0: tn.pad(
+        x, pairs(pad, x.ndim), constant_values=value),
     "nn.functional.pad.circular": lambda x, pad, mode: tn.pad(x, pairs(pad, x.ndim), mode="wrap"),
     "nn.functional.pad.reflect": lambda x, pad, mode: tn.pad(x, pairs(pad, x.ndim), mode="reflect"),
     "nn.functional.pad.replicate": lambda x, pad, mode: tn.pad(x, pairs(pad, x.ndim), mode="edge"),
     "nn.functional.pad.replicate_negative": lambda x, pad, mode: tn.pad(x, pairs(pad, x.ndim), mode="edge"),
     "nn.functional.softmin": lambda x, dim: tn.softmin(x, axis=dim),
-    "nn.functional.one_hot": lambda x, num_classes=-1: tn.one_hot(x, num_classes=num_classes),
+    "nn.functional.one_hot": lambda x, num_classes=-1: tn.one_hot(
+        x, num_classes=int(x.max().item()) + 1 if num_classes == -1 else num_classes),
     "nonzero": lambda x, as_tuple=False: tn.argwhere(x),
     "norm.inf": lambda x, p, dim=None, keepdim=False: tn.vector_norm(x, ord=p, axis=dim, keepdims=keepdim),
     "norm": lambda x, p=2, dim=None, keepdim=False: tn.vector_norm(x, ord=p, axis=dim, keepdims=keepdim),
     "norm.fro": lambda x, p="fro", dim=None, keepdim=False: tn.vector_norm(x, axis=dim, keepdims=keepdim),
-    "polygamma.polygamma_n_0": lambda x, n: tn.polygamma(n, x), "polygamma.polygamma_n_1": lambda x, n: tn.polygamma(n, x),
-    "polygamma.polygamma_n_2": lambda x, n: tn.polygamma(n, x), "polygamma.polygamma_n_3": lambda x, n: tn.polygamma(n, x),
+    "polygamma.polygamma_n_0": lambda x, n: tn.polygamma(n, x),
+    "polygamma.polygamma_n_1": lambda x, n: tn.polygamma(n, x),
+    "polygamma.polygamma_n_2": lambda x, n: tn.polygamma(n, x),
+    "polygamma.polygamma_n_3": lambda x, n: tn.polygamma(n, x),
     "polygamma.polygamma_n_4": lambda x, n: tn.polygamma(n, x),
     "special.polygamma.special_polygamma_n_0": lambda x, n: tn.polygamma(n, x),
     "mvlgamma.mvlgamma_p_1": lambda x, p: tn.mvlgamma(x, p), "mvlgamma.mvlgamma_p_3": lambda x, p: tn.mvlgamma(x, p),
@@ -250,7 +285,8 @@ CONVENTIONS: dict[str, Callable[..., Any]] = {
     "repeat_interleave": lambda x, repeats, dim=None, output_size=None: tn.repeat(x, repeats, axis=dim),
     "reshape_as": lambda x, other: tn.reshape(x, other.shape), "view_as": lambda x, other: tn.reshape(x, other.shape),
     "resize_": lambda x, shape: tn.reshape(x, shape), "resize_as_": lambda x, other: tn.reshape(x, other.shape),
-    "round.decimals_0": lambda x, decimals: tn.round(x, decimals), "round.decimals_3": lambda x, decimals: tn.round(x, decimals),
+    "round.decimals_0": lambda x, decimals: tn.round(x, decimals),
+    "round.decimals_3": lambda x, decimals: tn.round(x, decimals),
     "round.decimals_neg_3": lambda x, decimals: tn.round(x, decimals),
     "scatter": lambda x, dim, at, values, reduce="set": tn.scatter(
         x, at, values, dim, {"add": "add", "multiply": "mul", "set": "set"}[reduce]),
@@ -277,13 +313,13 @@ CONVENTIONS: dict[str, Callable[..., Any]] = {
     "std_mean.unbiased": lambda x, *a, **k: tn.std_mean(x, **spread_options(*a, **k)),
     "var_mean": lambda x, *a, **k: tn.var_mean(x, **spread_options(*a, **k)),
     "var_mean.unbiased": lambda x, *a, **k: tn.var_mean(x, **spread_options(*a, **k)),
-    "sum_to_size": lambda x, shape: tn.sum_to(x, shape),
+    "sum_to_size": lambda x, *shape: tn.sum_to(
+        x, tuple(shape[0] if shape and isinstance(shape[0], (tuple, list)) else shape)),
     "take": lambda x, at: tn.take(tn.ravel(x), at, axis=0),
     "take_along_dim": lambda x, at, dim=None: tn.take_along_axis(x, at, dim) if dim is not None else tn.take_along_axis(
         tn.ravel(x), tn.ravel(at), 0),
     "tensordot": lambda x, y, dims: tn.tensordot(x, y, dims),
     "topk": lambda x, k, dim=-1, largest=True, sorted=True: tn.topk(x, k, dim, largest),
-    "torch.ops.aten._safe_softmax.default": lambda x, dim: tn.softmax(x, axis=dim),
     "triangular_solve": lambda b, a, upper=True, transpose=False, unitriangular=False: (tn.linalg.solve_triangular(
         a.mT if transpose else a, b, upper=upper != transpose, unitriangular=unitriangular), tn.positive(a)),
     "where": lambda x, mask, y: tn.where(mask, x, y),
@@ -291,11 +327,25 @@ CONVENTIONS: dict[str, Callable[..., Any]] = {
     "trapezoid": lambda y, x=None, dim=-1, dx=1.0: tn.trapezoid(y, x, dx, dim),
     "trapz": lambda y, x=None, dim=-1, dx=1.0: tn.trapezoid(y, x, dx, dim),
     "cumulative_trapezoid": lambda y, x=None, dim=-1, dx=1.0: tn.cumulative_trapezoid(y, x, dx, dim),
+    "linalg.lu": lambda x, pivot=True: (lambda p, lower, upper: (p.detach(), lower, upper))(*tn.linalg.lu(x)),
+    "linalg.matrix_rank": lambda x, atol=None, rtol=None: tn.linalg.matrix_rank(x, rtol),
+    "linalg.matrix_rank.hermitian": lambda x, hermitian: tn.linalg.matrix_rank(x),
+    "linalg.pinv": lambda x, rtol=None: tn.linalg.pinv(x, rtol if rtol is None else float(rtol)),
+    "qr": lambda x, some=True: tn.linalg.qr(x, "reduced" if some else "complete"),
+    "nanquantile": lambda x, q, dim=None, keepdim=False, interpolation="linear": tn.nanquantile(
+        x, q, dim, keepdim, interpolation),
+    "quantile": lambda x, q, dim=None, keepdim=False, interpolation="linear": tn.nanquantile(
+        x, q, dim, keepdim, interpolation),
+    "gradient": lambda x, dim=None, spacing=None, edge_order=1: tn.gradient(x, spacing, dim, edge_order),
     "pinverse": lambda x, rcond=1e-15: tn.linalg.pinv(x, rcond),
-    "unfold": lambda x, dim, size, step: tn.sliding_window(x, size, step, dim),
-    "unfold_copy": lambda x, dim, size, step: tn.sliding_window(x, size, step, dim),
+    "unfold": sliding_window,
+    "unfold_copy": sliding_window,
     "nn.functional.unfold": lambda x, *a, **k: tn.unfold(x, *a, **k),
-    "cov": lambda x, correction=1, fweights=None, aweights=None: tn.cov(x, correction, fweights, aweights),
+    "diagflat": lambda x, offset=0: tn.diagflat(x, offset),
+    "unique_consecutive": lambda x, return_inverse=False, return_counts=False, dim=None: tn.unique_consecutive(
+        x, return_inverse, return_counts),
+    "unique": lambda x, sorted=True, return_inverse=False, return_counts=False, dim=None: tn.unique(
+        x, return_inverse, return_counts),
 }
 for _reduce in ("sum", "prod", "amax", "amin", "mean"):
     CONVENTIONS[f"scatter_reduce.{_reduce}"] = lambda x, dim, at, values, reduce, include_self=True: tn.scatter_reduce(
@@ -343,9 +393,8 @@ class Adapter:
         outputs = fn(*args, **named)
         listed = list(outputs) if isinstance(outputs, (tuple, list)) else [outputs]
         if cotangents is not None:
-            differentiable = [y for y in listed if isinstance(y, tn.Tensor) and y.dtype.is_differentiable]
-            pulled = [(y, g) for y, g in zip(differentiable, cotangents) if y.requires_grad]
-            for y, g in pulled:
+            differentiable = [y for y in listed if isinstance(y, tn.Tensor) and y.requires_grad]
+            for y, g in zip(differentiable, cotangents):
                 y.backward(gradient=tn.tensor(g, dtype=y.dtype), retain_graph=True)
         arrays = [y.numpy() if isinstance(y, tn.Tensor) else np.asarray(y) for y in listed]
         if cotangents is None:

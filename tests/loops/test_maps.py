@@ -5,9 +5,9 @@ import re
 import llvmlite.binding as llvm_binding
 import numpy as np
 import pytest
+
 from loops import toy
 from loops.compiled import check, llvm_text, run
-
 from tenon.backends import llvm
 from tenon.dims import symbol
 from tenon.graph.build import trace
@@ -144,3 +144,9 @@ def test_an_elementwise_chain_becomes_vector_instructions():
     t = type_of("f32", 4096)
     graph = trace(lambda x, w, b: toy.exp(toy.add(toy.mul(x, w), b)), t, t, t)
     assert re.search(r"vfmadd\d+ps.*[yz]mm", llvm.assembly(llvm_text(lower(graph, "k"))))
+
+
+def test_a_short_outer_loop_does_not_leave_threads_idle():
+    graph = trace(toy.transpose, type_of("f32", 320, 300, 2))
+    kernel = check(graph, data(graph.params[0].type), interpreted=False)
+    assert kernel.nests[0].body[0].index.extent == 600

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from graphs import arrays_for, graphs
 from hypothesis import HealthCheck, given, settings
+
+from graphs import arrays_for, graphs
 from loops.compiled import check
 from operator_examples import arguments, data, graph_of, intervals
-
 from tenon.errors import TenonError
 from tenon.graph.op import OPS
 from tenon.graph.text import parse_example

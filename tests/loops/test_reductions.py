@@ -2,10 +2,10 @@
 
 import numpy as np
 import pytest
+
 from loops import toy
 from loops.compiled import check, llvm_text
 from loops.test_maps import data, type_of
-
 from tenon.backends import llvm
 from tenon.dims import symbol
 from tenon.graph.build import trace

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gradients import check_gradient
 
 import tenon as tn
+from gradients import check_gradient
 from tenon.dims import symbol
 from tenon.errors import ArgumentError, DTypeError, ShapeError
 from tenon.graph.build import trace
@@ -142,7 +142,6 @@ def test_joined_tensors_agree_on_a_type() -> None:
     (lambda x: tn.split(x, 2, axis=1), "split: axis 1 of f64[2, 3, 4] does not divide into 2 equal pieces"),
     (lambda x: tn.split_with_sizes(x, [1, 1], axis=1), "[1, 1] add up to 2"),
     (lambda x: tn.pad(x, 3, "reflect"), "pad: 3 elements on one side of axis 0 of f64[2, 3, 4] are too many"),
-    (lambda x: tn.pad(x, -1), "pad: sizes must not be negative"),
     (lambda x: tn.pad(x, 1, "mirror"), "pad: no mode 'mirror'"),
     (lambda x: x.expand(2, 3, 5), "broadcast_to: f64[2, 3, 4] does not broadcast to [2, 3, 5]"),
     (lambda x: x.select(0, 2), "index into axis 0 2 is out of range"),

@@ -4,10 +4,10 @@ import itertools
 
 import numpy as np
 import pytest
-from compute_rule import check
-from gradients import check_gradient
 
 import tenon as tn
+from compute_rule import check
+from gradients import check_gradient
 from tenon.errors import ArgumentError, ShapeError
 from tenon.ops.convolution import conv, conv_input_grad, conv_weight_grad
 from tenon.ops.windows import add_windows, windows

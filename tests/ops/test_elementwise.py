@@ -5,9 +5,9 @@ from typing import Any
 import mpmath
 import numpy as np
 import pytest
-from gradients import check_gradient
 
 import tenon as tn
+from gradients import check_gradient
 from tenon.errors import ArgumentError, DTypeError
 from tenon.ops import special_reference
 
@@ -185,6 +185,8 @@ def test_nan_to_num_of_every_float() -> None:
     for short in ("f16", "bf16", "f32", "f64"):
         y = tn.nan_to_num(tn.tensor([np.nan, np.inf, -np.inf, 1.0], dtype=short))
         assert tn.isfinite(y).all() and y.dtype.short == short
+    z = np.array([complex(np.nan, 1), complex(2, -np.inf)])
+    np.testing.assert_array_equal(tn.nan_to_num(z).numpy(), np.nan_to_num(z))
     assert tn.nan_to_num(tn.tensor([np.nan, np.inf]), nan=1.0, posinf=2.0).tolist() == [1.0, 2.0]
 
 

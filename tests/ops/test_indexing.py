@@ -2,13 +2,13 @@
 
 import numpy as np
 import pytest
-from compute_rule import check
-from gradients import check_gradient
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 import tenon as tn
+from compute_rule import check
+from gradients import check_gradient
 from tenon.errors import ArgumentError, CaptureError, DTypeError, GradientError, OutOfRange, ShapeError
 from tenon.graph.build import trace
 from tenon.ops.indexing import gather, one_hot, put, scatter_op, take, wrap_index

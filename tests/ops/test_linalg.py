@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from gradients import check_gradient
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tenon as tn
+from gradients import check_gradient
 from tenon.errors import ArgumentError, GradientError, LinearAlgebraError, ShapeError
 
 RNG = np.random.default_rng(3)

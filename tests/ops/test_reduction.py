@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from gradients import check_gradient
 
 import tenon as tn
+from gradients import check_gradient
 from tenon.errors import ShapeError
 
 X = np.random.default_rng(0).normal(size=(2, 3, 4))

@@ -1,9 +1,11 @@
 """What becomes one kernel, and what must not."""
 
 import numpy as np
-from graphs import arrays_for, assert_close, graphs
+import pytest
 from hypothesis import given, settings
 
+import tenon as tn
+from graphs import arrays_for, assert_close, graphs
 from tenon.graph.interpret import interpret
 from tenon.graph.ir import Graph
 from tenon.graph.text import parse_graph, print_graph
@@ -119,3 +121,13 @@ def test_effects_keep_their_order() -> None:
                   "v2: f32[8] = fuse_test_print(x)", "v3: f32[8] = add(v1, v2)", "return v3")
     assert operators(graph).count("fuse_test_print") == 2
     np.testing.assert_allclose(interpret(graph, [np.ones(8, np.float32)])[0], np.exp(1) + 1, rtol=1e-6)
+
+
+@pytest.mark.parametrize("read", [
+    lambda x, i: tn.ones((2, 3))[i],
+    lambda x, i: x.reshape(1, 4).expand(2, 4)[i],
+    lambda x, i: tn.exp(x.reshape(1, 4).expand(2, 4))[i],
+], ids=["fill", "broadcast", "function of a broadcast"])
+def test_an_index_is_checked_even_where_every_place_holds_the_same(read):
+    with pytest.raises(IndexError, match="index 7 is out of range"):
+        tn.jit(read)(tn.ones(4), tn.asarray(np.array([0, 7])))

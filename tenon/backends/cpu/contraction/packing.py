@@ -49,7 +49,7 @@ def emit_pack(module: ir.Module, name: str, spec: Contraction, tile: Tile, side:
     if operand.pointer is None:
         pack.elements()
     elif operand.contiguous == "outer" and operand.step == 1:
-        pack.lines()
+        pack.vectors() if pack.in_whole_vectors() else pack.lines()
     elif reads_in_place(operand, len(spec.depth)) and width % tile.lanes == 0:
         pack.squares()
     else:
@@ -77,6 +77,38 @@ class Pack:
         """Zero the columns of the panel from `start` on."""
         with loop(self.b, ZERO, self.depth) as (k, _), loop(self.b, start, const(self.width)) as (i, _):
             self.b.store(zero(self.spec.element), self.slot(k, i))
+
+    def in_whole_vectors(self) -> bool:
+        """Whether the lanes of a vector are always neighbours, but not those of a line: small images are such."""
+        run = self.outer_sizes[-1]
+        known = isinstance(run, ir.Constant) and run.constant % self.lanes == 0 and run.constant % self.width != 0
+        return known and len(self.outer_sizes) > 1 and not self.operand.flat and self.width % self.lanes == 0
+
+    def vectors(self) -> None:
+        """Every vector of a line lies in one run: copy it, masked where the run has holes."""
+        b, element, lanes = self.b, self.spec.element, self.lanes
+        assert self.operand.pointer is not None
+        numbers = ir.Constant(ir.VectorType(I32, lanes), list(range(lanes)))
+        align = ir.Constant(I32, element_bytes(element))
+        starts = range(0, self.width, lanes)
+        outers = [unravel(b, b.add(self.first, const(start)), self.outer_sizes) for start in starts]
+        there = [b.icmp_signed(">", self.count, const(start)) for start in starts]
+        with runs(b, self.k0, self.depth, self.depth_sizes) as (k, k_start, k_length), \
+                loop(b, ZERO, k_length) as (step, _):
+            index = (*k_start[:-1], b.add(k_start[-1], step))
+            for start, outer, some in zip(starts, outers, there, strict=True):
+                low, high = ZERO, const(lanes)
+                if self.operand.inside is not None:
+                    limits = self.operand.inside(b, self.args, self.g, outer, index)
+                    low, high = (minimum(b, maximum(b, b.sub(limit, outer[-1]), ZERO), const(lanes))
+                                 for limit in limits)
+                low, high = b.trunc(low, I32), b.trunc(b.select(some, high, ZERO), I32)
+                mask = b.and_(b.icmp_signed(">=", numbers, splat(b, low, lanes)),
+                              b.icmp_signed("<", numbers, splat(b, high, lanes)))
+                source = self.operand.pointer(b, self.args, self.g, outer, index)
+                found = intrinsic(b, "llvm.masked.load", [source, align, mask, zero(ir.VectorType(element, lanes))],
+                                  ".p0")
+                store_vector(b, found, self.slot(b.add(k, step), const(start)))
 
     def lines(self) -> None:
         """Neighbours of a line are neighbours in memory: copy vectors, masked where a line has holes or joints."""

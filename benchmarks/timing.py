@@ -1,0 +1,58 @@
+"""Times of several ways to do one thing, taken in turn, so that whatever else the machine does meets all of them.
+
+    times = compare({"Tenon": f, "NumPy": g}, seconds=1.0)      # name -> median seconds
+    print(row("64 x 64", times))                                # with the ratio of the first to each other one
+
+With TENON_THREADS=1 a time is what this thread computed, which other programs on the machine disturb less.
+"""
+import importlib.util
+import time
+from collections.abc import Callable, Mapping
+
+import numpy as np
+
+from tenon.config import config
+
+
+def compare(runs: Mapping[str, Callable[[], object]], seconds: float = 1.0, least: int = 7) -> dict[str, float]:
+    """The median time of a call of each, in seconds."""
+    clock = time.thread_time if config().threads == 1 else time.perf_counter
+    repeats = {}
+    for name, run in runs.items():
+        run()
+        repeats[name] = max(1, int(2e-4 / max(_once(run, clock), 1e-7)))
+    taken: dict[str, list[float]] = {name: [] for name in runs}
+    end = time.perf_counter() + seconds
+    while time.perf_counter() < end or len(taken[next(iter(runs))]) < least:
+        for name, run in runs.items():
+            start = clock()
+            for _ in range(repeats[name]):
+                run()
+            taken[name].append((clock() - start) / repeats[name])
+    return {name: float(np.median(times)) for name, times in taken.items()}
+
+
+def _once(run: Callable[[], object], clock: Callable[[], float]) -> float:
+    start = clock()
+    run()
+    return clock() - start
+
+
+def row(label: str, times: Mapping[str, float]) -> str:
+    """One line: the times, and the first divided by each of the others."""
+    first, *others = times
+    cells = [f"{name} {_shown(t)}" for name, t in times.items()]
+    ratios = [f"{first}/{name} {times[first] / times[name]:.2f}" for name in others]
+    return f"{label:24} " + "   ".join(cells + ratios)
+
+
+def _shown(seconds: float) -> str:
+    return f"{seconds * 1e3:9.3f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:9.1f} us"
+
+
+def installed(package: str) -> bool:
+    """Whether a peer is there; says so where it is not."""
+    found = importlib.util.find_spec(package) is not None
+    if not found:
+        print(f"({package} is not installed: left out)")
+    return found

@@ -1,0 +1,53 @@
+"""The rows of a product that are read again for every block of columns -> a dense copy of them, made once before.
+
+    sum(w[k0, i, k1] * x[k, j])    ->    part[i, k] = w[k0, i, k1];  sum(part[i, k] * x[k, j])
+
+A dense row is read where it lies; any other is gathered anew for each block (the kernel of a transposed convolution,
+the gradient of one along its batch), which costs more than this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+from tenon.dims import product
+from tenon.loops.affine import affine, is_same
+from tenon.loops.build import offset
+from tenon.loops.contraction import Product
+from tenon.loops.expressions import Buffer, Load, Reduce, replace
+from tenon.loops.target import Target
+from tenon.types import TensorType
+
+SEVERAL = 192           # columns of one block
+LARGEST = 1 << 22       # elements of a copy
+
+
+def with_dense_rows(target: Target, found: Product, temporary: Callable[[TensorType], Buffer]) -> list[Target]:
+    """The target, after one for a dense copy of the rows if that is of use."""
+    rows = (*found.batch, *found.rows)
+    depth = found.sum.indices
+    columns, elements = (product(i.extent for i in axis) for axis in (found.columns, (*rows, *depth)))
+    few = isinstance(columns, int) and columns <= SEVERAL
+    if few or not isinstance(elements, int) or elements > LARGEST or _lies_well(found):
+        return [target]
+    indices = (*rows, *depth)
+    dtype = found.sum.dtype
+    buffer = temporary(TensorType(dtype, tuple(i.extent for i in indices)))
+    place = offset(buffer.type.shape, indices)
+    body = replace(found.sum.body, {found.left: Load(buffer, place, None)})
+    sum_ = Reduce("add", depth, body, found.sum.extents)
+    return [Target(buffer, indices, place, found.left),
+            Target(target.buffer, target.indices, target.offset, replace(target.value, {found.sum: sum_}))]
+
+
+def _lies_well(found: Product) -> bool:
+    """Whether rows are dense already, or lie side by side as they are packed."""
+    x, depth = found.left, found.sum.indices
+    if not isinstance(x, Load) or x.mask is not None or x.dtype is not found.sum.dtype or x.dtype.bits < 32:
+        return False
+    terms = affine(x.offset).terms
+    if found.rows and is_same(terms.get(found.rows[-1], 0), 1):
+        return True
+    flat = all(is_same(terms.get(a, 0), terms.get(b, 0) * b.extent) for a, b in pairwise(depth))
+    return flat and is_same(terms.get(depth[-1], 0), 1)

@@ -1,0 +1,60 @@
+"""A loop over i, in whose body stand i // n and i % n -> a loop over i // n and one over i % n.
+
+    out[i] = x[i // 2] * y[i % 2]    ->    out[2*i + j] = x[i] * y[j]
+
+So nobody divides, what depends on the quotient alone is computed once for n elements, and a transposed convolution
+whose windows do not overlap becomes a product of matrices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tenon.loops.expressions import Binary, Const, Expr, Index, size, walk
+from tenon.loops.simplify import substitute
+from tenon.loops.target import Target
+
+INNERMOST = 8       # a loop of up to so many turns goes inside of all others, where LLVM unrolls it
+
+
+def with_split_loops(targets: Sequence[Target]) -> list[Target]:
+    """The targets, with loops split in the same way where they have the same loops."""
+    found = []
+    for target in targets:
+        same = [t for t in targets if t.indices == target.indices]
+        while (cut := _first_cut(same)) is not None:
+            index, inner = cut
+            same = [_split(t, index, inner) for t in same]
+            target = _split(target, index, inner)
+        found.append(target)
+    return found
+
+
+def _first_cut(targets: Sequence[Target]) -> tuple[Index, int] | None:
+    """(an index, the n by which it is divided), the largest n of the outermost index first."""
+    indices = targets[0].indices
+    divided = {cut for t in targets for x in walk(t.value) if (cut := _division(x)) is not None}
+    for index in indices:
+        for n in sorted((n for i, n in divided if i is index), reverse=True):
+            assert isinstance(index.extent, int)
+            if 1 < n < index.extent and index.extent % n == 0:
+                return index, n
+    return None
+
+
+def _division(x: Expr) -> tuple[Index, int] | None:
+    """(i, n) if x is i // n or i % n."""
+    match x:
+        case Binary(op="//" | "%", left=Index(extent=int()) as index, right=Const(value=n)):
+            return index, int(n)
+    return None
+
+
+def _split(target: Target, index: Index, n: int) -> Target:
+    assert isinstance(index.extent, int)
+    outer, inner = Index(index.name, index.extent // n), Index(index.name + "_in", n)
+    values: dict[Index, Expr] = {index: outer * size(n) + inner}
+    place = target.indices.index(index)
+    before, after = target.indices[:place], target.indices[place + 1:]
+    indices = (*before, outer, *after, inner) if n <= INNERMOST else (*before, outer, inner, *after)
+    return Target(target.buffer, indices, substitute(target.offset, values), substitute(target.value, values))

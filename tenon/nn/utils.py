@@ -1,0 +1,41 @@
+"""Small helpers for modules: gradient clipping under PyTorch's names, parameters as one vector."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from tenon.dims import product
+from tenon.errors import ShapeError
+from tenon.ops.arranging import concat, reshape
+from tenon.optim.clipping import clip_grad_norm, clip_grad_value
+from tenon.recording import no_grad
+from tenon.tensor import Tensor
+
+__all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value", "clip_grad_value_", "parameters_to_vector",
+           "vector_to_parameters"]
+
+clip_grad_norm_, clip_grad_value_ = clip_grad_norm, clip_grad_value
+
+
+def parameters_to_vector(parameters: Iterable[Tensor]) -> Any:
+    """All elements of the parameters, one after another.
+
+    >>> nn.utils.parameters_to_vector([tn.ones(2), tn.zeros(1, 2)])
+    tensor([1., 1., 0., 0.])
+    """
+    return concat([reshape(p, -1) for p in parameters])
+
+
+def vector_to_parameters(vector: Any, parameters: Iterable[Tensor]) -> None:
+    """Assign the elements of a vector to the parameters, in order."""
+    listed = list(parameters)
+    total = sum(int(product(p.shape)) for p in listed)
+    if vector.shape != (total,):
+        raise ShapeError(f"vector_to_parameters: the parameters have {total} elements, the vector is {vector.type}")
+    start = 0
+    with no_grad():
+        for p in listed:
+            size = int(product(p.shape))
+            p.assign(reshape(vector[start:start + size], p.shape))
+            start += size

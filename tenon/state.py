@@ -1,0 +1,144 @@
+"""What a tensor holds and can be given anew: its payload, gradient and place on the tape.
+
+Assignments are noted where somebody asks (`Changes`), so that a block of code can be run again or taken back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from tenon.dims import Dim, product
+from tenon.errors import CaptureError
+from tenon.graph.ir import Value
+from tenon.types import DType, Shape
+
+if TYPE_CHECKING:
+    from tenon.tape import TapeNode
+    from tenon.tensor import Tensor
+
+
+class Examples:
+    """The payload of a tensor inside `tn.vmap`: it shows one example, and holds all of them in `inner`."""
+
+    __slots__ = ("inner",)
+
+    def __init__(self, inner: Tensor):
+        self.inner = inner          # the batch axis is the first
+
+    @property
+    def shape(self) -> Shape:
+        """The sizes of the axes of one example."""
+        return self.inner.shape[1:]
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes of one example."""
+        return self.inner.ndim - 1
+
+    @property
+    def size(self) -> Dim:
+        """The number of elements of one example."""
+        return product(self.shape)
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return self.inner.dtype
+
+    def detached(self) -> Examples:
+        """The same, cut off from what it was computed from."""
+        raise NotImplementedError
+
+    def needs_value(self, what: str) -> CaptureError:
+        """The error for Python code that needs the elements of one example."""
+        raise NotImplementedError
+
+
+Payload = np.ndarray | Value | Examples
+
+
+class TensorState:
+    """All that can change about a tensor."""
+
+    __slots__ = ("grad", "index", "node", "payload", "requires_grad")
+
+    def __init__(self, payload: Payload, requires_grad: bool = False, grad: Tensor | None = None):
+        self.payload, self.requires_grad, self.grad = payload, requires_grad, grad
+        self.node: TapeNode | None = None       # the recorded call that made it, and which of its outputs it is
+        self.index = 0
+
+
+class Recorder(Protocol):
+    """A capture in progress: tensors from outside show it a state of their own, so that they stay untouched."""
+
+    def state_of(self, tensor: Tensor) -> TensorState:
+        """The state of an outside tensor as the captured program sees it."""
+
+    def constant(self, array: np.ndarray) -> Value:
+        """The edge of the graph that holds this array."""
+
+    def needs_value(self, tensor: Any, what: str) -> CaptureError:
+        """The error for Python code that needs the elements of a captured tensor."""
+
+
+recorder: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
+
+
+# ---------------------------------------------------------------- what a block changed
+
+journal: ContextVar[list[tuple[Any, Any]] | None] = ContextVar("journal", default=None)      # what `Tensor._rebind` notes
+
+
+class Changes:
+    """The tensors that a block gave new elements, and what they held before it."""
+
+    def __init__(self) -> None:
+        self.before: list[tuple[Tensor, Any]] = []
+
+    @contextmanager
+    def noted(self) -> Iterator[Changes]:
+        """Take note of what this block rebinds, among the tensors that outlive it."""
+        noted: list[tuple[Any, Any]] = []
+        outer = journal.get()
+        token = journal.set(noted)
+        try:
+            yield self
+        finally:
+            journal.reset(token)
+            if outer is not None:
+                outer.extend(noted)
+            self._journal = noted
+
+    def settle(self) -> None:
+        """Forget the tensors that are gone."""
+        first: dict[int, tuple[Tensor, Any]] = {}
+        for reference, held in self._journal:
+            if (tensor := reference()) is not None:
+                first.setdefault(id(tensor), (tensor, held))
+        self.before, self._journal = list(first.values()), []
+
+    def restore(self) -> None:
+        """Give the tensors back what they held."""
+        for tensor, held in self.before:
+            _hold(tensor, held)
+
+    @contextmanager
+    def undone(self) -> Iterator[None]:
+        """The state from before, in this block; what the block changes of it is undone too."""
+        now = [(tensor.state.payload, tensor.state.node, tensor.state.index) for tensor, _ in self.before]
+        try:
+            self.restore()
+            yield
+        finally:
+            for (tensor, _), held in zip(self.before, now, strict=True):
+                _hold(tensor, held)
+
+
+def _hold(tensor: Tensor, held: Any) -> None:
+    state = tensor.state
+    state.payload, state.node, state.index = held

@@ -1,0 +1,156 @@
+"""The tape: what eager operator calls with gradients leave behind, for `backward` to go through in reverse."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tenon.autodiff import Rule, call
+from tenon.errors import GradientError, Location
+from tenon.ops.barrier import barrier
+from tenon.state import Examples, Payload, TensorState
+from tenon.tensor import Tensor
+from tenon.types import as_dtype
+
+_numbers = itertools.count()
+
+
+class TapeNode:
+    """One recorded operator call.  Holds output payloads, not tensors, so that a tape is free of cycles."""
+
+    __slots__ = ("attrs", "inputs", "loc", "number", "op", "payloads", "released", "root")
+
+    def __init__(self, op: Rule, inputs: tuple[Any, ...], attrs: Mapping[str, Any], payloads: tuple[Payload, ...]):
+        self.op, self.inputs, self.attrs, self.payloads = op, inputs, attrs, payloads
+        self.number = next(_numbers)
+        self.loc: Location | None = None
+        self.released = False
+        self.root: Any = None       # what `_root` found last
+
+    def release(self) -> None:
+        """Let go of inputs and outputs; the node cannot be differentiated any more."""
+        self.inputs, self.payloads, self.released, self.root = (), (), True, None
+
+    @property
+    def slots(self) -> tuple[Any, ...]:
+        """What the gradients of the outputs are accumulated under."""
+        return tuple((self, k) for k in range(len(self.payloads)))
+
+    @property
+    def outputs(self) -> tuple[Tensor, ...]:
+        """The output tensors, linked to this node."""
+        return tuple(linked(payload, self, k) for k, payload in enumerate(self.payloads))
+
+    def tape(self) -> list[TapeNode]:
+        """This call and the recorded ones that it depends on, in the order they ran."""
+        return _above([self])
+
+
+def linked(payload: Payload, node: TapeNode, index: int) -> Tensor:
+    """Output `index` of a recorded call."""
+    out = Tensor(payload, as_dtype(payload.dtype).is_differentiable)
+    out.own.node, out.own.index = node, index
+    return out
+
+
+class Saved(Tensor):
+    """A tensor as an operator call saw it: in-place operations that follow do not reach the tape."""
+
+    __slots__ = ("_slot",)
+
+    def __init__(self, x: Tensor):
+        state = x.state
+        self.own = TensorState(state.payload, state.requires_grad)
+        self.own.node, self.own.index = state.node, state.index
+        self._slot = x.slot
+
+    @property
+    def slot(self) -> Any:
+        """What a gradient is accumulated under: the tensor that was saved, where it is a leaf."""
+        return self._slot
+
+
+def saved(x: Any) -> Any:
+    return Saved(x) if isinstance(x, Tensor) else x
+
+
+def tape_of(tensors: Sequence[Tensor]) -> list[TapeNode]:
+    """The recorded nodes that these tensors were computed by, in the order they ran."""
+    return _above([t.node for t in tensors if t.node is not None])
+
+
+def _above(pending: list[TapeNode]) -> list[TapeNode]:
+    found: set[TapeNode] = set()
+    while pending:
+        node = pending.pop()
+        if node.released:
+            raise GradientError("backward() a second time through a tape that the first one released",
+                                hint="pass retain_graph=True to the first backward()")
+        if node not in found:
+            found.add(node)
+            pending.extend(x.node for x in node.inputs if isinstance(x, Tensor) and x.node is not None)
+    return sorted(found, key=lambda node: node.number)
+
+
+RELEASED = TapeNode(call, (), {}, ())        # where a tensor comes from whose tape is gone
+RELEASED.release()
+
+
+# ---------------------------------------------------------------- who still wants a gradient
+
+class Fork(TapeNode):
+    """Where a tensor gets a place of its own on the tape, so that gradients are accumulated there and not in it."""
+
+    __slots__ = ("active",)
+
+    def __init__(self, x: Tensor):
+        super().__init__(barrier, (Saved(x),), {}, (x.payload,))
+        self.active = True      # until the function that is differentiated has returned
+
+
+def fork(x: Tensor) -> Tensor:
+    """A tensor of the same elements with its own place on the tape, linked to `x`.
+
+    What is differentiated with respect to the fork can be differentiated again with respect to `x`.
+    """
+    return linked(x.payload, Fork(x), 0)
+
+
+def carries(x: Tensor) -> bool:
+    """Whether somebody may still want a gradient that flows to this tensor: a leaf, or an active fork."""
+    if x.requires_grad:
+        return x.node is None or _root(x.node) is not None
+    return isinstance(x.payload, Examples) and carries(x.payload.inner)
+
+
+def _root(start: TapeNode) -> Any:
+    """A leaf or active fork that `start` depends on; None if there is none any more.  Remembered along the way."""
+    above: dict[TapeNode, TapeNode | None] = {start: None}
+    pending, root = [start], None
+    while pending and root is None:
+        node: TapeNode | None = pending.pop()
+        assert node is not None
+        known = node.root
+        if known is not None and (known is not DEAD) and not (isinstance(known, Fork) and not known.active):
+            root = known
+        elif isinstance(node, Fork) and node.active:
+            root = node
+        elif known is not DEAD:
+            for x in node.inputs:
+                if not isinstance(x, Tensor):
+                    continue
+                if x.node is None and carries(x):
+                    root = x
+                elif x.node is not None and x.node not in above:
+                    above[x.node] = node
+                    pending.append(x.node)
+        while root is not None and node is not None:
+            node.root, node = root, above[node]
+    if root is None:
+        for node in above:
+            node.root = DEAD
+    return root
+
+
+DEAD = object()
