@@ -19,9 +19,11 @@ import numpy as np
 from tenon.autodiff import call
 from tenon.backends.base import Executable
 from tenon.capture.effects import Effect, Snapshot
-from tenon.capture.guards import ATOMS, Guard, Reach, UnsafeCall, Watch
+from tenon.capture.guards import Guards, is_atom
+from tenon.capture.reach import Reach
 from tenon.capture.trace import Argument, Capture, GradientOf, Held, Source, capturing, is_capturing
 from tenon.capture.tree import Structure, flatten
+from tenon.capture.watch import UnsafeCall, Watch
 from tenon.dims import SMALLEST_SYMBOLIC_SIZE, Assumptions, Dim, SymbolicDim, UndecidedSize, assuming, symbol
 from tenon.eager import eager, program_of
 from tenon.errors import ArgumentError, CaptureError
@@ -29,6 +31,7 @@ from tenon.graph.ir import Graph, Value
 from tenon.graph.op import interpreter
 from tenon.observe import emit, span
 from tenon.recording import is_grad_enabled
+from tenon.state import changed, changes
 from tenon.tape import RELEASED
 from tenon.tensor import Tensor
 from tenon.types import TensorType
@@ -71,17 +74,19 @@ class Captured:
     graph: Graph
     sources: list[Source]
     types: list[TensorType]                     # of the leaves of the arguments that are tensors
-    guards: list[Guard]
+    guards: Guards
     assumptions: Assumptions
     output: Nest
     assigned: list[tuple[Source, int, bool]]    # tensor <- result, and whether it then carries a gradient
     gradients: list[tuple[Source, int | None]]  # tensor.grad <- result, or None
     effects: list[tuple[Effect, Nest]]
     flags: list[tuple[Source, bool]]            # tensor.requires_grad <- flag
-    without_grad: list[Source]                  # tensors whose .grad was None
     differentiable: bool
-    outside: frozenset[int]                     # identities of the tensors held
+    held: list[tuple[Tensor, bool, bool]]       # tensors from outside: requires_grad, and whether .grad was None
+    same: list[tuple[int, Tensor]]              # arguments that are such a tensor too: the leaf, and which tensor
+    outside: frozenset[int]                     # identities of the other tensors that can be reached from outside
     program: Executable | None = None
+    checked: int = -1                           # the state of `tenon.tensor.changes` when the held tensors were right
 
 
 @dataclass
@@ -177,7 +182,7 @@ class Jitted:
         except UndecidedSize:
             captured = self._trace(leaves, structure, argument_types(leaves, None))
         except UnsafeCall as unsafe:
-            record.eager = Reason(f"{unsafe.what} acts outside the program, so the function runs eagerly", unsafe.where)
+            record.eager = Reason(f"{unsafe.what}, so the function runs eagerly", unsafe.where)
             emit("fallback", function=self.__name__, reason=record.eager.what)
             if self.fullgraph:
                 raise CaptureError(record.eager.what, where=unsafe.where) from None
@@ -191,11 +196,11 @@ class Jitted:
         args, keywords = structure.build(leaves)
         before = Reach(None)
         root = getattr(self.function, "__func__", self.function)
-        before.add_value(root, self.__name__)
+        before.add(root, self.__name__)
         for leaf in leaves:
-            before.add_value(leaf, "argument")
+            before.add(leaf, "argument")
         snapshot = Snapshot(list(before.holders.values()), before.cells)
-        capture, watch = Capture(self.__name__), Watch()
+        capture, watch = Capture(self.__name__), Watch(iterators=before.iterators)
         assumptions = Assumptions(symbol_sizes(types, leaves))
         with assuming(assumptions), capturing(capture):
             tensors = [(k, x) for k, x in enumerate(leaves) if isinstance(x, Tensor)]
@@ -208,16 +213,22 @@ class Jitted:
                 changes = snapshot.changes()
             finally:
                 snapshot.restore()
+        for kept in before.kept:
+            kept.check()
         reach = Reach(watch.codes)
-        reach.add_value(root, self.__name__)
+        reach.add(root, self.__name__)
         for k, leaf in enumerate(leaves):
-            reach.add_value(leaf, f"argument {k}")
-        return conclude(capture, result, changes, types, reach.guards, assumptions)
+            if not isinstance(leaf, Tensor):
+                reach.add(leaf, f"argument {k}")
+        reach.compare_arrays([s.holder for s in capture.sources if isinstance(s, Held)])
+        if reach.opaque:
+            raise UnsafeCall(reach.opaque[0])
+        return conclude(capture, result, changes, types, reach, assumptions)
 
 
 # ---------------------------------------------------------------- after the function has returned
 
-def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[TensorType], guards: list[Guard],
+def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[TensorType], reach: Reach,
              assumptions: Assumptions) -> Captured:
     """Everything the captured call leaves behind, as results of the graph and places for them."""
     values: dict[Value, int] = {}
@@ -245,15 +256,13 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
 
     output = nest(result)
     effects = [(change, nest(change.value)) for change in changes]
-    assigned, gradients, flags, without_grad = [], [], [], []
+    assigned, gradients, flags = [], [], []
     for seen in capture.seen.values():
         state = seen.state
         if seen.assigned:
             assert isinstance(state.payload, Value)
             carries = state.node is not None and not state.node.released
             assigned.append((seen.source, values.setdefault(state.payload, len(values)), carries))
-        if seen.start_grad is None and state.requires_grad:
-            without_grad.append(seen.source)
         if seen.grad_changed:
             gradients.append((seen.source, None if state.grad is None else index_of(state.grad)))
         if state.requires_grad != seen.tensor.own.requires_grad:
@@ -261,9 +270,13 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
     nodes = [x.own.node for x in tracked if x.own.node is not None]
     differentiable = any(not node.released for node in nodes) or any(carries for _, _, carries in assigned)
     graph, sources = capture.finish(list(values))
-    outside = frozenset(key for key, seen in capture.seen.items() if isinstance(seen.source, Held))
-    return Captured(graph, sources, types, guards, assumptions, output, assigned, gradients, effects, flags,
-                    without_grad, differentiable, outside)
+    held = [(seen.tensor, seen.tensor.own.requires_grad, seen.tensor.own.grad is None)
+            for seen in capture.seen.values() if isinstance(seen.source, Held)]
+    same = [(seen.source.position, seen.tensor) for key, seen in capture.seen.items()
+            if isinstance(seen.source, Argument) and key in reach.tensors]
+    outside = reach.tensors.union(id(x) for x, _, _ in held).difference(id(x) for _, x in same)
+    return Captured(graph, sources, types, reach.guards(), assumptions, output, assigned, gradients, effects, flags,
+                    differentiable, held, same, frozenset(outside))
 
 
 # ---------------------------------------------------------------- a call that fits
@@ -275,9 +288,23 @@ def holds(captured: Captured, leaves: Sequence[Any]) -> bool:
     return (all(fits(type, x.own.payload.shape, sizes) for x, type in zip(tensors, captured.types, strict=True))
             and captured.assumptions.hold(sizes)
             and not any(id(x) in captured.outside for x in tensors)
-            and all(guard.holds() for guard in captured.guards)
-            and all(holder_of(source, leaves).own.grad is None for source in captured.without_grad)
-            and all(source_holds(s, p, leaves) for s, p in zip(captured.sources, captured.graph.params, strict=True)))
+            and all(leaves[k] is x for k, x in captured.same)
+            and captured.guards.hold()
+            and (captured.checked == changes() or held_tensors_hold(captured, leaves)))
+
+
+def held_tensors_hold(captured: Captured, leaves: Sequence[Any]) -> bool:
+    """Whether the tensors held have the types and flags that they had; remembered until one of any changes."""
+    now = changes()
+    for x, requires_grad, without_grad in captured.held:
+        if x.own.requires_grad is not requires_grad or (x.own.grad is None) is not without_grad:
+            return False
+    if not all(source_holds(s, p, leaves) for s, p in zip(captured.sources, captured.graph.params, strict=True)):
+        return False
+    if not any(isinstance(s, GradientOf) or isinstance(getattr(s, "holder", None), np.ndarray)
+               for s in captured.sources):
+        captured.checked = now
+    return True
 
 
 def fits(type: TensorType, shape: Sequence[Dim], sizes: dict[str, int]) -> bool:
@@ -331,6 +358,8 @@ def run(captured: Captured, leaves: Sequence[Any]) -> Any:
             return finished(results[leaf.index], leaf)
         return holder_of(leaf.source, leaves) if isinstance(leaf, FromOutside) else leaf
 
+    if captured.gradients or captured.flags:
+        changed()
     holders_of_state = [(holder_of(s, leaves), k, c) for s, k, c in captured.assigned]
     for source, position in captured.gradients:
         holder_of(source, leaves).own.grad = None if position is None else results[position].detach()
@@ -360,7 +389,7 @@ def leaf_key(leaf: Any) -> Any:
     if isinstance(leaf, Tensor):
         own = leaf.own
         return (own.payload.dtype, own.payload.ndim, own.requires_grad, own.grad is None)
-    if isinstance(leaf, ATOMS):
+    if is_atom(leaf):
         return (type(leaf), repr(leaf) if isinstance(leaf, (float, complex)) else leaf)
     return (type(leaf), id(leaf))
 
@@ -423,8 +452,7 @@ def why_not(captured: Captured, leaves: Sequence[Any]) -> str:
             return f"an argument was {type} and is {x.type}"
     if not captured.assumptions.hold(sizes):
         return "a comparison of sizes came out differently"
-    return next((f"guard failed: {guard}" for guard in captured.guards if not guard.holds()),
-                "a tensor changed its type")
+    return captured.guards.failing() or "a tensor changed its type, or whether it requires a gradient"
 
 
 # ---------------------------------------------------------------- the public functions

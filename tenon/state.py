@@ -62,6 +62,20 @@ class Examples:
 Payload = np.ndarray | Value | Examples
 
 
+_count = 0          # how often a tensor has been changed by other than the run of a compiled program
+
+
+def changes() -> int:
+    """How many changes of tensors there have been: while it stays, so do the types and flags of all tensors."""
+    return _count
+
+
+def changed() -> None:
+    """Count a change of some tensor."""
+    global _count
+    _count += 1
+
+
 class TensorState:
     """All that can change about a tensor."""
 
@@ -142,3 +156,4 @@ class Changes:
 def _hold(tensor: Tensor, held: Any) -> None:
     state = tensor.state
     state.payload, state.node, state.index = held
+    changed()

@@ -25,7 +25,7 @@ from tenon.ops.comparison import equal, not_equal
 from tenon.ops.creation import ones_like
 from tenon.ops.getitem import setitem
 from tenon.recording import is_grad_enabled, recording_is
-from tenon.state import Examples, Payload, TensorState, journal, recorder
+from tenon.state import Examples, Payload, TensorState, changed, journal, recorder
 from tenon.types import DType, Shape, TensorType, as_dtype, check_device, float32
 
 if TYPE_CHECKING:
@@ -154,6 +154,7 @@ class Tensor(Elements):
         if flag and not self.dtype.is_differentiable:
             raise DTypeError(f"only floating and complex tensors have gradients, this one is {self.dtype.name}")
         self.state.requires_grad = flag
+        changed()
 
     def requires_grad_(self, flag: bool = True) -> Tensor:
         """Set `requires_grad`; returns this tensor."""
@@ -170,6 +171,7 @@ class Tensor(Elements):
         if value is not None and value.shape != self.shape:
             raise ShapeError(f"the gradient of a tensor {self.type} was set to {value.type}")
         self.state.grad = value
+        changed()
 
     @property
     def is_leaf(self) -> bool:
@@ -237,6 +239,7 @@ class Tensor(Elements):
         if (noted := journal.get()) is not None:
             noted.append((weakref.ref(self), (old.payload, old.node, old.index)))
         old.payload, old.node, old.index = state.payload, state.node, state.index
+        changed()
         old.requires_grad = old.requires_grad or state.requires_grad
 
     def __setitem__(self, key: Any, value: Any) -> None:

@@ -5,12 +5,15 @@ alone, and those that fail are named.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, note, settings
 
+from graphs import arrays_for, assert_close, mixed_graphs
 from operator_examples import (
     arguments,
     close,
@@ -21,12 +24,12 @@ from operator_examples import (
     succeeding,
     with_floats,
 )
-from tenon.errors import TenonError
+from tenon.errors import OutOfRange, TenonError
 from tenon.graph.build import Builder, call_graph
 from tenon.graph.interpret import interpret
 from tenon.graph.ir import Graph
 from tenon.graph.op import using
-from tenon.graph.text import parse_example
+from tenon.graph.text import parse_example, print_graph
 from tenon.observe import subscribe
 from tenon.pipeline import compile
 from tenon.types import DType, TensorType, as_dtype, float64
@@ -180,3 +183,17 @@ def test_machine_code_computes_what_the_reference_computes(make: Any, first: int
     finally:
         stop()
     assert not fallen_back, "operators with a compute rule that no kernel was made for"
+
+
+@settings(max_examples=250, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(mixed_graphs(most_nodes=15))
+def test_random_programs_compute_what_the_reference_computes(graph: Graph) -> None:
+    note(print_graph(graph, locations=False))
+    arrays, program = arrays_for(graph), compile(graph, backend="cpu")
+    try:
+        expected = interpret(graph, arrays)
+    except OutOfRange:
+        with suppress(OutOfRange):      # a program does not compute what nobody reads, and then finds nothing wrong
+            program.run(arrays)
+        return
+    assert_close(list(program.run(arrays)), expected)

@@ -11,6 +11,7 @@ import pytest
 import tenon as tn
 from tenon.capture.tree import flatten
 from tenon.errors import CaptureError, GradientError, ShapeError
+from tenon.state import changed
 
 Program = Callable[[Callable[[Any], Any]], Iterator[Any]]
 
@@ -331,6 +332,7 @@ def test_a_held_tensor_may_change_its_value_but_not_its_type_silently():
     x = random(3)
     f(x)
     state.own.payload = np.full((1,), 2, np.float32)
+    changed()
     np.testing.assert_allclose(f(x).numpy(), x.numpy() + 2)
 
 

@@ -8,6 +8,7 @@ filled in from the results of the graph.
 from __future__ import annotations
 
 import types
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +20,7 @@ MISSING = object()
 class Effect:
     """A store into `holder`: `kind` says which, `key` where, `value` what (MISSING: deleted)."""
 
-    kind: str                   # "item", "attribute", "list", "set", "cell"
+    kind: str                   # "item", "attribute", "list", "deque", "set", "cell"
     holder: Any
     key: Any
     value: Any
@@ -37,10 +38,10 @@ def _store_item(holder: Any, key: Any, value: Any) -> None:
 
 
 def _store_attribute(holder: Any, key: str, value: Any) -> None:
-    if value is MISSING:
-        holder.__dict__.pop(key, None)
-    else:
+    if value is not MISSING:
         setattr(holder, key, value)
+    elif key in holder.__dict__:
+        delattr(holder, key)
 
 
 def _store_list(holder: list[Any], key: int | None, value: Any) -> None:
@@ -48,6 +49,12 @@ def _store_list(holder: list[Any], key: int | None, value: Any) -> None:
         holder[:] = value
     else:
         holder.extend(value)
+
+
+def _store_deque(holder: deque[Any], key: int | None, value: Any) -> None:
+    if key is None:
+        holder.clear()
+    holder.extend(value)
 
 
 def _store_set(holder: set[Any], key: None, value: Any) -> None:
@@ -60,7 +67,8 @@ def _store_cell(holder: types.CellType, key: None, value: Any) -> None:
 
 
 STORES: dict[str, Callable[[Any, Any, Any], None]] = {
-    "item": _store_item, "attribute": _store_attribute, "list": _store_list, "set": _store_set, "cell": _store_cell,
+    "item": _store_item, "attribute": _store_attribute, "list": _store_list, "deque": _store_deque,
+    "set": _store_set, "cell": _store_cell,
 }
 
 
@@ -71,7 +79,9 @@ class Snapshot:
         self._lists = [(x, list(x)) for x in holders if isinstance(x, list)]
         self._dicts = [(x, dict(x)) for x in holders if isinstance(x, dict)]
         self._sets = [(x, set(x)) for x in holders if isinstance(x, set)]
-        self._objects = [(x, dict(x.__dict__)) for x in holders if isinstance(getattr(x, "__dict__", None), dict)]
+        self._deques = [(x, list(x)) for x in holders if isinstance(x, deque)]
+        self._objects = [(x, dict(x.__dict__)) for x in holders
+                         if isinstance(getattr(x, "__dict__", None), (dict, types.MappingProxyType))]
         self._cells = [(cell, _contents(cell)) for cell in cells]
 
     def changes(self) -> list[Effect]:
@@ -82,6 +92,11 @@ class Snapshot:
                 grew = len(now) > len(before) and _same(now[:len(before)], before)
                 found.append(Effect("list", now, len(before), now[len(before):]) if grew
                              else Effect("list", now, None, list(now)))
+        for queue, before in self._deques:
+            if not _same(list(queue), before):
+                added = _appended(list(queue), before, queue.maxlen)
+                found.append(Effect("deque", queue, None, list(queue)) if added is None
+                             else Effect("deque", queue, len(before), added))
         found += [Effect("item", d, k, v) for d, before in self._dicts for k, v in _differences(d, before)]
         found += [Effect("attribute", x, k, v)
                   for x, before in self._objects for k, v in _differences(x.__dict__, before)]
@@ -94,9 +109,18 @@ class Snapshot:
         for holder, before in self._lists:
             if not _same(holder, before):
                 holder[:] = before
-        for table, entries in [*self._dicts, *((x.__dict__, b) for x, b in self._objects)]:
+        for queue, before in self._deques:
+            if not _same(list(queue), before):
+                _store_deque(queue, None, before)
+        for table, entries in self._dicts:
             for key, _ in _differences(table, entries):
                 _store_item(table, key, entries.get(key, MISSING))
+        for x, entries in self._objects:
+            for key, _ in _differences(x.__dict__, entries):
+                if isinstance(x, type):
+                    _store_attribute(x, key, entries.get(key, MISSING))
+                else:
+                    _store_item(x.__dict__, key, entries.get(key, MISSING))
         for group, members in self._sets:
             if group != members:
                 _store_set(group, None, members)
@@ -114,6 +138,18 @@ def _contents(cell: types.CellType) -> Any:
 
 def _same(left: list[Any], right: list[Any]) -> bool:
     return len(left) == len(right) and all(x is y for x, y in zip(left, right, strict=True))
+
+
+def _appended(now: list[Any], before: list[Any], most: int | None) -> list[Any] | None:
+    """The items added at the end, where nothing else happened but that a full queue dropped its first ones."""
+    if _same(now[:len(before)], before):
+        return now[len(before):]
+    if most is not None and len(now) == most:
+        for dropped in range(1, len(before) + 1):
+            kept = before[dropped:]
+            if _same(now[:len(kept)], kept) and len(before) + len(now) - len(kept) - dropped <= most:
+                return now[len(kept):]
+    return None
 
 
 def _differences(now: dict[Any, Any], before: dict[Any, Any]) -> list[tuple[Any, Any]]:

@@ -124,7 +124,10 @@ def _kind(x: Any) -> Any:
     """What promotion sees of an input: a size is a Python integer."""
     if x is None or isinstance(x, SymbolicDim):
         return None if x is None else int
-    return x.dtype if hasattr(x, "dtype") else type(x)
+    if hasattr(x, "dtype"):
+        return x.dtype
+    kind = type(x)
+    return kind if kind in PYTHON_SCALARS else next((k for k in PYTHON_SCALARS if isinstance(x, k)), kind)
 
 
 def literal(value: Any, dtype: DType) -> Literal:

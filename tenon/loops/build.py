@@ -32,9 +32,10 @@ from tenon.loops.expressions import (
     constant,
     lift,
     size,
+    walk,
 )
 from tenon.loops.simplify import FALSE, TRUE, simplify
-from tenon.types import DType, Shape, bool_, int32, int64
+from tenon.types import DType, Shape, TensorType, bool_, int32, int64
 
 Indices = tuple[Expr, ...]
 SMALL = 2**31
@@ -180,11 +181,18 @@ class GraphExpressions:
         self._rules: dict[tuple[Node, Indices, Expr], tuple[Expr, ...]] = {}
 
     @property
-    def owner(self) -> Mapping[Expr, Value]:
+    def owner(self) -> dict[Expr, Value]:
         return self.scalars.owner
 
     def at(self, value: Value, index: Indices) -> Expr:
-        """Element `index` of `value`, read from its buffer if it has one."""
+        """Element `index` of `value`, read from its buffer if it has one.
+
+        A value without elements is never read when a kernel runs, and rules need not think of it; but the index into
+        it may be data that has to be checked.
+        """
+        if is_empty(value.type):
+            checked = next((i for i in index if any(isinstance(x, CheckedIndex) for x in walk(i))), size(0))
+            return self.scalars.cast(checked, value.dtype)
         buffer = self.buffers.get(value)
         return self.defined(value, index) if buffer is None else self._load(buffer, index)
 
@@ -217,6 +225,11 @@ class GraphExpressions:
     def _load(self, buffer: Buffer, index: Indices) -> Expr:
         mask = self.scalars.mask
         return simplify(Load(buffer, offset(buffer.type.shape, index), None if mask is TRUE else mask))
+
+
+def is_empty(type: TensorType) -> bool:
+    """Whether there is no element, whatever the symbolic sizes."""
+    return any(isinstance(n, int) and n == 0 for n in type.shape)
 
 
 def offset(shape: Shape, index: Indices) -> Expr:

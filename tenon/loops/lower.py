@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tenon.dims import Dim, product
 from tenon.graph.ir import Graph, Value
-from tenon.loops.build import GraphExpressions, offset
+from tenon.loops.build import GraphExpressions, is_empty, offset
 from tenon.loops.chunks import in_chunks
 from tenon.loops.contraction import misplaced
 from tenon.loops.expressions import Buffer, Call, CheckedIndex, Expr, Index, Reduce, size, walk
@@ -39,7 +39,7 @@ def lower(graph: Graph, name: str) -> Kernel:
     while True:
         buffers = _buffers_of(graph, outputs, stored)
         build = GraphExpressions(graph, inputs | buffers)
-        targets = with_split_loops(_targets(graph, build, buffers, outputs))
+        targets = with_split_loops(_targets(graph, build, buffers, outputs), build.owner)
         offender = _misplaced_product(targets, build.owner, stored) or _recomputed(targets, build.owner, stored)
         if offender is None:
             break
@@ -97,11 +97,6 @@ def _targets(graph: Graph, build: GraphExpressions, buffers: Mapping[Value, Buff
             index, indices = loop_indices(value.type)
             found.append(Target(buffer, indices, offset(value.shape, index), build.at(value, index)))
     return found
-
-
-def is_empty(type: TensorType) -> bool:
-    """Whether there is nothing to compute, whatever the symbolic sizes."""
-    return any(isinstance(n, int) and n == 0 for n in type.shape)
 
 
 def loop_indices(type: TensorType) -> tuple[tuple[Expr, ...], tuple[Index, ...]]:

@@ -136,6 +136,19 @@ def test_an_index_out_of_range_is_an_error_at_the_users_line() -> None:
     np.testing.assert_array_equal(made.run([x, np.array([0, 1])])[0], x[:2])
 
 
+def test_there_is_nothing_to_take_from_an_empty_axis() -> None:
+    made = program(lines("def f(x: f32[0], k: i64[2]):", "v0: f32[2] = program_test_row(x, k)", "return v0"))
+    with pytest.raises(OutOfRange, match="index 1 is out of range for an axis of size 0"):
+        made.run([np.zeros(0, np.float32), np.array([1, 1])])
+
+
+def test_sums_over_nothing_are_zero_whatever_is_done_to_it_before() -> None:
+    made = program(lines("def f(x: f32[3, 0, 2]):", "v0: f32[0, 6] = reshape(x, shape=(0, 6))", "v1: f32[0, 6] = tanh(v0)",
+                         "v2: f32[6] = sum(v1, axis=(0,), keepdims=False, dtype=f32)", "return v2, v1"))
+    total, nothing = made.run([np.zeros((3, 0, 2), np.float32)])
+    assert total.tolist() == [0.0] * 6 and nothing.shape == (0, 6)
+
+
 UPDATE = lines("def f(w: f32[64], g: f32[64]):", "v0: f32[64] = multiply(g, 0.5)", "v1: f32[64] = subtract(w, v0)",
                "return v1")
 

@@ -1,0 +1,468 @@
+"""Code and the values it starts from -> everything that the code can read by name, as guards.
+
+From a function, the walk follows globals, closure cells, defaults, attributes, items of containers.  Of an object it
+looks at the attributes whose names occur in the code that ran; at all of them where that code makes up names
+(`getattr(x, "w" + k)`, `vars(x)`).  Attributes of library modules are compared, and not followed.  What can be neither
+compared nor described, such as the position of an iterator, is `opaque`, and the function runs eagerly.
+"""
+
+from __future__ import annotations
+
+import array
+import contextvars
+import dis
+import functools
+import importlib.util
+import random
+import sys
+import types
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+from itertools import pairwise
+from operator import attrgetter, itemgetter
+from typing import Any
+
+import numpy as np
+
+from tenon.capture.guards import MISSING, Group, Guards, is_atom
+from tenon.capture.watch import LIBRARIES, PACKAGE, Kept, follows
+from tenon.tensor import Tensor
+
+LARGEST_CONTAINER = 100_000
+LARGEST_ARRAY = 1 << 16         # bytes whose change is noticed by comparing them
+MOST_KEPT = 1 << 26             # bytes of an array that are put back when the function changes it
+BYTES = (bytearray, memoryview, array.array)
+RANDOM = (random.Random, np.random.Generator, np.random.RandomState)
+CONTAINERS = (list, tuple, dict, set, frozenset, deque)
+LOOKS_UP = frozenset({"vars", "dir", "__dict__", "setattr", "delattr", "__getattribute__"})
+LOADS = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
+ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM"})
+FUNCTION = attrgetter("__code__", "__defaults__", "__kwdefaults__")
+CLASS = attrgetter("__class__", "__dict__")
+PARTIAL = attrgetter("func", "args", "keywords")
+
+
+@dataclass(frozen=True)
+class Names:
+    """The names that a code object can read; `computed` where it makes up names of attributes."""
+
+    global_names: frozenset[str]
+    attributes: frozenset[str]
+    imports: tuple[tuple[str, int], ...]
+    computed: bool
+
+
+@lru_cache(maxsize=4096)
+def names_of(code: types.CodeType) -> Names:
+    """The globals and attributes that one code object names."""
+    instructions = list(dis.get_instructions(code))
+    loads = {i.argval for i in instructions if i.opname in LOADS}
+    attributes = {i.argval for i in instructions if i.opname in ATTRIBUTES}
+    strings = {part for text in _strings(code.co_consts) for part in text.split(".") if part.isidentifier()}
+    imports = [(i.argval, before.argval if isinstance(before.argval, int) else 0)
+               for (before, _), i in zip(pairwise(instructions), instructions[2:], strict=False)
+               if i.opname == "IMPORT_NAME"]
+    computed = bool(LOOKS_UP & (loads | attributes)) or any(
+        i.opname in LOADS and i.argval in ("getattr", "hasattr") and not _names_a_constant(instructions, k)
+        for k, i in enumerate(instructions))
+    return Names(frozenset(loads), frozenset(attributes | strings), tuple(imports), computed)
+
+
+def _strings(constants: Iterable[Any]) -> Iterator[str]:
+    for constant in constants:
+        if isinstance(constant, str):
+            yield constant
+        elif isinstance(constant, tuple):
+            yield from _strings(constant)
+
+
+def _names_a_constant(instructions: Sequence[dis.Instruction], start: int) -> bool:
+    """Whether the second argument of the call of the function loaded at `start` is a string in the code.
+
+    The stack is followed through an expression without jumps; anything else counts as made up.
+    """
+    depth, named = 0, False         # arguments on the stack; whether the second is a constant
+    for i in instructions[start + 1:start + 60]:
+        if i.opname in ("PUSH_NULL", "PRECALL", "CACHE", "EXTENDED_ARG", "KW_NAMES"):
+            continue
+        if i.opname == "CALL" and depth == i.arg:
+            return named
+        if "JUMP" in i.opname:
+            return False
+        before, depth = depth, depth + dis.stack_effect(i.opcode, i.arg)
+        if depth == 2:
+            named = before == 1 and i.opname == "LOAD_CONST" and isinstance(i.argval, str)
+    return False
+
+
+class Reach:
+    """Everything that a set of code can read from given roots by name."""
+
+    def __init__(self, codes: set[types.CodeType] | None):
+        self.codes = codes                      # None: whatever code the roots lead to, and every attribute
+        self.groups: list[Group] = []
+        self.absent: list[tuple[Any, frozenset[str], str]] = []
+        self.holders: dict[int, Any] = {}       # mutable containers and objects found, for effects
+        self.cells: list[types.CellType] = []
+        self.kept: list[Kept] = []              # what only copies of can tell whether the function changed it
+        self.tensors: set[int] = set()          # identities of the tensors found
+        self.arrays: list[tuple[np.ndarray, str]] = []
+        self.opaque: list[str] = []
+        self.iterators: list[Any] = []
+        self._visited: set[int] = set()
+        self._alive: list[Any] = []
+        self._names: frozenset[str] | None = None
+        self._everything_of_layers = codes is None
+        if codes is not None:
+            found = {code: names_of(code) for code in codes}
+            self._everything_of_layers = any(n.computed for n in found.values())
+            if not any(n.computed and not code.co_filename.startswith(PACKAGE) for code, n in found.items()):
+                self._names = frozenset().union(*(n.attributes for n in found.values()))
+
+    def guards(self) -> Guards:
+        """What was found, as conditions."""
+        return Guards(self.groups, self.absent)
+
+    # ------------------------------------------------------------ one value
+
+    def add(self, value: Any, path: str) -> None:
+        """Follow a value that needs no guard of its own, such as an argument."""
+        if is_atom(value):
+            return
+        if isinstance(value, Tensor):
+            self.tensors.add(id(value))
+            return
+        if id(value) in self._visited:
+            return
+        self._visited.add(id(value))
+        self._alive.append(value)
+        for kinds, follow in KINDS:
+            if isinstance(value, kinds):
+                follow(self, value, path)
+                return
+        if hasattr(type(value), "__next__"):
+            self.iterators.append(value)
+            self.opaque.append(f"{path} is an iterator ({type(value).__name__}), whose position is no part of a graph")
+            return
+        self._add_object(value, path)
+
+    def _items(self, read: Callable[[Any], Iterable[Any]], holder: Any, values: Sequence[Any], path: str,
+               labels: Sequence[Any] = (), sized: bool = False, follow: bool = True) -> None:
+        """Guard what `read(holder)` gives, and follow it."""
+        self.groups.append(Group(read, holder, tuple(values), path, labels, sized))
+        if follow:
+            for k, value in enumerate(values):
+                self.add(value, path + (labels[k] if k < len(labels) else ""))
+
+    def _entries(self, table: Any, names: Sequence[str], path: str, follow: bool = True) -> None:
+        """Guard some entries of a dictionary of names."""
+        if names:
+            read = itemgetter(*names) if len(names) > 1 else itemgetter(names[0], names[0])
+            self._items(read, table, read(table), path, [f".{n}" for n in names], follow=follow)
+
+    def _hold(self, value: Any) -> None:
+        self.holders[id(value)] = value
+
+    def _runs(self, code: types.CodeType) -> bool:
+        return code in self.codes if self.codes is not None else follows(code)
+
+    def _wanted(self, table: Any, everything: bool = False, private: bool = False) -> list[str]:
+        """The names in a table that the code can read."""
+        if self._names is None or everything:
+            return [n for n in list(table) if isinstance(n, str)]
+        return [n for n in list(table) if n in self._names or (private and n.startswith("_"))]
+
+    # ------------------------------------------------------------ functions
+
+    def _add_function(self, function: types.FunctionType, path: str) -> None:
+        if not self._runs(function.__code__):
+            if "__wrapped__" in vars(function):     # a library's wrapper, such as tn.grad(f), of the user's function
+                self._entries(vars(function), ["__wrapped__"], path)
+            return
+        self._hold(function)
+        self._hold(function.__globals__)
+        self._items(FUNCTION, function, FUNCTION(function), path, [".__code__", ".__defaults__", ".__kwdefaults__"])
+        table, names = function.__globals__, self._global_names(function.__code__)
+        self._entries(table, sorted(n for n in names if n in table), "")
+        self._lacks(table, frozenset(n for n in names if n not in table), "globals")
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            self.cells.append(cell)
+            self._items(_cell, cell, _cell(cell), f"{path}.<{name}>")
+        own = [n for n in self._wanted(vars(function)) if not n.startswith("__")]
+        self._entries(vars(function), own, path)
+        for name, level in names_of(function.__code__).imports:
+            full = importlib.util.resolve_name("." * level + name, table.get("__package__")) if level else name
+            if full in sys.modules:
+                self.add(sys.modules[full], full)
+
+    def _global_names(self, code: types.CodeType) -> set[str]:
+        found = set(names_of(code).global_names)
+        for constant in code.co_consts:
+            if isinstance(constant, types.CodeType):
+                found |= self._global_names(constant)
+        return found
+
+    def _add_method(self, method: types.MethodType, path: str) -> None:
+        self.add(method.__self__, path + ".__self__")
+        self.add(method.__func__, path)
+
+    def _add_partial(self, bound: partial[Any], path: str) -> None:
+        self._items(PARTIAL, bound, PARTIAL(bound), path, [".func", ".args", ".keywords"])
+
+    def _add_cached(self, function: Any, path: str) -> None:
+        """`functools.lru_cache`: what it remembers is good until it is cleared."""
+        self._items(_misses, function, _misses(function), path)
+        self.add(function.__wrapped__, path)
+
+    # ------------------------------------------------------------ containers
+
+    def _add_sequence(self, value: Any, path: str) -> None:
+        if self._too_long(value, path):
+            return
+        labels = [f"[{k}]" for k in range(len(value))]
+        if isinstance(value, (list, deque)):
+            self._hold(value)
+            self._items(iter, value, tuple(value), path, labels, sized=True)
+        else:
+            for label, item in zip(labels, value, strict=True):
+                self.add(item, path + label)
+        self._own_attributes(value, path)
+
+    def _add_dict(self, value: dict[Any, Any], path: str) -> None:
+        if self._too_long(value, path):
+            return
+        self._hold(value)
+        self._items(dict.keys, value, tuple(dict.keys(value)), f"keys of {path}", sized=True)
+        self._items(dict.values, value, tuple(dict.values(value)), path, [f"[{k!r}]" for k in value], sized=True)
+        self._own_attributes(value, path)
+
+    def _add_set(self, value: Any, path: str) -> None:
+        if self._too_long(value, path):
+            return
+        if isinstance(value, set):
+            self._hold(value)
+            self._items(_frozen, value, (frozenset(value),), path, follow=False)
+        for item in value:
+            self.add(item, f"an item of {path}")
+
+    def _too_long(self, value: Any, path: str) -> bool:
+        if len(value) > LARGEST_CONTAINER and self.codes is not None:
+            self.opaque.append(f"{path} has {len(value)} items, too many to be compared at every call")
+        return len(value) > LARGEST_CONTAINER
+
+    def _own_attributes(self, value: Any, path: str) -> None:
+        """Of a class that inherits from a container."""
+        if type(value).__module__ not in ("builtins", "collections"):
+            self._add_object(value, path)
+
+    # ------------------------------------------------------------ bytes, arrays, generators of random numbers
+
+    def _add_bytes(self, value: Any, path: str) -> None:
+        self._items(_bytes, value, _bytes(value), path, follow=False)
+        if self.codes is None and not getattr(value, "readonly", False):
+            self.kept.append(Kept(value, bytes, _refill, path))
+
+    def _add_array(self, value: np.ndarray, path: str) -> None:
+        self.arrays.append((value, path))
+        if self.codes is None and value.nbytes <= MOST_KEPT and value.flags.writeable and value.dtype != object:
+            self.kept.append(Kept(value, np.copy, np.copyto, path))
+
+    def compare_arrays(self, used: Sequence[Any]) -> None:
+        """Guard the elements of the arrays found, but for those that the graph reads at every call."""
+        for value, path in self.arrays:
+            if any(value is x or x.base is value for x in used if isinstance(x, np.ndarray)):
+                continue
+            if value.nbytes > LARGEST_ARRAY:
+                self.opaque.append(f"{path} is a NumPy array of {value.nbytes} bytes, read outside the graph")
+            else:
+                self._items(_elements, value, _elements(value), path, follow=False)
+
+    def _add_random(self, value: Any, path: str) -> None:
+        if self.codes is None:
+            read, put_back = (random.Random.getstate, random.Random.setstate) if isinstance(value, random.Random) else \
+                (_state, _set_state) if isinstance(value, np.random.Generator) else \
+                (partial(np.random.RandomState.get_state, legacy=False), np.random.RandomState.set_state)
+            self.kept.append(Kept(value, read, put_back, path))
+
+    def _add_reference(self, value: Any, path: str) -> None:
+        self._items(_referent, value, _referent(value), path)
+
+    def _add_variable(self, value: contextvars.ContextVar[Any], path: str) -> None:
+        self._items(_value, value, _value(value), path)
+
+    # ------------------------------------------------------------ modules, classes, objects
+
+    def _add_module(self, module: types.ModuleType, path: str) -> None:
+        if module.__name__ == "builtins":
+            return
+        table = vars(module)
+        library = (getattr(module, "__file__", None) or "/lib").startswith(LIBRARIES) or module.__name__ in \
+            sys.stdlib_module_names
+        if not library:
+            self._hold(table)
+            self._entries(table, self._wanted(table), path)
+        elif self._names is not None:
+            names = self._wanted(table)
+            self._entries(table, names, path, follow=False)
+            for name in names:
+                if isinstance(table[name], (types.ModuleType, types.FunctionType, list, dict)):
+                    self.add(table[name], f"{path}.{name}")
+            if module.__name__ == "os" and not {"environ", "getenv"}.isdisjoint(names):
+                self.add(module.environ._data, "os.environ")
+
+    def _add_class(self, cls: type, path: str) -> None:
+        for base in cls.__mro__:
+            if base is not cls:
+                self.add(base, base.__name__)
+        if _is_library(cls):
+            return
+        ours = cls.__module__.startswith("tenon.")
+        if not ours:
+            self._hold(cls)
+        table, chosen = vars(cls), []
+        wanted = set(self._wanted(table)) if not ours else set()
+        for name, member in list(table.items()):
+            functions = _functions(member)
+            ran = [f for f in functions if self._runs(f.__code__)]
+            if ran or (name in wanted and not name.startswith("__")):
+                chosen.append(name)
+                for function in ran:
+                    self.add(function, f"{cls.__name__}.{name}")
+                if not functions and not isinstance(member, (types.MemberDescriptorType, types.GetSetDescriptorType)):
+                    self.add(member, f"{cls.__name__}.{name}")
+        self._entries(table, chosen, cls.__name__, follow=False)
+        if not ours:
+            self._lacks(table, frozenset(self._names or ()) - frozenset(table), cls.__name__)
+            if type(cls) is not type:
+                self.add(type(cls), type(cls).__name__)
+
+    def _add_object(self, value: Any, path: str) -> None:
+        cls = type(value)
+        if cls.__module__ in ("builtins", "contextlib", "threading"):
+            return
+        self.add(cls, cls.__name__)
+        table = getattr(value, "__dict__", None)
+        slots = [s for base in cls.__mro__ for s in _slots(base) if self._names is None or s in self._names]
+        if slots:
+            read = partial(_read_slots, slots)
+            self._items(read, value, read(value), path, [f".{s}" for s in slots])
+        if not isinstance(table, dict):
+            return
+        self._hold(value)
+        self._items(CLASS, value, (cls, table), path, [".__class__", ".__dict__"], follow=False)
+        if _is_library(cls):        # its code is unknown, and may read everything
+            self._entries(table, self._wanted(table, everything=True), path, follow=False)
+            for name, item in list(table.items()):
+                if isinstance(item, CONTAINERS):
+                    self.add(item, f"{path}.{name}")
+            return
+        layer = any(base.__module__.startswith("tenon.") for base in cls.__mro__)
+        everything = layer and self._everything_of_layers
+        if everything or self._names is None:
+            self._items(dict.keys, table, tuple(table), f"the attributes of {path}", sized=True, follow=False)
+        self._entries(table, self._wanted(table, everything, private=layer), path)
+        if not cls.__module__.startswith("tenon."):
+            described = {n for base in cls.__mro__ for n, member in vars(base).items() if hasattr(member, "__set__")}
+            self._lacks(table, frozenset(self._names or ()) - frozenset(table) - described, path)
+
+    def _lacks(self, table: Any, names: frozenset[str], path: str) -> None:
+        """Guard that names are not in the table."""
+        if names:
+            self.absent.append((table, frozenset(n for n in names if not n.startswith("__")), path))
+
+
+KINDS: tuple[tuple[Any, Callable[[Reach, Any, str], None]], ...] = (
+    (types.FunctionType, Reach._add_function),
+    (types.MethodType, Reach._add_method),
+    (partial, Reach._add_partial),
+    (functools._lru_cache_wrapper, Reach._add_cached),
+    (type, Reach._add_class),
+    (types.ModuleType, Reach._add_module),
+    ((list, tuple, deque), Reach._add_sequence),
+    (dict, Reach._add_dict),
+    ((set, frozenset), Reach._add_set),
+    (BYTES, Reach._add_bytes),
+    (np.ndarray, Reach._add_array),
+    (RANDOM, Reach._add_random),
+    (weakref.ref, Reach._add_reference),
+    (contextvars.ContextVar, Reach._add_variable),
+)
+
+
+def _is_library(cls: type) -> bool:
+    """Whether the class comes with Python or an installed package, and is not Tenon's."""
+    name = cls.__module__
+    if name.startswith("tenon.") or name == "__main__":
+        return False
+    top = name.partition(".")[0]
+    if top in sys.stdlib_module_names:
+        return True
+    file = getattr(sys.modules.get(name), "__file__", None)
+    return file is not None and file.startswith(LIBRARIES)
+
+
+def _functions(member: Any) -> list[types.FunctionType]:
+    """The Python functions of a member of a class: a method, a property, a cached property."""
+    found = [member, getattr(member, "__func__", None), getattr(member, "fget", None), getattr(member, "fset", None),
+             member.func if isinstance(member, functools.cached_property) else None]
+    return [f for f in found if isinstance(f, types.FunctionType)]
+
+
+def _slots(cls: type) -> tuple[str, ...]:
+    slots = vars(cls).get("__slots__", ())
+    listed = (slots,) if isinstance(slots, str) else tuple(slots)
+    return tuple(s for s in listed if not s.startswith("__")) if not cls.__module__.startswith("tenon.") else ()
+
+
+def _read_slots(names: Sequence[str], holder: Any) -> tuple[Any, ...]:
+    return tuple([getattr(holder, name, MISSING) for name in names])
+
+
+def _cell(cell: Any) -> tuple[Any, ...]:
+    try:
+        return (cell.cell_contents,)
+    except ValueError:
+        return (MISSING,)
+
+
+def _misses(function: Any) -> tuple[Any, ...]:
+    return (function.cache_info().misses,)
+
+
+def _frozen(value: Any) -> tuple[Any, ...]:
+    return (frozenset(value),)
+
+
+def _bytes(value: Any) -> tuple[Any, ...]:
+    return (bytes(value),)
+
+
+def _refill(value: Any, before: bytes) -> None:
+    if isinstance(value, array.array):
+        del value[:]
+        value.frombytes(before)
+    else:
+        value[:] = before
+
+
+def _elements(value: np.ndarray) -> tuple[Any, ...]:
+    return (value.dtype.str, value.shape, value.tobytes())
+
+
+def _state(value: np.random.Generator) -> Any:
+    return value.bit_generator.state
+
+
+def _set_state(value: np.random.Generator, state: Any) -> None:
+    value.bit_generator.state = state
+
+
+def _referent(value: Any) -> tuple[Any, ...]:
+    return (value(),)
+
+
+def _value(value: contextvars.ContextVar[Any]) -> tuple[Any, ...]:
+    return (value.get(MISSING),)
