@@ -44,16 +44,9 @@ def digits_step(jitted: bool) -> Callable[[], object]:
     """One training step of the digits demo."""
     from tenon.demos import digits
     net, random = digits.Net(), np.random.default_rng(0)
-    optimizer = tn.optim.Adam(net.parameters(), lr=1e-3)
-    x = tn.tensor(random.standard_normal((64, 1, 28, 28)).astype(np.float32))
-    labels = tn.tensor(random.integers(0, 10, 64))
-
-    def step(x: Any, labels: Any) -> Any:
-        optimizer.zero_grad()
-        loss = tn.nn.cross_entropy(net(x), labels)
-        loss.backward()
-        optimizer.step()
-        return loss
+    step = digits.training_step(net, tn.optim.Adam(net.parameters(), lr=1e-3))
+    x = tn.tensor(random.random((digits.BATCH, 1, 8, 8)).astype(np.float32))
+    labels = tn.tensor(random.integers(0, 10, digits.BATCH))
     run = tn.jit(step) if jitted else step
     return lambda: run(x, labels).numpy()
 

@@ -12,19 +12,7 @@ from typing import Any
 
 
 def markdown(doc: str) -> str:
-    """
-    >>> print(markdown("Twice `a_b` * x.\\n\\n    y = f(x)\\n\\n>>> f(1)\\n2"))
-    Twice `a_b` \\* x.
-    <BLANKLINE>
-    ```text
-    y = f(x)
-    ```
-    <BLANKLINE>
-    ```pycon
-    >>> f(1)
-    2
-    ```
-    """
+    """Words with Markdown's own marks taken literally; examples and indented blocks are fenced."""
     return "\n\n".join(map(paragraph, blocks(inspect.cleandoc(doc))))
 
 

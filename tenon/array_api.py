@@ -125,9 +125,9 @@ class NamespaceInfo:
         """Where tensors live unless said otherwise."""
         return "cpu"
 
-    def devices(self) -> list[str]:
+    def devices(self) -> tuple[str, ...]:
         """Every device there is."""
-        return ["cpu"]
+        return ("cpu",)
 
     def default_dtypes(self, *, device: Any = None) -> dict[str, DType]:
         """The types that numbers get where none is given."""

@@ -20,6 +20,7 @@ from tenon.graph.interpret import as_type, evaluate_op
 from tenon.graph.ir import Graph, Literal
 from tenon.graph.kernels import KERNELS, kernel_for
 from tenon.graph.op import Op, set_default_interpreter
+from tenon.heavy import WORK, heavy_program
 from tenon.ops import shape as shape_ops
 from tenon.recording import is_grad_enabled
 from tenon.state import Payload, recorder
@@ -88,6 +89,7 @@ class Plan:
 
 MOST_PLANS = 4096
 NUMBERS = frozenset((bool, int, float, complex, type(None)))
+ARRAYS = (np.ndarray, type(None))
 PLAIN = (bool, int, float, str, type(None), DType)
 
 
@@ -152,6 +154,10 @@ class Eager(TensorInterpreter):
         node = TapeNode(op, tuple(map(saved, agreed)), plan.attrs, payloads) if record else None
         return tuple(linked(p, node, k) if node else Tensor(p) for k, p in enumerate(payloads))
 
+    def opens(self, op: Op) -> bool:
+        """Composites that may be worth machine code stay whole."""
+        return op not in WORK
+
     def _keep(self, key: tuple[Any, ...], plan: Plan | None) -> None:
         if len(self._plans) >= MOST_PLANS:
             self._plans.clear()
@@ -166,7 +172,11 @@ class Eager(TensorInterpreter):
         inferred = op.type(*given, **attrs)
         types = inferred if isinstance(inferred, tuple) else (inferred,)
         try:
-            return evaluate_op(op, arrays, attrs, types, kernel_for(op, given, attrs))
+            kernel = kernel_for(op, given, attrs)
+            if kernel is None and not any(isinstance(x, Literal) for x in inputs) \
+                    and (program := heavy_program(op, given, types, attrs)) is not None:
+                return tuple(program.run([a for a in arrays if a is not None]))
+            return evaluate_op(op, arrays, attrs, types, kernel)
         except TenonError:
             raise
         except Exception as error:
@@ -187,7 +197,8 @@ def _add_attrs(key: list[Any], attrs: Mapping[str, Any]) -> bool:
 
 def _plan(op: Op, arrays: Sequence[Any], attrs: dict[str, Any], record: bool) -> Plan | None:
     """The plan for calls like this one, which went well; None where every call is to be made in full."""
-    if op is call or op.effect or op.data_dependent or (op.expand is not None and (op.vjp is None or not record)):
+    opened = op.expand is not None and (op.vjp is None if record else op not in WORK)
+    if opened or op is call or op.effect or op.data_dependent:
         return None
     given = [x.dtype if isinstance(x, np.ndarray) else None for x in arrays]
     dtypes = [dtype for _, dtype in agree(op, tuple(Tensor(x) if isinstance(x, np.ndarray) else x for x in arrays))]
@@ -199,7 +210,9 @@ def _plan(op: Op, arrays: Sequence[Any], attrs: dict[str, Any], record: bool) ->
     inferred = op.type(*types, **canonical)
     outputs = inferred if isinstance(inferred, tuple) else (inferred,)
     quiet = isinstance(op.ref, np.ufunc) and not any(g is not None and g.itemsize == 2 for g in given)
-    run = partial(_run_ufunc, op.ref) if quiet else partial(_run_reference, op, canonical, outputs)
+    program = heavy_program(op, types, outputs, canonical) if all(isinstance(x, ARRAYS) for x in arrays) else None
+    run = partial(_run_program, program) if program else partial(_run_ufunc, op.ref) if quiet else \
+        partial(_run_reference, op, canonical, outputs)
     return Plan(run, canonical, outputs, () if None not in given else tuple(dtypes))
 
 
@@ -216,6 +229,11 @@ _quiet = _Quiet()
 
 def _run_ufunc(ufunc: np.ufunc, *arrays: Any) -> Any:
     return _quiet.run(ufunc, *arrays)
+
+
+def _run_program(program: Executable, *arrays: Any) -> Any:
+    out = program.run([a for a in arrays if a is not None])
+    return out if len(out) > 1 else out[0]
 
 
 def _run_reference(op: Op, attrs: Mapping[str, Any], types: Sequence[TensorType], *arrays: Any) -> Any:

@@ -1,7 +1,8 @@
 """Every page runs: the blocks of README.md and docs/ are executed in order, as a reader would.
 
 ```python   runs in the page's own module, which all python blocks of the page share; the working folder is a fresh one
-```console  runs its `$ tenon ...` lines (no shell); lines below a command, if any, are what it must print
+```console  runs its `$ tenon ...` lines (no shell); lines below a command, if any, are what it must print, with its
+           message and `(exit 1)` where it fails
 ```text     after `<!-- output -->` is what the python block above must print; after `<!-- error -->`, the message of
             the exception that it must raise
 
@@ -132,18 +133,20 @@ def run_console(block: Block) -> str:
     told = re.match(r"(?:(?!\$ ).*\n)*", block.text)[0]
     for command, expected in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block.text, re.MULTILINE):
         program, *arguments = shlex.split(command, comments=True)
-        printed = run_tenon(arguments) if program == "tenon" else expected
+        printed = run_tenon(arguments, "(exit " in expected) if program == "tenon" else expected
         keep = not expected.strip() or agree(expected, printed)
         told += f"$ {command}\n" + (expected if keep else printed)
     return told
 
 
-def run_tenon(arguments: list[str]) -> str:
+def run_tenon(arguments: list[str], may_fail: bool) -> str:
     done = subprocess.run(
         [sys.executable, "-m", "tenon.cli", *arguments],
         env=os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "100"},
         stdin=subprocess.DEVNULL, capture_output=True, text=True,
     )  # fmt: skip
+    if may_fail and done.returncode:
+        return f"{done.stdout}{done.stderr}(exit {done.returncode})\n"
     assert done.returncode == 0, f"$ tenon {shlex.join(arguments)}\n{done.stdout}{done.stderr}"
     return done.stdout
 
@@ -159,6 +162,18 @@ def test_page_runs(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -
         update_page(page, tmp_path)
     else:
         check_page(page, tmp_path)
+
+
+def test_the_map_in_the_readme_names_what_is_there() -> None:
+    section = (ROOT / "README.md").read_text(encoding="utf-8").partition("## The map")[2].partition("\n## ")[0]
+    named = set()
+    for cell in re.findall(r"^\| `(.+?)` \|", section, re.MULTILINE):
+        first, *others = cell.split()
+        folder = first[: first.rstrip("/").rfind("/") + 1]
+        named |= {(ROOT / path).resolve() for path in (first, *(folder + other for other in others))}
+    assert [path for path in named if not path.exists()] == []
+    there = {p for p in (ROOT / "tenon").iterdir() if p.suffix == ".py" or (p / "__init__.py").exists()}
+    assert there - named == {ROOT / "tenon" / "__init__.py"}
 
 
 def run_text(text: str, folder: Path) -> None:

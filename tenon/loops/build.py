@@ -181,7 +181,7 @@ class GraphExpressions:
         self._rules: dict[tuple[Node, Indices, Expr], tuple[Expr, ...]] = {}
 
     @property
-    def owner(self) -> Mapping[Expr, Value]:
+    def owner(self) -> dict[Expr, Value]:
         return self.scalars.owner
 
     def at(self, value: Value, index: Indices) -> Expr:

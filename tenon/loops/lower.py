@@ -39,7 +39,7 @@ def lower(graph: Graph, name: str) -> Kernel:
     while True:
         buffers = _buffers_of(graph, outputs, stored)
         build = GraphExpressions(graph, inputs | buffers)
-        targets = with_split_loops(_targets(graph, build, buffers, outputs))
+        targets = with_split_loops(_targets(graph, build, buffers, outputs), build.owner)
         offender = _misplaced_product(targets, build.owner, stored) or _recomputed(targets, build.owner, stored)
         if offender is None:
             break

@@ -8,24 +8,27 @@ whose windows do not overlap becomes a product of matrices.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 
+from tenon.graph.ir import Value
+from tenon.loops.affine import affine, is_same
 from tenon.loops.expressions import Binary, Const, Expr, Index, size, walk
+from tenon.loops.schedule import product_of
 from tenon.loops.simplify import substitute
 from tenon.loops.target import Target
 
 INNERMOST = 8       # a loop of up to so many turns goes inside of all others, where LLVM unrolls it
 
 
-def with_split_loops(targets: Sequence[Target]) -> list[Target]:
-    """The targets, with loops split in the same way where they have the same loops."""
+def with_split_loops(targets: Sequence[Target], owner: MutableMapping[Expr, Value]) -> list[Target]:
+    """The targets, with loops split in the same way where they have the same loops; `owner` learns the new names."""
     found = []
     for target in targets:
         same = [t for t in targets if t.indices == target.indices]
         while (cut := _first_cut(same)) is not None:
             index, inner = cut
-            same = [_split(t, index, inner) for t in same]
-            target = _split(target, index, inner)
+            same = [_split(t, index, inner, owner) for t in same]
+            target = _split(target, index, inner, owner)
         found.append(target)
     return found
 
@@ -33,7 +36,8 @@ def with_split_loops(targets: Sequence[Target]) -> list[Target]:
 def _first_cut(targets: Sequence[Target]) -> tuple[Index, int] | None:
     """(an index, the n by which it is divided), the largest n of the outermost index first."""
     indices = targets[0].indices
-    divided = {cut for t in targets for x in walk(t.value) if (cut := _division(x)) is not None}
+    plain = not any(product_of(t) for t in targets)
+    divided = {cut for t in targets for x in walk(t.value) for cut in _divisions(x, indices, plain)}
     for index in indices:
         for n in sorted((n for i, n in divided if i is index), reverse=True):
             assert isinstance(index.extent, int)
@@ -42,18 +46,24 @@ def _first_cut(targets: Sequence[Target]) -> tuple[Index, int] | None:
     return None
 
 
-def _division(x: Expr) -> tuple[Index, int] | None:
-    """(i, n) if x is i // n or i % n."""
+def _divisions(x: Expr, indices: Sequence[Index], plain: bool) -> list[tuple[Index, int]]:
+    """The (i, n) of x = i // n or i % n; in plain loops of (i + ...) // n too, whose remainders are unrolled."""
     match x:
         case Binary(op="//" | "%", left=Index(extent=int()) as index, right=Const(value=n)):
-            return index, int(n)
-    return None
+            return [(index, int(n))]
+        case Binary(op="//" | "%", left=left, right=Const(value=n)) if plain and n <= INNERMOST:
+            terms = affine(left).terms
+            return [(i, int(n)) for i in indices if i in terms and is_same(terms[i], 1) and isinstance(i.extent, int)]
+    return []
 
 
-def _split(target: Target, index: Index, n: int) -> Target:
+def _split(target: Target, index: Index, n: int, owner: MutableMapping[Expr, Value]) -> Target:
     assert isinstance(index.extent, int)
     outer, inner = Index(index.name, index.extent // n), Index(index.name + "_in", n)
     values: dict[Index, Expr] = {index: outer * size(n) + inner}
+    for x in walk(target.value):
+        if x in owner:
+            owner.setdefault(substitute(x, values), owner[x])
     place = target.indices.index(index)
     before, after = target.indices[:place], target.indices[place + 1:]
     indices = (*before, outer, *after, inner) if n <= INNERMOST else (*before, outer, inner, *after)

@@ -66,7 +66,8 @@ signbit = unary("signbit", np.signbit, _signbit, None, "Whether the sign bit is 
 copysign: Op = binary("copysign", np.copysign, lambda s, x, y: s.call("copysign", x, y),
                   lambda g, z, x, y: (g * sign(x) * copysign(1.0, y), None), "x with the sign of y.",
                   promote=floating, kinds="f")
-nextafter = binary("nextafter", np.nextafter, lambda s, x, y: s.call("nextafter", x, y), None,
+nextafter = binary("nextafter", np.nextafter, lambda s, x, y: s.call("nextafter", x, y),
+                   lambda g, z, x, y: (lambda: where(equal(x, y), 0, g), lambda: where(equal(x, y), g, 0)),
                    "The float next to x on the way to y.", promote=floating, kinds="f")
 
 

@@ -9,9 +9,9 @@ from tenon.graph.build import literal
 from tenon.graph.promotion import floating, same
 from tenon.ops.arithmetic import abs_
 from tenon.ops.arranging import concat, expand_dims, ravel, reshaped, swapaxes
-from tenon.ops.comparison import clip, equal, isfinite, isnan, less_equal, logical_and, logical_or, where
+from tenon.ops.comparison import clip, equal, isfinite, isnan, less_equal, logical_and, logical_or, not_equal, where
 from tenon.ops.complex_parts import conj, imag
-from tenon.ops.creation import as_number, zeros_like
+from tenon.ops.creation import as_number
 from tenon.ops.cutting import narrow
 from tenon.ops.define import composite, function, lift
 from tenon.ops.diagonal import diagonal
@@ -217,18 +217,19 @@ def array_equal(x: Any, y: Any) -> Any:
 
 
 @function
-def isin(x: Any, values: Any) -> Any:
-    """Whether each element is among the values.
+def isin(x: Any, values: Any, *, invert: bool = False) -> Any:
+    """Whether each element is among the values; with `invert`, whether it is not.
 
     >>> tn.isin(tn.tensor([1, 2, 3]), tn.tensor([3, 1]))
     tensor([ True, False,  True])
     """
     x, values = lift(x), ravel(lift(values))
     if values.shape == (0,):
-        return cast(zeros_like(x), dtype=bool_)
+        return full_op(literal(invert, bool_), shape=x.shape)
     ordered = sort(values)
     at = clip(searchsorted(ordered, x), None, values.shape[0] - 1)
-    return equal(take(ordered, at, axis=0), x)
+    found = take(ordered, at, axis=0)
+    return not_equal(found, x) if invert else equal(found, x)
 
 
 @function

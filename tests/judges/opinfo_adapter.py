@@ -72,7 +72,7 @@ l1_loss layer_norm leaky_relu linear local_response_norm logsigmoid margin_ranki
 max_pool3d mish mse_loss multi_margin_loss multilabel_margin_loss multilabel_soft_margin_loss nll_loss normalize
 pairwise_distance pdist pixel_shuffle pixel_unshuffle poisson_nll_loss prelu relu relu6 rms_norm selu silu
 smooth_l1_loss soft_margin_loss softmin softplus softshrink softsign tanhshrink threshold triplet_margin_loss unfold
-grid_sample ctc_loss embedding_bag adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d max_unpool1d
+grid_sample ctc_loss embedding_bag  max_unpool1d
 max_unpool2d max_unpool3d
 """)
 
@@ -237,7 +237,7 @@ CONVENTIONS: dict[str, Callable[..., Any]] = {
     "gather": lambda x, dim, index: tn.gather(x, index, axis=dim),
     "index_add": indexed(lambda x, i, u, axis, alpha=1: tn.index_add(x, i, u if alpha == 1 else alpha * u, axis)),
     "index_copy": indexed(lambda *a: tn.index_copy(*a)), "index_fill": indexed(lambda *a: tn.index_fill(*a)),
-    "index_put": lambda x, at, values, accumulate=False: tn.index_put(x, at, values, accumulate=accumulate),
+    "cdist": lambda x, y, p=2.0, compute_mode=None: tn.cdist(x, y, p),
     "index_select": lambda x, dim, at: tn.take(x, at, axis=dim),
     "item": lambda x: x.item(),
     "kthvalue": lambda x, k, dim=-1, keepdim=False: tn.kthvalue(x, k, dim, keepdim),

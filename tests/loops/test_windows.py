@@ -78,7 +78,8 @@ def test_windows_side_by_side_make_a_transposed_convolution_a_product():
 
 def test_a_convolution_and_what_is_done_with_its_result_are_one_nest():
     x, w, y, attrs = types(8, 32, (8, 8), 64, (3, 3), 1, ((1, 1), (1, 1)), 1, 1)
-    lines = (f"def f(x: {x}, w: {w}):", f"    v0: {y} = conv(x, w, {', '.join(f'{k}={v!r}' for k, v in attrs.items())})",
+    given = ", ".join(f"{k}={v!r}" for k, v in attrs.items())
+    lines = (f"def f(x: {x}, w: {w}):", f"    v0: {y} = conv(x, w, {given})",
              f"    v1: {y} = maximum(v0, 0.0)", "    return v1")
     kernel = check(parse_graph("\n".join(lines) + "\n"), data(x), data(w), interpreted=False, tolerance=1e-3)
     assert len(kernel.nests) == 1

@@ -63,6 +63,8 @@ def test_close_and_among() -> None:
     assert tn.array_equal(tn.ones(2), tn.ones(2)).item() and not tn.array_equal(tn.ones(2), tn.ones(3)).item()
     assert tn.isin(tn.tensor([[1, 2], [3, 9]]), tn.tensor([3, 1])).tolist() == [[True, False], [True, False]]
     assert tn.isin(tn.tensor([1, 2]), tn.tensor(np.zeros(0, np.int64))).tolist() == [False, False]
+    assert tn.isin(tn.tensor([1, 2]), 2, invert=True).tolist() == [True, False]
+    assert tn.isin(2, tn.tensor([1, 2])).item() and not tn.isin(tn.tensor(np.nan), tn.tensor([np.nan])).item()
     assert tn.isreal(tn.tensor([1j, 1 + 0j])).tolist() == [False, True]
 
 
@@ -176,3 +178,10 @@ def test_special_functions_far_out() -> None:
         for name in ("i0e", "i1e", "ndtr", "log_ndtr"):
             np.testing.assert_allclose(getattr(tn, name)(tn.tensor(x)).numpy(), getattr(special, name)(x), rtol=1e-11)
         np.testing.assert_allclose(tn.erfcx(tn.tensor(x[2:])).numpy(), special.erfcx(x[2:]), rtol=1e-12)
+
+
+def test_the_float_next_to_x_moves_with_x() -> None:
+    x, y = tn.tensor([1.0, 2.0], requires_grad=True), tn.tensor([3.0, 2.0], requires_grad=True)
+    tn.nextafter(x, y).sum().backward()
+    assert x.grad is not None and y.grad is not None
+    assert (x.grad.tolist(), y.grad.tolist()) == ([1.0, 0.0], [0.0, 1.0])

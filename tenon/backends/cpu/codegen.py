@@ -15,6 +15,7 @@ from llvmlite import ir
 
 from tenon.backends.cpu import arithmetic as scalar
 from tenon.backends.cpu.arithmetic import I32, I64, POINTER, REORDER, number, register
+from tenon.backends.cpu.contraction.emit import loop_flags
 from tenon.backends.cpu.products import contraction_scratch, emit_product
 from tenon.backends.cpu.values import ONE, ZERO, Values
 from tenon.dims import Dim, maximum
@@ -174,7 +175,7 @@ class _Loops(Values):
         index.add_incoming(following, b.block)
         again = b.cbranch(b.icmp_signed("<", following, stop), body, done)
         if not isinstance(statement.extent, Const) or statement.extent.value > UNROLLED:
-            again.set_metadata("llvm.loop", stays_rolled(b.module))
+            again.set_metadata("llvm.loop", loop_flags(b.module, "llvm.loop.unroll.disable"))
         b.position_at_end(done)
 
     def share(self, extent: ir.Value, grain: Expr) -> tuple[ir.Value, ir.Value]:
@@ -187,11 +188,3 @@ class _Loops(Values):
             return b.select(b.icmp_signed("<", position, extent), position, extent)
 
         return bound(self.thread), bound(b.add(self.thread, ONE))
-
-
-def stays_rolled(module: ir.Module) -> ir.MDValue:
-    """What tells LLVM not to unroll a loop: it would gather across what was around it, and take long over that."""
-    flag = module.add_metadata(["llvm.loop.unroll.disable"])
-    loop = module.add_metadata([flag, ir.Constant(I64, len(module.metadata))])
-    loop.operands = (loop, flag)            # a loop's metadata begins with itself, so that no two loops share it
-    return loop

@@ -24,8 +24,11 @@ ZERO, ONE = const(0), const(1)
 
 @contextmanager
 def loop(b: ir.IRBuilder, start: ir.Value, stop: ir.Value, step: ir.Value = ONE,
-         carried: Sequence[ir.Value] = ()) -> Iterator[tuple[ir.Value, State]]:
-    """for i in range(start, stop, step); `state` holds the carried values, before, during and after the loop."""
+         carried: Sequence[ir.Value] = (), short: bool = False) -> Iterator[tuple[ir.Value, State]]:
+    """for i in range(start, stop, step); `state` holds the carried values, before, during and after the loop.
+
+    A `short` loop is left as it is: vectorising it costs more time while compiling than it ever saves.
+    """
     before, body, done = b.block, b.append_basic_block("body"), b.append_basic_block("done")
     b.cbranch(b.icmp_signed("<", start, stop), body, done)
     b.position_at_end(body)
@@ -36,7 +39,9 @@ def loop(b: ir.IRBuilder, start: ir.Value, stop: ir.Value, step: ir.Value = ONE,
     yield index, state
     after = b.add(index, step, flags=["nsw"])
     latch = b.block
-    b.cbranch(b.icmp_signed("<", after, stop), body, done)
+    again = b.cbranch(b.icmp_signed("<", after, stop), body, done)
+    if short:
+        again.set_metadata("llvm.loop", loop_flags(b.module, "llvm.loop.unroll.disable", "llvm.loop.vectorize.width"))
     index.add_incoming(after, latch)
     b.position_at_end(done)
     for place, (phi, first) in enumerate(zip(entering, carried, strict=True)):
@@ -46,6 +51,14 @@ def loop(b: ir.IRBuilder, start: ir.Value, stop: ir.Value, step: ir.Value = ONE,
         final.add_incoming(first, before)
         final.add_incoming(state[place], latch)
         state[place] = final
+
+
+def loop_flags(module: ir.Module, *flags: str) -> ir.MDValue:
+    """A loop's metadata: what LLVM shall leave alone."""
+    listed = [module.add_metadata([flag, *([ir.Constant(I32, 1)] if flag.endswith("width") else [])]) for flag in flags]
+    found = module.add_metadata([*listed, ir.Constant(I64, len(module.metadata))])
+    found.operands = (found, *listed)       # it begins with itself, so that no two loops share it
+    return found
 
 
 @contextmanager

@@ -107,7 +107,7 @@ def emit_finish(module: ir.Module, name: str, spec: Contraction, tile: Tile) -> 
     b = ir.IRBuilder(function.append_basic_block("entry"))
     batch, lanes = unravel(b, g, [size(b, args) for size in spec.batch]), const(tile.lanes)
     rows, columns = minimum(b, rows, const(tile.rows)), minimum(b, columns, const(tile.width))
-    with loop(b, ZERO, rows) as (i, _), loop(b, ZERO, columns, lanes) as (j, _):
+    with loop(b, ZERO, rows, short=True) as (i, _), loop(b, ZERO, columns, lanes, short=True) as (j, _):
         row, column = b.add(m, i), b.add(n, j)
         where = address(b, sums, b.add(b.mul(i, const(tile.width)), j), spec.element)
         left = minimum(b, b.sub(columns, j), lanes)
@@ -118,7 +118,7 @@ def emit_finish(module: ir.Module, name: str, spec: Contraction, tile: Tile) -> 
         with b.if_else(whole) as (together, apart):
             with together:
                 spec.store(b, args, batch, row, column, load_vector(b, where, spec.element, tile.lanes), tile.lanes)
-            with apart, loop(b, ZERO, left, ONE) as (step, _):
+            with apart, loop(b, ZERO, left, ONE, short=True) as (step, _):
                 value = b.load(address(b, where, step, spec.element), typ=spec.element)
                 spec.store(b, args, batch, row, b.add(column, step), value, 1)
     b.ret_void()

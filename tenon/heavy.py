@@ -1,0 +1,76 @@
+"""Eager calls that are worth machine code: operators whose reference is slow, on much data, as one-node programs.
+
+A program is made at the first such call, so that equal calls give equal results, and remembered for these types and
+attributes; between processes the code cache keeps the machine code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from math import prod
+from typing import Any
+
+from tenon.backends.base import Executable
+from tenon.config import config
+from tenon.graph.build import Builder
+from tenon.graph.ir import Graph
+from tenon.graph.op import Op
+from tenon.ops.attention import attention
+from tenon.ops.convolution import conv, conv_input_grad, conv_weight_grad
+from tenon.ops.normalization import batch_norm_train, layer_norm_, rms_norm_
+from tenon.ops.pooling import max_pool_grad, max_pool_op, max_pool_positions
+from tenon.types import TensorType
+
+LEAST_WORK = 1_000_000      # multiply-adds; below it NumPy is done before machine code would be found
+
+Types = Sequence[Any]
+
+
+def _of_kernel(images: TensorType, kernel: TensorType) -> int:
+    """What a convolution does: every output element looks at one filter."""
+    return int(images.size) * prod(kernel.shape[1:])  # type: ignore[arg-type]
+
+
+def _of_window(inputs: Types, outputs: Types) -> int:
+    return 4 * int(inputs[0].size)
+
+
+def _of_norm(inputs: Types, outputs: Types) -> int:
+    return 10 * int(inputs[0].size)
+
+
+# operator -> multiply-adds, from the types of inputs and outputs
+WORK: dict[Op, Callable[[Types, Types], int]] = {
+    conv: lambda inputs, outputs: _of_kernel(outputs[0], inputs[1]),
+    conv_input_grad: lambda inputs, outputs: _of_kernel(inputs[0], inputs[1]),
+    conv_weight_grad: lambda inputs, outputs: _of_kernel(inputs[1], outputs[0]),
+    max_pool_op: _of_window,
+    max_pool_positions: _of_window,
+    max_pool_grad: _of_window,
+    attention: lambda inputs, outputs: 2 * int(inputs[0].size) * inputs[1].shape[-2],
+    layer_norm_: _of_norm,
+    rms_norm_: _of_norm,
+    batch_norm_train: _of_norm,
+}
+
+
+def heavy_program(op: Op, types: Types, outputs: Types, attrs: Mapping[str, Any]) -> Executable | None:
+    """The compiled form of a call with inputs of these types; None where NumPy does as well."""
+    if op not in WORK or config().backend == "reference" or WORK[op](types, outputs) < LEAST_WORK:
+        return None
+    return _program(op, tuple(types), tuple(attrs.items()))
+
+
+@lru_cache(maxsize=256)
+def _program(op: Op, types: tuple[TensorType | None, ...], attrs: tuple[tuple[str, Any], ...]) -> Executable:
+    from tenon.pipeline import compile  # local: the compiler is loaded when something is first compiled
+
+    return compile(one_node(op, types, dict(attrs)))
+
+
+def one_node(op: Op, types: Sequence[TensorType | None], attrs: Mapping[str, Any]) -> Graph:
+    """The graph that is this one call."""
+    builder = Builder(op.name, rewriting=True)
+    out = builder.emit(op, tuple(None if t is None else builder.parameter(t) for t in types), attrs)
+    return builder.finish(out if isinstance(out, tuple) else (out,))

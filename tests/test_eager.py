@@ -1,0 +1,149 @@
+"""Eager calls: what is remembered between calls changes no result and no message; heavy calls run machine code."""
+
+import math
+from threading import Thread
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import tenon as tn
+from tenon import heavy
+from tenon.errors import TenonError
+from tenon.graph.interpret import interpret
+from tenon.types import TensorType, as_dtype
+
+
+def twice(call):
+    """The result of the second call, which finds what the first left."""
+    call()
+    return call()
+
+
+def test_a_remembered_call_gives_the_same_result():
+    x = tn.tensor([1.0, 2.0])
+    np.testing.assert_array_equal(twice(lambda: x + x).numpy(), [2.0, 4.0])
+    np.testing.assert_array_equal(twice(lambda: x * 2).numpy(), [2.0, 4.0])
+    assert twice(lambda: x.sum()).shape == ()
+
+
+def test_numbers_of_another_kind_are_another_call():
+    x = tn.tensor([1, 2])
+    assert [twice(lambda n=n: x * n).dtype for n in (2, 2.0, True, 2j)] == [tn.int64, tn.float32, tn.int64, tn.complex64]
+
+
+def test_equal_attributes_of_other_types_are_another_call():
+    x = tn.ones((2, 3))
+    twice(lambda: x.sum(axis=1))
+    with pytest.raises(TenonError):
+        x.sum(axis=True)
+    assert math.copysign(1, tn.full((), 0.0).item()) == 1 and math.copysign(1, tn.full((), -0.0).item()) == -1
+
+
+@pytest.mark.parametrize("wrong", [lambda: tn.ones(2) + tn.ones(3), lambda: tn.ones((2, 3)) @ tn.ones((2, 3)),
+                                   lambda: tn.tensor([1], dtype="uint8") + 300, lambda: -tn.tensor([True])])
+def test_errors_are_the_same_again(wrong):
+    messages = []
+    for _ in range(3):
+        with pytest.raises(TenonError) as caught:
+            wrong()
+        messages.append(str(caught.value))
+    assert len(set(messages)) == 1
+
+
+def test_a_number_that_does_not_fit_after_one_that_did():
+    x = tn.tensor([1], dtype="uint8")
+    twice(lambda: x + 3)
+    with pytest.raises(TenonError, match="does not fit"):
+        x + 300
+
+
+def test_a_kernel_registered_later_is_used():
+    x = tn.ones(3)
+    twice(lambda: tn.exp(x))
+    kernel = tn.kernel(tn.exp)(lambda a: np.full_like(a, 7.0))
+    try:
+        np.testing.assert_array_equal(tn.exp(x).numpy(), [7.0] * 3)
+    finally:
+        from tenon.graph.kernels import KERNELS, remove_kernel
+        remove_kernel(KERNELS[tn.exp, "cpu"][0])
+    assert kernel is not None
+    assert tn.exp(x).numpy()[0] == pytest.approx(math.e)
+
+
+def test_recorded_calls_keep_what_they_saw():
+    x = tn.tensor([2.0], requires_grad=True)
+    for _ in range(2):
+        y = x * 3.0
+        z = y * y
+        y += 1.0
+        x.grad = None
+        z.sum().backward()
+        np.testing.assert_array_equal(x.grad.numpy(), [36.0])
+
+
+def test_overflow_is_silent_in_every_thread():
+    failures = []
+
+    def run():
+        try:
+            assert np.isinf(twice(lambda: tn.exp(tn.tensor([1e10]))).numpy()).all()
+        except Exception as error:      # a warning is an error in the tests
+            failures.append(error)
+    threads = [Thread(target=run) for _ in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not failures
+
+
+# ---------------------------------------------------------------- heavy calls
+
+def arrays_of(*shapes):
+    random = np.random.default_rng(0)
+    return [random.standard_normal(shape).astype(np.float32) for shape in shapes]
+
+
+LARGE = {
+    "conv": (lambda x, w: tn.nn.functional.conv2d(x, w, padding=1), (8, 16, 16, 16), (16, 16, 3, 3)),
+    "max_pool": (lambda x, w: tn.nn.functional.max_pool2d(x, 2) * w, (8, 16, 48, 48), (1,)),
+    "layer_norm": (lambda x, w: tn.nn.functional.layer_norm(x, 512, w), (256, 512), (512,)),
+    "attention": (lambda q, k: tn.scaled_dot_product_attention(q, k, k), (4, 128, 64), (4, 128, 64)),
+}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_a_heavy_call_agrees_with_the_reference(name, monkeypatch):
+    function, *shapes = LARGE[name]
+
+    def results():
+        xs = [tn.tensor(a, requires_grad=True) for a in arrays_of(*shapes)]
+        y = function(*xs)
+        (y * y).sum().backward()
+        with tn.no_grad():
+            return [y, function(*xs), *(x.grad for x in xs)]
+    compiled = []
+    make = heavy._program
+    monkeypatch.setattr(heavy, "_program", lambda *key: compiled.append(key[0].name) or make(*key))
+    found = twice(results)
+    assert compiled
+    compiled.clear()
+    monkeypatch.setattr(tn.eager.eager, "_plans", {})
+    monkeypatch.setattr(heavy, "config", lambda: SimpleNamespace(backend="reference"))
+    for one, expected in zip(found, results(), strict=True):
+        np.testing.assert_allclose(one.numpy(), expected.numpy(), rtol=2e-4, atol=2e-3)
+    assert not compiled
+
+
+def test_a_small_call_compiles_nothing(monkeypatch):
+    monkeypatch.setattr(heavy, "_program", None)
+    x, w = map(tn.tensor, arrays_of((1, 2, 5, 5), (2, 2, 3, 3)))
+    tn.nn.functional.conv2d(x, w)
+
+
+def test_one_node_is_the_call():
+    types = [TensorType(as_dtype("f32"), shape) for shape in ((4, 3), (3,))]
+    graph = heavy.one_node(tn.add, types, {})
+    a, b = arrays_of((4, 3), (3,))
+    np.testing.assert_array_equal(interpret(graph, [a, b])[0], a + b)
