@@ -83,6 +83,8 @@ class Elements(Operators):
 
     def __repr__(self) -> str:
         if not isinstance(self.payload, np.ndarray):
+            if (capture := recorder.get()) is not None:
+                capture.shown()
             return f"tensor(<{'captured' if isinstance(self.payload, Value) else 'one of a batch'} {self.type}>)"
         body = np.array2string(self.payload, separator=", ", prefix="tensor(", threshold=100, edgeitems=3, precision=4)
         usual = (DEFAULT_OF_KIND[self.dtype.kind], int64)

@@ -8,9 +8,11 @@ becoming a symbol.  A function that does what a graph cannot repeat runs eagerly
 from __future__ import annotations
 
 import functools
+import inspect
+import operator
 import threading
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -18,7 +20,7 @@ import numpy as np
 
 from tenon.autodiff import call
 from tenon.backends.base import Executable
-from tenon.capture.effects import Effect, Snapshot
+from tenon.capture.effects import MISSING, Effect, Snapshot
 from tenon.capture.guards import Guards, is_atom
 from tenon.capture.reach import Reach
 from tenon.capture.trace import Argument, Capture, GradientOf, Held, Source, capturing, is_capturing
@@ -33,10 +35,12 @@ from tenon.observe import emit, span
 from tenon.recording import is_grad_enabled
 from tenon.state import changed, changes
 from tenon.tape import RELEASED
-from tenon.tensor import Tensor
+from tenon.tensor import Tensor, asarray
 from tenon.types import TensorType
 
 F = TypeVar("F", bound=Callable[..., Any])
+MOST_RECORDS = 256      # keys of one function; those that come later share one record, and run eagerly
+SHARED = (type, types.ModuleType, types.BuiltinFunctionType)
 MOST_CAPTURES = 32      # of one function; beyond them it runs eagerly, which is right and says so
 
 
@@ -131,7 +135,7 @@ class Jitted:
         if is_capturing() or interpreter() is not eager:       # within a capture, or a batch: a part of that
             return self.function(*args, **keywords)
         leaves, structure = flatten((args, keywords))
-        leaves = [Tensor(x) if isinstance(x, np.ndarray) else x for x in leaves]
+        leaves = [asarray(x) if isinstance(x, np.ndarray) else x for x in leaves]
         record = self._record(leaves, structure)
         if record.eager is not None:
             return self.function(*args, **keywords)
@@ -162,6 +166,9 @@ class Jitted:
     def _record(self, leaves: Sequence[Any], structure: Structure) -> Record:
         key = (structure, is_grad_enabled(), tuple(map(leaf_key, leaves)), aliases(leaves))
         record = self.records.get(key)
+        if record is None and len(self.records) >= MOST_RECORDS:    # such as a step number: it would fill the memory
+            return self.records.setdefault(None, Record(eager=Reason(
+                f"called with more than {MOST_RECORDS} combinations of types and Python values")))
         if record is None:
             record = self.records.setdefault(key, Record(alive=[x for x in leaves if not isinstance(x, Tensor)]))
         return record
@@ -172,8 +179,8 @@ class Jitted:
     def _capture(self, record: Record, leaves: list[Any], structure: Structure) -> Captured | None:
         """A new capture for this call; None when the function has to run eagerly."""
         if sum(len(r.captures) for r in self.records.values()) >= MOST_CAPTURES:
-            record.eager = Reason(f"captured {MOST_CAPTURES} times, each time with something changed",
-                                  "\n".join(why_not(c, leaves) for c in record.captures[-1:]) or None)
+            last = "; ".join(why_not(c, leaves) for c in record.captures[-1:]) or "the Python values of its arguments"
+            record.eager = Reason(f"captured {MOST_CAPTURES} times, each time with something changed, at last: {last}")
             emit("fallback", function=self.__name__, reason=record.eager.what)
             return None
         try:
@@ -211,10 +218,14 @@ class Jitted:
                 with watch.running():
                     result = self.function(*args, **keywords)
                 changes = snapshot.changes()
+                changed_leaves, changed_structure = flatten((args, keywords))
             finally:
                 snapshot.restore()
-        for kept in before.kept:
-            kept.check()
+                moved = [kept.put_back() for kept in before.kept]
+        if any(moved):
+            raise UnsafeCall(next(filter(None, moved)))
+        if changed_structure != structure or not all(map(operator.is_, changed_leaves, leaves)):
+            raise UnsafeCall("the function changes a container among its arguments")
         reach = Reach(watch.codes)
         reach.add(root, self.__name__)
         for k, leaf in enumerate(leaves):
@@ -223,14 +234,17 @@ class Jitted:
         reach.compare_arrays([s.holder for s in capture.sources if isinstance(s, Held)])
         if reach.opaque:
             raise UnsafeCall(reach.opaque[0])
-        return conclude(capture, result, changes, types, reach, assumptions)
+        return conclude(capture, result, changes, types, reach, before.known(), assumptions)
 
 
 # ---------------------------------------------------------------- after the function has returned
 
 def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[TensorType], reach: Reach,
-             assumptions: Assumptions) -> Captured:
-    """Everything the captured call leaves behind, as results of the graph and places for them."""
+             known: Container[int], assumptions: Assumptions) -> Captured:
+    """Everything the captured call leaves behind, as results of the graph and places for them.
+
+    Raises UnsafeCall when it leaves an object that is new in every call, and not among those `known` before.
+    """
     values: dict[Value, int] = {}
     tracked: list[Tensor] = []
 
@@ -240,11 +254,11 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
         return values.setdefault(payload, len(values))
 
     def leaf(x: Any) -> Any:
-        if not isinstance(x, Tensor):
-            return x
         if id(x) in capture.seen:
             return FromOutside(capture.seen[id(x)].source)
-        if not isinstance(x.own.payload, Value):
+        if not isinstance(x, Tensor) or not isinstance(x.own.payload, Value):
+            if not (is_atom(x) or id(x) in known or x is MISSING or isinstance(x, SHARED)):
+                raise UnsafeCall(f"the function makes an object of type {type(x).__name__}, new in every call")
             return x
         tracked.append(x)
         node = x.own.node
@@ -457,6 +471,9 @@ def why_not(captured: Captured, leaves: Sequence[Any]) -> str:
 
 # ---------------------------------------------------------------- the public functions
 
+NOT_FUNCTIONS = (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
+
+
 def jit(function: Any = None, *, fullgraph: bool = False) -> Any:
     """Run a function as one compiled graph: forward, backward and the optimizer's update included.
 
@@ -472,8 +489,14 @@ def jit(function: Any = None, *, fullgraph: bool = False) -> Any:
     """
     if function is None:
         return functools.partial(jit, fullgraph=fullgraph)
+    if isinstance(function, (classmethod, staticmethod)):
+        return type(function)(jit(function.__func__, fullgraph=fullgraph))
     if not callable(function):
-        raise ArgumentError(f"jit takes a function, not {type(function).__name__}")
+        raise ArgumentError(f"jit takes a function, not {type(function).__name__}",
+                            hint="it decorates functions, methods, and objects that can be called")
+    if any(kind(function) for kind in NOT_FUNCTIONS):
+        raise ArgumentError(f"jit: {function.__qualname__} is a generator or a coroutine, which has no single result",
+                            hint="jit a function that does one step, and call it from there")
     if isinstance(function, types.MethodType):
         return types.MethodType(Jitted(function.__func__, fullgraph), function.__self__)
     return Jitted(function, fullgraph)

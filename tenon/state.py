@@ -99,6 +99,9 @@ class Recorder(Protocol):
     def needs_value(self, tensor: Any, what: str) -> CaptureError:
         """The error for Python code that needs the elements of a captured tensor."""
 
+    def shown(self) -> None:
+        """Called when the text of a captured tensor is asked for."""
+
 
 recorder: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
 

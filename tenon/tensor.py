@@ -333,8 +333,9 @@ def _as_array(data: Any, dtype: DType | None) -> np.ndarray:
     if dtype is None and not isinstance(data, (np.ndarray, np.generic)):
         dtype = {"f": float32, "c": as_dtype("complex64")}.get(array.dtype.kind)
     array = array if dtype is None or array.dtype == dtype.numpy else array.astype(dtype.numpy)
+    array = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
     as_dtype(array.dtype)
-    return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
+    return array
 
 
 def _nested(data: Any) -> Any:

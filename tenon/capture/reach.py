@@ -122,6 +122,10 @@ class Reach:
             if not any(n.computed and not code.co_filename.startswith(PACKAGE) for code, n in found.items()):
                 self._names = frozenset().union(*(n.attributes for n in found.values()))
 
+    def known(self) -> set[int]:
+        """The identities of all that was found."""
+        return self._visited | self.tensors
+
     def guards(self) -> Guards:
         """What was found, as conditions."""
         return Guards(self.groups, self.absent)

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from tenon.capture.watch import UnsafeCall
 from tenon.eager import TensorInterpreter
 from tenon.errors import CaptureError
 from tenon.graph.build import Builder
@@ -152,6 +153,10 @@ class Capture(TensorInterpreter):
             f"{what} needs the value of a tensor that is only known when the captured function runs",
             why=f"the tensor is {tensor.type}; a graph holds operators, and this is Python",
             hint="use tn.where(condition, a, b) for a choice of values, or compute this outside the jitted function")
+
+    def shown(self) -> None:
+        """The text of a tensor holds its elements, so a function that asks for it runs eagerly."""
+        raise UnsafeCall("the text of a tensor shows its elements")
 
     # ------------------------------------------------------------ the result
 

@@ -45,7 +45,10 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
     [1, 2, 3]
     """
     leaves: list[Any] = []
-    return leaves, _flatten(tree, leaves, ())
+    try:
+        return leaves, _flatten(tree, leaves, ())
+    except RecursionError:
+        raise ArgumentError("the containers are nested too deep", hint="put the tensors in one flat list") from None
 
 
 def map_leaves(fn: Callable[[Any], Any], tree: Any) -> Any:

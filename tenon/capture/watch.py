@@ -50,13 +50,17 @@ class Watch:
         sys.setprofile(self._event)
         try:
             yield self
+        except BaseException:
+            sources.put_back()
+            raise
         finally:
             sys.setprofile(None)
             if hasattr(before, "enable"):
                 before.enable()     # cProfile's profiler, which is no function
             else:
                 sys.setprofile(before)
-        sources.check()
+        if moved := sources.put_back():
+            raise UnsafeCall(f"{moved} draws from a generator that is not Tenon's")
         if places != [_place(x) for x in self.iterators]:
             raise CaptureError("the captured function moved an iterator from outside, which a graph cannot repeat",
                                hint="take the items outside of the jitted function, and pass them in")
@@ -94,7 +98,7 @@ def is_unrepeatable(function: Any) -> bool:
 def _writes(function: Any, frame: types.FrameType | None) -> bool:
     """Whether library code opens, reads or writes a file, other than to import something."""
     if getattr(function, "__name__", "") not in WRITING:
-        return False
+        return getattr(function, "__module__", None) == "_thread" and function.__name__.startswith("start_")
     if function not in PRINTING and not isinstance(getattr(function, "__self__", None), io.IOBase):
         return False
     while frame is not None:
@@ -123,18 +127,18 @@ class _Sources:
     """The global generators of random numbers, which library code draws from without a trace."""
 
     def __init__(self) -> None:
-        self.python, self.numpy = random.getstate(), np.random.get_state(legacy=False)
+        self.python = random.getstate()
+        self.numpy: Any = np.random.get_state(legacy=False)
 
-    def check(self) -> None:
-        """Raise UnsafeCall if one of them moved; it is put back for the run that draws from it again."""
-        now: Any = np.random.get_state(legacy=False)
-        before: Any = self.numpy
+    def put_back(self) -> str:
+        """Undo what was drawn, for the run that draws it again; says from which."""
         if random.getstate() != self.python:
             random.setstate(self.python)
-            raise UnsafeCall("random draws from a generator that is not Tenon's")
-        if now["state"]["pos"] != before["state"]["pos"] or (now["state"]["key"] != before["state"]["key"]).any():
-            np.random.set_state(before)
-            raise UnsafeCall("numpy.random draws from a generator that is not Tenon's")
+            return "random"
+        if not _equal(np.random.get_state(legacy=False), self.numpy):
+            np.random.set_state(self.numpy)
+            return "numpy.random"
+        return ""
 
 
 @dataclass(eq=False)
@@ -143,23 +147,23 @@ class Kept:
 
     holder: Any
     read: Callable[[Any], Any]
-    put_back: Callable[[Any, Any], None]
+    write: Callable[[Any, Any], None]
     path: str
 
     def __post_init__(self) -> None:
         self.before = self.read(self.holder)
 
-    def check(self) -> None:
-        """Raise UnsafeCall if the captured function changed it, after putting it back."""
-        now = self.read(self.holder)
-        if not _equal(now, self.before):
-            self.put_back(self.holder, self.before)
-            raise UnsafeCall(f"{self.path}, of type {type(self.holder).__name__}, is changed by the function")
+    def put_back(self) -> str | None:
+        """Undo what the captured function changed; says what it was, None where nothing changed."""
+        if _equal(self.read(self.holder), self.before):
+            return None
+        self.write(self.holder, self.before)
+        return f"{self.path}, of type {type(self.holder).__name__}, is changed by the function"
 
 
 def _equal(left: Any, right: Any) -> bool:
     if isinstance(left, np.ndarray):
-        return left.dtype == right.dtype and left.shape == right.shape and left.tobytes() == right.tobytes()
+        return bool(left.dtype == right.dtype and left.shape == right.shape and left.tobytes() == right.tobytes())
     if isinstance(left, dict):
         return left.keys() == right.keys() and all(_equal(left[k], right[k]) for k in left)
     return bool(left == right)

@@ -1,0 +1,127 @@
+"""Fork, spawn, exit and interrupts with a thread pool at work; the same bits on any number of threads."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+START = """
+import os, signal, sys, threading, time
+import numpy as np
+import tenon as tn
+f = tn.jit(lambda x: tn.tanh(x * 2).sum(axis=1))
+x = tn.asarray(np.random.default_rng(0).standard_normal((400, 400)).astype(np.float32))
+want = f.function(x).numpy()
+def right():
+    return bool(np.allclose(f(x).numpy(), want, atol=1e-4))
+def child(end):
+    pid = os.fork()
+    if pid == 0:
+        new = tn.jit(lambda x: (x @ x).sum())
+        end(0 if right() and np.isfinite(float(new(x))) else 3)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+assert right()
+"""
+
+
+def run(program, *arguments, threads=3, check=0):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TENON_THREADS": str(threads)}
+    done = subprocess.run([sys.executable, *arguments, *(["-c", program] if program else [])], capture_output=True,
+                          text=True, timeout=90, env=environment)
+    assert done.returncode == check, done.stderr[-2000:]
+    return done.stdout
+
+
+def test_exit_with_parked_workers():
+    assert run(START) == ""
+
+
+def test_exit_in_the_middle_of_a_run():
+    run(START + """
+def work():
+    while True:
+        f(x)
+threading.Thread(target=work, daemon=True).start()
+time.sleep(0.2)
+""")
+
+
+def test_the_exit_code_is_the_users():
+    run(START + "sys.exit(7)", check=7)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_fork_after_use_and_beside_a_running_thread():
+    run(START + """
+child(os._exit)
+child(sys.exit)
+stop = []
+def work():
+    while not stop:
+        f(x)
+thread = threading.Thread(target=work)
+thread.start()
+for _ in range(3):
+    child(os._exit)
+stop.append(1)
+thread.join()
+assert right()
+""")
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_multiprocessing(method, tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text("""
+import multiprocessing, sys
+import tenon as tn
+def work(k):
+    return float(tn.jit(lambda x: (x @ x).sum() * k)(tn.ones((100, 100))))
+if __name__ == "__main__":
+    work(1)
+    with multiprocessing.get_context(sys.argv[1]).Pool(2) as pool:
+        print(pool.map(work, [1, 2, 3]))
+""")
+    assert run("", str(program), method) == "[1000000.0, 2000000.0, 3000000.0]\n"
+
+
+def test_an_interrupt_between_runs():
+    run(START + """
+threading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGINT)).start()
+try:
+    while True:
+        f(x)
+except KeyboardInterrupt:
+    pass
+assert right()
+""")
+
+
+TRAINING = """
+import hashlib
+import numpy as np
+import tenon as tn
+from tenon import nn
+tn.manual_seed(0)
+net = nn.Sequential(nn.Linear(300, 400), nn.ReLU(), nn.Dropout(0.3), nn.LayerNorm(400), nn.Linear(400, 10))
+optimizer = tn.optim.Adam(net.parameters(), lr=0.01)
+@tn.jit
+def step(x, y):
+    loss = nn.functional.cross_entropy(net(x), y)
+    loss.backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    return loss
+rng = np.random.default_rng(0)
+for _ in range(3):
+    loss = step(rng.standard_normal((256, 300)).astype(np.float32), rng.integers(0, 10, 256))
+values = [loss, *net.parameters()]
+print(hashlib.sha256(b"".join(np.ascontiguousarray(v.numpy()).tobytes() for v in values)).hexdigest())
+"""
+
+
+def test_the_same_bits_on_any_number_of_threads():
+    assert len({run(TRAINING, threads=n) for n in (1, 2, 3)}) == 1
