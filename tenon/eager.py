@@ -110,7 +110,7 @@ class Eager(TensorInterpreter):
         arrays: list[Any] = []
         key = None if KERNELS or recorder.get() is not None else _key(op, inputs, attrs, arrays)
         plan = self._plans.get(key)
-        if plan is None:
+        if plan is None or key is None:
             result = super().apply(op, inputs, attrs)       # before the plan is made, since it may raise
             if key is not None and key not in self._plans:
                 if len(self._plans) >= MOST_PLANS:
@@ -215,9 +215,10 @@ def _plan(op: Op, arrays: Sequence[Any], attrs: dict[str, Any], record: bool) ->
     canonical = canonical_attrs(op, types, attrs)
     inferred = op.type(*types, **canonical)
     outputs = inferred if isinstance(inferred, tuple) else (inferred,)
-    quiet = isinstance(op.ref, np.ufunc) and not any(g is not None and g.itemsize == 2 for g in given)
+    narrow = any(g is not None and g.itemsize == 2 for g in given)
+    ufunc = op.ref if isinstance(op.ref, np.ufunc) and not narrow else None
     program = heavy_program(op, types, outputs, canonical) if all(isinstance(x, ARRAYS) for x in arrays) else None
-    run = partial(_run_program, program) if program else partial(_run_ufunc, op.ref) if quiet else \
+    run = partial(_run_program, program) if program else partial(_run_ufunc, ufunc) if ufunc else \
         partial(_run_reference, op, canonical, outputs)
     return Plan(run, canonical, outputs, () if None not in given else tuple(dtypes), len(outputs) > 1,
                 outputs[0].dtype.numpy)
