@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import llvmlite
@@ -31,6 +32,7 @@ from tenon.config import config
 from tenon.errors import TenonError
 from tenon.observe import emit, span
 
+MAPPINGS = 3            # of memory that a library takes
 OPTIONS = "O3, loop and SLP vectorisation, PIC, small code model"
 
 
@@ -42,6 +44,9 @@ class Library:
     """Machine code in memory, for as long as this object lives."""
 
     def __init__(self, data: bytes) -> None:
+        if len(_alive) >= most_libraries():
+            raise CodeError(f"{len(_alive)} kernels are in memory, and this system has no room for the pages of more",
+                            hint="drop compiled programs that are no longer used, or raise vm.max_map_count")
         self.name = f"tenon.{next(_library_numbers)}"
         builder = llvm.JITLibraryBuilder().add_object_img(data).add_current_process()
         try:
@@ -49,6 +54,7 @@ class Library:
         except RuntimeError as error:
             raise CodeError(f"object code cannot be loaded: {error}") from None
         self._symbols: dict[str, Any] = {}  # the trackers, which keep the code alive, by name
+        _alive.add(self)
 
     def address(self, name: str) -> int:
         """Where the function or global `name` is.  Keep the library as long as you use it."""
@@ -59,6 +65,16 @@ class Library:
             except RuntimeError as error:
                 raise CodeError(f"{name}: {error}") from None
         return int(tracker[name])
+
+
+@cache
+def most_libraries() -> int:
+    """How many may be in memory.  Linux limits a process's mappings, and the linker ends the process at the limit."""
+    try:
+        mappings = int(Path("/proc/sys/vm/max_map_count").read_text())
+    except (OSError, ValueError):
+        return sys.maxsize
+    return mappings * 3 // 4 // MAPPINGS
 
 
 def compile(ir_text: str) -> Library:
@@ -232,5 +248,6 @@ def _environment() -> tuple[str, ...]:
 
 
 _starting = threading.RLock()
+_alive: weakref.WeakSet[Library] = weakref.WeakSet()
 _libraries: weakref.WeakValueDictionary[str, Library] = weakref.WeakValueDictionary()
 _library_numbers = itertools.count()

@@ -165,3 +165,14 @@ threads = [threading.Thread(target=build, args=(k,)) for k in range(8)]
 assert all(libraries[k].address(f"f{k}") for k in range(8))
 """
     subprocess.run([sys.executable, "-c", script], check=True, env={**os.environ, "TENON_CACHE": "off"})
+
+
+def test_too_many_libraries_are_an_error_not_the_end_of_the_process(disk, monkeypatch):
+    data = llvm.compile_object(ANSWER.format(5))
+    gc.collect()
+    limit = len(llvm._alive) + 1
+    monkeypatch.setattr(llvm, "most_libraries", lambda: limit)
+    library = llvm.load_object(data)
+    with pytest.raises(llvm.CodeError, match="kernels are in memory"):
+        llvm.load_object(data)
+    assert call(library, "answer") == 5
