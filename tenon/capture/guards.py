@@ -19,6 +19,8 @@ import numpy as np
 from tenon.types import DType
 
 ATOMS = (bool, int, float, complex, str, bytes, type(None), np.dtype, range, type(Ellipsis), slice)
+OBVIOUS = (".__code__", ".__class__", ".__dict__")      # compared, but not told: they hardly ever change
+DEFAULTS = (".__defaults__", ".__kwdefaults__")
 MISSING = object()
 
 
@@ -94,7 +96,8 @@ class Guards:
         """Every condition in words."""
         for g in self.groups:
             for label, value in zip(g.labels or [""] * len(g.expected), g.expected, strict=False):
-                yield f"{(g.path + label).lstrip('.')} is {_short(value)}"
+                if label not in OBVIOUS and not (value is None and label in DEFAULTS):
+                    yield f"{(g.path + label).lstrip('.')} is {_short(value)}"
         for _, names, path in self.absent:
             yield f"{path} has none of {len(names)} names"
 
