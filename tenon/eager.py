@@ -84,7 +84,9 @@ class Plan:
     run: Callable[..., Any]                 # arrays -> what the reference returns
     attrs: Mapping[str, Any]                # in their one IR form
     types: tuple[TensorType, ...]           # of the outputs
-    literals: tuple[DType | None, ...]      # the types of the inputs where there are numbers among them
+    numbers: tuple[DType | None, ...]       # the types of the inputs where there are numbers among them
+    several: bool                           # outputs
+    dtype: np.dtype[Any]                    # of the first output
 
 
 MOST_PLANS = 4096
@@ -101,67 +103,43 @@ class Eager(TensorInterpreter):
     """
 
     def __init__(self) -> None:
-        self._plans: dict[tuple[Any, ...], Plan | None] = {}
+        self._plans: dict[tuple[Any, ...] | None, Plan | None] = {}
 
     def apply(self, op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
         """The output tensors of `op`."""
-        if KERNELS or recorder.get() is not None:
-            return super().apply(op, inputs, attrs)
-        record, recording = False, is_grad_enabled()
-        key, arrays = [op], []
-        for x in inputs:
-            if isinstance(x, Tensor):
-                state = x.own
-                array = state.payload
-                if type(array) is not np.ndarray:
-                    return super().apply(op, inputs, attrs)
-                key += array.dtype, array.shape
-                record = record or (recording and state.requires_grad)
-                arrays.append(array)
-            elif (kind := type(x)) is Literal:
-                key += Literal, x.dtype
-                arrays.append(x)
-            elif kind in NUMBERS:
-                key.append(kind)
-                arrays.append(x)
-            else:
-                return super().apply(op, inputs, attrs)
-        if attrs and not _add_attrs(key, attrs):
-            return super().apply(op, inputs, attrs)
-        key.append(record)
-        found = tuple(key)
-        if (plan := self._plans.get(found)) is None:
-            if found not in self._plans:
-                result = super().apply(op, inputs, attrs)       # first, since it may raise
-                self._keep(found, _plan(op, arrays, attrs, record))
-                return result
-            return super().apply(op, inputs, attrs)
+        arrays: list[Any] = []
+        key = None if KERNELS or recorder.get() is not None else _key(op, inputs, attrs, arrays)
+        plan = self._plans.get(key)
+        if plan is None or key is None:
+            result = super().apply(op, inputs, attrs)       # before the plan is made, since it may raise
+            if key is not None and key not in self._plans:
+                if len(self._plans) >= MOST_PLANS:
+                    self._plans.clear()
+                self._plans[key] = _plan(op, arrays, attrs, key[-1])
+            return result
         agreed = inputs
         try:
-            if plan.literals:
-                agreed = tuple(map(self.cast, inputs, plan.literals))
-                arrays = [np.asarray(x.value, x.dtype.numpy) if type(x) is Literal else a
+            if plan.numbers:
+                agreed = tuple([_number(x, d) if type(x) in NUMBERS else x
+                                for x, d in zip(inputs, plan.numbers, strict=True)])
+                arrays = [np.asarray(x.value, x.type.dtype.numpy) if type(x) is Literal else a
                           for a, x in zip(arrays, agreed, strict=True)]
             out = plan.run(*arrays)
         except Exception:
             return super().apply(op, inputs, attrs)
-        if len(plan.types) == 1:
-            payload = as_type(out, plan.types[0])
-            if not record:
-                return Tensor(payload)
+        record = key[-1]
+        if plan.several:
+            payloads = tuple(map(as_type, out, plan.types))
+            node = TapeNode(op, tuple(map(saved, agreed)), plan.attrs, payloads) if record else None
+            return tuple(linked(p, node, k) if node else Tensor(p) for k, p in enumerate(payloads))
+        payload = out if type(out) is np.ndarray and out.dtype is plan.dtype else as_type(out, plan.types[0])
+        if record:
             return linked(payload, TapeNode(op, tuple(map(saved, agreed)), plan.attrs, (payload,)), 0)
-        payloads = tuple(map(as_type, out, plan.types))
-        node = TapeNode(op, tuple(map(saved, agreed)), plan.attrs, payloads) if record else None
-        return tuple(linked(p, node, k) if node else Tensor(p) for k, p in enumerate(payloads))
+        return Tensor(payload)
 
     def opens(self, op: Op) -> bool:
         """Composites that may be worth machine code stay whole."""
         return op not in WORK
-
-    def _keep(self, key: tuple[Any, ...], plan: Plan | None) -> None:
-        if len(self._plans) >= MOST_PLANS:
-            self._plans.clear()
-        self._plans[key] = plan
 
     def evaluate(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[Payload, ...]:
         arrays: list[Any] = [None if x is None else np.asarray(x.value, x.dtype.numpy) if isinstance(x, Literal)
@@ -183,6 +161,34 @@ class Eager(TensorInterpreter):
             if (too_large := _too_large(op, types, error)) is not None:
                 raise too_large from None
             raise step_error(error, op.name) from error
+
+
+def _key(op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any], arrays: list[Any]) -> tuple[Any, ...] | None:
+    """What a plan is found by: operator, types, attributes, and whether the call is recorded; None where it has none.
+
+    Fills `arrays` with the inputs, tensors as arrays.
+    """
+    record, recording = False, is_grad_enabled()
+    key: list[Any] = [op]
+    for x in inputs:
+        if isinstance(x, Tensor):
+            state = x.own
+            array = state.payload
+            if type(array) is not np.ndarray:
+                return None
+            key += array.dtype, array.shape
+            record = record or (recording and state.requires_grad)
+            arrays.append(array)
+        else:
+            kind = type(x)
+            if kind not in NUMBERS and kind is not Literal:
+                return None
+            key.append(x.type.dtype if kind is Literal else kind)
+            arrays.append(x)
+    if attrs and not _add_attrs(key, attrs):
+        return None
+    key.append(record)
+    return tuple(key)
 
 
 def _add_attrs(key: list[Any], attrs: Mapping[str, Any]) -> bool:
@@ -209,11 +215,23 @@ def _plan(op: Op, arrays: Sequence[Any], attrs: dict[str, Any], record: bool) ->
     canonical = canonical_attrs(op, types, attrs)
     inferred = op.type(*types, **canonical)
     outputs = inferred if isinstance(inferred, tuple) else (inferred,)
-    quiet = isinstance(op.ref, np.ufunc) and not any(g is not None and g.itemsize == 2 for g in given)
+    narrow = any(g is not None and g.itemsize == 2 for g in given)
+    ufunc = op.ref if isinstance(op.ref, np.ufunc) and not narrow else None
     program = heavy_program(op, types, outputs, canonical) if all(isinstance(x, ARRAYS) for x in arrays) else None
-    run = partial(_run_program, program) if program else partial(_run_ufunc, op.ref) if quiet else \
+    run = partial(_run_program, program) if program else partial(_run_ufunc, ufunc) if ufunc else \
         partial(_run_reference, op, canonical, outputs)
-    return Plan(run, canonical, outputs, () if None not in given else tuple(dtypes))
+    return Plan(run, canonical, outputs, () if None not in given else tuple(dtypes), len(outputs) > 1,
+                outputs[0].dtype.numpy)
+
+
+def _number(x: Any, dtype: DType | None) -> Any:
+    """A number as a literal; those that equal another one with other bits (0.0, -0.0) are not remembered."""
+    if x is None or dtype is None:
+        return None
+    return _literal(x, dtype) if x and type(x) is not complex else literal(x, dtype)
+
+
+_literal = lru_cache(maxsize=1024, typed=True)(literal)
 
 
 class _Quiet(local):
@@ -237,8 +255,11 @@ def _run_program(program: Executable, *arrays: Any) -> Any:
 
 
 def _run_reference(op: Op, attrs: Mapping[str, Any], types: Sequence[TensorType], *arrays: Any) -> Any:
-    out = evaluate_op(op, arrays, attrs, types)
-    return out if len(types) > 1 else out[0]
+    if op.ref is None or any(x is not None and x.dtype.itemsize == 2 for x in arrays):     # half: computed in float32
+        out = evaluate_op(op, arrays, attrs, types)
+        return out if len(types) > 1 else out[0]
+    with np.errstate(all="ignore"):
+        return op.ref(*arrays, **attrs)
 
 
 def _too_large(op: Op, types: Sequence[TensorType], error: Exception) -> TenonError | None:

@@ -29,7 +29,7 @@ Types = Sequence[Any]
 
 def _of_kernel(images: TensorType, kernel: TensorType) -> int:
     """What a convolution does: every output element looks at one filter."""
-    return int(images.size) * prod(kernel.shape[1:])  # type: ignore[arg-type]
+    return int(images.size) * prod(map(int, kernel.shape[1:]))
 
 
 def _of_window(inputs: Types, outputs: Types) -> int:

@@ -62,7 +62,7 @@ class Saved(Tensor):
     def __init__(self, x: Tensor):
         state = x.state
         self.own = TensorState(state.payload, state.requires_grad, None, state.node, state.index)
-        self._slot = x.slot
+        self._slot = x if state.node is None and type(x) is Tensor else x.slot
 
     @property
     def slot(self) -> Any:

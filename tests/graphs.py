@@ -71,10 +71,11 @@ def _step(draw: Any, values: list[Value], sizes: tuple[Any, ...]) -> Any:
 
 TYPES = (float32, float32, float64, int32, int64, bool_)
 UNEVEN = (0, 1, 2, 3, 5, 7, 13)
-FLOAT_UNARY = (tn.tanh, tn.sin, tn.abs, lambda x: tn.floor(x + 0.3), tn.sigmoid, lambda x: -x, lambda x: tn.sqrt(tn.abs(x)), lambda x: x * 0.5 + 1.0,
-               lambda x: tn.where(x > 0.25, x, 0.0), lambda x: tn.exp(tn.tanh(x)), lambda x: x % 0.75, tn.isfinite)
-INTEGER_UNARY = (tn.abs, lambda x: -x, lambda x: ~x, lambda x: x * 3 + 1, lambda x: x // 2, lambda x: x % 3, lambda x: x >> 1,
-                 lambda x: tn.equal(x, 2), tn.sign)
+FLOAT_UNARY = (tn.tanh, tn.sin, tn.abs, tn.sigmoid, tn.isfinite, lambda x: -x, lambda x: tn.floor(x + 0.3),
+               lambda x: tn.sqrt(tn.abs(x)), lambda x: x * 0.5 + 1.0, lambda x: tn.where(x > 0.25, x, 0.0),
+               lambda x: tn.exp(tn.tanh(x)), lambda x: x % 0.75)
+INTEGER_UNARY = (tn.abs, tn.sign, lambda x: -x, lambda x: ~x, lambda x: x * 3 + 1, lambda x: x // 2, lambda x: x % 3,
+                 lambda x: x >> 1, lambda x: tn.equal(x, 2))
 BOOL_UNARY = (tn.logical_not, lambda x: tn.where(x, 1.5, -0.5), lambda x: x.astype(int32))
 ANY_BINARY = (tn.add, tn.multiply, tn.maximum, tn.minimum, tn.less, tn.not_equal, lambda x, y: tn.where(x > y, y, x),
               lambda x, y: tn.where(tn.less_equal(x, 1), x, y))

@@ -90,13 +90,14 @@ def many(x: Any) -> tuple[Any, ...]:
     return x if isinstance(x, tuple) else (x,)
 
 
-def close(got: np.ndarray, expected: np.ndarray, dtype: DType) -> None:
+def close(got: np.ndarray, expected: np.ndarray, dtype: DType, tolerance: float = 0.0) -> None:
+    """Equal types and shapes, and elements equal up to the tolerance, at least that of the type."""
     assert got.dtype == expected.dtype == dtype.numpy
     assert got.shape == expected.shape
     if dtype.kind in "bui":
         np.testing.assert_array_equal(got, expected)
     else:
-        tolerance = TOLERANCE[dtype.short]
+        tolerance = max(tolerance, TOLERANCE[dtype.short])
         wide = np.complex128 if dtype.kind == "c" else np.float64
         np.testing.assert_allclose(got.astype(wide), expected.astype(wide), rtol=tolerance, atol=tolerance)
 

@@ -9,6 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import count
 
 from tenon.loops.affine import affine, is_same
 from tenon.loops.expressions import (
@@ -82,6 +83,7 @@ def _tiled(targets: Sequence[Target], reductions: Sequence[Reduce]) -> Nest:
     for index in [*outer, tile]:
         scopes.append(Scope(scopes[-1], index))
     body = scopes[-1]
+    numbers = count()
     buffers: list[Buffer] = []
     sums: dict[Expr, Expr] = {}
     for x in reductions:
@@ -102,17 +104,16 @@ def _tiled(targets: Sequence[Target], reductions: Sequence[Reduce]) -> Nest:
             for at in positions:
                 line = substitute(moved, {x.indices[-1]: at})
                 value = Binary(OPERATION[x.kind], value, simplify(Cast(line, wide)))
-            placed = Placing(value).place(value, deepest)
+            placed = Placing(value, numbers=numbers).place(value, deepest)
             inner[-1].body.append(Loop(lane, lanes, (*deepest.body, Store(buffer, lane, placed)), "vector"))
             loops = list(zip((*x.indices[:-1], index), (*x.extents[:-1], extent), inner[1:], inner[:-1], strict=True))
             for k, turns, scope, around in reversed(loops):
                 around.body.append(Loop(k, turns, tuple(scope.body)))
     last = Scope(body, lane)
     values = [substitute(replace(t.value, sums), {column: position}) for t in targets]
-    placing = Placing(*values)
-    for target, final in zip(targets, values, strict=True):
-        place = substitute(target.offset, {column: position})
-        last.body.append(Store(target.buffer, place, placing.place(final, last)))
+    placing = Placing(*values, numbers=numbers)
+    placing.store([Target(t.buffer, t.indices, substitute(t.offset, {column: position}), value)
+                   for t, value in zip(targets, values, strict=True)], last)
     body.body.append(Loop(lane, lanes, tuple(last.body), "vector"))
     indices = [*outer, tile]
     for depth in range(len(indices), 0, -1):

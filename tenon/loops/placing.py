@@ -7,11 +7,13 @@ reductions over the same indices that do not depend on each other share one loop
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 
 from tenon.loops.expressions import Binary, Const, Expr, Index, Local, Reduce, Size, walk
-from tenon.loops.ir import Accumulator, Let, Loop, Stmt, Update
+from tenon.loops.ir import Accumulator, Let, Loop, Stmt, Store, Update
+from tenon.loops.target import Target
 from tenon.types import int64
 
 
@@ -33,13 +35,13 @@ class Scope:
 
 
 class Placing:
-    """Puts the sub-expressions of some roots into scopes."""
+    """Puts the sub-expressions of some roots into scopes.  Those who fill the same scopes share `numbers`."""
 
-    def __init__(self, *roots: Expr):
+    def __init__(self, *roots: Expr, numbers: Iterator[int] | None = None):
         order = walk(*roots)
         self.uses = Counter(child for x in order for child in x.children())
         self.reductions = [x for x in order if isinstance(x, Reduce)]
-        self.count = 0
+        self.numbers = count() if numbers is None else numbers
         self.positions: dict[Expr, bool] = {}
 
     def place(self, x: Expr, scope: Scope) -> Expr:
@@ -61,7 +63,15 @@ class Placing:
         home.known[x] = value
         return value
 
-    def named(self, value: Expr, scope: Scope) -> Expr:
+    def store(self, targets: Sequence[Target], scope: Scope) -> None:
+        """Write elements, all computed before the first is written: a result may lie in the memory of an input."""
+        values = [self.place(target.value, scope) for target in targets]
+        if len(targets) > 1:
+            values = [self._named(value, scope) for value in values]
+        scope.body += [Store(target.buffer, self.place(target.offset, scope), value)
+                       for target, value in zip(targets, values, strict=True)]
+
+    def _named(self, value: Expr, scope: Scope) -> Expr:
         """A value as `place` wrote it, computed here and now."""
         if isinstance(value, Local) or self.is_position(value):
             return value
@@ -104,8 +114,7 @@ class Placing:
         return all(any(z in scope.known for scope in home.chain()) for z in hoisted(y))
 
     def _local(self, x: Expr, letter: str) -> Local:
-        self.count += 1
-        return Local(f"{letter}{self.count - 1}", x.dtype)
+        return Local(f"{letter}{next(self.numbers)}", x.dtype)
 
 
 def home_of(x: Expr, scope: Scope) -> Scope:

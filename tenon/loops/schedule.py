@@ -73,7 +73,7 @@ def _loops(targets: Sequence[Target]) -> Nest:
     for depth in range(len(loops) + 1):
         if depth:
             scopes.append(Scope(scopes[-1], loops[depth - 1]))
-        _store([t for t in targets if len(t.indices) == depth], placing, scopes[-1])
+        placing.store([t for t in targets if len(t.indices) == depth], scopes[-1])
     for depth in range(len(loops), 0, -1):
         inner = scopes.pop()
         kind = "parallel" if depth == 1 else "serial"
@@ -96,15 +96,6 @@ def _with_more_turns(body: Block, targets: Sequence[Target], loops: Sequence[Ind
             parts = Let(outer.index, both // size(each)), Let(inner.index, both % size(each))
             return (Loop(both, size(both.extent), (*parts, *inner.body), "parallel", grain),)
     return body
-
-
-def _store(targets: Sequence[Target], placing: Placing, scope: Scope) -> None:
-    """Write elements, all computed before the first is written: a result may lie in the memory of an input."""
-    values = [placing.place(target.value, scope) for target in targets]
-    if len(targets) > 1:
-        values = [placing.named(value, scope) for value in values]
-    scope.body += [Store(target.buffer, placing.place(target.offset, scope), value)
-                   for target, value in zip(targets, values, strict=True)]
 
 
 # ---------------------------------------------------------------- fewer, longer loops

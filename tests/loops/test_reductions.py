@@ -104,3 +104,13 @@ def test_short_loops_are_left_for_the_vectoriser():
     kernel = check(graph, data(graph.params[0].type), tolerance=1e-3)
     code = llvm.assembly(llvm_text(kernel))
     assert "vinsertps" not in code and "vgather" not in code
+
+
+def test_sums_of_columns_under_several_conditions():
+    """Every sum has a condition of its own, computed outside of the loop over columns."""
+    check(parse_graph("""
+def f(x: f64[3, 3, 5]):
+    v0: f64[3, 5] = sum(x, axis=(0,), keepdims=False, dtype=f64)
+    v1: f64[9, 5] = concat(v0, v0, v0, axis=0)
+    return v1
+"""), data(type_of("f64", 3, 3, 5)))

@@ -143,8 +143,9 @@ def test_there_is_nothing_to_take_from_an_empty_axis() -> None:
 
 
 def test_sums_over_nothing_are_zero_whatever_is_done_to_it_before() -> None:
-    made = program(lines("def f(x: f32[3, 0, 2]):", "v0: f32[0, 6] = reshape(x, shape=(0, 6))", "v1: f32[0, 6] = tanh(v0)",
-                         "v2: f32[6] = sum(v1, axis=(0,), keepdims=False, dtype=f32)", "return v2, v1"))
+    made = program(lines("def f(x: f32[3, 0, 2]):", "v0: f32[0, 6] = reshape(x, shape=(0, 6))",
+                         "v1: f32[0, 6] = tanh(v0)", "v2: f32[6] = sum(v1, axis=(0,), keepdims=False, dtype=f32)",
+                         "return v2, v1"))
     total, nothing = made.run([np.zeros((3, 0, 2), np.float32)])
     assert total.tolist() == [0.0] * 6 and nothing.shape == (0, 6)
 
