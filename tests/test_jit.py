@@ -345,3 +345,17 @@ def test_capture_under_a_profiler():
     finally:
         profiler.disable()
     assert any("random" in str(entry.code) for entry in profiler.getstats())
+
+
+def test_a_function_of_nn_functional_may_be_looked_up_first_inside_a_capture():
+    f = tn.jit(lambda x: tn.nn.functional.tanhshrink(x), fullgraph=True)
+    x = random(3)
+    np.testing.assert_allclose(f(x).numpy(), x.numpy() - np.tanh(x.numpy()), rtol=1e-5, atol=1e-6)
+
+
+def test_explain_tells_plain_values_and_counts_the_rest():
+    net = Net()
+    f = tn.jit(lambda x: net(x))
+    text = str(tn.explain(f, random(4, 3)))
+    assert "scale is 2.0" in text and "bias is None" in text and "read from Python by identity" in text
+    assert " at 0x" not in text
