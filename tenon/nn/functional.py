@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tenon.nn.attention import scaled_dot_product_attention as scaled_dot_product_attention
 from tenon.nn.dropout import alpha_dropout as alpha_dropout
@@ -31,10 +31,12 @@ def _with_torch_names(operator: Callable[..., Any]) -> Callable[..., Any]:
     return accept
 
 
-def __getattr__(name: str) -> Any:
-    if name.startswith("_") or name not in PUBLIC:
-        raise AttributeError(f"tenon.nn.functional has no {name!r}")
-    return _with_torch_names(PUBLIC[name])
+# Made here and now: a name that came into being while a function is captured would be a change to this module.
+globals().update({name: _with_torch_names(operator) for name, operator in PUBLIC.items() if name not in globals()})
+
+
+if TYPE_CHECKING:
+    def __getattr__(name: str) -> Any: ...
 
 
 def __dir__() -> list[str]:

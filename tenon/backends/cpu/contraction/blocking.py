@@ -37,7 +37,6 @@ def emit_contraction(module: ir.Module, name: str, spec: Contraction, tile: Tile
     kind = ir.FunctionType(ir.VoidType(), [*spec.arguments, I32, I32, POINTER])
     function = ir.Function(module, kind, name)
     args, (thread, threads, scratch) = tuple(function.args[:-3]), function.args[-3:]
-    packed, unpacked = emit_packed(module, name, spec, tile), emit_unpacked(module, name, spec, tile)
     b = ir.IRBuilder(function.append_basic_block("entry"))
     thread, threads = b.zext(thread, I64), b.zext(threads, I64)
     batch, rows, columns, depth = (extent(b, args, axis) for axis in (spec.batch, spec.rows, spec.columns, spec.depth))
@@ -48,6 +47,14 @@ def emit_contraction(module: ir.Module, name: str, spec: Contraction, tile: Tile
     stop = b.udiv(b.mul(b.mul(batch, tiles), b.add(thread, ONE)), threads)
     plain = stays_unpacked(b, spec, rows, columns, depth)
     some = b.icmp_signed(">", b.mul(rows, columns), ZERO)
+
+    def schedule(unpacked: bool) -> None:
+        """The region by one of the two schedules, which is emitted where it may be needed."""
+        if unpacked:
+            b.call(emit_unpacked(module, name, spec, tile), region)
+        else:
+            b.call(emit_packed(module, name, spec, tile), [*region, scratch])
+
     with b.if_then(some), \
             loop(b, b.udiv(start, maximum(b, tiles, ONE)), ceil_div(b, stop, maximum(b, tiles, ONE))) as (g, _):
         before = b.mul(g, tiles)
@@ -57,11 +64,14 @@ def emit_contraction(module: ir.Module, name: str, spec: Contraction, tile: Tile
         column_from, column_to = (b.select(by_columns, b.mul(part, const(tile.width)), whole)
                                   for whole, part in ((ZERO, low), (columns, high)))
         region = [*args, g, row_from, minimum(b, row_to, rows), column_from, minimum(b, column_to, columns)]
-        with b.if_else(plain) as (simple, blocked):
-            with simple:
-                b.call(unpacked, region)
-            with blocked:
-                b.call(packed, [*region, scratch])
+        if isinstance(plain, bool):
+            schedule(plain)
+        else:
+            with b.if_else(plain) as (simple, blocked):
+                with simple:
+                    schedule(True)
+                with blocked:
+                    schedule(False)
     b.ret_void()
     return function
 

@@ -6,6 +6,7 @@ Loops are written with `with`, so that the generator looks like what it generate
         state[0] = b.fadd(state[0], load(i))
     total = state[0]
 """
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
@@ -100,10 +101,18 @@ def unravel(b: ir.IRBuilder, index: ir.Value, sizes: Sequence[ir.Value]) -> tupl
 
 
 def product(b: ir.IRBuilder, sizes: Sequence[ir.Value]) -> ir.Value:
+    if all(isinstance(size, ir.Constant) for size in sizes):
+        return const(math.prod(size.constant for size in sizes))
     total = sizes[0]
     for size in sizes[1:]:
         total = b.mul(total, size)
     return total
+
+
+def known(*sizes: ir.Value) -> list[int] | None:
+    """The numbers that sizes are, if all are known now."""
+    found = [size.constant for size in sizes if isinstance(size, ir.Constant)]
+    return found if len(found) == len(sizes) else None
 
 
 def minimum(b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:

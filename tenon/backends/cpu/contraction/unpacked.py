@@ -3,6 +3,7 @@
 Lines: a vector of right's columns (or left's rows) is read where it is, and added to sums in the first cache.
 Otherwise element by element, LLVM vectorising along depth where both operands lie so.
 """
+import math
 from typing import Literal
 
 from llvmlite import ir
@@ -12,6 +13,7 @@ from .emit import (
     ZERO,
     address,
     const,
+    known,
     load_vector,
     loop,
     minimum,
@@ -32,13 +34,17 @@ Side = Literal["left", "right"]
 
 
 def stays_unpacked(b: ir.IRBuilder, spec: Contraction, rows: ir.Value, columns: ir.Value,
-                   depth: ir.Value) -> ir.Value:
-    """Whether an operand is used so little that packing it costs more than it brings."""
-    plain = b.icmp_signed("<=", b.mul(b.mul(rows, columns), depth), const(TINY))
+                   depth: ir.Value) -> ir.Value | bool:
+    """Whether an operand is used so little that packing it costs more than it brings; a bool if sizes are known."""
     left_by_depth, right_by_depth = (reads_in_place(x, len(spec.depth)) for x in (spec.left, spec.right))
-    if reads_lines(spec, "right") or right_by_depth:
+    few_rows, few_columns = reads_lines(spec, "right") or right_by_depth, reads_lines(spec, "left") or left_by_depth
+    sizes = known(rows, columns, depth)
+    if sizes is not None:
+        return math.prod(sizes) <= TINY or (few_rows and sizes[0] <= FEW) or (few_columns and sizes[1] <= FEW)
+    plain = b.icmp_signed("<=", b.mul(b.mul(rows, columns), depth), const(TINY))
+    if few_rows:
         plain = b.or_(plain, b.icmp_signed("<=", rows, const(FEW)))
-    if reads_lines(spec, "left") or left_by_depth:
+    if few_columns:
         plain = b.or_(plain, b.icmp_signed("<=", columns, const(FEW)))
     return plain
 
@@ -136,11 +142,15 @@ def emit_unpacked(module: ir.Module, name: str, spec: Contraction, tile: Tile) -
             with loop(b, row_from, row_to) as (m, _), loop(b, column_from, column_to) as (n, _):
                 single(m, n, in_order=False)
 
-    with b.if_else(b.icmp_signed("<=", product(b, columns), const(FEW))) as (tall, wide):
-        with tall:
-            either("left")
-        with wide:
-            either("right")
+    count = known(product(b, columns))
+    if count is not None:
+        either("left" if count[0] <= FEW else "right")
+    else:
+        with b.if_else(b.icmp_signed("<=", product(b, columns), const(FEW))) as (tall, wide):
+            with tall:
+                either("left")
+            with wide:
+                either("right")
     b.ret_void()
     return function
 
