@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tenon.nn.attention import scaled_dot_product_attention as scaled_dot_product_attention
 from tenon.nn.dropout import alpha_dropout as alpha_dropout
@@ -35,8 +35,8 @@ def _with_torch_names(operator: Callable[..., Any]) -> Callable[..., Any]:
 globals().update({name: _with_torch_names(operator) for name, operator in PUBLIC.items() if name not in globals()})
 
 
-if TYPE_CHECKING:
-    def __getattr__(name: str) -> Any: ...
+def __getattr__(name: str) -> Any:
+    raise AttributeError(f"tenon.nn.functional has no {name!r}")
 
 
 def __dir__() -> list[str]:
