@@ -36,7 +36,7 @@ PAGES = {
         "custom_vjp", "autograd")),
     "extending": Page("Extending", "See [add an operator](../add_an_op.md), [a pass](../add_a_pass.md), "
                       "[a backend](../add_a_backend.md).", tn, "tn", (
-                          "op", "kernel", "graph_pass", "remove_pass", "register_backend")),
+                          "op", "kernel", "remove_kernel", "graph_pass", "remove_pass", "register_backend")),
     "random": Page("Random numbers", "", tn.random, "tn.random"),
     "nn": Page("Layers and losses", "", tn.nn, "nn"),
     "nn_functional": Page("Layers as functions", "", tn.nn.functional, "nn.functional", (

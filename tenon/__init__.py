@@ -9,7 +9,7 @@ from tenon import ops as _ops
 from tenon.array_api import VERSION as __array_api_version__
 from tenon.array_api import can_cast, e, finfo, iinfo, inf, isdtype, nan, newaxis, pi, result_type
 from tenon.array_api import namespace_info as __array_namespace_info__
-from tenon.extend import graph_pass, kernel, register_backend, remove_pass
+from tenon.extend import graph_pass, kernel, register_backend, remove_kernel, remove_pass
 from tenon.graph.ir import Graph
 from tenon.jit import jit
 from tenon.nn.functional import alpha_dropout, scaled_dot_product_attention

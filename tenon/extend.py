@@ -20,7 +20,7 @@ from tenon.backends.base import Backend
 from tenon.eager import program_of
 from tenon.errors import ArgumentError
 from tenon.graph.ir import Graph
-from tenon.graph.kernels import Kernel, add_kernel
+from tenon.graph.kernels import Kernel, add_kernel, forget_kernel, kernels_of
 from tenon.graph.op import OPS, Op
 
 DEVICES = ("cpu",)
@@ -37,6 +37,7 @@ def kernel(op: Op | str, device: str = "cpu", when: Callable[..., bool] = lambda
     ...     return (np.exp(x) - np.exp(-x)) / 2
     >>> tn.sinh(tn.tensor(1.0, dtype=tn.float64))
     tensor(1.1752, dtype=float64)
+    >>> tn.remove_kernel("sinh", my_sinh)
     """
     found = OPS.get(op) if isinstance(op, str) else op
     if not isinstance(found, Op):
@@ -49,6 +50,15 @@ def kernel(op: Op | str, device: str = "cpu", when: Callable[..., bool] = lambda
         program_of.cache_clear()
         return run
     return register
+
+
+def remove_kernel(op: Op | str, run: Callable[..., Any], device: str = "cpu") -> None:
+    """Let a function that `kernel` registered compute the operator no longer."""
+    found = OPS.get(op) if isinstance(op, str) else op
+    for registered in kernels_of(found, device) if isinstance(found, Op) else ():
+        if registered.run is run:
+            forget_kernel(registered)
+    program_of.cache_clear()
 
 
 def graph_pass(function: Any = None, *, before: str = "fuse") -> Any:

@@ -88,6 +88,7 @@ class Captured:
     differentiable: bool
     held: list[tuple[Tensor, bool, bool]]       # tensors from outside: requires_grad, and whether .grad was None
     same: list[tuple[int, Tensor]]              # arguments that are such a tensor too: the leaf, and which tensor
+    inputs: Inputs                              # the sources, as a call wants them
     outside: frozenset[int]                     # identities of the other tensors that can be reached from outside
     program: Executable | None = None
     checked: int = -1                           # the state of `tenon.tensor.changes` when the held tensors were right
@@ -290,7 +291,7 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
             if isinstance(seen.source, Argument) and key in reach.tensors]
     outside = reach.tensors.union(id(x) for x, _, _ in held).difference(id(x) for _, x in same)
     return Captured(graph, sources, types, reach.guards(), assumptions, output, assigned, gradients, effects, flags,
-                    differentiable, held, same, frozenset(outside))
+                    differentiable, held, same, Inputs(sources), frozenset(outside))
 
 
 # ---------------------------------------------------------------- a call that fits
@@ -359,32 +360,74 @@ def read(source: Source, leaves: Sequence[Any]) -> Any:
 def run(captured: Captured, leaves: Sequence[Any]) -> Any:
     """Run the graph, then do what the function did: assignments, gradients, effects, the returned value."""
     assert captured.program is not None
+    holders = captured.inputs.holders(leaves)
     if captured.differentiable and is_grad_enabled():
-        holders = [holder_of(source, leaves) for source in captured.sources]
         out = call(*holders, body=captured.graph)
-        results = list(out) if isinstance(out, tuple) else [out]
+        results: Any = out if isinstance(out, tuple) else (out,)
     else:
-        arrays = captured.program.run([read(source, leaves) for source in captured.sources])
-        results = [Tensor(array) for array in arrays]
+        arrays: Any = [x.own.payload for x in holders]
+        results = Results(captured.program.run(arrays))
 
     def fill(leaf: Any) -> Any:
         if isinstance(leaf, FromGraph):
             return finished(results[leaf.index], leaf)
         return holder_of(leaf.source, leaves) if isinstance(leaf, FromOutside) else leaf
 
-    if captured.gradients or captured.flags:
-        changed()
-    holders_of_state = [(holder_of(s, leaves), k, c) for s, k, c in captured.assigned]
+    given: list[tuple[Any, int, bool]] = [
+        (source.holder if type(source) is Held else holder_of(source, leaves), k, carries)
+        for source, k, carries in captured.assigned]
     for source, position in captured.gradients:
         holder_of(source, leaves).own.grad = None if position is None else results[position].detach()
-    for holder, position, carries in holders_of_state:
-        own, new = holder.own, results[position].own
-        own.payload, own.node, own.index = new.payload, new.node if carries else None, new.index
+    for holder, k, carries in given:
+        own = holder.own
+        if carries:
+            new = results[k].own
+            own.payload, own.node, own.index = new.payload, new.node, new.index
+        else:
+            own.payload, own.node = results.arrays[k] if type(results) is Results else results[k].own.payload, None
     for source, flag in captured.flags:
         holder_of(source, leaves).own.requires_grad = flag
+    if captured.gradients or captured.flags:
+        changed()
     for effect, nest in captured.effects:
         effect.make(nest.build(fill))
     return captured.output.build(fill)
+
+
+@dataclass
+class Results:
+    """The arrays that a program returned; a tensor is made of one only where somebody asks."""
+
+    arrays: Sequence[np.ndarray]
+
+    def __getitem__(self, k: int) -> Tensor:
+        return Tensor(self.arrays[k])
+
+
+class Inputs:
+    """Where the inputs of a program come from, sorted once, so that a call need not look at every one."""
+
+    def __init__(self, sources: Sequence[Source]):
+        self.fixed: list[Any] = [None] * len(sources)
+        self.moving: list[tuple[int, Source]] = []      # which are gradients
+        self.arguments: list[tuple[int, int]] = []
+        for k, source in enumerate(sources):
+            if isinstance(source, Argument):
+                self.arguments.append((k, source.position))
+            elif isinstance(source, Held):
+                # A tensor around an array shares its memory: what is written there is read.
+                self.fixed[k] = source.holder if isinstance(source.holder, Tensor) else Tensor(source.holder)
+            else:
+                self.moving.append((k, source))
+
+    def holders(self, leaves: Sequence[Any]) -> list[Tensor]:
+        """The tensor of every input, in a call with these leaves."""
+        holders = self.fixed.copy()
+        for k, position in self.arguments:
+            holders[k] = leaves[position]
+        for k, source in self.moving:
+            holders[k] = holder_of(source, leaves)
+        return holders
 
 
 def finished(result: Tensor, leaf: FromGraph) -> Tensor:

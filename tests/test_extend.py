@@ -9,7 +9,7 @@ from tenon.backends.base import Backend
 from tenon.backends.reference import ReferenceProgram
 from tenon.errors import ArgumentError
 from tenon.graph.build import copy, rebuild
-from tenon.graph.kernels import Kernel, add_kernel, remove_kernel
+from tenon.graph.kernels import Kernel, add_kernel, forget_kernel
 from tenon.graph.op import OPS
 
 
@@ -24,7 +24,7 @@ def counting_exp():
     add_kernel(kernel)
     tn.tensor(0)
     yield calls
-    remove_kernel(kernel)
+    forget_kernel(kernel)
 
 
 def test_a_kernel_is_used_eagerly_and_compiled_where_it_claims(counting_exp):

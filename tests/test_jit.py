@@ -357,3 +357,11 @@ def test_functional_names_may_be_used_first_while_a_function_is_captured():
     finally:
         stop()
     assert not fallen
+
+
+def test_explain_tells_plain_values_and_counts_the_rest():
+    net = Net()
+    f = tn.jit(lambda x: net(x))
+    text = str(tn.explain(f, random(4, 3)))
+    assert "scale is 2.0" in text and "bias is None" in text and "read from Python by identity" in text
+    assert " at 0x" not in text

@@ -11,7 +11,7 @@ import enum
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
-from operator import call, is_
+from operator import attrgetter, call, is_
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,9 @@ import numpy as np
 from tenon.types import DType
 
 ATOMS = (bool, int, float, complex, str, bytes, type(None), np.dtype, range, type(Ellipsis), slice)
+OBVIOUS = (".__code__", ".__class__", ".__dict__")      # compared, but not told: they hardly ever change
+DEFAULTS = (".__defaults__", ".__kwdefaults__")
+CLASS, DICT = attrgetter("__class__", "__dict__"), attrgetter("__dict__")       # of an object
 MISSING = object()
 
 
@@ -82,25 +85,34 @@ class Guards:
 
     def __init__(self, groups: Sequence[Group], absent: Sequence[tuple[Any, frozenset[str], str]] = ()):
         self.groups, self.absent = list(groups), list(absent)
+        self._objects = [g for g in self.groups if g.read is CLASS]
+        self._others = [g for g in self.groups if g.read is not CLASS and (g.expected or not g.sized)]
         self._sized = [g for g in self.groups if g.sized]
         self._containers = [g.holder for g in self._sized]
         self._names, self._tables = [names for _, names, _ in absent], [table for table, _, _ in absent]
         self._refresh()
 
     def __len__(self) -> int:
-        return len(self._expected) + len(self.absent)
+        return sum(len(g.expected) for g in self.groups) + len(self.absent)
 
-    def __iter__(self) -> Iterator[str]:
-        """Every condition in words."""
+    def values(self) -> Iterator[str]:
+        """The conditions on plain values, in words; functions, modules and objects are compared by identity."""
         for g in self.groups:
+            if g.path.startswith("keys of"):
+                continue
             for label, value in zip(g.labels or [""] * len(g.expected), g.expected, strict=False):
-                yield f"{(g.path + label).lstrip('.')} is {_short(value)}"
-        for _, names, path in self.absent:
-            yield f"{path} has none of {len(names)} names"
+                plain = is_atom(value) or (type(value) is tuple and all(map(is_atom, value)))
+                if plain and label not in OBVIOUS and not (value is None and label in DEFAULTS):
+                    yield f"{(g.path + label).lstrip('.')} is {_short(value)}"
 
     def _refresh(self) -> None:
-        self._reads, self._holders = [g.read for g in self.groups], [g.holder for g in self.groups]
-        self._expected = [value for g in self.groups for value in g.expected]
+        self._users, self._classes, self._dicts = [], [], []
+        for g in self._objects:
+            self._users.append(g.holder)
+            self._classes.append(g.expected[0])
+            self._dicts.append(g.expected[1])
+        self._reads, self._holders = [g.read for g in self._others], [g.holder for g in self._others]
+        self._expected = [value for g in self._others for value in g.expected]
         self._lengths = [len(g.expected) for g in self._sized]
 
     def hold(self) -> bool:
@@ -108,6 +120,8 @@ class Guards:
         try:
             if (list(map(len, self._containers)) == self._lengths
                     and all(map(is_, chain.from_iterable(map(call, self._reads, self._holders)), self._expected))
+                    and all(map(is_, map(type, self._users), self._classes))
+                    and all(map(is_, map(DICT, self._users), self._dicts))
                     and all(map(frozenset.isdisjoint, self._names, self._tables))):
                 return True
         except Exception:       # an attribute, item or cell that is gone

@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.capture.guards import MISSING, Group, Guards, is_atom
+from tenon.capture.guards import CLASS, MISSING, Group, Guards, is_atom
 from tenon.capture.watch import LIBRARIES, PACKAGE, Kept, follows
 from tenon.tensor import Tensor
 
@@ -41,7 +41,6 @@ LOOKS_UP = frozenset({"vars", "dir", "__dict__", "setattr", "delattr", "__getatt
 LOADS = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
 ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM"})
 FUNCTION = attrgetter("__code__", "__defaults__", "__kwdefaults__")
-CLASS = attrgetter("__class__", "__dict__")
 PARTIAL = attrgetter("func", "args", "keywords")
 
 

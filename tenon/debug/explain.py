@@ -32,12 +32,12 @@ def explain(function: Any, *args: Any, **keywords: Any) -> Explanation:
     Without arguments, what it did with the calls so far.  Raises ArgumentError for a function without `@tn.jit`.
 
     >>> @tn.jit
-    ... def f(x):
-    ...     return x * 2
+    ... def f(x, times=2):
+    ...     return x * times
     >>> print(tn.explain(f, tn.ones(3)))
     f: 1 capture
     capture 1: f(x: f32[3]), 1 node
-      guarded: nothing beside the arguments
+      guarded: f.__defaults__ is (2,); 2 read from Python by identity
     """
     jitted = getattr(function, "__func__", function)
     if not isinstance(jitted, Jitted):
@@ -75,8 +75,9 @@ def _details(captured: Captured) -> Iterator[str]:
     if captured.effects:
         told = [f"{effect.kind} {effect.key!r} of a {type(effect.holder).__name__}" for effect, _ in captured.effects]
         yield f"  does in Python: {_some(told)}"
-    guards = [str(guard) for guard in captured.guards]
-    yield f"  guarded: {_some(guards) if guards else 'nothing beside the arguments'}"
+    values, count = list(captured.guards.values()), len(captured.guards)
+    others = f"{count - len(values)} read from Python by identity" if count > len(values) else ""
+    yield f"  guarded: {'; '.join(filter(None, (_some(values), others))) or 'nothing beside the arguments'}"
     if captured.assumptions.recorded:
         facts = [f"{left} {relation} {right} is {answer}"
                  for (left, relation, right), answer in captured.assumptions.recorded.items()]

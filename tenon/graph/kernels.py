@@ -34,9 +34,17 @@ def add_kernel(kernel: Kernel) -> None:
     KERNELS.setdefault((kernel.op, kernel.device), []).insert(0, kernel)
 
 
-def remove_kernel(kernel: Kernel) -> None:
+def forget_kernel(kernel: Kernel) -> None:
     """Let it claim none any more."""
-    KERNELS[kernel.op, kernel.device].remove(kernel)
+    found = KERNELS[kernel.op, kernel.device]
+    found.remove(kernel)
+    if not found:
+        del KERNELS[kernel.op, kernel.device]
+
+
+def kernels_of(op: Op, device: str) -> tuple[Kernel, ...]:
+    """The kernels registered for an operator, the last first."""
+    return tuple(KERNELS.get((op, device), ()))
 
 
 def kernel_for(op: Op, types: Sequence[TensorType | None], attrs: Mapping[str, Any],

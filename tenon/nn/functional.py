@@ -20,6 +20,7 @@ OTHER_NAMES = {"dim": "axis", "keepdim": "keepdims", "kernel_size": "kernel"}
 dropout1d, dropout2d, dropout3d = (functools.partial(dropout_channels, count=count) for count in (1, 2, 3))
 
 
+@functools.cache
 def _with_torch_names(operator: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(operator, assigned=("__name__", "__doc__"), updated=())
     def accept(*args: Any, **named: Any) -> Any:

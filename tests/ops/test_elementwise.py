@@ -191,7 +191,7 @@ def test_nan_to_num_of_every_float() -> None:
 
 
 def test_aliases_are_the_same_function() -> None:
-    for name, other in {"sub": "subtract", "mul": "multiply", "div": "divide", "pow": "power", "eq": "equal",
+    for name, other in {"sub": "subtract", "mul": "multiply", "true_divide": "divide", "pow": "power", "eq": "equal",
                         "clamp": "clip", "arcsin": "asin", "absolute": "abs", "cat": "concat", "amax": "max",
                         "unsqueeze": "expand_dims", "permute_dims": "permute", "unbind": "unstack",
                         "neg": "negative"}.items():
