@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tenon.capture.captured import Captured
 from tenon.capture.trace import Argument, GradientOf
 from tenon.errors import ArgumentError
-from tenon.jit import Captured, Jitted
+from tenon.jit import Jitted
 
 SHOWN = 12      # of a long list
 

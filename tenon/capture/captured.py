@@ -1,0 +1,295 @@
+"""One capture of a call: what the function left behind, whether another call fits it, and running its graph.
+
+`conclude` makes it when the function has returned, `holds` compares it with a call, `run` does what the function did:
+results, assignments, gradients, effects.
+"""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tenon.autodiff import call
+from tenon.backends.base import Executable
+from tenon.capture.effects import MISSING, Effect
+from tenon.capture.guards import Guards, is_atom
+from tenon.capture.reach import Reach
+from tenon.capture.trace import Argument, Capture, GradientOf, Held, Source
+from tenon.capture.tree import Structure, flatten
+from tenon.capture.watch import UnsafeCall
+from tenon.dims import SMALLEST_SYMBOLIC_SIZE, Assumptions, Dim, SymbolicDim
+from tenon.graph.ir import Graph, Value
+from tenon.recording import is_grad_enabled
+from tenon.state import changed, changes
+from tenon.tape import RELEASED
+from tenon.tensor import Tensor
+from tenon.types import TensorType
+
+SHARED = (type, types.ModuleType, types.BuiltinFunctionType)
+
+
+@dataclass(frozen=True)
+class FromGraph:
+    """A leaf of the returned nest that is a result of the graph."""
+
+    index: int
+    requires_grad: bool
+    released: bool      # it requires a gradient, and backward() has been through its tape
+
+
+@dataclass(frozen=True)
+class FromOutside:
+    """A leaf that is an outside tensor itself."""
+
+    source: Source
+
+
+@dataclass(frozen=True)
+class Nest:
+    """A nest of leaves that are filled in after a run."""
+
+    structure: Structure
+    leaves: tuple[Any, ...]
+
+    def build(self, fill: Callable[[Any], Any]) -> Any:
+        return self.structure.build(map(fill, self.leaves))
+
+
+@dataclass(eq=False)
+class Captured:
+    """One capture: the graph, what it needs to hold, and what to do with its results."""
+
+    graph: Graph
+    sources: list[Source]
+    types: list[TensorType]                     # of the leaves of the arguments that are tensors
+    guards: Guards
+    assumptions: Assumptions
+    output: Nest
+    assigned: list[tuple[Source, int, bool]]    # tensor <- result, and whether it then carries a gradient
+    gradients: list[tuple[Source, int | None]]  # tensor.grad <- result, or None
+    effects: list[tuple[Effect, Nest]]
+    flags: list[tuple[Source, bool]]            # tensor.requires_grad <- flag
+    differentiable: bool
+    held: list[tuple[Tensor, bool, bool]]       # tensors from outside: requires_grad, and whether .grad was None
+    same: list[tuple[int, Tensor]]              # arguments that are such a tensor too: the leaf, and which tensor
+    inputs: Inputs                              # the sources, as a call wants them
+    outside: frozenset[int]                     # identities of the other tensors that can be reached from outside
+    program: Executable | None = None
+    checked: int = -1                           # the state of `tenon.tensor.changes` when the held tensors were right
+
+
+# ---------------------------------------------------------------- after the function has returned
+
+def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[TensorType], reach: Reach,
+             known: Container[int], assumptions: Assumptions) -> Captured:
+    """Everything the captured call leaves behind, as results of the graph and places for them.
+
+    Raises UnsafeCall when it leaves an object that is new in every call, and not among those `known` before.
+    """
+    values: dict[Value, int] = {}
+    tracked: list[Tensor] = []
+
+    def index_of(tensor: Tensor) -> int:
+        payload = tensor.own.payload
+        assert isinstance(payload, Value)
+        return values.setdefault(payload, len(values))
+
+    def leaf(x: Any) -> Any:
+        if id(x) in capture.seen:
+            return FromOutside(capture.seen[id(x)].source)
+        if not isinstance(x, Tensor) or not isinstance(x.own.payload, Value):
+            if not (is_atom(x) or id(x) in known or x is MISSING or isinstance(x, SHARED)):
+                raise UnsafeCall(f"the function makes an object of type {type(x).__name__}, new in every call")
+            return x
+        tracked.append(x)
+        node = x.own.node
+        return FromGraph(index_of(x), x.own.requires_grad, node is not None and node.released)
+
+    def nest(tree: Any) -> Nest:
+        leaves, structure = flatten(tree)
+        return Nest(structure, tuple(map(leaf, leaves)))
+
+    output = nest(result)
+    effects = [(change, nest(change.value)) for change in changes]
+    assigned, gradients, flags = [], [], []
+    for seen in capture.seen.values():
+        state = seen.state
+        if seen.assigned:
+            assert isinstance(state.payload, Value)
+            carries = state.node is not None and not state.node.released
+            assigned.append((seen.source, values.setdefault(state.payload, len(values)), carries))
+        if seen.grad_changed:
+            gradients.append((seen.source, None if state.grad is None else index_of(state.grad)))
+        if state.requires_grad != seen.tensor.own.requires_grad:
+            flags.append((seen.source, state.requires_grad))
+    nodes = [x.own.node for x in tracked if x.own.node is not None]
+    differentiable = any(not node.released for node in nodes) or any(carries for _, _, carries in assigned)
+    graph, sources = capture.finish(list(values))
+    held = [(seen.tensor, seen.tensor.own.requires_grad, seen.tensor.own.grad is None)
+            for seen in capture.seen.values() if isinstance(seen.source, Held)]
+    same = [(seen.source.position, seen.tensor) for key, seen in capture.seen.items()
+            if isinstance(seen.source, Argument) and key in reach.tensors]
+    outside = reach.tensors.union(id(x) for x, _, _ in held).difference(id(x) for _, x in same)
+    return Captured(graph, sources, types, reach.guards(), assumptions, output, assigned, gradients, effects, flags,
+                    differentiable, held, same, Inputs(sources), frozenset(outside))
+
+
+# ---------------------------------------------------------------- a call that fits
+
+def holds(captured: Captured, leaves: Sequence[Any]) -> bool:
+    """Whether this capture is right for a call with these leaves."""
+    sizes: dict[str, int] = {}
+    tensors = [x for x in leaves if isinstance(x, Tensor)]
+    return (all(fits(type, x.own.payload.shape, sizes) for x, type in zip(tensors, captured.types, strict=True))
+            and captured.assumptions.hold(sizes)
+            and not any(id(x) in captured.outside for x in tensors)
+            and all(leaves[k] is x for k, x in captured.same)
+            and captured.guards.hold()
+            and (captured.checked == changes() or held_tensors_hold(captured, leaves)))
+
+
+def held_tensors_hold(captured: Captured, leaves: Sequence[Any]) -> bool:
+    """Whether the tensors held have the types and flags that they had; remembered until one of any changes."""
+    now = changes()
+    for x, requires_grad, without_grad in captured.held:
+        if x.own.requires_grad is not requires_grad or (x.own.grad is None) is not without_grad:
+            return False
+    if not all(source_holds(s, p, leaves) for s, p in zip(captured.sources, captured.graph.params, strict=True)):
+        return False
+    if not any(isinstance(s, GradientOf) or isinstance(getattr(s, "holder", None), np.ndarray)
+               for s in captured.sources):
+        captured.checked = now
+    return True
+
+
+def fits(type: TensorType, shape: Sequence[Dim], sizes: dict[str, int]) -> bool:
+    """Whether the shape matches the type; `sizes` collects the symbols."""
+    for dim, size in zip(type.shape, shape, strict=True):
+        if isinstance(dim, SymbolicDim):
+            if size < SMALLEST_SYMBOLIC_SIZE or sizes.setdefault(str(dim), int(size)) != size:
+                return False
+        elif dim != size:
+            return False
+    return True
+
+
+def source_holds(source: Source, param: Value, leaves: Sequence[Any]) -> bool:
+    """Whether a tensor held by the capture still has the type it had."""
+    if isinstance(source, Argument):
+        return True
+    array = read(source, leaves)
+    return array is not None and array.dtype == param.dtype.numpy and \
+        (isinstance(source, GradientOf) or array.shape == param.shape)
+
+
+def holder_of(source: Source, leaves: Sequence[Any]) -> Any:
+    """The tensor (or array) that a source stands for in a call with these leaves."""
+    if isinstance(source, Argument):
+        return leaves[source.position]
+    if isinstance(source, Held):
+        return source.holder
+    return holder_of(source.source, leaves).own.grad
+
+
+def read(source: Source, leaves: Sequence[Any]) -> Any:
+    """The array of a source now."""
+    holder = holder_of(source, leaves)
+    return holder.own.payload if isinstance(holder, Tensor) else holder
+
+
+def run(captured: Captured, leaves: Sequence[Any]) -> Any:
+    """Run the graph, then do what the function did: assignments, gradients, effects, the returned value."""
+    assert captured.program is not None
+    holders = captured.inputs.holders(leaves)
+    if captured.differentiable and is_grad_enabled():
+        out = call(*holders, body=captured.graph)
+        results: Any = out if isinstance(out, tuple) else (out,)
+    else:
+        arrays: Any = [x.own.payload for x in holders]
+        results = Results(captured.program.run(arrays))
+
+    def fill(leaf: Any) -> Any:
+        if isinstance(leaf, FromGraph):
+            return finished(results[leaf.index], leaf)
+        return holder_of(leaf.source, leaves) if isinstance(leaf, FromOutside) else leaf
+
+    given: list[tuple[Any, int, bool]] = [
+        (source.holder if type(source) is Held else holder_of(source, leaves), k, carries)
+        for source, k, carries in captured.assigned]
+    for source, position in captured.gradients:
+        holder_of(source, leaves).own.grad = None if position is None else results[position].detach()
+    for holder, k, carries in given:
+        own = holder.own
+        if carries:
+            new = results[k].own
+            own.payload, own.node, own.index = new.payload, new.node, new.index
+        else:
+            own.payload, own.node = results.arrays[k] if type(results) is Results else results[k].own.payload, None
+    for source, flag in captured.flags:
+        holder_of(source, leaves).own.requires_grad = flag
+    if captured.gradients or captured.flags:
+        changed()
+    for effect, nest in captured.effects:
+        effect.make(nest.build(fill))
+    return captured.output.build(fill)
+
+
+@dataclass
+class Results:
+    """The arrays that a program returned; a tensor is made of one only where somebody asks."""
+
+    arrays: Sequence[np.ndarray]
+
+    def __getitem__(self, k: int) -> Tensor:
+        return Tensor(self.arrays[k])
+
+
+class Inputs:
+    """Where the inputs of a program come from, sorted once, so that a call need not look at every one."""
+
+    def __init__(self, sources: Sequence[Source]):
+        self.fixed: list[Any] = [None] * len(sources)
+        self.moving: list[tuple[int, Source]] = []      # which are gradients
+        self.arguments: list[tuple[int, int]] = []
+        for k, source in enumerate(sources):
+            if isinstance(source, Argument):
+                self.arguments.append((k, source.position))
+            elif isinstance(source, Held):
+                # A tensor around an array shares its memory: what is written there is read.
+                self.fixed[k] = source.holder if isinstance(source.holder, Tensor) else Tensor(source.holder)
+            else:
+                self.moving.append((k, source))
+
+    def holders(self, leaves: Sequence[Any]) -> list[Tensor]:
+        """The tensor of every input, in a call with these leaves."""
+        holders = self.fixed.copy()
+        for k, position in self.arguments:
+            holders[k] = leaves[position]
+        for k, source in self.moving:
+            holders[k] = holder_of(source, leaves)
+        return holders
+
+
+def finished(result: Tensor, leaf: FromGraph) -> Tensor:
+    """A result of the graph as the function would have returned it."""
+    if leaf.requires_grad and not leaf.released and result.node is not None:
+        return result
+    tensor = Tensor(result.own.payload, leaf.requires_grad)
+    tensor.own.node = RELEASED if leaf.released else None
+    return tensor
+
+
+def why_not(captured: Captured, leaves: Sequence[Any]) -> str:
+    """The first condition of a capture that a call does not meet, in words."""
+    sizes: dict[str, int] = {}
+    tensors = [x for x in leaves if isinstance(x, Tensor)]
+    for x, type in zip(tensors, captured.types, strict=True):
+        if not fits(type, x.own.payload.shape, sizes):
+            return f"an argument was {type} and is {x.type}"
+    if not captured.assumptions.hold(sizes):
+        return "a comparison of sizes came out differently"
+    return captured.guards.failing() or "a tensor changed its type, or whether it requires a gradient"
