@@ -197,7 +197,11 @@ def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Any:
     >>> tn.trapezoid(tn.tensor([1.0, 2.0, 3.0]))
     tensor(4.)
     """
-    y = lift(y)
+    return areas(lift(y), x, dx, axis).sum(axis=axis)
+
+
+def areas(y: Any, x: Any, dx: float, axis: int) -> Any:
+    """The area under y between each point of an axis and the next, by the trapezoid rule."""
     axis = normalize_axis(axis, y.ndim)
     size = y.shape[axis]
     step = dx
@@ -205,4 +209,4 @@ def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Any:
         x = lift(x)
         step = diff(x, axis=axis if x.ndim > 1 else 0)
         step = step if x.ndim > 1 else reshaped(step, [-1 if k == axis else 1 for k in range(y.ndim)])
-    return ((narrow(y, axis, 1, size) + narrow(y, axis, 0, size - 1)) * step / 2.0).sum(axis=axis)
+    return (narrow(y, axis, 1, size) + narrow(y, axis, 0, size - 1)) * step / 2.0

@@ -18,7 +18,7 @@ from tenon.ops.diagonal import diagonal
 from tenon.ops.indexing import gather, take
 from tenon.ops.linalg import matmul
 from tenon.ops.reduction import all_, max_, mean, min_, std, sum_, var, vector_norm
-from tenon.ops.scan import cumsum, diff
+from tenon.ops.scan import areas, cumsum, diff
 from tenon.ops.searching import searchsorted, sort
 from tenon.ops.shape import cast, full_op
 from tenon.types import bool_, float64, int64, normalize_axes, normalize_axis
@@ -132,15 +132,7 @@ def cumulative_trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1)
     >>> tn.cumulative_trapezoid(tn.tensor([1.0, 2.0, 3.0]))
     tensor([1.5, 4. ])
     """
-    y = lift(y)
-    axis = normalize_axis(axis, y.ndim)
-    size = y.shape[axis]
-    step = dx
-    if x is not None:
-        x = lift(x)
-        step = diff(x, axis=axis if x.ndim > 1 else 0)
-        step = step if x.ndim > 1 else reshaped(step, [-1 if k == axis else 1 for k in range(y.ndim)])
-    return cumsum((narrow(y, axis, 1, size) + narrow(y, axis, 0, size - 1)) * step / 2.0, axis)
+    return cumsum(areas(lift(y), x, dx, axis), axis)
 
 
 # ---------------------------------------------------------------- quantiles
