@@ -214,7 +214,13 @@ def _target() -> tuple[Any, str, str]:
         # A child must not start with the lock held by a thread that it does not have.
         os.register_at_fork(before=lock.__enter__, after_in_parent=lock.__exit__, after_in_child=lock.__exit__)
     target = llvm.Target.from_triple(llvm.get_process_triple())
-    return target, llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+    return target, llvm.get_host_cpu_name(), features()
+
+
+def features() -> str:
+    """What this processor has, for LLVM; it takes vectors of 256 bits even where there are longer ones unless told."""
+    found = llvm.get_host_cpu_features()
+    return str(found.flatten()) + (",-prefer-256-bit" if found.get("avx512f") else "")
 
 
 def _target_machine() -> Any:

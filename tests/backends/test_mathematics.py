@@ -14,12 +14,13 @@ import pytest
 from llvmlite import ir
 
 from tenon.backends.cpu.mathematics import FUNCTIONS, MAX_ULP
+from tenon.backends.llvm import features
 
 Array = np.ndarray[Any, Any]
 DTYPES = (np.float32, np.float64)
 BINARY = {"atan2", "copysign", "floor_divide", "fmod", "hypot", "logaddexp", "nextafter", "pow", "remainder"}
 UNARY = sorted(set(FUNCTIONS) - BINARY)
-FEATURES = llvm.get_host_cpu_features().flatten()
+FEATURES = features()
 LOOPING = {"floor_divide", "fmod", "remainder"}
 
 
@@ -74,7 +75,7 @@ def optimised(module: ir.Module) -> tuple[Any, Any]:
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     machine = llvm.Target.from_triple(module.triple).create_target_machine(
-        cpu=llvm.get_host_cpu_name(), features=llvm.get_host_cpu_features().flatten(), opt=3
+        cpu=llvm.get_host_cpu_name(), features=FEATURES, opt=3
     )
     compiled = llvm.parse_assembly(str(module))
     compiled.verify()
@@ -371,7 +372,7 @@ def test_a_loop_is_vectorised(name: str, dtype: type) -> None:
 @pytest.mark.skipif("+avx2" not in FEATURES, reason="reads x86 assembly")
 def test_exp_of_floats_is_packed_arithmetic() -> None:
     assembly = compiled("exp", np.float32).assembly
-    assert "vfmadd213ps" in assembly and "%ymm" in assembly
+    assert re.search(r"vfmadd213ps.*%[yz]mm", assembly)
 
 
 @pytest.mark.parametrize("name", ["exp", "sin", "fmod", "pow", "lgamma"])
