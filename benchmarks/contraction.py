@@ -8,19 +8,16 @@ shared machine the first says what one gets, the second what the code can do.  F
 import argparse
 import time
 from collections.abc import Callable
-from ctypes import c_double, c_float, c_int64
 from functools import partial
 from itertools import product
 
 import numpy as np
-from llvmlite import ir
 
-from tenon.backends.cpu.contraction import choose_tile
+from benchmarks.machine import fma_run
 from tenon.backends.cpu.contraction.dense import F32, F64, convolution, matmul
-from tenon.backends.cpu.contraction.emit import I32, I64, ZERO, intrinsic, loop, splat
-from tenon.backends.cpu.contraction.run import Native, load
+from tenon.backends.cpu.contraction.run import Native
 
-ELEMENTS = {"f32": (F32, np.float32, c_float), "f64": (F64, np.float64, c_double)}
+ELEMENTS = {"f32": (F32, np.float32), "f64": (F64, np.float64)}
 MATMUL = [*((size,) * 3 for size in (64, 256, 768, 1024, 2048)), (257, 263, 269), (101, 1009, 503), (1000, 64, 1000)]
 SKINNY = [(1, 1024, 1024), (1024, 1, 1024), (4, 1024, 1024), (1024, 4, 1024), (16, 16, 16), (512, 512, 8)]
 CONVOLUTIONS = [(64, 32, 28, 28, 64, 3, 1, 1), (8, 64, 56, 56, 64, 3, 1, 1), (8, 256, 14, 14, 256, 3, 1, 1),
@@ -33,12 +30,12 @@ def main() -> None:
     options.add_argument("--seconds", type=float, default=1.0)
     options.add_argument("--element", choices=ELEMENTS, default="f32")
     given = options.parse_args()
-    element, kind, number = ELEMENTS[given.element]
-    peak = peak_loop(element, number)
+    element, kind = ELEMENTS[given.element]
+    peak, most = fma_run(given.element)
 
     def report(label: str, operations: int, ours: Callable[[], object], numpy: Callable[[], object]) -> None:
         limit, *times = compare([peak, ours, numpy], given.seconds)
-        rates = [PEAK_TURNS * 24 * choose_tile(element).lanes / second / 1e9 for second in limit]
+        rates = [most / second / 1e9 for second in limit]
         (mine, best), (peer, its_best) = ([operations / time[i] / 1e9 / rates[i] for i in (0, 1)] for time in times)
         print(f"{label:38} peak {rates[1]:5.0f} GFLOP/s   ours {mine:.3f} ({best:.3f})   NumPy {peer:.3f} "
               f"({its_best:.3f})   ours/NumPy {mine / peer:.2f} ({best / its_best:.2f})", flush=True)
@@ -67,24 +64,6 @@ def main() -> None:
                 report(f"{left} {right} {m}x{n}x{k}", 2 * m * n * k, call.bind(ours, a, b, 1, m, n, k),
                        partial(np.matmul, plain_a, plain_b, out=out))
                 np.testing.assert_allclose(ours, out, rtol=1e-3, atol=1e-2)
-
-
-PEAK_TURNS = 500_000
-
-
-def peak_loop(element: ir.Type, number: type) -> Callable[[], object]:
-    """Twelve chains of vector FMAs, which is what the machine can do at best."""
-    module, lanes = ir.Module("peak"), choose_tile(element).lanes
-    function = ir.Function(module, ir.FunctionType(element, [I64, element]), "peak")
-    b = ir.IRBuilder(function.append_basic_block("entry"))
-    factor = splat(b, function.args[1], lanes)
-    with loop(b, ZERO, function.args[0], carried=[factor] * 12) as (_, chains):
-        chains[:] = [intrinsic(b, "llvm.fma", [factor, factor, chain]) for chain in chains]
-    for chain in chains[1:]:
-        chains[0] = b.fadd(chains[0], chain)
-    b.ret(b.extract_element(chains[0], ir.Constant(I32, 0)))
-    call = load(module, "peak", number, [c_int64, number])
-    return lambda: call(PEAK_TURNS, 1e-3)
 
 
 def compare(runs: list[Callable[[], object]], seconds: float) -> list[tuple[float, float]]:
