@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ Network = Callable[[Any], Any]
 def mlp(nn: Any, sizes: tuple[int, ...] = (784, 512, 512, 10)) -> Any:
     """Linear layers with ReLU between them."""
     layers: list[Any] = []
-    for before, after in zip(sizes, sizes[1:], strict=False):
+    for before, after in pairwise(sizes):
         layers += [nn.Linear(before, after), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
 
