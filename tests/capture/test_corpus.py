@@ -1,0 +1,46 @@
+"""Every program of the corpus is right under `tn.jit`, and one graph but for those of `not_yet.txt` and with a reason.
+
+A program that became one graph, or another verdict, fails until `pytest tests/capture --update-golden` has written it.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from capture.adapters import tenon
+from capture.corpus import Program, everything
+from capture.runner import ONE_GRAPH, judge
+
+SYSTEM = tenon()
+PROGRAMS = everything(SYSTEM.operations)
+NOT_YET = Path(__file__).parent / "not_yet.txt"
+SECONDS = 20.0
+
+
+def expected() -> dict[str, str]:
+    """The programs that are not one graph today, and what becomes of them."""
+    rows = [line.split(": ", 1) for line in NOT_YET.read_text().splitlines() if line and not line.startswith("#")]
+    return dict(rows)
+
+
+@pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.path)
+def test_program(program: Program, request: pytest.FixtureRequest) -> None:
+    verdict = judge(program, SYSTEM, SECONDS)
+    if request.config.getoption("--update-golden"):
+        update(program.path, verdict.word)
+    want = expected().get(program.path, ONE_GRAPH)
+    assert verdict.word == want, verdict.detail
+
+
+def update(path: str, word: str) -> None:
+    """Write today's verdict."""
+    rows = expected() | {path: word}
+    known = {p.path for p in PROGRAMS}
+    head = [line for line in NOT_YET.read_text().splitlines() if line.startswith("#")]
+    body = sorted(f"{p}: {w}" for p, w in rows.items() if w != ONE_GRAPH and p in known)
+    NOT_YET.write_text("\n".join([*head, *body]) + "\n")
+
+
+def test_the_list_names_programs_of_the_corpus() -> None:
+    assert expected().keys() <= {p.path for p in PROGRAMS}
+    assert len({p.path for p in PROGRAMS}) == len(PROGRAMS)
