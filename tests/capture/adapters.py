@@ -16,11 +16,12 @@ from typing import Any
 import numpy as np
 
 # Called alike everywhere, with the axis as second argument where there is one.
-SAME = """
-    exp log sqrt sin cos tanh sigmoid relu abs floor maximum minimum where isnan clip stack concat softmax reshape
-    sum mean prod max min any all argmax argsort cumsum
-    transpose expand_dims zeros ones eye arange take one_hot logical_and logical_or logical_not tril outer
-""".split()
+SAME = (
+    "exp", "log", "sqrt", "sin", "cos", "tanh", "sigmoid", "relu", "abs", "floor", "maximum", "minimum", "where",
+    "isnan", "clip", "stack", "concat", "softmax", "reshape", "sum", "mean", "prod", "max", "min", "any", "all",
+    "argmax", "argsort", "cumsum", "transpose", "expand_dims", "zeros", "ones", "eye", "arange", "take",
+    "one_hot", "logical_and", "logical_or", "logical_not", "tril", "outer",
+)
 
 
 @dataclass(frozen=True)
@@ -76,14 +77,14 @@ def _torch(modes: Sequence[str]) -> System:
         return x
 
     names = {name: getattr(torch, name) for name in SAME if hasattr(torch, name)}
-    names |= dict(
-        max=reduced(torch.max, torch.amax), min=reduced(torch.min, torch.amin), prod=reduced(torch.prod, torch.prod),
-        any=reduced(torch.any, torch.any), all=reduced(torch.all, torch.all), expand_dims=torch.unsqueeze,
-        softmax=torch.softmax, zeros=torch.zeros, take=lambda x, i, axis=0: torch.index_select(x, axis, i),
-        one_hot=torch.nn.functional.one_hot, transpose=lambda x: x.T, put=put, topk=torch.topk,
-        maximum=lambda x, y: torch.maximum(*_both(torch, x, y)), minimum=lambda x, y: torch.minimum(*_both(torch, x, y)),
-        tensor=lambda data, dtype="float32": torch.tensor(np.asarray(data, dtype)), grad=torch.func.grad,
-        cast=lambda x, dtype: x.to(getattr(torch, dtype)))
+    names |= {
+        "max": reduced(torch.max, torch.amax), "min": reduced(torch.min, torch.amin), "prod": reduced(torch.prod, torch.prod),
+        "any": reduced(torch.any, torch.any), "all": reduced(torch.all, torch.all), "expand_dims": torch.unsqueeze,
+        "softmax": torch.softmax, "zeros": torch.zeros, "take": lambda x, i, axis=0: torch.index_select(x, axis, i),
+        "one_hot": torch.nn.functional.one_hot, "transpose": lambda x: x.T, "put": put, "topk": torch.topk,
+        "maximum": lambda x, y: torch.maximum(*_both(torch, x, y)), "minimum": lambda x, y: torch.minimum(*_both(torch, x, y)),
+        "tensor": lambda data, dtype="float32": torch.tensor(np.asarray(data, dtype)), "grad": torch.func.grad,
+        "cast": lambda x, dtype: x.to(getattr(torch, dtype))}
     jits = {"fullgraph": lambda f: torch.compile(f, fullgraph=True, backend="eager"),
             "default": lambda f: torch.compile(f, backend="eager")}
     return System(SimpleNamespace(**names), [jits[mode] for mode in modes],
@@ -125,12 +126,12 @@ def tf_function() -> System:
     own = {name: getattr(tf, name) for name in SAME if hasattr(tf, name)}
     names = own | {name: getattr(tf.math, name) for name in SAME if hasattr(tf.math, name)}
     names |= {name: getattr(tf, f"reduce_{name}") for name in ("sum", "mean", "prod", "max", "min", "any", "all")}
-    names |= dict(
-        relu=tf.nn.relu, softmax=tf.nn.softmax, clip=tf.clip_by_value, concat=lambda parts, axis=0: tf.concat(parts, axis),
-        isnan=tf.math.is_nan, argmax=lambda x, axis=0: tf.argmax(x, axis), arange=tf.range, take=tf.gather,
-        tril=lambda x: tf.linalg.band_part(x, -1, 0), outer=lambda x, y: x[:, None] * y[None, :], topk=tf.math.top_k,
-        tensor=lambda data, dtype="float32": tf.constant(np.asarray(data, dtype)), cast=tf.cast, grad=grad,
-        put=lambda x, index, value: tf.tensor_scatter_nd_update(x, [[index]], [value]))
+    names |= {
+        "relu": tf.nn.relu, "softmax": tf.nn.softmax, "clip": tf.clip_by_value, "concat": lambda parts, axis=0: tf.concat(parts, axis),
+        "isnan": tf.math.is_nan, "argmax": lambda x, axis=0: tf.argmax(x, axis), "arange": tf.range, "take": tf.gather,
+        "tril": lambda x: tf.linalg.band_part(x, -1, 0), "outer": lambda x, y: x[:, None] * y[None, :], "topk": tf.math.top_k,
+        "tensor": lambda data, dtype="float32": tf.constant(np.asarray(data, dtype)), "cast": tf.cast, "grad": grad,
+        "put": lambda x, index, value: tf.tensor_scatter_nd_update(x, [[index]], [value])}
     return System(SimpleNamespace(**names), [tf.function],
                   lambda x: x.numpy() if isinstance(x, tf.Tensor) and hasattr(x, "numpy") else None)
 
