@@ -1,18 +1,20 @@
 """Where every sub-expression is computed: in the outermost loop that has all indices it depends on, once.
 
 What is read more than once, or moved out of a loop, gets a name.  A reduction becomes a loop of its own at its place;
-reductions over the same indices that do not depend on each other share one loop.
+reductions over the same indices that do not depend on each other share one loop.  A row that is kept is stored by the
+first loop of a reduction that computes it, and loaded by later ones.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from tenon.loops.expressions import Binary, Const, Expr, Index, Local, Reduce, Size, walk
+from tenon.loops.expressions import Binary, Buffer, Const, Expr, Index, Load, Local, Reduce, Size, walk
 from tenon.loops.ir import Accumulator, Let, Loop, Stmt, Store, Update
+from tenon.loops.keeping import Kept
 from tenon.loops.target import Target
 from tenon.types import int64
 
@@ -23,6 +25,7 @@ class Scope:
 
     outer: Scope | None = None
     index: Index | None = None
+    reduces: bool = False       # whether the loop is one of a reduction, over before anything else is placed around it
     body: list[Stmt] = field(default_factory=list)
     known: dict[Expr, Expr] = field(default_factory=dict)    # what has been computed here, by the name it got
 
@@ -37,12 +40,14 @@ class Scope:
 class Placing:
     """Puts the sub-expressions of some roots into scopes.  Those who fill the same scopes share `numbers`."""
 
-    def __init__(self, *roots: Expr, numbers: Iterator[int] | None = None):
+    def __init__(self, *roots: Expr, numbers: Iterator[int] | None = None, kept: Mapping[Expr, Kept] | None = None):
         order = walk(*roots)
         self.uses = Counter(child for x in order for child in x.children())
         self.reductions = [x for x in order if isinstance(x, Reduce)]
         self.numbers = count() if numbers is None else numbers
         self.positions: dict[Expr, bool] = {}
+        self.kept = kept or {}
+        self.filled: dict[Buffer, Scope] = {}       # where the loop stands that fills a row
 
     def place(self, x: Expr, scope: Scope) -> Expr:
         """`x` as it is written in `scope`, after what it needs has been computed there or further out."""
@@ -54,17 +59,33 @@ class Placing:
         if isinstance(x, Reduce):
             self._reduce(x, home)
             return home.known[x]
-        parts = tuple(self.place(child, home) for child in x.children())
-        value = x if parts == x.children() else x.rebuilt(parts)
-        if self.uses[x] > 1 or home is not scope:
+        value, fills = self._value(x, home)
+        if self.uses[x] > 1 or home is not scope or fills:
             local = self._local(x, "v")
             home.body.append(Let(local, value))
             value = local
+        if fills is not None:
+            home.body.append(Store(fills.buffer, fills.index, value))
         home.known[x] = value
         return value
 
+    def _value(self, x: Expr, home: Scope) -> tuple[Expr, Kept | None]:
+        """(x as it is computed here, or loaded from a row; the row that is to be filled with it)."""
+        kept = self.kept.get(x)
+        if kept is not None and any(scope is self.filled.get(kept.buffer) for scope in home.chain()):
+            return Load(kept.buffer, kept.index, None), None
+        parts = tuple(self.place(child, home) for child in x.children())
+        if kept is None or not home.reduces or home.index is not kept.index or home.outer is None:
+            kept = None
+        else:
+            self.filled[kept.buffer] = home.outer
+        return x if parts == x.children() else x.rebuilt(parts), kept
+
     def store(self, targets: Sequence[Target], scope: Scope) -> None:
         """Write elements, all computed before the first is written: a result may lie in the memory of an input."""
+        for x in walk(*(target.value for target in targets)):
+            if isinstance(x, Reduce) and x.free <= {outer.index for outer in scope.chain()}:
+                self.place(x, scope)        # first, for the rows that the loops of reductions keep
         values = [self.place(target.value, scope) for target in targets]
         if len(targets) > 1:
             values = [self._named(value, scope) for value in values]
@@ -93,7 +114,7 @@ class Placing:
             self.place(needed, home)
         inner = [home]
         for index in x.indices:
-            inner.append(Scope(inner[-1], index))
+            inner.append(Scope(inner[-1], index, reduces=True))
         group = [x, *(y for y in self.reductions if y is not x and self._fits(y, x, home))]
         accumulators = []
         for y in group:

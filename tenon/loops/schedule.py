@@ -23,6 +23,7 @@ from tenon.loops.expressions import (
     walk,
 )
 from tenon.loops.ir import Block, Contraction, Let, Loop, Nest, Store
+from tenon.loops.keeping import kept_rows
 from tenon.loops.placing import Placing, Scope
 from tenon.loops.simplify import simplify, substitute
 from tenon.loops.target import Target, grain_of
@@ -67,7 +68,8 @@ def _contraction(target: Target) -> Nest | None:
 def _loops(targets: Sequence[Target]) -> Nest:
     """A nest of plain loops."""
     loops = max((t.indices for t in targets), key=len)
-    placing = Placing(*(t.value for t in targets))
+    kept = kept_rows(targets, loops)
+    placing = Placing(*(t.value for t in targets), kept=kept)
     top = Scope()
     scopes = [top]
     for depth in range(len(loops) + 1):
@@ -79,7 +81,7 @@ def _loops(targets: Sequence[Target]) -> Nest:
         kind = "parallel" if depth == 1 else "serial"
         grain = grain_of(targets, loops[1:]) if depth == 1 else size(1)
         scopes[-1].body.append(Loop(loops[depth - 1], size(loops[depth - 1].extent), tuple(inner.body), kind, grain))
-    return Nest(_with_more_turns(tuple(top.body), targets, loops))
+    return Nest(_with_more_turns(tuple(top.body), targets, loops), tuple(placing.filled))
 
 
 def _with_more_turns(body: Block, targets: Sequence[Target], loops: Sequence[Index]) -> Block:

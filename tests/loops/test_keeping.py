@@ -1,0 +1,63 @@
+"""Rows that several loops need are computed once, where that is worth a store and a load."""
+
+import pytest
+
+from loops import toy
+from loops.compiled import check
+from loops.test_maps import data, type_of
+from tenon.dims import symbol
+from tenon.graph.build import trace
+from tenon.loops.text import print_kernel
+
+
+def activated_softmax(x, axis):
+    return toy.softmax(toy.mul(toy.exp(toy.neg(x)), x), axis)
+
+
+def times(kernel, word):
+    return print_kernel(kernel).count(word)
+
+
+def test_softmax_computes_every_exponential_once():
+    t = type_of("f32", 5, 37)
+    kernel = check(trace(lambda x: toy.softmax(x, 1), t), data(t))
+    assert times(kernel, "exp(") == 1 and [b.elements for b in kernel.nests[0].locals] == [37]
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f64"])
+@pytest.mark.parametrize("shape", [(3, 37), (1, 4), (0, 3), (2, 3, 4)])
+def test_a_chain_in_front_of_a_softmax_is_computed_once(dtype, shape):
+    t = type_of(dtype, *shape)
+    kernel = check(trace(lambda x: activated_softmax(x, len(shape) - 1), t), data(t, -1, 1))
+    if 0 not in shape and shape[0] > 1:
+        assert times(kernel, "exp(") == 2 and len(kernel.nests[0].locals) == 2
+
+
+def test_rows_of_a_symbolic_length():
+    t = type_of("f32", symbol("B"), symbol("N"))
+    kernel = check(trace(lambda x: activated_softmax(x, 1), t), data(type_of("f32", 7, 13), -1, 1))
+    assert times(kernel, "exp(") == 2
+
+
+def test_what_costs_less_than_memory_is_computed_again():
+    t = type_of("f32", 4, 9)
+    centred = check(trace(lambda x: toy.sub(x, toy.spread(toy.max_(x, axis=1), axis=1, n=9)), t), data(t))
+    assert not centred.nests[0].locals
+
+
+def test_rows_without_a_loop_around_them_are_not_local():
+    t = type_of("f32", 5000)
+    kernel = check(trace(lambda x: toy.softmax(x, 0), t), data(t))
+    assert not any(nest.locals for nest in kernel.nests)
+
+
+def test_a_row_of_another_loop_is_not_read_before_it_is_filled():
+    """The maximum of each matrix comes before the loop over its rows, in which the same exponentials are summed."""
+    t = type_of("f32", 2, 3, 5)
+
+    def body(x):
+        e = toy.exp(toy.mul(x, x))
+        rows = toy.sum_(e, axis=2)
+        return toy.div(e, toy.spread(toy.mul(rows, toy.spread(toy.max_(rows, axis=1), axis=1, n=3)), axis=2, n=5))
+
+    check(trace(body, t), data(t, -1, 1))
