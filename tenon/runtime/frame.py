@@ -10,13 +10,14 @@ import numpy as np
 
 from tenon.backends.base import Array
 from tenon.backends.cpu import driver as native
-from tenon.backends.cpu.assemble import HostStep, Storage
+from tenon.backends.cpu.steps import HostStep, Storage, homes
 from tenon.errors import OutOfRange, TenonError, out_of_range, step_error
 from tenon.graph.interpret import concrete, concrete_type, evaluate_op
 from tenon.graph.ir import Input, Literal, Value
 from tenon.graph.kernels import kernel_for
-from tenon.runtime.layout import QUICK_WORK, STATUS_WORDS, Layout
+from tenon.runtime.layout import QUICK_WORK, Layout
 from tenon.runtime.scheduler import pool
+from tenon.runtime.table import STATUS_WORDS
 from tenon.types import TensorType
 
 DATA_OFFSET = object.__basicsize__  # where an ndarray keeps the address of its elements: right behind the object's head
@@ -44,7 +45,8 @@ class Frame:
                 (native.STATUSES, self.statuses.ctypes.data), (native.STATUS_COUNT, layout.status_words),
                 (native.OBJECTS, ctypes.addressof(self.objects)), (native.BINDINGS, layout.bindings.ctypes.data),
                 (native.BINDING_COUNT, len(layout.bindings) // 2), (native.DATA_OFFSET, DATA_OFFSET),
-                (native.PLACES, layout.places.ctypes.data), (native.PLACE_COUNT, len(layout.places) // 2)):
+                (native.PLACES, layout.places.ctypes.data), (native.PLACE_COUNT, len(layout.places) // 2),
+                (native.MOVES, layout.moves.ctypes.data)):
             self.context[word] = value
         self.call = driver.run_quickly if layout.work < QUICK_WORK else driver.run
 
@@ -156,8 +158,20 @@ class Frame:
             return storage.data.reshape(type.shape)
         if not type.size or self.arena is None:
             return np.empty(type.shape, type.dtype.numpy)
+        if place.kind == "moving":
+            return self.memory_at(int(self.pointers[place.where]), storage, type)
         end = place.where + int(type.size) * type.dtype.itemsize
         return self.arena[place.where:end].view(type.dtype.numpy).reshape(type.shape)
+
+    def memory_at(self, address: int, storage: Storage, type: TensorType) -> Array:
+        """The memory at an address as an array that keeps alive what it is a part of."""
+        constants = [home.data for home in homes(storage) if home.data is not None]
+        size = int(type.size) * type.dtype.itemsize
+        for whole in (self.arena, *self.arrays, *self.results, *constants):
+            start = address - whole.ctypes.data if whole is not None else -1
+            if whole is not None and 0 <= start <= whole.nbytes - size:
+                return whole.reshape(-1).view(np.uint8)[start:start + size].view(type.dtype.numpy).reshape(type.shape)
+        raise AssertionError("a moving storage lies in none of the memory of this run")
 
 
 def _host_step(frame: int, step: int) -> int:

@@ -19,7 +19,8 @@ import numpy as np
 from tenon.backends import llvm
 from tenon.backends.base import Array
 from tenon.backends.cpu import driver as native
-from tenon.backends.cpu.assemble import Assembly, KernelStep
+from tenon.backends.cpu.assemble import Assembly
+from tenon.backends.cpu.steps import KernelStep, leaves
 from tenon.backends.cpu.unit import Unit
 from tenon.dims import evaluate
 from tenon.errors import ADDRESSABLE, ArgumentError, TenonError, out_of_memory
@@ -27,9 +28,10 @@ from tenon.graph.interpret import bind_sizes, concrete_type
 from tenon.graph.ir import Graph, Node
 from tenon.observe import span
 from tenon.runtime.frame import Frame
-from tenon.runtime.layout import Layout, make_layout, unit_for
+from tenon.runtime.layout import Layout, make_layout
 from tenon.runtime.memory import aligned_bytes
 from tenon.runtime.scheduler import pool
+from tenon.runtime.table import unit_for
 from tenon.types import TensorType, as_dtype
 
 MOST_LAYOUTS = 64
@@ -44,7 +46,7 @@ class Program:
         self.timings: dict[str, float] = {}
         started = time.perf_counter()
         self._libraries: dict[Unit, llvm.Library] = {}      # which keep the code alive
-        self._compile({unit_for(step, {}): None for step in parts.steps if isinstance(step, KernelStep)})
+        self._compile({unit_for(step, {}): None for step in leaves(parts.steps) if isinstance(step, KernelStep)})
         self.timings["machine_code"] = time.perf_counter() - started
         self._native = native.driver()
         self._layouts: dict[Any, Layout] = {}

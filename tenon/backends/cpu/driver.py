@@ -12,11 +12,15 @@ A step is five words: what it does, and up to four operands.
     END                        KERNEL_ALL  function operands status sizes    every thread
     BARRIER                    KERNEL_ONE  function operands status sizes    thread 0 for all
     HOST step                  COPY        operands bytes                    thread 0
+    MOVE first count           SKIP        step                              thread 0 moves pointers; all others jump
     JUMP step                  JUMP_UNLESS step operands                     where the boolean is false
+    CHOOSE operands count      JUMP_WHILE  step operands                     while the pointer, a counter, is not 0
 
 `operands` is the place in the context's table of pointers where those of the step begin; `status` the place of the
 words that a kernel writes when it fails (an index out of range), 0 for all that cannot fail; `sizes` where its symbolic
-sizes begin.
+sizes begin.  A move is three words, (to, from, offset): pointer `to` becomes pointer `from` and so many bytes.  CHOOSE
+goes to one of the `count` steps that follow, by the integer (8 bytes) there, or to the nearest one there is.  What
+jumps look at must not be written before all threads have looked: the table has barriers for that.
 """
 
 from __future__ import annotations
@@ -29,14 +33,15 @@ from functools import cache
 from tenon.backends.llvm import Library, compile
 from tenon.backends.threads import BARRIER as POOL_BARRIER
 
-END, KERNEL_ALL, KERNEL_ONE, BARRIER, HOST, COPY, JUMP, JUMP_UNLESS = range(8)
+END, KERNEL_ALL, KERNEL_ONE, BARRIER, HOST, COPY, JUMP, JUMP_UNLESS, JUMP_WHILE, MOVE, SKIP, CHOOSE = range(12)
+MOVE_WORDS = 3
 STEP_WORDS = 5
 CHECK = -1                   # the HOST step that only looks whether a kernel failed
 
 # Words of the context, 8 bytes each.
 (STEPS, POINTERS, SIZES, SCRATCH, SCRATCH_STRIDE, POOL, CALLBACK, FRAME, STATUSES, STATUS_COUNT, STOP, OBJECTS,
- BINDINGS, BINDING_COUNT, DATA_OFFSET, ARENA, PLACES, PLACE_COUNT) = range(18)
-CONTEXT_WORDS = 18
+ BINDINGS, BINDING_COUNT, DATA_OFFSET, ARENA, PLACES, PLACE_COUNT, MOVES) = range(19)
+CONTEXT_WORDS = 19
 
 Callback = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.c_int64)   # (frame, step) -> 0, or 1 to stop
 
@@ -77,7 +82,8 @@ define void @drive(ptr %context, i32 %thread, i32 %threads) {{
 entry:
 {_word("steps", STEPS)}{_word("pointers", POINTERS)}{_word("sizes", SIZES)}{_word("scratch.all", SCRATCH)}\
 {_word("stride", SCRATCH_STRIDE, "i64")}{_word("pool", POOL)}{_word("callback", CALLBACK)}\
-{_word("frame", FRAME, "i64")}{_word("statuses", STATUSES)}{_word("status.count", STATUS_COUNT, "i64")}
+{_word("frame", FRAME, "i64")}{_word("statuses", STATUSES)}{_word("status.count", STATUS_COUNT, "i64")}\
+{_word("moves", MOVES)}
   %stop = getelementptr i64, ptr %context, i64 {STOP}
   %thread.wide = zext i32 %thread to i64
   %scratch.offset = mul i64 %thread.wide, %stride
@@ -85,7 +91,7 @@ entry:
   %first = icmp eq i32 %thread, 0
   br label %next
 next:
-  %step = phi ptr [%steps, %entry], [%following, %advance], [%target, %jump]
+  %step = phi ptr [%steps, %entry], [%following, %advance], [%target, %jump], [%chosen, %choose]
   %a.at = getelementptr i64, ptr %step, i64 1
   %b.at = getelementptr i64, ptr %step, i64 2
   %c.at = getelementptr i64, ptr %step, i64 3
@@ -106,6 +112,10 @@ next:
     i64 {COPY}, label %copy
     i64 {JUMP}, label %jump
     i64 {JUMP_UNLESS}, label %unless
+    i64 {JUMP_WHILE}, label %while
+    i64 {MOVE}, label %move
+    i64 {SKIP}, label %skip
+    i64 {CHOOSE}, label %choose
   ]
 all:
   %all.function = inttoptr i64 %a to ptr
@@ -131,11 +141,49 @@ copy.mine:
   %copy.from = load ptr, ptr %copy.from.at, align 8
   call void @llvm.memmove.p0.p0.i64(ptr %copy.to, ptr %copy.from, i64 %b, i1 false)
   br label %advance
-unless:                                   ; nobody writes the boolean anew before all have read it
+move:
+  %move.any = icmp ne i64 %b, 0
+  %move.here = and i1 %first, %move.any
+  br i1 %move.here, label %move.next, label %advance
+move.next:
+  %moved = phi i64 [0, %move], [%moved.next, %move.next]
+  %move.number = add i64 %a, %moved
+  %move.word = mul i64 %move.number, {MOVE_WORDS}
+  %move.to.word = getelementptr i64, ptr %moves, i64 %move.word
+  %move.from.word = getelementptr i64, ptr %move.to.word, i64 1
+  %move.offset.word = getelementptr i64, ptr %move.to.word, i64 2
+  %move.to = load i64, ptr %move.to.word, align 8
+  %move.from = load i64, ptr %move.from.word, align 8
+  %move.offset = load i64, ptr %move.offset.word, align 8
+  %move.to.at = getelementptr i64, ptr %pointers, i64 %move.to
+  %move.from.at = getelementptr i64, ptr %pointers, i64 %move.from
+  %move.old = load i64, ptr %move.from.at, align 8
+  %move.new = add i64 %move.old, %move.offset
+  store i64 %move.new, ptr %move.to.at, align 8
+  %moved.next = add i64 %moved, 1
+  %move.more = icmp ult i64 %moved.next, %b
+  br i1 %move.more, label %move.next, label %advance
+skip:
+  br i1 %first, label %advance, label %jump
+choose:
+  %choice.at = getelementptr ptr, ptr %pointers, i64 %a
+  %choice.place = load ptr, ptr %choice.at, align 8
+  %choice = load i64, ptr %choice.place, align 8
+  %choice.last = sub i64 %b, 1
+  %choice.low = call i64 @llvm.smax.i64(i64 %choice, i64 0)
+  %choice.in = call i64 @llvm.smin.i64(i64 %choice.low, i64 %choice.last)
+  %choice.distance = mul i64 %choice.in, {STEP_WORDS}
+  %chosen = getelementptr i64, ptr %following, i64 %choice.distance
+  br label %next
+while:
+  %counter.at = getelementptr i64, ptr %pointers, i64 %b
+  %counter = load i64, ptr %counter.at, align 8
+  %counted = icmp eq i64 %counter, 0
+  br i1 %counted, label %advance, label %jump
+unless:
   %flag.at = getelementptr ptr, ptr %pointers, i64 %b
   %flag.place = load ptr, ptr %flag.at, align 8
   %flag = load i8, ptr %flag.place, align 1
-  call void @wait(ptr %pool, i32 %threads)
   %false = icmp eq i8 %flag, 0
   br i1 %false, label %jump, label %advance
 jump:
@@ -189,6 +237,8 @@ out:
 }}
 
 declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)
+declare i64 @llvm.smax.i64(i64, i64)
+declare i64 @llvm.smin.i64(i64, i64)
 """
 
 _BIND = f"""

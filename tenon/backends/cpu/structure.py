@@ -1,0 +1,147 @@
+"""Branches and loops -> steps that hold steps: where results of branches lie, what a loop carries between its turns.
+
+What a loop carries lies, as far as possible, where it was computed; nothing is copied between two turns.
+
+    in place    the next value is written over the last one, whose last reader writes it, or it never changes
+    pointed at  it lies where nobody writes again (a row of a stacked output, a constant): a pointer moves there
+    in turns    the next value is written to a spare buffer; afterwards the pointers to both change places
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tenon.backends.cpu.steps import BranchStep, CopyStep, LoopStep, Move, Step, Storage, now, share
+from tenon.dims import Dim
+from tenon.graph.ir import Node
+from tenon.types import TensorType
+
+
+def branch(node: Node, choice: Storage, branches: Sequence[tuple[list[Step], list[Storage]]],
+           types: Sequence[TensorType]) -> tuple[BranchStep, tuple[Storage, ...]]:
+    """The step for branches, each given as its steps and where its results lie; and where the chosen results lie."""
+    results = tuple(Storage("arena", type) for type in types)
+    for steps, places in branches:
+        share(steps, kept=places)
+        own = made_by(steps)
+        for place, result in zip(map(now, places), results, strict=True):
+            if place in own:
+                own.discard(place)
+                place.into = result
+            else:
+                steps.append(CopyStep(place, result))
+    return BranchStep(node, choice, tuple(tuple(steps) for steps, _ in branches)), results
+
+
+def made_by(steps: Sequence[Step]) -> set[Storage]:
+    """The memory that the steps write, of which they may make what they like."""
+    return {x for step in steps for x in map(now, step.outputs) if x.kind == "arena"}
+
+
+class Loop:
+    """A loop while its steps are being made.
+
+        loop = Loop(initial)            # where the first values lie
+        ...                             # steps of condition and body, which read loop.carried
+        loop.close(body, results)
+        loop.before, loop.start, loop.turn
+    """
+
+    def __init__(self, initial: Sequence[Storage], types: Sequence[TensorType]):
+        self.initial = tuple(initial)
+        self.carried = tuple(Storage("arena", type) for type in types)
+        self.before: list[Step] = []
+        self.start: list[Move] = []
+        self.turn: list[Move] = []
+
+    # ------------------------------------------------------------ rows of arrays
+
+    def slices(self, sequence: Storage, type: TensorType, length: Dim, reverse: bool) -> Storage:
+        """What lies in another row of the sequence at every turn."""
+        row = Storage("moving", type)
+        self._through(row, sequence, length, reverse)
+        return row
+
+    def stack(self, body: list[Step], place: Storage, array: Storage, length: Dim, reverse: bool) -> None:
+        """Let the result of every turn lie in another row of the array: written there, or copied."""
+        place = now(place)
+        if place in made_by(body) and place not in self.carried:
+            place.kind = "moving"
+        else:
+            source, place = place, Storage("moving", place.type)
+            body.append(CopyStep(source, place))
+        self._through(place, array, length, reverse)
+
+    def _through(self, row: Storage, array: Storage, length: Dim, reverse: bool) -> None:
+        size = row.bytes
+        self.start.append(Move(row, array, (length - 1) * size if reverse else 0))
+        self.turn.append(Move(row, row, -size if reverse else size))
+
+    # ------------------------------------------------------------ what is carried
+
+    def close(self, body: list[Step], results: Sequence[Storage]) -> None:
+        """Decide how each carried value gets from the end of a turn to the beginning of the next."""
+        share(body, own=self.carried, kept=results)
+        following = [now(x) for x in results]
+        own = made_by(body) - set(self.carried)
+        pointed = self._pointed_at(following, own)
+        taken: set[Storage] = set()
+        in_turns: list[int] = []
+        for k, (carried, place) in enumerate(zip(self.carried, following, strict=True)):
+            if place is carried:
+                self.before.append(CopyStep(self.initial[k], carried))
+                taken.add(place)
+            elif k in pointed:
+                carried.kind = "moving"
+                self.start.append(Move(carried, self.initial[k]))
+                self.turn.append(Move(carried, place))
+            else:
+                in_turns.append(k)
+        for k in in_turns:
+            place = following[k]
+            other = self.carried.index(place) if place in self.carried else -1
+            if place in taken or not (place in own or other in in_turns):
+                following[k] = Storage("arena", self.carried[k].type)
+                body.append(CopyStep(place, following[k]))
+            taken.add(following[k])
+        self._take_turns(in_turns, following)
+
+    def _pointed_at(self, following: Sequence[Storage], own: set[Storage]) -> set[int]:
+        """Which carried values may stay where they were computed, since nobody writes there again.
+
+        Not what a loop or branch inside moves about: its memory is written again in the next turn.
+        """
+        rows = {move.target for move in self.turn}
+        found: set[int] = set()
+        while True:
+            more = {k for k, place in enumerate(following) if k not in found and place is not self.carried[k] and (
+                self.carried.index(place) in found if place in self.carried else
+                place in rows or (place not in own and place.kind != "moving"))}
+            if not more:
+                return found
+            found |= more
+
+    def _take_turns(self, places: Sequence[int], following: Sequence[Storage]) -> None:
+        """Pointers to buffers: those of the old values become those that the next turn writes to."""
+        old, new = [self.carried[k] for k in places], [following[k] for k in places]
+        for k, carried in zip(places, old, strict=True):
+            buffer = Storage("arena", carried.type)
+            self.before.append(CopyStep(self.initial[k], buffer))
+            self._point(carried, buffer)
+        fresh = [x for x in new if x not in old]
+        for x in fresh:
+            self._point(x, Storage("arena", x.type))
+        self.turn += [Move(x, y) for x, y in zip(old, new, strict=True)]
+        spare = [x for x in old if x not in new]
+        for x in fresh:
+            free = next(y for y in spare if y.bytes == x.bytes)
+            spare.remove(free)
+            self.turn.append(Move(x, free))
+
+    def _point(self, x: Storage, buffer: Storage) -> None:
+        x.kind = "moving"
+        self.start.append(Move(x, buffer))
+
+    def step(self, node: Node, body: Sequence[Step], **parts: object) -> LoopStep:
+        """The finished loop."""
+        return LoopStep(node, tuple(self.start), tuple(self.turn), tuple(body), **parts)  # type: ignore[arg-type]

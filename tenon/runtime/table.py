@@ -1,0 +1,334 @@
+"""Steps -> rows of the driver's table: jumps for branches and loops, barriers where threads must wait for each other.
+
+Steps run by all threads are separated by a barrier only where one of them touches what the other wrote.  A branch or
+loop in which no step is worth several threads is run by thread 0 alone, as one step; in any other the threads meet at
+its beginning, at its end, and once or twice in every turn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from tenon.backends.cpu import driver
+from tenon.backends.cpu.steps import (
+    BranchStep,
+    CopyStep,
+    HostStep,
+    KernelStep,
+    LoopStep,
+    Move,
+    Step,
+    Storage,
+    homes,
+    leaves,
+    touched,
+)
+from tenon.backends.cpu.unit import Unit, count
+from tenon.types import TensorType, bool_, int64
+
+PARALLEL_WORK = 30_000      # elements below which one thread is done sooner than others are woken
+STATUS_WORDS = 3            # that a kernel writes: number of the check, index, size
+MANY_TURNS = 1_000          # what a loop of unknown length counts as
+
+AddressOf = Callable[[Unit], Sequence[int]]
+
+
+def work_of(step: Step, sizes: Mapping[str, int]) -> int:
+    """About how many elements are computed or read."""
+    match step:
+        case KernelStep():
+            return step.unit.work(sizes)
+        case BranchStep():
+            return max(sum(work_of(x, sizes) for x in part) for part in step.branches)
+        case LoopStep():
+            turns = MANY_TURNS if step.length is None else count(step.length, sizes)
+            return turns * (1 + sum(work_of(x, sizes) for part in step.parts for x in part))
+    return max((count(x.type.size, sizes) for x in touched(step)), default=0)
+
+
+def can_fail(step: Step) -> bool:
+    """Whether the step may find an error in the data."""
+    return any(isinstance(x, HostStep) or (isinstance(x, KernelStep) and bool(x.unit.kernel.checks))
+               for x in leaves([step]))
+
+
+def unit_for(step: KernelStep, taken: Mapping[Storage, Storage]) -> Unit:
+    """The kernel of the step, for the outputs that have the memory of inputs."""
+    outputs = [taken.get(x, x) for x in step.outputs]
+    return step.unit.sharing(tuple((k, step.inputs.index(x)) for k, x in enumerate(outputs) if x in step.inputs))
+
+
+class Table:
+    """Rows of the driver's table, and which steps run between the same two barriers."""
+
+    def __init__(self, address_of: AddressOf, sizes: dict[str, int], taken: dict[Storage, Storage], threads: int):
+        self.address_of, self.sizes, self.taken, self.threads = address_of, sizes, taken, threads
+        self.rows: list[list[int]] = []
+        self.labels: list[str] = []
+        self.operands: list[Storage] = []
+        self.slots: dict[Storage, int] = {}             # where the pointer of a storage is that moves read or write
+        self.size_words: list[int] = []
+        self.checked: list[KernelStep] = []
+        self.host: list[HostStep] = []
+        self.moved: list[tuple[int, tuple[Move, ...]]] = []     # (row, the moves that it makes)
+        self.segment = 0                                # number of barriers so far
+        self.parallel: set[int] = set()                 # segments in which several threads work
+        self.spans: list[tuple[tuple[Storage, ...], int, int]] = []     # of each step: memory, first and last segment
+        self.loops: list[tuple[int, int]] = []          # first and last step of each, those inside first
+        self.touched_by: dict[Storage, tuple[bool, bool]] = {}   # in this segment: (written, by all threads)
+        self.unchecked = False                          # a kernel that can fail ran, and nobody looked yet
+        self.alone = threads == 1                       # nobody else is here now
+
+    # ------------------------------------------------------------ one step
+
+    def add(self, step: Step) -> None:
+        """The rows of one step."""
+        match step:
+            case BranchStep():
+                with self.structure(step):
+                    self.branch(step)
+            case LoopStep():
+                with self.structure(step):
+                    self.loop(step)
+            case _:
+                self.leaf(step)
+
+    def leaf(self, step: KernelStep | HostStep | CopyStep) -> None:
+        reads, writes = self.memory(step.inputs), self.memory(step.outputs)
+        everyone = not self.alone and isinstance(step, KernelStep) and self.is_parallel(step)
+        if self.unchecked and any(x.kind == "argument" for x in writes):
+            self.check()
+        self.meet(reads, writes, everyone)
+        first = self.segment
+        match step:
+            case KernelStep():
+                self.kernel(step, everyone)
+            case CopyStep():
+                at = self.place_operands((step.target, step.source))
+                self.row("copy", driver.COPY, at, count(step.source.bytes, self.sizes))
+            case HostStep():
+                self.place_operands(touched(step))
+                self.row(step.node.op.name, driver.HOST, len(self.host))
+                self.host.append(step)
+                self.fence()
+        self.spans.append((self.memory(touched(step)), first, self.segment))
+        self.touch(reads, writes, everyone)
+
+    def is_parallel(self, step: KernelStep) -> bool:
+        return work_of(step, self.sizes) >= PARALLEL_WORK
+
+    def memory(self, storages: Sequence[Storage]) -> tuple[Storage, ...]:
+        """All memory that may be meant, with arguments for the results that take their place."""
+        return tuple(dict.fromkeys(self.taken.get(y, y) for x in storages for y in homes(x)))
+
+    def kernel(self, step: KernelStep, everyone: bool) -> None:
+        at = self.place_operands(touched(step))
+        sizes_at = len(self.size_words)
+        self.size_words += [self.sizes[name] for name in step.unit.kernel.sizes]
+        status = 0
+        if step.unit.kernel.checks:
+            self.checked.append(step)
+            status, self.unchecked = STATUS_WORDS * len(self.checked), True
+        unit = unit_for(step, self.taken)
+        code = driver.KERNEL_ALL if everyone else driver.KERNEL_ONE
+        for stage, address in enumerate(self.address_of(unit)):
+            if stage and everyone:
+                self.barrier()
+            if everyone:
+                self.parallel.add(self.segment)
+            self.row(unit.functions[stage], code, address, at, status, sizes_at)
+
+    def check(self) -> None:
+        """Stop here if a kernel has failed."""
+        self.row("check", driver.HOST, driver.CHECK)
+        self.fence()
+        self.unchecked = False
+
+    # ------------------------------------------------------------ branches and loops
+
+    @contextmanager
+    def structure(self, step: BranchStep | LoopStep) -> Iterator[None]:
+        """Rows that contain jumps: run by thread 0 alone if nobody else is of use."""
+        if self.alone:
+            yield
+        elif can_fail(step) or any(isinstance(x, KernelStep) and self.is_parallel(x) for x in leaves([step])):
+            self.all_meet()
+            yield
+            self.barrier()
+        else:
+            reads, writes = self.memory(step.inputs), self.memory(step.outputs)
+            self.meet(reads, writes, everyone=False)
+            others = self.row("skip", driver.SKIP, 0)
+            self.alone = True
+            yield
+            self.alone = False
+            self.jump_here(others)
+            self.touch(reads, writes, everyone=False)
+
+    def branch(self, step: BranchStep) -> None:
+        choice = self.memory((step.choice,))
+        self.meet(choice, (), everyone=not self.alone)
+        self.span(choice)
+        at = self.place_operands((step.choice,))
+        if step.choice.type.dtype is bool_:
+            entries = [self.row("jump unless", driver.JUMP_UNLESS, 0, at), None]
+        else:
+            self.row("choose", driver.CHOOSE, at, len(step.branches))
+            entries = [self.row("jump", driver.JUMP, 0) for _ in step.branches]
+        ends = []
+        for k, entry in reversed(list(enumerate(entries))):
+            if entry is not None:
+                self.jump_here(entry)
+            self.all_wait()
+            for inner in step.branches[k]:
+                self.add(inner)
+            self.all_meet()
+            if k:
+                ends.append(self.row("jump", driver.JUMP, 0))
+        for end in ends:
+            self.jump_here(end)
+
+    def loop(self, step: LoopStep) -> None:
+        start, turn = step.start, step.turn
+        counter = None
+        if step.length is not None:
+            counter = Storage("moving", TensorType(int64, ()))
+            start = (*start, Move(counter, NOWHERE, step.length))
+            turn = (*turn, Move(counter, counter, -1))
+        self.move(start)
+        if step.length is not None and count(step.length, self.sizes) <= 0:
+            return
+        head, first = len(self.rows), len(self.spans)
+        for inner in step.condition:
+            self.add(inner)
+        leave = None
+        if step.proceed is not None:
+            self.meet(self.memory((step.proceed,)), (), everyone=not self.alone)
+            self.span(self.memory((step.proceed,)))
+            leave = self.row("jump unless", driver.JUMP_UNLESS, 0, self.place_operands((step.proceed,)))
+            self.all_wait()
+        for inner in step.body:
+            self.add(inner)
+        self.all_meet()
+        if self.unchecked:
+            self.check()
+        self.move(turn)
+        self.loops.append((first, len(self.spans) - 1))
+        if counter is not None:
+            self.all_meet()
+            self.row("jump while", driver.JUMP_WHILE, head, self.slot(counter))
+        else:
+            self.row("jump", driver.JUMP, head)
+        if leave is not None:
+            self.jump_here(leave)
+
+    def move(self, moves: tuple[Move, ...]) -> None:
+        """Make the moves; the pointers change for all who use them."""
+        places = self.memory([x for move in moves for x in (move.target, move.source)])
+        self.span(places)
+        self.moved.append((self.row("move", driver.MOVE, 0, 0), moves))
+        self.touch((), places, everyone=False)
+
+    def span(self, storages: tuple[Storage, ...]) -> None:
+        self.spans.append((storages, self.segment, self.segment))
+
+    # ------------------------------------------------------------ rows
+
+    def slot(self, storage: Storage) -> int:
+        """Where the pointer of a storage lies that moves read or write."""
+        if storage not in self.slots:
+            self.slots[storage] = self.place_operands((storage,))
+        return self.slots[storage]
+
+    def place_operands(self, storages: Sequence[Storage]) -> int:
+        self.operands += storages
+        return len(self.operands) - len(storages)
+
+    def row(self, label: str, *words: int) -> int:
+        """Append a row; its number."""
+        self.rows.append([*words, *[0] * (driver.STEP_WORDS - len(words))])
+        self.labels.append(label)
+        return len(self.rows) - 1
+
+    def jump_here(self, row: int) -> None:
+        """Let the jump in this row lead to the next row."""
+        self.rows[row][1] = len(self.rows)
+
+    def finish(self) -> list[list[int]]:
+        """The end; every pointer is known now, so the moves are written down: (to, from, offset) each."""
+        self.row("end", driver.END)
+        for move in (move for _, moves in self.moved for move in moves):
+            self.slot(move.target)
+            self.slot(move.source)
+        spare = self.place_operands((NOWHERE,))
+        copies: dict[Storage, list[int]] = {}
+        for k, x in enumerate(self.operands):
+            if x.kind == "moving" and self.slots.get(x) != k:
+                copies.setdefault(x, []).append(k)
+        words: list[list[int]] = []
+        for row, moves in self.moved:
+            listed = [(self.slot(m.target), self.slot(m.source), count(m.offset, self.sizes)) for m in moves]
+            made = in_sequence(listed, spare)
+            made += [(k, self.slot(m.target), 0) for m in moves for k in copies.get(m.target, ())]
+            self.rows[row][1:3] = len(words), len(made)
+            words += map(list, made)
+        return words
+
+    # ------------------------------------------------------------ threads
+
+    def meet(self, reads: Sequence[Storage], writes: Sequence[Storage], everyone: bool) -> None:
+        """A barrier if the step must wait for one of this segment; thread 0 need not wait for itself."""
+        for x, writing in [*((x, False) for x in reads), *((x, True) for x in writes)]:
+            written, by_all = self.touched_by.get(x, (False, False))
+            if x in self.touched_by and (written or writing) and (by_all or everyone):
+                self.barrier()
+                return
+
+    def touch(self, reads: Collection[Storage], writes: Collection[Storage], everyone: bool) -> None:
+        """Note what a step of this segment does."""
+        for x in reads:
+            self.touched_by.setdefault(x, (False, everyone))
+        self.touched_by.update((x, (True, everyone)) for x in writes)
+
+    def all_meet(self) -> None:
+        """A barrier, if there was anything since the last one."""
+        if not self.alone and self.touched_by:
+            self.barrier()
+
+    def all_wait(self) -> None:
+        """A barrier: what a jump looked at may be written again."""
+        if not self.alone:
+            self.barrier()
+
+    def barrier(self) -> None:
+        self.row("barrier", driver.BARRIER)
+        self.fence()
+
+    def fence(self) -> None:
+        self.segment += 1
+        self.touched_by.clear()
+
+
+NOWHERE = Storage("nowhere", TensorType(bool_, ()))     # the address 0
+
+
+def in_sequence(moves: Sequence[tuple[int, int, int]], spare: int) -> list[tuple[int, int, int]]:
+    """Moves that are meant at once, one after the other: none writes what a later one reads.
+
+    >>> in_sequence([(1, 2, 0), (2, 1, 0)], spare=9)
+    [(9, 2, 0), (2, 1, 0), (1, 9, 0)]
+    """
+    waiting, made = list(moves), []
+    while waiting:
+        free = next((m for m in waiting if not any(m[0] == other[1] for other in waiting if other is not m)), None)
+        if free is None:        # a ring: what the first reads is kept aside
+            target, source, offset = waiting[0]
+            made.append((spare, source, offset))
+            waiting[0] = target, spare, 0
+            continue
+        made.append(free)
+        waiting.remove(free)
+    return made
+
+
