@@ -7,7 +7,9 @@ import os
 import re
 import sys
 from dataclasses import dataclass
-from types import FrameType
+from functools import lru_cache
+from itertools import islice
+from types import CodeType, FrameType
 
 ADDRESSABLE = 1 << 47       # bytes
 PACKAGE = os.path.dirname(__file__) + os.sep     # not pathlib: it takes long to import
@@ -45,14 +47,17 @@ class Location:
 def location_of(frame: FrameType) -> Location:
     """The place that `frame` is executing."""
     code = frame.f_code
-    line: int | None = frame.f_lineno
+    return _location(code, code.co_filename, code.co_linetable, frame.f_lasti, frame.f_lineno)
+
+
+@lru_cache(maxsize=4096)
+def _location(code: CodeType, file: str, lines: bytes, instruction: int, line: int | None) -> Location:
+    """Equal code in another file, or otherwise spaced, is another place; hence `file` and `lines`."""
     column = end_column = None
-    positions = list(code.co_positions())
-    if 0 <= frame.f_lasti // 2 < len(positions):
-        start, end, begin, finish = positions[frame.f_lasti // 2]
+    for start, end, begin, finish in islice(code.co_positions(), max(0, instruction // 2), instruction // 2 + 1):
         if start == end:
             line, column, end_column = start, begin, finish
-    return Location(code.co_filename, line or 0, column, end_column, code.co_name)
+    return Location(file, line or 0, column, end_column, code.co_name)
 
 
 def user_location() -> Location | None:

@@ -185,6 +185,9 @@ def broadcast_shapes(*shapes: Sequence[Dim]) -> Shape:
     >>> broadcast_shapes((3, 1), (2,))
     (3, 2)
     """
+    first = shapes[0] if shapes else ()
+    if all(len(shape) == len(first) for shape in shapes) and all(shape == first for shape in shapes):
+        return tuple(first)
     result: list[Dim] = []
     for axis in range(1, max(map(len, shapes), default=0) + 1):
         sizes = [shape[-axis] for shape in shapes if len(shape) >= axis]

@@ -348,6 +348,21 @@ def test_capture_under_a_profiler():
     assert any("random" in str(entry.code) for entry in profiler.getstats())
 
 
+def test_the_code_of_a_user_s_operator_is_watched():
+    @tn.op(replace=True)
+    def loud_double(x):
+        print("doubling")
+        return x * 2
+    fallen = []
+    stop = subscribe(lambda event: fallen.append(event.fields["reason"]) if event.name == "fallback" else None)
+    try:
+        for _ in range(2):
+            tn.jit(lambda x: loud_double(x) + 1)(random(3))
+    finally:
+        stop()
+    assert "print() acts outside the program" in str(fallen)
+
+
 def test_functional_names_may_be_used_first_while_a_function_is_captured():
     jitted = tn.jit(lambda x: tn.nn.functional.hardsigmoid(x) + tn.nn.functional.log_softmax(x, dim=1))
     fallen = []

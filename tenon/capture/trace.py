@@ -7,6 +7,7 @@ themselves stay untouched until the graph has run.  Gradients work as ever: the 
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.capture.watch import UnsafeCall
+from tenon.capture.watch import UnsafeCall, Watch
 from tenon.eager import TensorInterpreter
 from tenon.errors import CaptureError
 from tenon.graph.build import Builder
@@ -86,6 +87,17 @@ class Capture(TensorInterpreter):
         self._arrays: dict[int, Value] = {}
 
     # ------------------------------------------------------------ an operator call
+
+    def apply(self, op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
+        """Record the call; there is nothing to watch in how Tenon's own operators are recorded."""
+        watching = sys.getprofile() if op.is_own else None
+        if not isinstance(getattr(watching, "__self__", None), Watch):
+            return super().apply(op, inputs, attrs)
+        sys.setprofile(None)
+        try:
+            return super().apply(op, inputs, attrs)
+        finally:
+            sys.setprofile(watching)
 
     def evaluate(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[Payload, ...]:
         """Append the node; the payloads are its output values."""

@@ -19,9 +19,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
-from tenon.errors import ArgumentError, TenonError
+from tenon.errors import PACKAGE, ArgumentError, TenonError
 from tenon.types import TensorType
 
 Types = TensorType | tuple[TensorType, ...]
@@ -149,6 +150,14 @@ class Op:
         self.signature = Signature.of(self.type)
         self.__doc__, self.__name__ = self.doc, self.name
         OPS[self.name] = self
+
+    @cached_property
+    def is_own(self) -> bool:
+        """Whether all that it means is Tenon's own code: the same in every process of one version, and of no effect."""
+        rules = [inspect.unwrap(rule) for rule in (self.type, self.ref, self.compute, self.expand, self.canonical,
+                                                   self.promote) if rule is not None]
+        codes = [rule.__code__ for rule in rules if hasattr(rule, "__code__")]
+        return all(code.co_filename.startswith(PACKAGE) for code in codes)
 
     @property
     def is_host(self) -> bool:

@@ -244,3 +244,12 @@ def test_an_error_travels_between_processes():
     again = pickle.loads(pickle.dumps(error))
     assert str(again) == str(error) and type(again) is type(error)
     assert isinstance(error, builtins.ValueError)
+
+
+def test_equal_code_in_another_file_or_otherwise_spaced_is_another_place():
+    found = []
+    for file, text in (("a.py", "place = look()"), ("b.py", "place = look()"), ("b.py", "place =     look()")):
+        scope = {"look": errors.user_location}
+        exec(compile(text, file, "exec"), scope)
+        found.append((scope["place"].file, scope["place"].column))
+    assert found == [("a.py", 8), ("b.py", 8), ("b.py", 12)]
