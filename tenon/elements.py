@@ -10,7 +10,7 @@ from tenon.dlpack import CPU, export
 from tenon.errors import ArgumentError, CaptureError, DTypeError, GradientError, ShapeError
 from tenon.graph.ir import Value
 from tenon.graph.operators import Operators
-from tenon.state import Examples, recorder
+from tenon.state import Deferred, Examples, recorder
 from tenon.types import DEFAULT_OF_KIND, int64
 
 
@@ -39,6 +39,8 @@ class Elements(Operators):
         payload = self.payload
         if isinstance(payload, np.ndarray):
             return payload
+        if isinstance(payload, Deferred):
+            return payload.elements()
         if isinstance(payload, Examples):
             raise payload.needs_value(what)
         capture = recorder.get()
@@ -82,6 +84,8 @@ class Elements(Operators):
         return int(self.item())
 
     def __repr__(self) -> str:
+        if isinstance(self.payload, Deferred):
+            self._concrete("the text of a tensor")
         if not isinstance(self.payload, np.ndarray):
             if (capture := recorder.get()) is not None:
                 capture.shown()

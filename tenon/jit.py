@@ -2,7 +2,7 @@
 
 A call is reduced to a key (the structure of its arguments, Python values, element types); under a key stand captures,
 each with the sizes and guards under which it holds.  A call that fits none is captured anew, a size that changed
-becoming a symbol.  A function that does what a graph cannot repeat runs eagerly, and `tn.explain` says why.
+becoming a symbol.  A function that does what a graph cannot repeat runs by part, and `tn.explain` says why.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from tenon.capture.captured import Captured, conclude, holds, run, why_not
 from tenon.capture.effects import Snapshot
 from tenon.capture.guards import is_atom
 from tenon.capture.reach import Reach
+from tenon.capture.segments import Parts
 from tenon.capture.trace import Capture, Held, capturing, is_capturing
 from tenon.capture.tree import Structure, flatten
 from tenon.capture.watch import UnsafeCall, Watch
@@ -37,7 +38,7 @@ from tenon.types import TensorType
 
 F = TypeVar("F", bound=Callable[..., Any])
 MOST_RECORDS = 256      # keys of one function; those that come later share one record, and run eagerly
-MOST_CAPTURES = 32      # of one function; beyond them it runs eagerly, which is right and says so
+MOST_CAPTURES = 32      # of one function; beyond them it runs by part, which is right and says so
 
 
 @dataclass
@@ -53,11 +54,12 @@ class Reason:
 
 @dataclass
 class Record:
-    """What happened to one key: its captures, and the reason for which it runs eagerly, if it does."""
+    """What happened to one key: its captures, and the reason for which it runs by part, if it does."""
 
     captures: list[Captured] = field(default_factory=list)
     sizes: list[tuple[int, ...]] = field(default_factory=list)      # of the tensors of the first call
     eager: Reason | None = None
+    parts: Parts | None = None                                      # of a function that runs by part
     alive: list[Any] = field(default_factory=list)                  # keeps identities in the key from being reused
 
 
@@ -85,19 +87,24 @@ class Jitted:
         leaves = [asarray(x) if isinstance(x, np.ndarray) else x for x in leaves]
         record = self._record(leaves, structure)
         if record.eager is not None:
-            return self.function(*args, **keywords)
+            return self._by_part(record, args, keywords)
         captured = self._find(record, leaves)
         if captured is None:
             with self._lock:
                 captured = self._find(record, leaves) or self._capture(record, leaves, structure)
             if captured is None:
-                return self.function(*args, **keywords)
+                return self._by_part(record, args, keywords)
         return run(captured, leaves)
+
+    def _by_part(self, record: Record, args: Any, keywords: Any) -> Any:
+        if record.parts is None:
+            record.parts = Parts(self.__name__)
+        return record.parts.run(lambda: self.function(*args, **keywords))
 
     def capture(self, *args: Any, **keywords: Any) -> Captured:
         """The capture that a call with these arguments would use; nothing of the program is run.
 
-        Raises CaptureError when such a call would run eagerly.
+        Raises CaptureError when such a call would run by part.
         """
         leaves, structure = flatten((args, keywords))
         record = self._record(leaves, structure)
@@ -124,7 +131,7 @@ class Jitted:
         return next((c for c in record.captures if holds(c, leaves)), None)
 
     def _capture(self, record: Record, leaves: list[Any], structure: Structure) -> Captured | None:
-        """A new capture for this call; None when the function has to run eagerly."""
+        """A new capture for this call; None when the function runs by part."""
         if sum(len(r.captures) for r in self.records.values()) >= MOST_CAPTURES:
             last = "; ".join(why_not(c, leaves) for c in record.captures[-1:]) or "the Python values of its arguments"
             record.eager = Reason(f"captured {MOST_CAPTURES} times, each time with something changed, at last: {last}")
@@ -136,10 +143,10 @@ class Jitted:
         except UndecidedSize:
             captured = self._trace(leaves, structure, argument_types(leaves, None))
         except UnsafeCall as unsafe:
-            record.eager = Reason(f"{unsafe.what}, so the function runs eagerly", unsafe.where)
+            record.eager = Reason(unsafe.what, unsafe.where)
             emit("fallback", function=self.__name__, reason=record.eager.what)
             if self.fullgraph:
-                raise CaptureError(record.eager.what, where=unsafe.where) from None
+                raise CaptureError(unsafe.what, where=unsafe.where, hint=unsafe.hint) from None
             return None
         captured.program = program_of(captured.graph)
         record.captures.append(captured)
@@ -255,7 +262,7 @@ def jit(function: Any = None, *, fullgraph: bool = False) -> Any:
 
     Works on functions and methods, with arguments nested in containers; tensors among them are inputs of the graph,
     Python values are part of what it is compiled for.  Whatever the function reads is guarded, whatever it assigns is
-    assigned by every call.  `fullgraph=True` raises CaptureError where it would otherwise run eagerly.
+    assigned by every call.  `fullgraph=True` raises CaptureError where it would otherwise run by part.
 
     >>> @tn.jit
     ... def f(x):

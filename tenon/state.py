@@ -5,7 +5,8 @@ Assignments are noted where somebody asks (`Changes`), so that a block of code c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
@@ -59,7 +60,53 @@ class Examples:
         raise NotImplementedError
 
 
-Payload = np.ndarray | Value | Examples
+class Deferred:
+    """The payload of a tensor whose elements are computed when somebody asks: in a function that runs by part."""
+
+    __slots__ = ("__weakref__", "array", "compute", "holders", "value")
+
+    def __init__(self, value: Value, compute: Callable[[], None]):
+        self.value, self.compute = value, compute       # the edge that stands for it, and what fills it
+        self.array: np.ndarray | None = None
+        self.holders: list[weakref.ref[TensorState]] = []
+
+    @property
+    def shape(self) -> Shape:
+        """The sizes of the axes."""
+        return self.value.shape
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return self.value.ndim
+
+    @property
+    def size(self) -> Dim:
+        """The number of elements."""
+        return self.value.size
+
+    @property
+    def dtype(self) -> DType:
+        """The element type."""
+        return self.value.dtype
+
+    def elements(self) -> np.ndarray:
+        """The array, computed now if need be."""
+        if self.array is None:
+            self.compute()
+        assert self.array is not None
+        return self.array
+
+    def fill(self, array: np.ndarray) -> None:
+        """Let all tensors that wait for it hold the array."""
+        self.array = array
+        for reference in self.holders:
+            if (state := reference()) is not None and state.payload is self:
+                state.payload = array
+        self.holders.clear()
+
+
+Payload = np.ndarray | Value | Examples | Deferred
 
 
 _count = 0          # how often a tensor has been changed by other than the run of a compiled program
@@ -79,12 +126,22 @@ def changed() -> None:
 class TensorState:
     """All that can change about a tensor."""
 
-    __slots__ = ("grad", "index", "node", "payload", "requires_grad")
+    __slots__ = ("__weakref__", "grad", "index", "node", "payload", "requires_grad")
 
     def __init__(self, payload: Payload, requires_grad: bool = False, grad: Tensor | None = None,
                  node: TapeNode | None = None, index: int = 0):
         self.payload, self.requires_grad, self.grad = payload, requires_grad, grad
         self.node, self.index = node, index     # the recorded call that made it, and which of its outputs it is
+        if type(payload) is Deferred:
+            self.hold(payload)
+
+    def hold(self, payload: Payload) -> None:
+        """Take another payload; a deferred one is replaced by its array when there is one."""
+        if type(payload) is Deferred and payload.array is not None:
+            payload = payload.array
+        self.payload = payload
+        if type(payload) is Deferred:
+            payload.holders.append(weakref.ref(self))
 
 
 class Recorder(Protocol):
@@ -96,8 +153,8 @@ class Recorder(Protocol):
     def constant(self, array: np.ndarray) -> Value:
         """The edge of the graph that holds this array."""
 
-    def needs_value(self, tensor: Any, what: str) -> CaptureError:
-        """The error for Python code that needs the elements of a captured tensor."""
+    def needs_value(self, tensor: Any, what: str) -> BaseException:
+        """What is raised where Python code needs the elements of a captured tensor."""
 
     def shown(self) -> None:
         """Called when the text of a captured tensor is asked for."""
@@ -158,5 +215,6 @@ class Changes:
 
 def _hold(tensor: Tensor, held: Any) -> None:
     state = tensor.state
-    state.payload, state.node, state.index = held
+    payload, state.node, state.index = held
+    state.hold(payload)
     changed()

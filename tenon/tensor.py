@@ -25,7 +25,7 @@ from tenon.ops.comparison import equal, not_equal
 from tenon.ops.creation import ones_like
 from tenon.ops.getitem import setitem
 from tenon.recording import is_grad_enabled, recording_is
-from tenon.state import Examples, Payload, TensorState, changed, journal, recorder
+from tenon.state import Deferred, Examples, Payload, TensorState, changed, journal, recorder
 from tenon.types import DType, Shape, TensorType, as_dtype, check_device, float32
 
 if TYPE_CHECKING:
@@ -238,7 +238,8 @@ class Tensor(Elements):
         old, state = self.state, new.state
         if (noted := journal.get()) is not None:
             noted.append((weakref.ref(self), (old.payload, old.node, old.index)))
-        old.payload, old.node, old.index = state.payload, state.node, state.index
+        old.hold(state.payload)
+        old.node, old.index = state.node, state.index
         changed()
         old.requires_grad = old.requires_grad or state.requires_grad
 
@@ -295,7 +296,7 @@ def asarray(data: Any, dtype: Any = None, copy: bool | None = None, *, device: A
     """
     check_device(device)
     wanted = None if dtype is None else as_dtype(dtype)
-    if isinstance(data, Tensor) and not isinstance(data.payload, np.ndarray):
+    if isinstance(data, Tensor) and not isinstance(data.payload, (np.ndarray, Deferred)):
         return data if wanted is None or wanted is data.dtype else shape_ops.cast(data, dtype=wanted)
     array = _as_array(data, wanted)
     shares = isinstance(data, (np.ndarray, Tensor)) and np.shares_memory(array, np.asarray(data))

@@ -230,8 +230,9 @@ def test_data_dependent_control_flow_names_the_line():
         if x.sum() > 0:
             return x
         return -x
+    assert f(random(3)).shape == (3,)
     with pytest.raises(CaptureError) as caught:
-        f(random(3))
+        tn.jit(f.function, fullgraph=True)(random(3))
     assert caught.value.where.file == __file__ and "if x.sum() > 0:" in str(caught.value)
 
 

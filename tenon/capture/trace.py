@@ -17,7 +17,7 @@ import numpy as np
 
 from tenon.capture.watch import UnsafeCall, Watch
 from tenon.eager import TensorInterpreter
-from tenon.errors import CaptureError
+from tenon.errors import user_location
 from tenon.graph.build import Builder
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import Op, using
@@ -101,6 +101,9 @@ class Capture(TensorInterpreter):
 
     def evaluate(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[Payload, ...]:
         """Append the node; the payloads are its output values."""
+        if op.data_dependent:
+            raise UnsafeCall(f"the shape of {op.name} depends on the data", where=user_location(),
+                             hint="keep the shape: tn.where(mask, x, other)")
         values: tuple[Any, ...] = tuple(x.payload if isinstance(x, Tensor) else x for x in inputs)
         if op.elementwise:
             values = self.builder.broadcast(values)
@@ -159,12 +162,11 @@ class Capture(TensorInterpreter):
         self.sources.append(source)
         return self.builder.parameter(type, name or f"s{len(self.sources) - 1}")
 
-    def needs_value(self, tensor: Tensor, what: str) -> CaptureError:
+    def needs_value(self, tensor: Tensor, what: str) -> UnsafeCall:
         """Python asked for the elements of a tensor that will only be known when the graph runs."""
-        return CaptureError(
-            f"{what} needs the value of a tensor that is only known when the captured function runs",
-            why=f"the tensor is {tensor.type}; a graph holds operators, and this is Python",
-            hint="use tn.where(condition, a, b) for a choice of values, or compute this outside the jitted function")
+        return UnsafeCall(
+            f"{what} needs the value of a tensor, {tensor.type}, that is only known when the graph runs",
+            where=user_location(), hint="tn.where(condition, a, b) chooses between values within the graph")
 
     def shown(self) -> None:
         """The text of a tensor holds its elements, so a function that asks for it runs eagerly."""

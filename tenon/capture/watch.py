@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.errors import PACKAGE, CaptureError, location_of
+from tenon.errors import PACKAGE, CaptureError, Location, location_of
 
 PRINTING = (print, input, open)
 NOW = ("now", "today", "utcnow")
@@ -27,11 +27,15 @@ FRONT_END = (PACKAGE + "nn/", PACKAGE + "optim/", PACKAGE + "random.py")    # wh
 
 
 class UnsafeCall(BaseException):
-    """Raised out of a capture just before a call whose effect a graph cannot repeat."""
+    """Raised out of a capture just before something that a graph cannot do: the function runs by part instead.
 
-    def __init__(self, what: str, frame: types.FrameType | None = None):
+    Not an Exception, since user code that catches those must not see it.
+    """
+
+    def __init__(self, what: str, frame: types.FrameType | None = None, where: Location | None = None,
+                 hint: str | None = None):
         super().__init__(what)
-        self.what, self.where = what, location_of(frame) if frame is not None else None
+        self.what, self.where, self.hint = what, where or (frame and location_of(frame)), hint
 
 
 @dataclass

@@ -1,5 +1,5 @@
 """What `tn.jit` made of a function, in words: what is captured, what is guarded, what is assigned, why it was captured
-again, and what runs eagerly."""
+again, and what runs by part."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def explain(function: Any, *args: Any, **keywords: Any) -> Explanation:
     lines = [f"{jitted.__name__}: {len(captures)} capture{'s' * (len(captures) != 1)}"]
     for number, captured in enumerate(captures, 1):
         lines += [f"capture {number}: {_signature(captured)}", *_details(captured)]
-    lines += [f"runs eagerly: {record.eager}" for record in jitted.records.values() if record.eager]
+    lines += [f"runs by part: {record.eager}" for record in jitted.records.values() if record.eager]
     return Explanation(tuple(lines))
 
 

@@ -1,0 +1,169 @@
+"""A function that cannot be one graph -> graphs of its parts, with Python in between.
+
+Operator calls are put off and recorded.  Where Python needs elements (a condition, `.item()`, NumPy, print), what was
+recorded so far is compiled and run, Python goes on with the real values, and recording begins anew.  Python itself runs
+in every call, so its effects are right without any guard; the same parts give the same programs, which are kept.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from tenon.eager import TensorInterpreter, eager, program_of
+from tenon.graph.build import Builder
+from tenon.graph.interpret import interpret
+from tenon.graph.ir import Graph, Input, Literal, Node, Value
+from tenon.graph.kernels import KERNELS
+from tenon.graph.op import Op, using
+from tenon.observe import emit
+from tenon.state import Deferred, Payload, TensorState
+from tenon.tensor import Tensor
+from tenon.types import TensorType, as_dtype
+
+LEAST_ELEMENTS = 100_000    # that a call touches in the mean; below it recording it costs more than machine code saves
+MOST_PROGRAMS = 32          # of one function; beyond them its parts differ from call to call, and it runs eagerly
+
+
+class Parts:
+    """What is known of one function that runs by part: its programs, and whether they are worth it."""
+
+    def __init__(self, name: str):
+        self.name = name
+        self.graphs: dict[Any, Graph] = {}
+        self.calls = 0
+        self.eager = False
+
+    def run(self, function: Callable[[], Any]) -> Any:
+        """Call the function: the first time eagerly, since many functions are called once."""
+        self.calls += 1
+        if self.eager or self.calls == 1:
+            return function()
+        run = Run(self)
+        try:
+            with using(run):
+                return function()
+        finally:
+            run.finish()
+
+    def graph(self, graph: Graph) -> Graph | None:
+        """The graph whose program does what this one says; None where it is too small to be worth it."""
+        if sum(map(_work, graph.nodes)) < LEAST_ELEMENTS * len(graph.nodes):
+            return None
+        key = structure(graph)
+        if key not in self.graphs and len(self.graphs) >= MOST_PROGRAMS:
+            self.eager = True
+            emit("fallback", function=self.name, reason=f"more than {MOST_PROGRAMS} different parts")
+            return None
+        return self.graphs.setdefault(key, graph)
+
+
+class Run(TensorInterpreter):
+    """One call: the part being recorded, and the payloads that wait for it."""
+
+    def __init__(self, parts: Parts):
+        self.parts, self.worthwhile = parts, False
+        self.lock = threading.RLock()       # a tensor may be asked for its elements in another thread
+        self.begin()
+
+    def begin(self) -> None:
+        self.builder = Builder(self.parts.name)
+        self.arrays: list[np.ndarray] = []
+        self.known: dict[int, tuple[Any, Value]] = {}       # by identity, which holding it keeps from being reused
+        self.waiting: list[weakref.ref[Deferred]] = []
+
+    def opens(self, op: Op) -> bool:
+        """Composites stay whole in the graph."""
+        return False
+
+    def evaluate(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[Payload, ...]:
+        """Record the call; what may fail, or is no kernel, happens at once, where eager code would do it."""
+        if at_once(op, inputs):
+            return eager.evaluate(op, inputs, attrs)
+        with self.lock:
+            values = tuple(self.value(x.payload) if isinstance(x, Tensor) else x for x in inputs)
+            if op.elementwise:
+                values = self.builder.broadcast(values)
+            out = self.builder.emit(op, values, attrs)
+            return tuple(map(self.defer, out if isinstance(out, tuple) else (out,)))
+
+    def defer(self, value: Value) -> Deferred:
+        payload = Deferred(value, self.flush)
+        self.waiting.append(weakref.ref(payload))
+        return payload
+
+    def value(self, payload: Any) -> Value:
+        """The edge of the part being recorded that holds this payload."""
+        if isinstance(payload, Deferred):
+            if payload.array is None:
+                return payload.value
+            payload = payload.array
+        known = self.known.get(id(payload))
+        if known is not None:
+            return known[1]
+        visible = payload.base is not None or references(payload) > ONE_HOLDER
+        array = payload.copy() if visible else payload      # somebody may write to it before the part runs
+        parameter = self.builder.parameter(TensorType(as_dtype(array.dtype), array.shape), f"x{len(self.arrays)}")
+        self.arrays.append(array)
+        if not visible:
+            self.known[id(payload)] = payload, parameter
+        return parameter
+
+    def flush(self) -> None:
+        """Run what was recorded; every payload that is still held gets its elements."""
+        with self.lock:
+            alive = [d for reference in self.waiting if (d := reference()) is not None]
+            graph, arrays = self.builder.finish([d.value for d in alive]), self.arrays
+            self.begin()
+            if alive:
+                compiled = self.parts.graph(graph)
+                self.worthwhile |= compiled is not None
+                results = interpret(graph, arrays) if compiled is None else program_of(compiled).run(arrays)
+                for payload, array in zip(alive, results, strict=True):
+                    payload.fill(array)
+
+    def finish(self) -> None:
+        """The call is over: nothing waits any more."""
+        self.flush()
+        if not self.worthwhile:
+            self.parts.eager = True
+
+
+def references(array: np.ndarray) -> int:
+    """How many there are, those of the functions that ask included."""
+    return sys.getrefcount(array)
+
+
+# What `references` says to a function that was given the array of a tensor that alone holds it.
+_alone = TensorState(np.empty(0))
+ONE_HOLDER = (lambda array: references(array))(_alone.payload)
+
+
+def at_once(op: Op, inputs: tuple[Any, ...]) -> bool:
+    """Whether a call must not be put off: NumPy does it, or indices in it may be out of range."""
+    if op.is_host or op.effect or op.data_dependent or any(op is known for known, _ in KERNELS):
+        return True
+    return not op.elementwise and any(isinstance(x, Tensor) and x.dtype.kind in "ui" for x in inputs)
+
+
+def _work(node: Node) -> int:
+    """The elements of the largest input or output."""
+    return max(int(x.type.size) for x in (*node.inputs, *node.outputs) if x is not None)
+
+
+def structure(graph: Graph) -> tuple[Any, ...]:
+    """Equal for graphs that do the same with inputs of the same types."""
+    numbers: dict[Input, int] = {p: k for k, p in enumerate(graph.params)}
+    key: list[Any] = [p.type for p in graph.params]
+    for node in graph.nodes:
+        inputs = tuple(x if x is None else x.key() if isinstance(x, Literal) else numbers[x] for x in node.inputs)
+        key.append((node.op, inputs, tuple((name, repr(value) if isinstance(value, float) else value)
+                                           for name, value in node.attrs.items())))
+        for x in node.outputs:
+            numbers[x] = len(numbers)
+    return (*key, tuple(numbers[r] for r in graph.results))
