@@ -134,7 +134,7 @@ class Run(TensorInterpreter):
             self.parts.eager = True
 
 
-def references(array: np.ndarray) -> int:
+def references(array: Any) -> int:
     """How many there are, those of the functions that ask included."""
     return sys.getrefcount(array)
 
