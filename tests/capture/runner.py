@@ -51,7 +51,7 @@ class Observation:
 
 def judge(program: Program, system: System, seconds: float = 60.0) -> Verdict:
     """The verdict of a program under a system: by its strictest decorator that is right."""
-    found = Verdict(UNFIT)
+    found, refusal = Verdict(UNFIT), ""
     try:
         with limit(seconds):
             eager = observe(program, system, lambda f: f)
@@ -62,9 +62,10 @@ def judge(program: Program, system: System, seconds: float = 60.0) -> Verdict:
                 found = compare(eager, observe(program, system, jit), word)
                 if found.word != REFUSED:
                     break
+                refusal = refusal or found.detail
     except Hang:
         return Verdict(HANG, f"after {seconds:g} s")
-    return found
+    return Verdict(found.word, found.detail or refusal)
 
 
 def observe(program: Program, system: System, jit: Callable[..., Any]) -> list[Observation]:
