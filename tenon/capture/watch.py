@@ -10,6 +10,7 @@ import types
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -29,13 +30,19 @@ FRONT_END = (PACKAGE + "nn/", PACKAGE + "optim/", PACKAGE + "random.py")    # wh
 class UnsafeCall(BaseException):
     """Raised out of a capture just before something that a graph cannot do: the function runs by part instead.
 
-    Not an Exception, since user code that catches those must not see it.
+    Not an Exception, since user code that catches those must not see it; where it catches everything, the watch has
+    noted it.
     """
 
     def __init__(self, what: str, frame: types.FrameType | None = None, where: Location | None = None,
                  hint: str | None = None):
         super().__init__(what)
         self.what, self.where, self.hint = what, where or (frame and location_of(frame)), hint
+        if (noted := _noted.get()) is not None:
+            noted.append(self)
+
+
+_noted: ContextVar[list[UnsafeCall] | None] = ContextVar("_noted", default=None)
 
 
 @dataclass
@@ -44,6 +51,7 @@ class Watch:
 
     codes: set[types.CodeType] = field(default_factory=set)
     iterators: Sequence[Any] = ()       # from outside, which must not be moved
+    _entered: types.FrameType | None = None
 
     @contextmanager
     def running(self) -> Iterator[Watch]:
@@ -51,19 +59,29 @@ class Watch:
         before: Any = sys.getprofile()
         sources = _Sources()
         places = [_place(x) for x in self.iterators]
+        noted: list[UnsafeCall] = []
+        token, tracing, self._entered = _noted.set(noted), sys.gettrace(), sys._getframe(2)
         sys.setprofile(self._event)
         try:
             yield self
-        except BaseException:
+        except BaseException as error:
             sources.put_back()
+            if noted and isinstance(error, Exception):
+                raise noted[0] from None
             raise
         finally:
+            _noted.reset(token)
+            self._entered = None
+            sys.settrace(tracing)
             sys.setprofile(None)
             if hasattr(before, "enable"):
                 before.enable()     # cProfile's profiler, which is no function
             else:
                 sys.setprofile(before)
-        if moved := sources.put_back():
+        moved = sources.put_back()
+        if noted:
+            raise noted[0]
+        if moved:
             raise UnsafeCall(f"{moved} draws from a generator that is not Tenon's")
         if places != [_place(x) for x in self.iterators]:
             raise CaptureError("the captured function moved an iterator from outside, which a graph cannot repeat",
@@ -75,9 +93,24 @@ class Watch:
                 self.codes.add(frame.f_code)
         elif event == "c_call":
             if arg is next and self.iterators and follows(frame.f_code):
-                raise UnsafeCall("next() moves an iterator", frame)
+                self._stop("next() moves an iterator", frame)
             if is_unrepeatable(arg) if follows(frame.f_code) else _writes(arg, frame):
-                raise UnsafeCall(f"{getattr(arg, '__name__', arg)}() acts outside the program", _user_frame(frame))
+                self._stop(f"{getattr(arg, '__name__', arg)}() acts outside the program", _user_frame(frame))
+
+    def _stop(self, what: str, frame: types.FrameType) -> None:
+        """Python ends the watch with this exception; should the program catch it, its next line begins it again."""
+        def again(frame: types.FrameType, event: str, arg: Any) -> Any:
+            if _noted.get() is not None:
+                sys.setprofile(self._event)
+                return again
+            return None
+
+        above: types.FrameType | None = frame
+        if sys.gettrace() is None:      # else a debugger is at work
+            sys.settrace(again)
+            while above is not None and above is not self._entered:
+                above.f_trace, above = again, above.f_back
+        raise UnsafeCall(what, frame)
 
 
 def _place(iterator: Any) -> Any:

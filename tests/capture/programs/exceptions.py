@@ -109,6 +109,34 @@ def number_of_a_tensor_or_a_default(x):
     return x * scale
 
 
+@program(not_one_graph="it prints")
+def print_inside_a_bare_except(x):
+    try:
+        print("inside")
+    except:     # noqa: E722
+        LOG.append("failed")
+    print("after")
+    return x * (2.0 + len(LOG))
+
+
+@program(not_one_graph="it prints")
+def return_in_finally(x):
+    try:
+        print("inside")
+    finally:
+        return x * 3.0
+
+
+@program(not_one_graph="it prints")
+def print_while_an_error_is_handled(x, scale=None):
+    try:
+        y = x * scale["missing"]
+    except TypeError:
+        print("no scale")
+        y = x
+    return y
+
+
 @program
 def finally_runs(x):
     try:
