@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextvars import Context
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from threading import local
 from typing import Any
 
 import numpy as np
@@ -22,6 +20,7 @@ from tenon.graph.kernels import KERNELS, kernel_for
 from tenon.graph.op import Op, set_default_interpreter
 from tenon.heavy import WORK, heavy_program
 from tenon.ops import shape as shape_ops
+from tenon.quick import give_quick_calls, quiet
 from tenon.recording import is_grad_enabled
 from tenon.state import Payload, recorder
 from tenon.tape import TapeNode, linked, saved
@@ -234,19 +233,8 @@ def _number(x: Any, dtype: DType | None) -> Any:
 _literal = lru_cache(maxsize=1024, typed=True)(literal)
 
 
-class _Quiet(local):
-    """A context for each thread in which NumPy's ufuncs do not warn; cheaper to enter than `np.errstate`."""
-
-    def __init__(self) -> None:
-        self.run = Context().run
-        self.run(np.seterr, all="ignore")
-
-
-_quiet = _Quiet()
-
-
 def _run_ufunc(ufunc: np.ufunc, *arrays: Any) -> Any:
-    return _quiet.run(ufunc, *arrays)
+    return quiet.run(ufunc, *arrays)
 
 
 def _run_program(program: Executable, *arrays: Any) -> Any:
@@ -281,4 +269,5 @@ def program_of(graph: Graph) -> Executable:
 
 
 eager = Eager()
+give_quick_calls()
 set_default_interpreter(eager)

@@ -32,3 +32,6 @@ def enable_grad() -> Any:
 def is_grad_enabled() -> bool:
     """Whether operators record themselves for `backward` here."""
     return _recording.get()
+
+
+recording = _recording.get      # the same, for those who ask at every call

@@ -97,6 +97,13 @@ class Deferred:
         assert self.array is not None
         return self.array
 
+    def for_state(self, state: TensorState) -> np.ndarray | Deferred:
+        """What a state holds that takes this payload: the array, or this until there is one."""
+        if self.array is not None:
+            return self.array
+        self.holders.append(weakref.ref(state))
+        return self
+
     def fill(self, array: np.ndarray) -> None:
         """Let all tensors that wait for it hold the array."""
         self.array = array
@@ -124,24 +131,18 @@ def changed() -> None:
 
 
 class TensorState:
-    """All that can change about a tensor."""
+    """All that can change about a tensor.  A state itself only changes in `grad` (and has a deferred payload filled in):
+    a tensor given new elements holds another one, and who kept the old one, as the tape does, sees what was."""
 
     __slots__ = ("__weakref__", "grad", "index", "node", "payload", "requires_grad")
 
     def __init__(self, payload: Payload, requires_grad: bool = False, grad: Tensor | None = None,
                  node: TapeNode | None = None, index: int = 0):
-        self.payload, self.requires_grad, self.grad = payload, requires_grad, grad
-        self.node, self.index = node, index     # the recorded call that made it, and which of its outputs it is
-        if type(payload) is Deferred:
-            self.hold(payload)
-
-    def hold(self, payload: Payload) -> None:
-        """Take another payload; a deferred one is replaced by its array when there is one."""
-        if type(payload) is Deferred and payload.array is not None:
-            payload = payload.array
-        self.payload = payload
-        if type(payload) is Deferred:
-            payload.holders.append(weakref.ref(self))
+        self.payload = payload if type(payload) is not Deferred else payload.for_state(self)
+        self.requires_grad = requires_grad
+        self.grad = grad
+        self.node = node        # the recorded call that made it
+        self.index = index      # which of its outputs it is
 
 
 class Recorder(Protocol):
@@ -149,6 +150,9 @@ class Recorder(Protocol):
 
     def state_of(self, tensor: Tensor) -> TensorState:
         """The state of an outside tensor as the captured program sees it."""
+
+    def hold(self, tensor: Tensor, state: TensorState) -> None:
+        """Give an outside tensor another state, in the captured program."""
 
     def constant(self, array: np.ndarray) -> Value:
         """The edge of the graph that holds this array."""
@@ -214,7 +218,5 @@ class Changes:
 
 
 def _hold(tensor: Tensor, held: Any) -> None:
-    state = tensor.state
-    payload, state.node, state.index = held
-    state.hold(payload)
-    changed()
+    state, (payload, node, index) = tensor.state, held
+    tensor.hold(TensorState(payload, state.requires_grad, state.grad, node, index))

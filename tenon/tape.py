@@ -3,44 +3,56 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, TypeVar
+
+import numpy as np
 
 from tenon.autodiff import Rule, call
 from tenon.errors import GradientError, Location
 from tenon.ops.barrier import barrier
 from tenon.state import Examples, Payload, TensorState
 from tenon.tensor import Tensor
-from tenon.types import as_dtype
+from tenon.types import DTYPE_OF, as_dtype
 
-_numbers = itertools.count()
+T = TypeVar("T", bound=Tensor)
+NO_ATTRS: Mapping[str, Any] = {}
+_next_number = itertools.count().__next__
 
 
 class TapeNode:
     """One recorded operator call.  Holds output payloads, not tensors, so that a tape is free of cycles."""
 
-    __slots__ = ("attrs", "inputs", "loc", "number", "op", "payloads", "released", "root")
+    __slots__ = ("attrs", "inputs", "number", "op", "payloads", "root")
+    loc: Location | None = None
 
     def __init__(self, op: Rule, inputs: tuple[Any, ...], attrs: Mapping[str, Any], payloads: tuple[Payload, ...]):
-        self.op, self.inputs, self.attrs, self.payloads = op, inputs, attrs, payloads
-        self.number = next(_numbers)
-        self.loc: Location | None = None
-        self.released = False
+        self.op = op
+        self.inputs = inputs
+        self.attrs = attrs
+        self.payloads = payloads
+        self.number = _next_number()
         self.root: Any = None       # what `_root` found last
 
     def release(self) -> None:
         """Let go of inputs and outputs; the node cannot be differentiated any more."""
-        self.inputs, self.payloads, self.released, self.root = (), (), True, None
+        self.inputs, self.payloads, self.root = (), (), None
+
+    @property
+    def released(self) -> bool:
+        """Whether `release` was called."""
+        return not self.payloads
 
     @property
     def slots(self) -> tuple[Any, ...]:
         """What the gradients of the outputs are accumulated under."""
-        return tuple((self, k) for k in range(len(self.payloads)))
+        return ((self, 0),) if len(self.payloads) == 1 else tuple([(self, k) for k in range(len(self.payloads))])
 
     @property
     def outputs(self) -> tuple[Tensor, ...]:
         """The output tensors, linked to this node."""
-        return tuple(linked(payload, self, k) for k, payload in enumerate(self.payloads))
+        return tuple([linked(payload, self, k) for k, payload in enumerate(self.payloads)])
 
     def tape(self) -> list[TapeNode]:
         """This call and the recorded ones that it depends on, in the order they ran."""
@@ -49,20 +61,17 @@ class TapeNode:
 
 def linked(payload: Payload, node: TapeNode, index: int) -> Tensor:
     """Output `index` of a recorded call."""
-    out = Tensor(payload)
-    out.own = TensorState(out.own.payload, as_dtype(payload.dtype).is_differentiable, None, node, index)
+    out = _new(Tensor)
+    dtype = payload.dtype
+    out.own = TensorState(payload, (DTYPE_OF.get(dtype) or as_dtype(dtype)).is_differentiable, None, node, index)
     return out
 
 
 class Saved(Tensor):
-    """A tensor as an operator call saw it: in-place operations that follow do not reach the tape."""
+    """A tensor as an operator call saw it: it keeps the state of then, and in-place operations make a new one."""
 
     __slots__ = ("_slot",)
-
-    def __init__(self, x: Tensor):
-        state = x.state
-        self.own = TensorState(state.payload, state.requires_grad, None, state.node, state.index)
-        self._slot = x if state.node is None and type(x) is Tensor else x.slot
+    _slot: Any
 
     @property
     def slot(self) -> Any:
@@ -71,7 +80,26 @@ class Saved(Tensor):
 
 
 def saved(x: Any) -> Any:
-    return Saved(x) if isinstance(x, Tensor) else x
+    """An input of a recorded call."""
+    return _save(x, x.state) if isinstance(x, Tensor) else x
+
+
+def recorded(op: Rule, inputs: tuple[Any, ...], array: np.ndarray) -> Tensor:
+    """The one output, with a gradient, of an operator call without attributes; outside of any capture."""
+    kept = tuple([_save(x, x.own) if isinstance(x, Tensor) else x for x in inputs])
+    out = _new(Tensor)
+    out.own = TensorState(array, array.dtype.kind in "fc", None, TapeNode(op, kept, NO_ATTRS, (array,)))
+    return out
+
+
+def _save(x: Tensor, state: TensorState) -> Saved:
+    kept = _new(Saved)
+    kept.own, node = state, state.node
+    kept._slot = (node, state.index) if node is not None else x.slot if type(x) is Saved else x
+    return kept
+
+
+_new: Callable[[type[T]], T] = object.__new__       # without `Tensor.__init__`, which looks for a capture
 
 
 def tape_of(tensors: Sequence[Tensor]) -> list[TapeNode]:
@@ -89,7 +117,7 @@ def _above(pending: list[TapeNode]) -> list[TapeNode]:
         if node not in found:
             found.add(node)
             pending.extend(x.node for x in node.inputs if isinstance(x, Tensor) and x.node is not None)
-    return sorted(found, key=lambda node: node.number)
+    return sorted(found, key=attrgetter("number"))
 
 
 RELEASED = TapeNode(call, (), {}, ())        # where a tensor comes from whose tape is gone
@@ -104,7 +132,7 @@ class Fork(TapeNode):
     __slots__ = ("active",)
 
     def __init__(self, x: Tensor):
-        super().__init__(barrier, (Saved(x),), {}, (x.payload,))
+        super().__init__(barrier, (saved(x),), {}, (x.payload,))
         self.active = True      # until the function that is differentiated has returned
 
 

@@ -26,10 +26,12 @@ from tenon.ops.creation import ones_like
 from tenon.ops.getitem import setitem
 from tenon.recording import is_grad_enabled, recording_is
 from tenon.state import Deferred, Examples, Payload, TensorState, changed, journal, recorder
-from tenon.types import DType, Shape, TensorType, as_dtype, check_device, float32
+from tenon.types import DTYPE_OF, DType, Shape, TensorType, as_dtype, check_device, float32
 
 if TYPE_CHECKING:
     from tenon.tape import TapeNode
+
+recording_capture = recorder.get
 
 
 class Tensor(Elements):
@@ -57,29 +59,38 @@ class Tensor(Elements):
     @property
     def state(self) -> TensorState:
         """What can change about this tensor, as the running code sees it."""
-        own, capture = self.own, recorder.get()
-        return capture.state_of(self) if capture is not None and isinstance(own.payload, np.ndarray) else own
+        capture = recording_capture()
+        return self.own if capture is None or not isinstance(self.own.payload, np.ndarray) else capture.state_of(self)
+
+    def hold(self, state: TensorState) -> None:
+        """Give this tensor another state, as far as the running code sees it."""
+        capture = recorder.get()
+        if capture is not None and isinstance(self.own.payload, np.ndarray):
+            capture.hold(self, state)
+        else:
+            self.own = state
+        changed()
 
     @property
     def payload(self) -> Payload:
         """The array, or the edge of the graph being captured."""
-        return self.own.payload if recorder.get() is None else self.state.payload
+        return (self.own if recording_capture() is None else self.state).payload
 
     @property
     def node(self) -> TapeNode | None:
         """The recorded operator call that made this tensor."""
-        return self.state.node
+        return (self.own if recording_capture() is None else self.state).node
 
     @property
     def dtype(self) -> DType:
         """The element type."""
-        dtype = self.payload.dtype
-        return dtype if isinstance(dtype, DType) else as_dtype(dtype)
+        dtype = (self.own if recording_capture() is None else self.state).payload.dtype
+        return DTYPE_OF.get(dtype) or as_dtype(dtype)
 
     @property
     def shape(self) -> Shape:
         """The sizes of the axes."""
-        return self.payload.shape
+        return (self.own if recording_capture() is None else self.state).payload.shape
 
     @property
     def type(self) -> TensorType:
@@ -147,14 +158,14 @@ class Tensor(Elements):
     @property
     def requires_grad(self) -> bool:
         """Whether gradients flow to or through this tensor."""
-        return self.state.requires_grad
+        return (self.own if recording_capture() is None else self.state).requires_grad
 
     @requires_grad.setter
     def requires_grad(self, flag: bool) -> None:
         if flag and not self.dtype.is_differentiable:
             raise DTypeError(f"only floating and complex tensors have gradients, this one is {self.dtype.name}")
-        self.state.requires_grad = flag
-        changed()
+        state = self.state
+        self.hold(TensorState(state.payload, flag, state.grad, state.node, state.index))
 
     def requires_grad_(self, flag: bool = True) -> Tensor:
         """Set `requires_grad`; returns this tensor."""
@@ -238,10 +249,8 @@ class Tensor(Elements):
         old, state = self.state, new.state
         if (noted := journal.get()) is not None:
             noted.append((weakref.ref(self), (old.payload, old.node, old.index)))
-        old.hold(state.payload)
-        old.node, old.index = state.node, state.index
-        changed()
-        old.requires_grad = old.requires_grad or state.requires_grad
+        requires_grad = old.requires_grad or state.requires_grad
+        self.hold(TensorState(state.payload, requires_grad, old.grad, state.node, state.index))
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Rebind this tensor to a copy with `self[key]` replaced by `value`, which broadcasts."""
@@ -252,6 +261,16 @@ class Tensor(Elements):
         if self.requires_grad and self.node is None and is_grad_enabled():
             raise GradientError(f"a leaf that requires a gradient was changed in place ({what})",
                                 hint="do it under tn.no_grad(), or write x = x + y")
+
+
+def fresh(array: np.ndarray) -> Tensor:
+    """A tensor of an array, outside of any capture: what `Tensor(array)` is there, in half the time."""
+    tensor = _new(Tensor)
+    tensor.own = TensorState(array)
+    return tensor
+
+
+_new: Callable[[type[Tensor]], Tensor] = object.__new__
 
 
 def _in_place(name: str) -> Callable[[Tensor, Any], Tensor]:

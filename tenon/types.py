@@ -64,7 +64,7 @@ token = _dtype("token", "token", "t", 8, "bool")  # what an effect returns: orde
 DTYPES = (bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float16, bfloat16, float32, float64,
           complex64, complex128)
 BY_SHORT = {dtype.short: dtype for dtype in (*DTYPES, token)}
-_BY_NUMPY = {dtype.numpy: dtype for dtype in DTYPES}
+DTYPE_OF: dict[Any, DType] = {dtype.numpy: dtype for dtype in DTYPES}
 _BY_NAME = {dtype.name: dtype for dtype in DTYPES}
 _BY_PYTHON = {bool: bool_, int: int64, float: float32, complex: complex64}
 DEFAULT_OF_KIND = {"b": bool_, "i": int64, "u": uint64, "f": float32, "c": complex64}
@@ -80,7 +80,7 @@ def as_dtype(value: Any) -> DType:
     >>> as_dtype("f32"), as_dtype(int), as_dtype(np.float64)
     (tenon.float32, tenon.int64, tenon.float64)
     """
-    if isinstance(value, np.dtype) and (known := _BY_NUMPY.get(value)):
+    if isinstance(value, np.dtype) and (known := DTYPE_OF.get(value)):
         return known
     if isinstance(value, DType):
         return value
@@ -89,7 +89,7 @@ def as_dtype(value: Any) -> DType:
     if isinstance(value, str) and (found := _BY_NAME.get(value) or BY_SHORT.get(value)):
         return found
     try:
-        return _BY_NUMPY[np.dtype(value)]
+        return DTYPE_OF[np.dtype(value)]
     except (TypeError, KeyError):
         raise DTypeError(f"no such element type: {value!r}", hint="one of " + " ".join(_BY_NAME)) from None
 

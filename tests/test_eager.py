@@ -147,3 +147,54 @@ def test_one_node_is_the_call():
     graph = heavy.one_node(tn.add, types, {})
     a, b = arrays_of((4, 3), (3,))
     np.testing.assert_array_equal(interpret(graph, [a, b])[0], a + b)
+
+
+# ---------------------------------------------------------------- elementwise calls, which go a short way
+
+def test_numbers_that_are_equal_and_not_the_same():
+    x = tn.tensor([-1.0, 1.0])
+    for zero in (0.0, -0.0, 0, False):
+        np.testing.assert_array_equal(np.signbit(twice(lambda z=zero: x * z).numpy()),
+                                      np.signbit(np.array([-1, 1], np.float32) * zero))
+    assert [twice(lambda n=n: tn.tensor([3]) + n).dtype for n in (1, 1.0, True)] == [tn.int64, tn.float32, tn.int64]
+
+
+@pytest.mark.parametrize("call", [lambda x: x > 1, lambda x: 1 - x, lambda x: -x, lambda x: x / 3, lambda x: 3 / x,
+                                  lambda x: x + x.reshape(3, 1), lambda x: x * tn.tensor(2), lambda x: x[0] * x[1],
+                                  lambda x: tn.add(y=x, x=2), lambda x: x + np.float32(1), lambda x: x == x])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "bfloat16", "bool", "complex64"])
+def test_the_short_way_is_the_long_way(call, dtype, monkeypatch):
+    x = tn.tensor([1, 2, 3], dtype="int64").astype(dtype)
+    x.requires_grad_(x.dtype.is_differentiable)
+    seen = []
+    for _ in range(2):
+        try:
+            out = twice(lambda: call(x))
+            out = [out, [] if out.node is None or not out.requires_grad else gradient(out, x)]
+        except TenonError as error:
+            out = str(error)
+        seen.append(out)
+        monkeypatch.setattr("tenon.quick.KERNELS", {"any": "kernel"})       # with one, every call is made in full
+    short, long = seen
+    assert type(short) is type(long) and (not isinstance(short, str) or short == long)
+    if not isinstance(short, str):
+        assert (short[0].type, short[0].requires_grad) == (long[0].type, long[0].requires_grad)
+        np.testing.assert_array_equal(short[0].numpy(), long[0].numpy())
+        np.testing.assert_array_equal(*[np.asarray(x) for x in (short[1], long[1])])
+
+
+def gradient(out, x):
+    x.grad = None
+    out.backward(tn.ones_like(out))
+    return x.grad.numpy()
+
+
+def test_the_tape_keeps_the_state_that_a_call_saw():
+    x, y = tn.tensor([2.0], requires_grad=True), tn.tensor([5.0])
+    z = x * y
+    with tn.no_grad():
+        x.assign(tn.tensor([7.0]))
+        y += 1
+    y.requires_grad_()
+    z.sum().backward()
+    assert x.grad.tolist() == [5.0] and y.grad is None

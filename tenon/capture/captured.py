@@ -24,7 +24,7 @@ from tenon.capture.watch import UnsafeCall
 from tenon.dims import SMALLEST_SYMBOLIC_SIZE, Assumptions, Dim, SymbolicDim
 from tenon.graph.ir import Graph, Value
 from tenon.recording import is_grad_enabled
-from tenon.state import changed, changes
+from tenon.state import TensorState, changed, changes
 from tenon.tape import RELEASED
 from tenon.tensor import Tensor
 from tenon.types import TensorType
@@ -226,11 +226,14 @@ def run(captured: Captured, leaves: Sequence[Any]) -> Any:
         own = holder.own
         if carries:
             new = results[k].own
-            own.payload, own.node, own.index = new.payload, new.node, new.index
+            holder.own = TensorState(new.payload, own.requires_grad, own.grad, new.node, new.index)
         else:
-            own.payload, own.node = results.arrays[k] if type(results) is Results else results[k].own.payload, None
+            array = results.arrays[k] if type(results) is Results else results[k].own.payload
+            holder.own = TensorState(array, own.requires_grad, own.grad)
     for source, flag in captured.flags:
-        holder_of(source, leaves).own.requires_grad = flag
+        holder = holder_of(source, leaves)
+        own = holder.own
+        holder.own = TensorState(own.payload, flag, own.grad, own.node, own.index)
     if captured.gradients or captured.flags:
         changed()
     for effect, nest in captured.effects:
@@ -278,8 +281,8 @@ def finished(result: Tensor, leaf: FromGraph) -> Tensor:
     """A result of the graph as the function would have returned it."""
     if leaf.requires_grad and not leaf.released and result.node is not None:
         return result
-    tensor = Tensor(result.own.payload, leaf.requires_grad)
-    tensor.own.node = RELEASED if leaf.released else None
+    tensor = Tensor(result.own.payload)
+    tensor.own = TensorState(result.own.payload, leaf.requires_grad, None, RELEASED if leaf.released else None)
     return tensor
 
 

@@ -136,6 +136,11 @@ class Capture(TensorInterpreter):
             seen = self._see(tensor, Held(tensor), _type_of(own), "")
         return seen.state
 
+    def hold(self, tensor: Tensor, state: TensorState) -> None:
+        """Give an outside tensor another state, in the captured program."""
+        self.state_of(tensor)
+        self.seen[id(tensor)].state = state
+
     def _see(self, tensor: Tensor, source: Argument | Held, type: TensorType, name: str) -> Seen:
         own = tensor.own
         start = self._parameter(source, type, name)

@@ -42,6 +42,7 @@ class Interpreter(Protocol):
 OPS: dict[str, Op] = {}
 _interpreter: ContextVar[Interpreter | None] = ContextVar("interpreter", default=None)
 _default: list[Interpreter] = []
+current = _interpreter.get      # None where calls are evaluated at once
 
 
 def interpreter() -> Interpreter:
@@ -141,6 +142,8 @@ class Op:
     examples: Sequence[str] = ()                        # "relu(f32[2, 3]) -> f32[2, 3]", "... -> error"
     doc: str = ""
     signature: Signature = field(init=False)
+    inputs: int = field(init=False)
+    quick: Callable[..., Any] | None = field(init=False, default=None)      # a call without attributes (tenon.quick)
 
     def __post_init__(self) -> None:
         if self.name in OPS:
@@ -148,6 +151,7 @@ class Op:
         if self.compute is None and self.expand is None and self.ref is None:
             raise ArgumentError(f"{self.name}: an operator needs a meaning", hint="give compute, expand or ref")
         self.signature = Signature.of(self.type)
+        self.inputs = len(self.signature.data)
         self.__doc__, self.__name__ = self.doc, self.name
         OPS[self.name] = self
 
@@ -181,6 +185,12 @@ class Op:
         return inspect.Signature(found + attrs)
 
     def __call__(self, *args: Any, **attrs: Any) -> Any:
+        if self.quick is not None and not attrs and len(args) == self.inputs:
+            return self.quick(*args)
+        return self.full(args, attrs)
+
+    def full(self, args: tuple[Any, ...], attrs: Mapping[str, Any]) -> Any:
+        """A call, as the innermost interpreter understands it."""
         inputs, bound = self.signature.bind(self.name, args, attrs)
         try:
             return interpreter().apply(self, inputs, bound)

@@ -36,6 +36,14 @@ def install_methods() -> None:
     install(methods)
 
 
+def install_quick_methods() -> None:
+    """Let Python's operators be the short ways of those operators that have one."""
+    binary = {f"__{python}__": name for python, name in (PYTHON_OPERATORS | COMPARISONS).items()}
+    unary = {f"__{python}__": name for python, name in UNARY.items()}
+    operators = ((method, PUBLIC.get(name)) for method, name in (binary | unary).items())
+    install({method: op.quick for method, op in operators if isinstance(op, Op) and op.quick is not None})
+
+
 def first_parameter(operator: Callable[..., Any]) -> str | None:
     """The name of the first parameter of a public operator."""
     if isinstance(operator, Op):

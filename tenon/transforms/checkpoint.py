@@ -17,7 +17,7 @@ from tenon.capture.tree import flatten
 from tenon.ops.barrier import barrier
 from tenon.recording import is_grad_enabled
 from tenon.state import Changes
-from tenon.tape import Saved, TapeNode, linked
+from tenon.tape import TapeNode, linked, saved
 from tenon.tensor import Tensor
 from tenon.transforms.follow import Followed, Nest, is_differentiable, settled
 
@@ -55,7 +55,7 @@ def replaced(run: Followed, rule: Recomputed) -> Any:
     others = outside(run, outputs)
     plain = {id(x): Tensor(x.payload) for x in outputs}
     if any(x.requires_grad for x in (*run.tensors, *others)):
-        inputs = tuple(map(Saved, (*run.tensors, *others)))
+        inputs = tuple(map(saved, (*run.tensors, *others)))
         node = TapeNode(rule, inputs, {}, tuple(x.payload for x in outputs))
         plain = {id(x): linked(x.payload, node, k) for k, x in enumerate(outputs)}
     result = structure.build([plain[id(x)] if is_differentiable(x) else settled(x) for x in leaves])

@@ -16,7 +16,7 @@ from tenon.graph.ir import Graph, Value
 from tenon.graph.op import interpreter, using
 from tenon.ops.custom import custom_call
 from tenon.recording import is_grad_enabled
-from tenon.tape import Saved, TapeNode, carries, linked
+from tenon.tape import TapeNode, carries, linked, saved
 from tenon.tensor import Tensor
 from tenon.transforms.batching import Batched, Batching
 
@@ -62,7 +62,7 @@ def carries_outside(x: Tensor) -> bool:
 def on_tape(rule: Rule, inputs: Tensors, outputs: Tensors | None) -> Tensors:
     """One node for the call.  What is kept for the gradient stays linked to the inputs, for higher derivatives."""
     results, kept = rule.forward(inputs)
-    node = TapeNode(OnTape(rule, results, kept), tuple(map(Saved, inputs)), {},
+    node = TapeNode(OnTape(rule, results, kept), tuple(map(saved, inputs)), {},
                     tuple(x.payload for x in (results if outputs is None else outputs)))
     return [linked(payload, node, k) for k, payload in enumerate(node.payloads)]
 
@@ -74,7 +74,7 @@ class OnTape:
         self.name, self.rule = rule.name, rule
         position = {id(x): k for k, x in enumerate(results)}
         # a result that is kept is linked to this node, not to what it is made of
-        self.kept = [(position[id(x)], None) if id(x) in position else (None, Saved(x) if isinstance(x, Tensor) else x)
+        self.kept = [(position[id(x)], None) if id(x) in position else (None, saved(x))
                      for x in kept]
 
     def vjp(self, g: Any, y: Any, *inputs: Tensor) -> list[Tensor | None]:

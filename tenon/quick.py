@@ -1,0 +1,164 @@
+"""An elementwise operator call on tensors that NumPy does in one step -> its result, with little Python around it.
+
+`op.quick(inputs)` gives the result, or None where the call has to be made in full (`tenon.eager`): inputs of several
+element types, numbers of another type, captured or batched tensors, whatever NumPy refuses.  Only element types
+decide, so one entry serves all shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextvars import Context
+from threading import local
+from typing import Any
+
+import numpy as np
+
+from tenon.errors import TenonError
+from tenon.graph.build import agree, literal
+from tenon.graph.kernels import KERNELS
+from tenon.graph.op import OPS, Op, current
+from tenon.ops.methods import install_quick_methods
+from tenon.recording import recording
+from tenon.tape import recorded
+from tenon.tensor import Tensor, fresh
+from tenon.types import TensorType, as_dtype
+
+NUMBERS = frozenset((bool, int, float))
+MOST_NUMBERS = 1024
+NOT_ONE = None, np.zeros((), object)        # a number that is none of a tensor's type: no operator takes such elements
+
+
+class Quiet(local):
+    """A context for each thread in which NumPy's ufuncs do not warn; cheaper to enter than `np.errstate`."""
+
+    def __init__(self) -> None:
+        self.run = Context().run
+        self.run(np.seterr, all="ignore")
+
+
+quiet = Quiet()
+
+
+def give_quick_calls() -> None:
+    """Give every operator that is one of NumPy's ufuncs its short way."""
+    for op in OPS.values():
+        if isinstance(op.ref, np.ufunc) and op.elementwise and not op.signature.attrs:
+            op.quick = _unary(op, op.ref) if len(op.signature.data) == 1 else _binary(op, op.ref)
+    install_quick_methods()
+
+
+def _unary(op: Op, ufunc: np.ufunc) -> Callable[[Any], Any]:
+    results, full = _Results(op), op.full
+
+    def quick(x: Any) -> Any:
+        if isinstance(x, Tensor) and current() is None and not KERNELS:
+            own = x.own
+            a = own.payload
+            result = results[a.dtype]
+            if result is not None:
+                try:
+                    out = quiet.run(ufunc, a)
+                    if type(out) is not np.ndarray:
+                        out = np.asarray(out)
+                    if out.dtype is result:
+                        return fresh(out) if not (own.requires_grad and recording()) else recorded(op, (x,), out)
+                except Exception:               # the full call says what is wrong
+                    pass
+        return full((x,), {})
+    quick.__name__, quick.__doc__ = op.name, op.doc
+    return quick
+
+
+def _binary(op: Op, ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
+    results, numbers, full = _Results(op), _Numbers(op), op.full
+
+    def quick(x: Any, y: Any) -> Any:
+        if current() is None and not KERNELS:
+            left, right = x, y
+            if isinstance(x, Tensor):
+                own = x.own
+                a, wanted = own.payload, own.requires_grad
+                if isinstance(y, Tensor):
+                    own = y.own
+                    b, wanted = own.payload, wanted or own.requires_grad
+                else:
+                    right, b = numbers.find(a.dtype, y)
+            elif isinstance(y, Tensor):
+                own = y.own
+                b, wanted = own.payload, own.requires_grad
+                left, a = numbers.find(b.dtype, x)
+            else:
+                return full((x, y), {})
+            dtype = a.dtype
+            if dtype is b.dtype and (result := results[dtype]) is not None:
+                try:
+                    out = quiet.run(ufunc, a, b)
+                    if type(out) is not np.ndarray:
+                        out = np.asarray(out)
+                    if out.dtype is result:
+                        return recorded(op, (left, right), out) if wanted and recording() else fresh(out)
+                except Exception:               # the full call says what is wrong
+                    pass
+        return full((x, y), {})
+    quick.__name__, quick.__doc__ = op.name, op.doc
+    return quick
+
+
+class _Results(dict[Any, Any]):
+    """Element type of all inputs -> that of the result; None where the call is to be made in full."""
+
+    def __init__(self, op: Op):
+        super().__init__()
+        self.op, self.count = op, len(op.signature.data)
+
+    def __missing__(self, dtype: np.dtype[Any]) -> np.dtype[Any] | None:
+        self[dtype] = self._infer(dtype)
+        found: np.dtype[Any] | None = self[dtype]
+        return found
+
+    def _infer(self, dtype: Any) -> np.dtype[Any] | None:
+        if not isinstance(dtype, np.dtype):
+            return None             # captured, or one of a batch
+        type = TensorType(as_dtype(dtype), ())
+        given: Sequence[Any] = (Tensor(np.zeros((), dtype)),) * self.count
+        try:
+            if dtype.itemsize == 2 or any(wanted is not type.dtype for _, wanted in agree(self.op, tuple(given))):
+                return None         # halves are computed in float32; a cast is a call of its own
+            inferred = self.op.type(*(type,) * self.count)
+        except TenonError:
+            return None
+        return inferred.dtype.numpy if isinstance(inferred, TensorType) else None
+
+
+class _Numbers(dict[Any, Any]):
+    """(element type of the tensor, kind and value of the number beside it) -> the number as literal and as array."""
+
+    def __init__(self, op: Op):
+        super().__init__()
+        self.op = op
+
+    def find(self, dtype: Any, number: Any) -> tuple[Any, Any]:
+        """The number in the type that the tensor has and keeps; an array of no type where it has none."""
+        kind = type(number)
+        if kind not in NUMBERS or (kind is float and not number):       # 0.0 == -0.0
+            return NOT_ONE
+        key = dtype, kind, number
+        found: tuple[Any, Any] | None = self.get(key)
+        if found is None:
+            if len(self) >= MOST_NUMBERS:
+                self.clear()
+            found = self[key] = self._make(dtype, number)
+        return found
+
+    def _make(self, dtype: Any, number: Any) -> tuple[Any, Any]:
+        if not isinstance(dtype, np.dtype):
+            return NOT_ONE
+        known, beside = as_dtype(dtype), Tensor(np.zeros((), dtype))
+        try:
+            if any(wanted is not known for _, wanted in agree(self.op, (beside, number))):
+                return NOT_ONE
+            made = literal(number, known)
+        except Exception:
+            return NOT_ONE
+        return made, np.asarray(made.value, dtype)
