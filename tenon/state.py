@@ -131,7 +131,7 @@ def changed() -> None:
 
 
 class TensorState:
-    """All that can change about a tensor.  A state itself only changes in `grad` (and has a deferred payload filled in):
+    """All that can change about a tensor.  A state itself only changes in `grad`, and gets the elements it waits for:
     a tensor given new elements holds another one, and who kept the old one, as the tape does, sees what was."""
 
     __slots__ = ("__weakref__", "grad", "index", "node", "payload", "requires_grad")
