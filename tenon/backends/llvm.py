@@ -79,11 +79,37 @@ def most_libraries() -> int:
 
 def compile(ir_text: str) -> Library:
     """The library for a module: the one in memory, or from the disk cache, or compiled now."""
-    key = make_key(ir_text, *_environment())
+    key = make_key(ir_text, *environment())
+
+    def make() -> bytes:
+        data = compile_object(ir_text)
+        store(key, data)
+        return data
+    return obtain(key, lambda: stored(key), make)
+
+
+def obtain(key: str, kept: Callable[[], bytes | None], make: Callable[[], bytes]) -> Library:
+    """The library of this name: the one in memory, or of the code that is `kept`, or of the code that `make` makes."""
     library = _libraries.get(key)
     if library is None:
-        library = _libraries[key] = _from_disk(key) or _from_text(key, ir_text)
+        data = kept()
+        library = _libraries[key] = (None if data is None else _unless_damaged(key, data)) or Library(make())
     return library
+
+
+def is_loaded(key: str) -> bool:
+    """Whether the library of this name is in memory."""
+    return key in _libraries
+
+
+def stored(key: str) -> bytes | None:
+    """What the disk cache holds under this key."""
+    return _disk().get(key)
+
+
+def store(key: str, data: bytes) -> None:
+    """Keep code, or what belongs to it, on disk."""
+    _disk().put(key, data)
 
 
 def compile_all(texts: Sequence[str]) -> list[Library]:
@@ -119,10 +145,7 @@ def optimised(ir_text: str) -> str:
     return str(_optimise(_parse(ir_text, machine), machine))
 
 
-def _from_disk(key: str) -> Library | None:
-    data = _disk().get(key)
-    if data is None:
-        return None
+def _unless_damaged(key: str, data: bytes) -> Library | None:
     try:
         library = Library(data)
     except CodeError as error:  # written whole, and yet nothing that this LLVM can load
@@ -130,13 +153,6 @@ def _from_disk(key: str) -> Library | None:
         _disk().discard(key)
         return None
     emit("code_cache.hit", key=key)
-    return library
-
-
-def _from_text(key: str, ir_text: str) -> Library:
-    data = compile_object(ir_text)
-    library = Library(data)
-    _disk().put(key, data)
     return library
 
 
@@ -247,7 +263,7 @@ def _disk() -> CodeCache:
 
 
 @cache
-def _environment() -> tuple[str, ...]:
+def environment() -> tuple[str, ...]:
     """All that decides, beside the text, what the machine code is; Tenon's version shows in the text."""
     target, processor, features = _target()
     return (OPTIONS, llvmlite.__version__, str(llvm.llvm_version_info), target.triple, processor, features)

@@ -15,12 +15,15 @@ Calling an operator asks the innermost interpreter what the call means: evaluate
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
+
+import numpy as np
 
 from tenon.errors import PACKAGE, ArgumentError, TenonError
 from tenon.types import TensorType
@@ -39,6 +42,7 @@ class Interpreter(Protocol):
         """What this interpreter calls a tensor, made from an argument; numbers and None stay as they are."""
 
 
+KNOWN_CODE = (PACKAGE, os.path.dirname(np.__file__) + os.sep)
 OPS: dict[str, Op] = {}
 _interpreter: ContextVar[Interpreter | None] = ContextVar("interpreter", default=None)
 _default: list[Interpreter] = []
@@ -157,11 +161,11 @@ class Op:
 
     @cached_property
     def is_own(self) -> bool:
-        """Whether all that it means is Tenon's own code: the same in every process of one version, and of no effect."""
+        """Whether all that it means is code of Tenon and NumPy: the same in every process, and of no effect."""
         rules = [inspect.unwrap(rule) for rule in (self.type, self.ref, self.compute, self.expand, self.canonical,
                                                    self.promote) if rule is not None]
         codes = [rule.__code__ for rule in rules if hasattr(rule, "__code__")]
-        return all(code.co_filename.startswith(PACKAGE) for code in codes)
+        return all(code.co_filename.startswith(KNOWN_CODE) for code in codes)
 
     @property
     def is_host(self) -> bool:

@@ -101,8 +101,8 @@ class Frame:
         row = int(np.flatnonzero(rows[:, 0])[0])
         number, index, size = rows[row].tolist()
         step = self.layout.checked[row - 1]
-        check = step.unit.kernel.checks[number - 1]
-        return out_of_range(check.operator or step.node.op.name, index, size, check.where or step.node.loc)
+        operator, where = step.unit.failed(number - 1)
+        return out_of_range(operator or step.node.op.name, index, size, where or step.node.loc)
 
     # ------------------------------------------------------------ host steps
 

@@ -100,7 +100,7 @@ def _may_share(step: Step, result: Storage, source: Storage) -> bool:
     if isinstance(step, CopyStep):
         return True
     return (isinstance(step, KernelStep) and step.inputs.count(source) == 1
-            and (step.outputs.index(result), step.inputs.index(source)) in step.unit.in_place)
+            and (step.outputs.index(result), step.inputs.index(source)) in step.unit.facts.in_place)
 
 
 def _finished(assembly: Assembly, table: Table, pool_threads: int) -> Layout:
@@ -121,7 +121,7 @@ def _finished(assembly: Assembly, table: Table, pool_threads: int) -> Layout:
         size_words=_words(table.size_words), params=[_array_type(t) for t in params],
         results=[(_array_type(t)[1], _array_type(t)[0], donor) for t, donor in zip(results, donors, strict=True)],
         threads=table.threads, pool_threads=pool_threads,
-        scratch=max((count(u.scratch, sizes) for u in assembly.units), default=0),
+        scratch=max((count(u.facts.scratch, sizes) for u in assembly.units), default=0),
         memory=plan, work=sum(work_of(step, sizes) for step in assembly.steps),
         status_words=STATUS_WORDS * (len(table.checked) + 1), checked=table.checked,
         host=table.host, sizes=sizes, of=of, labels=table.labels)

@@ -20,6 +20,7 @@ from tenon.backends import llvm
 from tenon.backends.base import Array
 from tenon.backends.cpu import driver as native
 from tenon.backends.cpu.assemble import Assembly
+from tenon.backends.cpu.machine_code import libraries
 from tenon.backends.cpu.steps import KernelStep, leaves
 from tenon.backends.cpu.unit import Unit
 from tenon.dims import evaluate
@@ -119,7 +120,7 @@ class Program:
 
     def _compile(self, units: Collection[Unit]) -> None:
         with span("machine_code", graph=self.graph.name, kernels=len(units)):
-            self._libraries.update(zip(units, llvm.compile_all([unit.ir for unit in units]), strict=True))
+            self._libraries.update(zip(units, libraries(units), strict=True))
 
     def _address_of(self, unit: Unit) -> list[int]:
         """The stages of a kernel; a variant for donated memory is compiled when first asked for."""

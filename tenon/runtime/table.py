@@ -49,7 +49,7 @@ def work_of(step: Step, sizes: Mapping[str, int]) -> int:
 
 def can_fail(step: Step) -> bool:
     """Whether the step may find an error in the data."""
-    return any(isinstance(x, HostStep) or (isinstance(x, KernelStep) and bool(x.unit.kernel.checks))
+    return any(isinstance(x, HostStep) or (isinstance(x, KernelStep) and bool(x.unit.facts.checks))
                for x in leaves([step]))
 
 
@@ -125,9 +125,9 @@ class Table:
     def kernel(self, step: KernelStep, everyone: bool) -> None:
         at = self.place_operands(touched(step))
         sizes_at = len(self.size_words)
-        self.size_words += [self.sizes[name] for name in step.unit.kernel.sizes]
+        self.size_words += [self.sizes[name] for name in step.unit.facts.sizes]
         status = 0
-        if step.unit.kernel.checks:
+        if step.unit.facts.checks:
             self.checked.append(step)
             status, self.unchecked = STATUS_WORDS * len(self.checked), True
         unit = unit_for(step, self.taken)

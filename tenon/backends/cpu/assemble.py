@@ -94,7 +94,7 @@ class Assembler:
         if unit is None:
             return False
         inputs = tuple(self.places[x] for x in outside)
-        temporaries = tuple(Storage("temporary", type) for type in unit.temporaries)
+        temporaries = tuple(Storage("temporary", type) for type in unit.facts.temporaries)
         self.steps.append(KernelStep(node, unit, inputs, self.new_places(node), temporaries))
         return True
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from tenon.backends.cpu.assemble import Assembly, assemble
+from tenon.backends.cpu.machine_code import start, threads
 from tenon.backends.cpu.unit import Unit, make_unit
 from tenon.graph.ir import Graph
 from tenon.observe import emit, span
@@ -12,28 +14,34 @@ from tenon.passes.bodies import key_of
 
 
 def assemble_graph(graph: Graph) -> Assembly:
-    """Kernels and steps for a graph."""
+    """Kernels and steps for a graph; the kernels' code may still be in the making."""
     units: dict[str, Unit | None] = {}
-    with span("assemble", graph=graph.name, nodes=len(graph.nodes)):
-        return assemble(graph, partial(_shared_unit, units))
+    pool = threads()
+    try:
+        with span("assemble", graph=graph.name, nodes=len(graph.nodes)):
+            return assemble(graph, partial(_shared_unit, units, pool))
+    finally:
+        pool.shutdown(wait=False)
 
 
-def _shared_unit(units: dict[str, Unit | None], body: Graph) -> Unit | None:
+def _shared_unit(units: dict[str, Unit | None], pool: ThreadPoolExecutor, body: Graph) -> Unit | None:
     """The kernel of a body, or None; one that can fail is not shared, since it belongs to one place in the source."""
     key = key_of(body)
     if key in units:
         return units[key]
-    with span("lower", kernel=body.name):
-        unit = _try_unit(body)
-    if unit is None or not unit.kernel.checks:
+    unit = _try_unit(body, key)
+    if unit is None or not unit.facts.checks:
         units[key] = unit
+    if unit is not None:
+        start(unit, pool)
     return unit
 
 
-def _try_unit(body: Graph) -> Unit | None:
+def _try_unit(body: Graph, text: str) -> Unit | None:
+    """Loops and, for a kernel that is not known yet, code, so that what code cannot express falls back as well."""
     try:
-        unit = make_unit(body)
-        return unit if unit.ir else None    # written here, so that what code cannot express falls back as well
+        unit = make_unit(body, text)
+        return unit if "kernel" not in vars(unit) or unit.ir else None
     except (NotImplementedError, KeyError, AssertionError, RecursionError) as error:
         emit("no_kernel", kernel=body.name, error=repr(error))
         return None

@@ -210,7 +210,7 @@ def _candidates(step: Step) -> Iterator[tuple[Storage, Storage]]:
     Not results: the longer theirs are unwritten, the longer a donated argument may be read in the same place.
     """
     if isinstance(step, KernelStep):
-        for output, source in sorted(step.unit.in_place):
+        for output, source in sorted(step.unit.facts.in_place):
             if [now(x) for x in step.inputs].count(now(step.inputs[source])) == 1:
                 yield step.inputs[source], step.outputs[output]
     if isinstance(step, CopyStep):

@@ -6,68 +6,75 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from llvmlite import ir
 
 from tenon.backends.cpu.codegen import emit_kernel, scratch_size
+from tenon.backends.cpu.facts import Check, Facts, Shared
+from tenon.backends.cpu.unit_cache import find, key_for
 from tenon.dims import Dim, evaluate, symbols
+from tenon.errors import Location
 from tenon.graph.ir import Graph, Node, Value
+from tenon.loops.expressions import CheckedIndex
 from tenon.loops.ir import Kernel
 from tenon.loops.lower import lower
 from tenon.loops.text import print_kernel
-from tenon.types import TensorType
+from tenon.observe import span
+from tenon.passes.bodies import key_of
 
 LONGEST_NAME = 40
-Shared = tuple[tuple[int, int], ...]        # (output, the input whose memory it has)
 
 
 @dataclass(eq=False)
 class Unit:
-    """A kernel, and the code for it; equal bodies share one."""
+    """A kernel: what it computes, how it is called, and, when somebody asks for them, its loops and its code."""
 
     body: Graph
-    kernel: Kernel
+    facts: Facts
     shared: Shared = ()
+    key: str | None = None                  # under which it is kept on disk
+    code: bytes | Future[bytes] | None = None   # what is not loaded yet; another thread may still be making it
 
-    @property
+    @cached_property
     def name(self) -> str:
-        return self.kernel.name
+        return name_of(self.body)
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """The loops; made again for a kernel that came from the disk."""
+        return kernel_of(self.body)
 
     @cached_property
     def ir(self) -> str:
         """The text of a module that defines the functions."""
         module = ir.Module(name=self.name)
         outputs = len(self.kernel.inputs)
-        self.functions = tuple(function.name for function in emit_kernel(
-            module, self.kernel, {outputs + output: source for output, source in self.shared}))
+        emit_kernel(module, self.kernel, {outputs + output: source for output, source in self.shared})
         return str(module)
 
     @cached_property
     def functions(self) -> tuple[str, ...]:
         """The stages, in order."""
-        return tuple(f"{self.name}_{k}" for k in range(len(self.kernel.nests)))
+        return tuple(f"{self.name}_{k}" for k in range(self.facts.stages))
 
     @property
     def loops(self) -> str:
         """The loops as text, to be read."""
         return print_kernel(self.kernel)
 
-    @property
-    def temporaries(self) -> tuple[TensorType, ...]:
-        """Memory that the stages share."""
-        return tuple(buffer.type for buffer in self.kernel.temporaries)
+    def forget(self) -> None:
+        """Let go of what was only needed to load the code; who asks for it later makes it again."""
+        self.code = None
+        self.__dict__.pop("ir", None)
+        self.__dict__.pop("kernel", None)
 
-    @cached_property
-    def scratch(self) -> Dim:
-        """Bytes of its own that every thread needs."""
-        return scratch_size(self.kernel)
-
-    @cached_property
-    def in_place(self) -> frozenset[tuple[int, int]]:
-        """(output, input) pairs such that the output may take the memory of the input."""
-        return frozenset(in_place_pairs(self.body)) if len(self.kernel.nests) == 1 else frozenset()
+    def failed(self, number: int) -> tuple[str, Location | None]:
+        """The operator, and the place in the user's program, of a check that failed."""
+        check = self.facts.checks[number]
+        return check.operator, self.body.nodes[check.node].loc if check.node >= 0 else None
 
     def work(self, sizes: Mapping[str, int]) -> int:
         """About how many elements are computed or read."""
@@ -77,16 +84,46 @@ class Unit:
         """The same kernel for outputs that have the memory of inputs."""
         if shared == self.shared:
             return self
-        return self._variants.setdefault(shared, Unit(self.body, self.kernel, shared))
+        if shared not in self._variants:
+            key = None if self.key is None else key_for(key_of(self.body), self.body, shared)
+            self._variants[shared] = Unit(self.body, self.facts, shared, key)
+        return self._variants[shared]
 
     @cached_property
     def _variants(self) -> dict[Shared, Unit]:
         return {}
 
 
-def make_unit(body: Graph) -> Unit:
-    """The kernel of a body; raises where loops cannot express it."""
-    return Unit(body, replace(lower(body, name_of(body)), sizes=all_symbols(body)))
+def make_unit(body: Graph, text: str | None = None) -> Unit:
+    """The kernel of a body, remembered or lowered now; raises where loops cannot express it."""
+    key = key_for(text or key_of(body), body)
+    found = None if key is None else find(key)
+    if found is not None:
+        return Unit(body, found[0], (), key, found[1])
+    with span("lower", kernel=name_of(body)):
+        kernel = kernel_of(body)
+    unit = Unit(body, learn(body, kernel), (), key)
+    unit.kernel = kernel
+    return unit
+
+
+def kernel_of(body: Graph) -> Kernel:
+    """The loops of a body."""
+    return replace(lower(body, name_of(body)), sizes=all_symbols(body))
+
+
+def learn(body: Graph, kernel: Kernel) -> Facts:
+    """What running the kernel takes."""
+    single = len(kernel.nests) == 1
+    return Facts(len(kernel.nests), tuple(buffer.type for buffer in kernel.temporaries), scratch_size(kernel),
+                 frozenset(in_place_pairs(body)) if single else frozenset(), kernel.sizes,
+                 tuple(Check(_reader(body, check), check.operator) for check in kernel.checks))
+
+
+def _reader(body: Graph, check: CheckedIndex) -> int:
+    """The node of the body that reads at the index."""
+    return next((k for k, node in enumerate(body.nodes)
+                 if node.op.name == check.operator and node.loc is check.where), -1)
 
 
 def all_symbols(body: Graph) -> tuple[str, ...]:

@@ -1,0 +1,116 @@
+"""Kernels are remembered: a second process neither lowers nor compiles what is on the disk, and never takes the wrong."""
+
+from __future__ import annotations
+
+import gc
+from collections import OrderedDict
+
+import numpy as np
+import pytest
+
+import tenon as tn
+from tenon.backends import llvm
+from tenon.backends.code_cache import CodeCache
+from tenon.backends.cpu import unit_cache
+from tenon.errors import OutOfRange
+from tenon.graph.text import parse_graph
+from tenon.observe import subscribe
+from tenon.pipeline import compile
+
+SOFTMAX = """
+def softmax(x: f32[40, 30]):
+    v0: f32[40] = max(x, axis=(1,), keepdims=False)
+    v1: f32[40, 1] = reshape(v0, shape=(40, 1))
+    v2: f32[40, 30] = broadcast_to(v1, shape=(40, 30))
+    v3: f32[40, 30] = subtract(x, v2)
+    v4: f32[40, 30] = exp(v3)
+    return v4
+"""
+X = np.random.default_rng(0).standard_normal((40, 30), np.float32)
+
+
+@pytest.fixture
+def disk(tmp_path, monkeypatch):
+    cache = CodeCache(tmp_path)
+    monkeypatch.setattr(llvm, "_disk", lambda: cache)
+    monkeypatch.setattr(unit_cache, "_known", OrderedDict())
+    return cache
+
+
+@pytest.fixture
+def done():
+    names = []
+    stop = subscribe(lambda event: names.append(event.name) if event.name in ("lower", "llvm.compile") else None)
+    yield names
+    stop()
+
+
+def as_in_a_new_process(monkeypatch):
+    gc.collect()
+    monkeypatch.setattr(unit_cache, "_known", OrderedDict())
+
+
+def test_a_second_process_neither_lowers_nor_compiles(disk, done, monkeypatch):
+    want = compile(parse_graph(SOFTMAX), "cpu").run([X])[0]
+    assert set(done) == {"lower", "llvm.compile"}
+    as_in_a_new_process(monkeypatch)
+    done.clear()
+    program = compile(parse_graph(SOFTMAX), "cpu")
+    np.testing.assert_array_equal(program.run([X])[0], want)
+    assert done == []
+    assert "exp" in program.kernels[0].loops and "define" in program.kernels[0].ir      # made again when asked for
+
+
+def test_a_damaged_entry_is_made_again(disk, done, monkeypatch):
+    want = compile(parse_graph(SOFTMAX), "cpu").run([X])[0]
+    for entry in list(disk.directory.iterdir()):
+        line = disk.get(entry.stem).partition(b"\n")[0]
+        disk.put(entry.stem, line + b"\nno code")
+    as_in_a_new_process(monkeypatch)
+    done.clear()
+    np.testing.assert_array_equal(compile(parse_graph(SOFTMAX), "cpu").run([X])[0], want)
+    assert "llvm.compile" in done
+
+
+def test_without_a_disk_a_kernel_in_memory_is_used_again(monkeypatch, done):
+    monkeypatch.setattr(llvm, "_disk", lambda: CodeCache(None))
+    monkeypatch.setattr(unit_cache, "_known", OrderedDict())
+    first = compile(parse_graph(SOFTMAX), "cpu")
+    done.clear()
+    second = compile(parse_graph(SOFTMAX), "cpu")
+    np.testing.assert_array_equal(first.run([X])[0], second.run([X])[0])
+    assert done == []
+
+
+def test_an_index_out_of_range_is_blamed_on_its_own_line(disk, monkeypatch):
+    table = tn.asarray(np.arange(12, dtype=np.float32).reshape(4, 3))
+    for _ in range(2):
+        one = tn.jit(lambda rows: tn.take(table, rows, axis=0) * 2.0)
+        two = tn.jit(lambda rows:
+                     tn.take(table, rows, axis=0) * 2.0)
+        lines = []
+        for function in (one, two):
+            with pytest.raises(OutOfRange, match="index 7 is out of range") as caught:
+                function(np.array([0, 7, 2]))
+            lines.append(caught.value.where.line)
+        assert lines[1] == lines[0] + 2
+        del one, two
+        as_in_a_new_process(monkeypatch)
+
+
+def test_a_user_s_operator_of_the_same_name_is_another_kernel(disk, monkeypatch):
+    for factor in (2.0, 3.0):
+        scale = tn.op("scale_by_something", type=lambda x: x, ref=lambda x, factor=factor: x * np.float32(factor),
+                      compute=lambda s, i, x, factor=factor: x(i) * s.const(factor, x(i).dtype), elementwise=True,
+                      replace=True)
+        jitted = tn.jit(lambda x, scale=scale: tn.exp(scale(x)))
+        np.testing.assert_allclose(jitted(X).numpy(), np.exp(X * np.float32(factor)), rtol=1e-6)
+        del jitted
+        as_in_a_new_process(monkeypatch)
+
+
+def test_facts_survive_the_disk():
+    facts = unit_cache.Facts(2, (tn.types.TensorType(tn.float32, (3, tn.dims.symbol("B") * 2)),),
+                             tn.dims.symbol("B") + 64, frozenset({(0, 1), (1, 0)}), ("B",),
+                             (unit_cache.Check(3, "take"), unit_cache.Check(-1, "")))
+    assert unit_cache._decoded(unit_cache._encoded(facts)) == facts
