@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tenon.capture.captured import Captured, conclude, holds, run, why_not
+from tenon.capture.captured import Captured, Stopped, conclude, holds, run, why_not
 from tenon.capture.effects import Snapshot
 from tenon.capture.guards import is_atom
 from tenon.capture.reach import Reach
@@ -47,6 +47,7 @@ class Reason:
 
     what: str
     where: Any = None
+    hint: str | None = None
 
     def __str__(self) -> str:
         return self.what + (f"\n{self.where.excerpt()}" if self.where else "")
@@ -89,12 +90,20 @@ class Jitted:
         if record.eager is not None:
             return self._by_part(record, args, keywords)
         captured = self._find(record, leaves)
-        if captured is None:
-            with self._lock:
-                captured = self._find(record, leaves) or self._capture(record, leaves, structure)
+        try:
             if captured is None:
-                return self._by_part(record, args, keywords)
-        return run(captured, leaves)
+                with self._lock:
+                    captured = self._find(record, leaves) or self._capture(record, leaves, structure)
+            if captured is not None:
+                return run(captured, leaves)
+        except Stopped as stopped:
+            reason = stopped
+        else:
+            return self._by_part(record, args, keywords)
+        result = self.function(*args, **keywords)       # which raises the error again, or deals with it
+        if captured is None:
+            self._refuse(record, Reason(f"capturing it raised {type(reason.error).__name__}: {reason.error}"))
+        return result
 
     def _by_part(self, record: Record, args: Any, keywords: Any) -> Any:
         if record.parts is None:
@@ -108,7 +117,10 @@ class Jitted:
         """
         leaves, structure = flatten((args, keywords))
         record = self._record(leaves, structure)
-        captured = self._find(record, leaves) or self._capture(record, leaves, structure)
+        try:
+            captured = self._find(record, leaves) or self._capture(record, leaves, structure)
+        except Stopped as stopped:
+            raise stopped.error from None
         if captured is None:
             raise CaptureError(f"{self.__name__}: {record.eager}")
         return captured
@@ -134,24 +146,37 @@ class Jitted:
         """A new capture for this call; None when the function runs by part."""
         if sum(len(r.captures) for r in self.records.values()) >= MOST_CAPTURES:
             last = "; ".join(why_not(c, leaves) for c in record.captures[-1:]) or "the Python values of its arguments"
-            record.eager = Reason(f"captured {MOST_CAPTURES} times, each time with something changed, at last: {last}")
-            emit("fallback", function=self.__name__, reason=record.eager.what)
+            self._refuse(record, Reason(
+                f"captured {MOST_CAPTURES} times, each time with something changed, at last: {last}"))
             return None
         try:
             with span("capture", function=self.__name__):
-                captured = self._trace(leaves, structure, argument_types(leaves, record))
-        except UndecidedSize:
-            captured = self._trace(leaves, structure, argument_types(leaves, None))
+                try:
+                    captured = self._trace(leaves, structure, argument_types(leaves, record))
+                except UndecidedSize:
+                    captured = self._trace(leaves, structure, argument_types(leaves, None))
         except UnsafeCall as unsafe:
-            record.eager = Reason(unsafe.what, unsafe.where)
-            emit("fallback", function=self.__name__, reason=record.eager.what)
-            if self.fullgraph:
-                raise CaptureError(unsafe.what, where=unsafe.where, hint=unsafe.hint) from None
+            self._refuse(record, Reason(unsafe.what, unsafe.where, unsafe.hint))
             return None
         captured.program = program_of(captured.graph)
         record.captures.append(captured)
         emit("captured", function=self.__name__, nodes=len(captured.graph.nodes))
         return captured
+
+    def _call(self, args: Any, keywords: Any) -> Any:
+        try:
+            return self.function(*args, **keywords)
+        except (CaptureError, UndecidedSize):
+            raise
+        except Exception as error:
+            raise Stopped(error) from error
+
+    def _refuse(self, record: Record, reason: Reason) -> None:
+        """Let calls like this one run by part, or say that they cannot be one graph."""
+        record.eager = reason
+        emit("fallback", function=self.__name__, reason=reason.what)
+        if self.fullgraph:
+            raise CaptureError(reason.what, where=reason.where, hint=reason.hint) from None
 
     def _trace(self, leaves: list[Any], structure: Structure, types: list[TensorType]) -> Captured:
         args, keywords = structure.build(leaves)
@@ -170,7 +195,7 @@ class Jitted:
                 capture.argument(x, k, type, names[k])
             try:
                 with watch.running():
-                    result = self.function(*args, **keywords)
+                    result = self._call(args, keywords)
                 changes = snapshot.changes()
                 changed_leaves, changed_structure = flatten((args, keywords))
             finally:

@@ -22,6 +22,7 @@ from tenon.capture.trace import Argument, Capture, GradientOf, Held, Source
 from tenon.capture.tree import Structure, flatten
 from tenon.capture.watch import UnsafeCall
 from tenon.dims import SMALLEST_SYMBOLIC_SIZE, Assumptions, Dim, SymbolicDim
+from tenon.errors import TenonError
 from tenon.graph.ir import Graph, Value
 from tenon.recording import is_grad_enabled
 from tenon.state import TensorState, changed, changes
@@ -201,16 +202,33 @@ def read(source: Source, leaves: Sequence[Any]) -> Any:
     return holder.own.payload if isinstance(holder, Tensor) else holder
 
 
+class Stopped(Exception):
+    """The function raised while it was captured, or its graph failed; nothing outside was changed.
+
+    So it can be called, to do what it does before it raises, or where it deals with the error.
+    """
+
+    def __init__(self, error: Exception):
+        super().__init__(error)
+        self.error = error
+
+
 def run(captured: Captured, leaves: Sequence[Any]) -> Any:
-    """Run the graph, then do what the function did: assignments, gradients, effects, the returned value."""
+    """Run the graph, then do what the function did: assignments, gradients, effects, the returned value.
+
+    Raises Stopped where the graph fails, since the function may catch the error, or have done things before it.
+    """
     assert captured.program is not None
     holders = captured.inputs.holders(leaves)
-    if captured.differentiable and is_grad_enabled():
-        out = call(*holders, body=captured.graph)
-        results: Any = out if isinstance(out, tuple) else (out,)
-    else:
-        arrays: Any = [x.own.payload for x in holders]
-        results = Results(captured.program.run(arrays))
+    try:
+        if captured.differentiable and is_grad_enabled():
+            out = call(*holders, body=captured.graph)
+            results: Any = out if isinstance(out, tuple) else (out,)
+        else:
+            arrays: Any = [x.own.payload for x in holders]
+            results = Results(captured.program.run(arrays))
+    except TenonError as error:
+        raise Stopped(error) from error
 
     def fill(leaf: Any) -> Any:
         if isinstance(leaf, FromGraph):

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tenon.capture.checks import unread
 from tenon.capture.watch import UnsafeCall, Watch
 from tenon.eager import TensorInterpreter
 from tenon.errors import user_location
@@ -182,6 +183,7 @@ class Capture(TensorInterpreter):
     def finish(self, results: Sequence[Value]) -> tuple[Graph, list[Source]]:
         """The graph returning `results`, without the parameters that nothing reads, and where those left come from."""
         graph = self.builder.finish(results)
+        graph.results = results = (*graph.results, *unread(graph))
         used = {value for node in graph.nodes for value in node.uses()}.union(results)
         kept = [(p, s) for p, s in zip(graph.params, self.sources, strict=True)
                 if p in used or isinstance(s, Argument)]

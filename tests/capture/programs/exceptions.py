@@ -186,6 +186,14 @@ def state_before_a_raise(x):
     return x
 
 
+@program([V(1, 2), True], [V(1, 2), False], [V(3, 4), True])
+def state_before_a_raise_for_a_python_argument(x, bad):
+    LOG.append(x * 2.0)
+    if bad:
+        raise RuntimeError("bad")
+    return x * len(LOG)
+
+
 @program
 def error_replaced_by_another(x):
     try:
@@ -201,6 +209,46 @@ def division_of_python_numbers(x, zero=0):
     if T.sum(x) > 0:
         return x
     return x * (1 / zero)
+
+
+INDICES = [[V(1, 2, 3), V(k, dtype="int64")] for k in ([0, 1], [0, 5], [2, 2], [-9, 0])]
+
+
+@program(*INDICES)
+def index_out_of_range(x, i):
+    LOG.append("before")
+    y = T.take(x, i)
+    LOG.append("after")
+    return y * 2.0
+
+
+@program(*INDICES)
+def index_out_of_range_is_caught(x, i):
+    try:
+        return T.take(x, i)
+    except IndexError:
+        return x[:2] * 0.0
+
+
+@program(*INDICES)
+def index_out_of_range_that_nobody_reads(x, i):
+    T.take(x, i)
+    return x * 2.0
+
+
+@program(*INDICES)
+def index_out_of_range_among_what_is_cut_off(x, i):
+    return T.take(x, i)[:1] + 1.0
+
+
+@program(*INDICES)
+def index_looked_up_to_see_whether_it_exists(x, i):
+    try:
+        T.take(x, i)
+        known = 1.0
+    except IndexError:
+        known = 0.0
+    return x * known
 
 
 @session
