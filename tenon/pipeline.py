@@ -17,7 +17,7 @@ from tenon.backends.reference import REFERENCE
 from tenon.config import config
 from tenon.errors import ArgumentError
 from tenon.graph.ir import Graph
-from tenon.graph.kernels import has_kernel
+from tenon.graph.kernels import KERNELS, has_kernel
 from tenon.graph.text import print_graph
 from tenon.graph.verify import verify
 from tenon.observe import span
@@ -39,6 +39,8 @@ PASSES: dict[str, Pass] = {
     "drop_barriers": drop_barriers,
     "fuse": fuse,
 }
+
+OWN_PASSES = dict(PASSES)        # beside which users may add their own (tn.graph_pass)
 
 # In order.  The second simplify uses what fold made literal; barriers stand until nothing merges any more.
 OPTIMIZE = ["expand", "simplify", "fold", "simplify", "merge_duplicates", "drop_dead", "drop_barriers", "fuse"]
@@ -84,9 +86,18 @@ def compile(graph: Graph, backend: Backend | str | None = None, trace: list[Step
     """The program for `graph` on this backend (TENON_BACKEND where none is named)."""
     chosen = choose(backend)
     with span("compile", graph=graph.name, backend=chosen.name):
-        optimized = optimize(graph, trace, chosen)
+        optimized = optimize(graph, trace, chosen) if trace is not None else _remembered(graph, chosen)
         with span("backend", graph=graph.name, nodes=len(optimized.nodes)):
             return chosen.compile(optimized)
+
+
+def _remembered(graph: Graph, backend: Backend) -> Graph:
+    """The optimised graph, from the disk where only Tenon's own code decides what it is."""
+    own = not KERNELS and all(PASSES[name] is OWN_PASSES.get(name) for name in OPTIMIZE)
+    if backend is not CPU or not own or always_check:
+        return optimize(graph, None, backend)
+    from tenon.backends.graph_cache import remembered  # local: LLVM is slow to load, and not always needed
+    return remembered(graph, OPTIMIZE, lambda graph: optimize(graph, None, backend))
 
 
 def choose(backend: Backend | str | None) -> Backend:

@@ -102,6 +102,11 @@ def is_loaded(key: str) -> bool:
     return key in _libraries
 
 
+def keeps_code() -> bool:
+    """Whether there is a disk cache."""
+    return _disk().directory is not None
+
+
 def stored(key: str) -> bytes | None:
     """What the disk cache holds under this key."""
     return _disk().get(key)

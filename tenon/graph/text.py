@@ -91,7 +91,7 @@ def _left(node: Node, names: Mapping[Value, str]) -> str:
 def _call(node: Node, names: Mapping[Value, str], titles: Mapping[Graph, str]) -> str:
     natural = next((x.dtype for x in node.inputs if isinstance(x, Value)), None)
     args = [_input(x, names, natural) for x in node.inputs]
-    args += [f"{name}={_attribute(value, titles)}" for name, value in node.attrs.items()]
+    args += [f"{name}={attribute_text(value, titles)}" for name, value in node.attrs.items()]
     if node.after:
         args.append(f"after=[{', '.join(names[x] for x in node.after)}]")
     return f"{node.op.name}({', '.join(args)})"
@@ -105,14 +105,15 @@ def _input(x: Input, names: Mapping[Value, str], natural: DType | None) -> str:
     return repr(x.value) if x.dtype is natural else f"{x.dtype.short}({x.value!r})"
 
 
-def _attribute(value: Any, titles: Mapping[Graph, str]) -> str:
+def attribute_text(value: Any, titles: Mapping[Graph, str] | None = None) -> str:
+    """What an attribute is written as; raises GraphError for what has no text form."""
     match value:
-        case Graph():
+        case Graph() if titles is not None:
             return titles[value]
         case DType():
             return value.short
         case tuple():
-            return f"({', '.join(_attribute(x, titles) for x in value)}{',' * (len(value) == 1)})"
+            return f"({', '.join(attribute_text(x, titles) for x in value)}{',' * (len(value) == 1)})"
         case None | bool() | int() | float() | complex() | str() | SymbolicDim():
             return repr(value)
     raise GraphError(f"an attribute of type {type(value).__name__} has no text form: {value!r}")
@@ -138,6 +139,15 @@ def parse_type(text: str) -> TensorType:
     except SyntaxError as error:
         raise GraphError(f"not a type: {text!r} ({error.msg})") from None
     return _Parser([text]).types(expression, expression)[0]
+
+
+def parse_attribute(text: str) -> Any:
+    """The attribute that `attribute_text` wrote; raises GraphError for anything else."""
+    try:
+        expression = ast.parse(text.strip(), mode="eval").body
+    except SyntaxError as error:
+        raise GraphError(f"not an attribute: {text!r} ({error.msg})") from None
+    return _Parser([text]).attribute(expression, {})
 
 
 @dataclass(frozen=True)
