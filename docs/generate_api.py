@@ -31,6 +31,8 @@ PAGES = {
         "Tensor", "tensor", "asarray", "from_dlpack", "no_grad", "enable_grad", "is_grad_enabled", "save", "load",
         "broadcast_shapes", "result_type", "can_cast", "isdtype", "finfo", "iinfo", "dtype")),
     "jit": Page("Compiling", "One decorator, and what can be asked about it.", tn, "tn", ("jit", "explain", "Graph")),
+    "control": Page("Control flow", "Branches and loops that are nodes of a graph.", tn, "tn", (
+        "cond", "switch", "while_loop", "scan", "fori_loop", "map")),
     "transforms": Page("Derivatives and batches", "Functions of functions.", tn, "tn", (
         "grad", "value_and_grad", "vjp", "jvp", "jacobian", "jacrev", "jacfwd", "hessian", "hvp", "vmap", "checkpoint",
         "custom_vjp", "autograd")),

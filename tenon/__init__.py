@@ -9,6 +9,8 @@ from tenon import ops as _ops
 from tenon.array_api import VERSION as __array_api_version__
 from tenon.array_api import can_cast, e, finfo, iinfo, inf, isdtype, nan, newaxis, pi, result_type
 from tenon.array_api import namespace_info as __array_namespace_info__
+from tenon.capture.control import cond, switch
+from tenon.capture.loops import fori_loop, map, scan, while_loop
 from tenon.extend import graph_pass, kernel, register_backend, remove_kernel, remove_pass
 from tenon.graph.ir import Graph
 from tenon.jit import jit

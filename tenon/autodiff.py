@@ -7,11 +7,12 @@ computed at once, recorded, or differentiated again, as the innermost interprete
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import lru_cache
+from dataclasses import replace
 from typing import Any, Protocol
 
 from tenon.errors import GradientError, Location
 from tenon.graph.build import Builder, call_graph, copy, expansion, inline, rebuild, types_of
+from tenon.graph.cut import pullback_of, set_derivative
 from tenon.graph.ir import Graph, Input, Node, Value
 from tenon.graph.op import using
 from tenon.ops.arithmetic import add
@@ -100,18 +101,21 @@ def gradient_graph(graph: Graph, wrt: Sequence[int] | None = None) -> Graph:
     if loss.shape != () or not loss.dtype.is_differentiable:
         raise GradientError(f"{graph.name}: the gradient of {loss.type} was asked for, it needs a floating scalar")
     chosen = range(len(graph.params)) if wrt is None else wrt
-    return _with_gradients(graph, graph.results[:1], chosen, seeded=False, keep=True)
+    return _with_gradients(replace(graph, results=graph.results[:1]), graph.results[:1], chosen, seeded=False)
 
 
-def pullback_graph(graph: Graph) -> Graph:
-    """The graph from the parameters and a gradient for each differentiable result to the gradients of the
-    differentiable parameters."""
-    results = [r for r in graph.results if r.dtype.is_differentiable]
+def derivative_graph(graph: Graph) -> Graph:
+    """The graph from the parameters, and a gradient for each differentiable result, to the results and the gradients
+    of the differentiable parameters."""
+    roots = [r for r in graph.results if r.dtype.is_differentiable]
     chosen = [k for k, p in enumerate(graph.params) if p.dtype.is_differentiable]
-    return _with_gradients(graph, results, chosen, seeded=True, keep=False)
+    return _with_gradients(graph, roots, chosen, seeded=True)
 
 
-def _with_gradients(graph: Graph, roots: Sequence[Value], wrt: Sequence[int], seeded: bool, keep: bool) -> Graph:
+set_derivative(derivative_graph)
+
+
+def _with_gradients(graph: Graph, roots: Sequence[Value], wrt: Sequence[int], seeded: bool) -> Graph:
     """`graph` with its dual appended.  The roots' gradients are new parameters if `seeded`, else one."""
     positions = [graph.results.index(root) for root in roots]
     graph = open_composites(graph)
@@ -132,8 +136,8 @@ def _with_gradients(graph: Graph, roots: Sequence[Value], wrt: Sequence[int], se
             builder.loc = node.loc
         gradients = backward(forward, seeds, lambda x: isinstance(x, Value) and x in needed, follow)
         builder.loc = None
-        results = [gradients[p] if p in gradients else zeros_like(p) for p in chosen]
-    return builder.finish([*(ends if keep else ()), *results])
+        found = [gradients[p] if p in gradients else zeros_like(p) for p in chosen]
+    return builder.finish([*(replaced[r] for r in graph.results), *found])
 
 
 def open_composites(graph: Graph) -> Graph:
@@ -156,22 +160,15 @@ def _reached(nodes: Iterable[Node], start: Sequence[Value]) -> set[Value]:
     return found
 
 
-
-
 # ---------------------------------------------------------------- a graph as one operator
 
 def _call_vjp(g: Any, y: Any, *xs: Any, body: Graph) -> list[Any]:
     """One call of the pullback, itself an operator with a gradient."""
     given = g if isinstance(g, tuple) else (g,)
     seeds = [seed for seed, r in zip(given, body.results, strict=True) if r.dtype.is_differentiable]
-    out = call(*xs, *seeds, body=_pullback_of(body))
+    out = call(*xs, *seeds, body=pullback_of(body))
     listed = iter(out if isinstance(out, tuple) else (out,))
     return [next(listed) if p.dtype.is_differentiable else None for p in body.params]
-
-
-@lru_cache(maxsize=1024)
-def _pullback_of(body: Graph) -> Graph:
-    return pullback_graph(body)
 
 
 call = define("call", public=False, type=result_types, ref=run_body, vjp=_call_vjp,

@@ -20,6 +20,7 @@ from tenon.graph.kernels import KERNELS, kernel_for
 from tenon.graph.op import Op, set_default_interpreter
 from tenon.heavy import WORK, heavy_program
 from tenon.ops import shape as shape_ops
+from tenon.ops.loops import while_gradient
 from tenon.quick import give_quick_calls, quiet
 from tenon.recording import is_grad_enabled
 from tenon.state import Payload, recorder
@@ -137,8 +138,8 @@ class Eager(TensorInterpreter):
         return Tensor(payload)
 
     def opens(self, op: Op) -> bool:
-        """Composites that may be worth machine code stay whole."""
-        return op not in WORK
+        """Composites that may be worth machine code stay whole, and what needs the run of one graph."""
+        return op not in WORK and op is not while_gradient
 
     def evaluate(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[Payload, ...]:
         arrays: list[Any] = [None if x is None else np.asarray(x.value, x.dtype.numpy) if isinstance(x, Literal)

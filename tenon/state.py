@@ -59,6 +59,11 @@ class Examples:
         """The error for Python code that needs the elements of one example."""
         raise NotImplementedError
 
+    @property
+    def base(self) -> Any:
+        """The interpreter around the outermost `tn.vmap` of the code that made the examples."""
+        raise NotImplementedError
+
 
 class Deferred:
     """The payload of a tensor whose elements are computed when somebody asks: in a function that runs by part."""
@@ -149,10 +154,10 @@ class Recorder(Protocol):
     """A capture in progress: tensors from outside show it a state of their own, so that they stay untouched."""
 
     def state_of(self, tensor: Tensor) -> TensorState:
-        """The state of an outside tensor as the captured program sees it."""
+        """The state of a tensor as the captured program sees it."""
 
     def hold(self, tensor: Tensor, state: TensorState) -> None:
-        """Give an outside tensor another state, in the captured program."""
+        """Give a tensor another state, in the captured program."""
 
     def constant(self, array: np.ndarray) -> Value:
         """The edge of the graph that holds this array."""

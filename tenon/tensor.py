@@ -60,15 +60,15 @@ class Tensor(Elements):
     def state(self) -> TensorState:
         """What can change about this tensor, as the running code sees it."""
         capture = recording_capture()
-        return self.own if capture is None or not isinstance(self.own.payload, np.ndarray) else capture.state_of(self)
+        return self.own if capture is None else capture.state_of(self)
 
     def hold(self, state: TensorState) -> None:
         """Give this tensor another state, as far as the running code sees it."""
-        capture = recorder.get()
-        if capture is not None and isinstance(self.own.payload, np.ndarray):
-            capture.hold(self, state)
-        else:
+        capture = recording_capture()
+        if capture is None:
             self.own = state
+        else:
+            capture.hold(self, state)
         changed()
 
     @property

@@ -22,7 +22,7 @@ Shape = tuple[Dim, ...]
 
 @dataclass(frozen=True, eq=False)
 class DType:
-    """An element type.  `short` is its name in the text form, `kind` one of b (bool) u i f c t (token)."""
+    """An element type.  `short` is its name in the text form, `kind` one of b (bool) u i f c t (token) s (stack)."""
 
     name: str
     short: str
@@ -60,10 +60,11 @@ bfloat16 = _dtype("bfloat16", "bf16", "f", 16, ml_dtypes.bfloat16)
 float16, float32, float64 = (_dtype(f"float{n}", f"f{n}", "f", n) for n in (16, 32, 64))
 complex64, complex128 = (_dtype(f"complex{n}", f"c{n}", "c", n) for n in (64, 128))
 token = _dtype("token", "token", "t", 8, "bool")  # what an effect returns: order, not data
+stack = _dtype("stack", "stack", "s", 64, "int64")  # a handle: see tenon.ops.stacks
 
 DTYPES = (bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float16, bfloat16, float32, float64,
           complex64, complex128)
-BY_SHORT = {dtype.short: dtype for dtype in (*DTYPES, token)}
+BY_SHORT = {dtype.short: dtype for dtype in (*DTYPES, token, stack)}
 DTYPE_OF: dict[Any, DType] = {dtype.numpy: dtype for dtype in DTYPES}
 _BY_NAME = {dtype.name: dtype for dtype in DTYPES}
 _BY_PYTHON = {bool: bool_, int: int64, float: float32, complex: complex64}
@@ -177,6 +178,7 @@ class TensorType:
 
 
 TOKEN = TensorType(token, ())
+STACK = TensorType(stack, ())
 
 
 def broadcast_shapes(*shapes: Sequence[Dim]) -> Shape:

@@ -24,7 +24,7 @@ from tenon.graph.ir import Graph, Value
 from tenon.graph.op import Op, using
 from tenon.state import Payload, TensorState, recorder
 from tenon.tensor import Tensor
-from tenon.types import TensorType, as_dtype
+from tenon.types import DType, TensorType, as_dtype
 
 SMALL_CONSTANT = 64     # elements; larger arrays are parameters of the graph
 
@@ -126,24 +126,36 @@ class Capture(TensorInterpreter):
     def argument(self, tensor: Tensor, position: int, type: TensorType, name: str) -> None:
         """Declare a tensor among the arguments of the call, of this type (sizes may be symbols)."""
         if id(tensor) not in self.seen:
-            self._see(tensor, Argument(position), type, name)
+            self._see(tensor, tensor.own, Argument(position), type, name)
 
     def state_of(self, tensor: Tensor) -> TensorState:
-        """The state of an outside tensor; the first look makes it a parameter of the graph."""
+        """The state of a tensor; the first look at one from outside makes it a parameter of the graph."""
+        own = tensor.own
+        if self.owns(own.payload):
+            return own
         seen = self.seen.get(id(tensor))
         if seen is None:
-            own = tensor.own
-            assert isinstance(own.payload, np.ndarray)
-            seen = self._see(tensor, Held(tensor), _type_of(own), "")
+            own = self.outside(tensor)
+            seen = self._see(tensor, own, Held(tensor), _type_of(own), "")
         return seen.state
 
     def hold(self, tensor: Tensor, state: TensorState) -> None:
-        """Give an outside tensor another state, in the captured program."""
-        self.state_of(tensor)
-        self.seen[id(tensor)].state = state
+        """Give a tensor another state, in the captured program."""
+        if self.owns(tensor.own.payload):
+            tensor.own = state
+        else:
+            self.state_of(tensor)
+            self.seen[id(tensor)].state = state
 
-    def _see(self, tensor: Tensor, source: Argument | Held, type: TensorType, name: str) -> Seen:
-        own = tensor.own
+    def owns(self, payload: Payload) -> bool:
+        """Whether a payload came into being in this capture."""
+        return not isinstance(payload, np.ndarray)
+
+    def outside(self, tensor: Tensor) -> TensorState:
+        """The state of an outside tensor, as it is around the capture."""
+        return tensor.own
+
+    def _see(self, tensor: Tensor, own: TensorState, source: Argument | Held, type: TensorType, name: str) -> Seen:
         start = self._parameter(source, type, name)
         grad = None
         if own.grad is not None:
@@ -192,7 +204,8 @@ class Capture(TensorInterpreter):
 
 
 def _type_of(state: TensorState) -> TensorType:
-    return TensorType(as_dtype(state.payload.dtype), state.payload.shape)
+    dtype = state.payload.dtype
+    return TensorType(dtype if isinstance(dtype, DType) else as_dtype(dtype), state.payload.shape)
 
 
 @contextmanager

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,6 +24,55 @@ NARROW = (float16, bfloat16)    # computed in float32 and rounded once, as compi
 def interpret(graph: Graph, arrays: Sequence[np.ndarray], sizes: Mapping[str, int] | None = None) -> list[np.ndarray]:
     """The results of `graph` on these arrays.  `sizes` gives symbols; they are read off the arrays otherwise."""
     sizes = dict(sizes or bind_sizes(graph, [a.shape for a in arrays]))
+    run = _run.get()
+    if run is not None and run.sizes == sizes:
+        return _interpret(graph, arrays, sizes)
+    with running(sizes):
+        return _interpret(graph, arrays, sizes)
+
+
+def interpret_within(graph: Graph, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The results of a graph that is part of the one that runs: a symbol means the same size in both."""
+    return interpret(graph, arrays, current_sizes())
+
+
+@dataclass(frozen=True)
+class Run:
+    """What the graphs inside a running graph share with it: its sizes, and the cells of its stacks."""
+
+    sizes: Mapping[str, int]
+    cells: list[tuple[int, tuple[np.ndarray, ...]]] = field(default_factory=list)
+
+
+_run: ContextVar[Run | None] = ContextVar("run", default=None)
+
+
+@contextmanager
+def running(sizes: Mapping[str, int]) -> Iterator[Run]:
+    """The run that the graphs of this block belong to."""
+    outer = _run.get()
+    run = Run(sizes) if outer is None else Run(sizes, outer.cells)
+    token = _run.set(run)
+    try:
+        yield run
+    finally:
+        _run.reset(token)
+
+
+def current_run() -> Run:
+    """The run that is going on."""
+    run = _run.get()
+    assert run is not None, "stacks live in the run of a graph"
+    return run
+
+
+def current_sizes() -> Mapping[str, int]:
+    """The size of every symbol of the graph that runs."""
+    run = _run.get()
+    return {} if run is None else run.sizes
+
+
+def _interpret(graph: Graph, arrays: Sequence[np.ndarray], sizes: Mapping[str, int]) -> list[np.ndarray]:
     values: dict[Value, Any] = dict(zip(graph.params, arrays, strict=True))
     for node in graph.nodes:
         inputs = [None if x is None else np.asarray(x.value, x.dtype.numpy) if isinstance(x, Literal) else values[x]

@@ -105,7 +105,7 @@ class Node:
     @property
     def graphs(self) -> tuple[Graph, ...]:
         """The sub-graphs among the attributes."""
-        return tuple(value for value in self.attrs.values() if isinstance(value, Graph))
+        return tuple(graph for value in self.attrs.values() for graph in graphs_in(value))
 
     @property
     def slots(self) -> tuple[Value, ...]:
@@ -151,7 +151,16 @@ class Graph:
         return f"<Graph {self.name}: {len(self.params)} params, {len(self.nodes)} nodes>"
 
 
+def graphs_in(value: Any) -> tuple[Graph, ...]:
+    """The graph that an attribute is, or those that a tuple of graphs holds."""
+    if isinstance(value, Graph):
+        return (value,)
+    return tuple(x for x in value if isinstance(x, Graph)) if isinstance(value, tuple) else ()
+
+
 def _symbols_in(value: Any) -> set[str]:
+    if isinstance(value, Graph):
+        return set(value.symbols())
     if isinstance(value, tuple):
         return set().union(*map(_symbols_in, value))
     return symbols(value) if isinstance(value, SymbolicDim) else set()

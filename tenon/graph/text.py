@@ -20,7 +20,7 @@ from typing import Any
 from tenon.dims import SymbolicDim, parse_dim
 from tenon.errors import GraphError, Location, TenonError
 from tenon.graph.build import literal
-from tenon.graph.ir import Graph, Input, Literal, Node, Value
+from tenon.graph.ir import Graph, Input, Literal, Node, Value, graphs_in
 from tenon.graph.op import OPS, Op
 from tenon.types import BY_SHORT, DType, TensorType
 
@@ -46,9 +46,10 @@ def _lines(graph: Graph, title: str, indent: str, locations: bool) -> Iterator[s
     for node in graph.nodes:
         titles: dict[Graph, str] = {}
         for attribute, value in node.attrs.items():
-            if isinstance(value, Graph):
-                titles[value] = _unused(value.name or attribute, taken)
-                yield from _lines(value, titles[value], inner, locations)
+            for body in graphs_in(value):
+                if body not in titles:
+                    titles[body] = _unused(body.name if body.name.isidentifier() else attribute, taken)
+                    yield from _lines(body, titles[body], inner, locations)
         comment = f"  # {node.loc}" if node.loc and locations else ""
         yield f"{inner}{_left(node, names)} = {_call(node, names, titles)}{comment}"
     yield f"{inner}return {', '.join(names[r] for r in graph.results)}".rstrip()

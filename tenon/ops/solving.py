@@ -237,7 +237,6 @@ def _matrix_norm(x: Any, ord: Any) -> Any:
     raise ArgumentError(f"matrix_norm: ord={ord!r} is unknown", hint='it is "fro", "nuc", 1, -1, 2, -2, inf or -inf')
 
 
-@function
 def cond(x: Any, p: Any = None) -> Any:
     """The condition number: the norm of a matrix times that of its inverse; by default from its singular values."""
     if p in (None, 2, -2):

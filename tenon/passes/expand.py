@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from tenon.graph.build import copy, current_builder, expansion, rebuild, types_of
+from tenon.graph.build import current_builder, expansion, rebuild, types_of
 from tenon.graph.ir import Graph, Input, Literal, Node, Value
-from tenon.passes.nested import nested
+from tenon.passes.nested import map_graphs
 
 Claims = Callable[[Node], bool]
 
@@ -21,11 +21,7 @@ def nobody(node: Node) -> bool:
 
 def expand(graph: Graph, claimed: Claims = nobody) -> Graph:
     """Open every composite operator that is not `claimed`."""
-    return nested(lambda inner: _expand(inner, claimed))(graph)
-
-
-def _expand(graph: Graph, claimed: Claims) -> Graph:
-    if not any(_opens(node, claimed) for node in graph.nodes):
+    if not any(_opens(node, claimed) or node.graphs for node in graph.nodes):
         return graph
     return rebuild(graph, lambda node, inputs: _open(node, inputs, claimed))
 
@@ -35,9 +31,9 @@ def _opens(node: Node, claimed: Claims) -> bool:
 
 
 def _open(node: Node, inputs: tuple[Input, ...], claimed: Claims) -> Any:
-    """The node itself, or its definition inlined, with the location of the composite."""
+    """The node itself, its graphs opened, or its definition inlined, with the location of the composite."""
     if not _opens(node, claimed):
-        return copy(node, inputs)
+        return current_builder().emit(node.op, inputs, map_graphs(node.attrs, lambda body: expand(body, claimed)))
     definition = expansion(node.op, types_of(inputs), node.attrs)
     values: dict[Value, Any] = dict(zip(definition.params, (x for x in inputs if x is not None), strict=True))
     for inner in definition.nodes:

@@ -7,7 +7,7 @@ from functools import wraps
 from typing import Any
 
 from tenon.graph.build import current_builder, rebuild
-from tenon.graph.ir import Graph, Input, Node
+from tenon.graph.ir import Graph, Input, Node, graphs_in
 
 Pass = Callable[[Graph], Graph]
 
@@ -28,7 +28,13 @@ def _with_bodies(node: Node, inputs: tuple[Input, ...], run: Pass) -> Any:
 
 def map_graphs(attrs: Mapping[str, Any], run: Pass) -> dict[str, Any]:
     """Attributes with `run` applied to every graph among them."""
-    return {name: run(value) if isinstance(value, Graph) else value for name, value in attrs.items()}
+    return {name: _map(value, run) for name, value in attrs.items()}
+
+
+def _map(value: Any, run: Pass) -> Any:
+    if isinstance(value, Graph):
+        return run(value)
+    return tuple(run(x) for x in value) if graphs_in(value) else value
 
 
 def has_effect(node: Node) -> bool:

@@ -12,7 +12,7 @@ from tenon.backends.base import Array
 from tenon.backends.cpu import driver as native
 from tenon.backends.cpu.steps import HostStep, Storage, homes
 from tenon.errors import OutOfRange, TenonError, out_of_range, step_error
-from tenon.graph.interpret import concrete, concrete_type, evaluate_op
+from tenon.graph.interpret import concrete, concrete_type, evaluate_op, running
 from tenon.graph.ir import Input, Literal, Value
 from tenon.graph.kernels import kernel_for
 from tenon.runtime.layout import QUICK_WORK, Layout
@@ -86,7 +86,8 @@ class Frame:
         self.statuses[:] = 0
         _frames[self.number] = self
         try:
-            self.drive()
+            with running(self.layout.sizes):
+                self.drive()
         finally:
             del _frames[self.number]
             self.arrays, self.results = (), []

@@ -39,6 +39,14 @@ class Batched(Examples):
         """The same examples, cut off from what they were computed from."""
         return Batched(self.inner.detach(), self.level)
 
+    @property
+    def base(self) -> TensorInterpreter:
+        """The interpreter around the outermost level."""
+        outer = self.level.outer
+        while isinstance(outer, Batching):
+            outer = outer.outer
+        return outer
+
     def needs_value(self, what: str) -> CaptureError:
         """The error for Python code that needs the elements of one example."""
         return CaptureError(

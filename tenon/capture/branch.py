@@ -1,0 +1,167 @@
+"""A function run within a program -> a graph of its own, and the tensors that it reads and assigns around it.
+
+    branch = Branch("body")
+    x = branch.parameter(type)
+    with branch.tracing(body):              # refuses what the function changes in Python
+        result = body(x)
+
+What a branch or the body of a loop does is not part of the program around it.  A tensor from outside, whatever holds
+its elements (an array, an edge of the program, the examples of a batch), shows the branch a state of its own, as in
+any capture: reading makes a parameter (`outside` says of which tensor), assigning leaves the tensor as it is and is
+found in `assigned`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from tenon.capture.effects import Snapshot
+from tenon.capture.reach import Reach
+from tenon.capture.trace import Capture, GradientOf, Held, Seen, Source, capturing
+from tenon.capture.watch import UnsafeCall
+from tenon.graph.ir import Graph, Value
+from tenon.graph.op import Op
+from tenon.recording import is_grad_enabled
+from tenon.state import Examples, Payload, TensorState, recorder
+from tenon.tape import TapeNode
+from tenon.tensor import Tensor
+from tenon.types import TensorType
+
+
+class Branch(Capture):
+    """The capture of a function that becomes one graph of a control-flow operator."""
+
+    def __init__(self, name: str):
+        super().__init__(name)
+        self.around = recorder.get()
+        self.values: set[Any] = set()
+        self.returned: list[Value] = []         # what is to be a result of the graph
+
+    # ------------------------------------------------------------ tensors of its own and from outside
+
+    def parameter(self, type: TensorType, name: str = "") -> Tensor:
+        """A tensor that is given to the function: a parameter of the graph, before those read from outside."""
+        value = self.builder.parameter(type, name)
+        self.values.add(value)
+        tensor = Tensor.__new__(Tensor)
+        flag = type.dtype.is_differentiable and is_grad_enabled()
+        tensor.own = TensorState(value, flag, None, TapeNode(ENTRY, (), {}, (value,)) if flag else None)
+        return tensor
+
+    def evaluate(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[Payload, ...]:
+        """Append the node, and know its outputs as the branch's own."""
+        payloads = super().evaluate(op, inputs, attrs)
+        self.values.update(payloads)
+        return payloads
+
+    def constant(self, array: np.ndarray) -> Value:
+        """A tensor made from data inside the function."""
+        value = super().constant(array)
+        self.values.add(value)
+        return value
+
+    def owns(self, payload: Payload) -> bool:
+        """Whether a payload came into being in this branch."""
+        if isinstance(payload, Examples):
+            return payload.base is self
+        return payload in self.values if isinstance(payload, Value) else False
+
+    def outside(self, tensor: Tensor) -> TensorState:
+        """The state of a tensor from outside, as the program around the branch sees it."""
+        return tensor.own if self.around is None else self.around.state_of(tensor)
+
+    def _see(self, tensor: Tensor, own: TensorState, source: Any, type: TensorType, name: str) -> Seen:
+        seen = super()._see(tensor, own, source, type, name)
+        if own.node is not None:
+            seen.state.node = TapeNode(ENTRY, (), {}, (seen.start,))
+        return seen
+
+    def _parameter(self, source: Source, type: TensorType, name: str) -> Value:
+        value = super()._parameter(source, type, name)
+        self.values.add(value)
+        return value
+
+    # ------------------------------------------------------------ running the function
+
+    @contextmanager
+    def tracing(self, *functions: Callable[..., Any]) -> Iterator[None]:
+        """Record what the functions do in this block.
+
+        Raises UnsafeCall when they change anything in Python: it would happen once, however often the branch runs.
+        """
+        reach = Reach(None)
+        for function in functions:
+            reach.add(function, getattr(function, "__name__", "the function"))
+        snapshot = Snapshot(list(reach.holders.values()), reach.cells)
+        try:
+            with capturing(self):
+                yield
+            changes = snapshot.changes()
+        finally:
+            snapshot.restore()
+        if changes:
+            raise UnsafeCall(f"{self.builder.name}: the function changes {described(changes[0])} in Python")
+
+    def value(self, tensor: Tensor) -> Value:
+        """The edge that holds a tensor's elements, to be a result of the graph."""
+        with capturing(self):
+            payload = tensor.payload
+        assert isinstance(payload, Value)
+        self.returned.append(payload)
+        return payload
+
+    # ------------------------------------------------------------ what it read and assigned
+
+    @property
+    def read(self) -> list[tuple[Value, Any]]:
+        """The parameters that stand for something outside, and what that is: a tensor or an array."""
+        own = len(self.builder.params) - len(self.sources)
+        used = {x for node in self.builder.nodes for x in node.uses()}.union(self.returned)
+        pairs = zip(self.builder.params[own:], self.sources, strict=True)
+        return [(p, self._holder(source)) for p, source in pairs if p in used]
+
+    def _holder(self, source: Source) -> Any:
+        if isinstance(source, GradientOf):
+            assert isinstance(source.source, Held) and isinstance(source.source.holder, Tensor)
+            return self.outside(source.source.holder).grad
+        assert isinstance(source, Held)
+        return source.holder
+
+    @property
+    def assigned(self) -> list[Seen]:
+        """The outside tensors that the function gave new elements.
+
+        Raises UnsafeCall where it also gave one a gradient, or took it away.
+        """
+        for seen in self.seen.values():
+            flag = self.outside(seen.tensor).requires_grad
+            if seen.grad_changed or (seen.state.requires_grad is not flag and not seen.assigned):
+                raise UnsafeCall(f"{self.builder.name}: the function changes .grad or .requires_grad of a tensor")
+        return [seen for seen in self.seen.values() if seen.assigned]
+
+    def graph(self, params: Sequence[Value], results: Sequence[Value]) -> Graph:
+        """The graph with these parameters, which must be all that is used."""
+        return Graph(self.builder.name, tuple(params), tuple(self.builder.nodes), tuple(results))
+
+
+class _Entry:
+    """The rule of the tape at the edge of a branch: gradients inside do not flow across it."""
+
+    name = "the body of a branch or loop"
+
+    def vjp(self, g: Any, y: Any) -> Any:
+        """Let the whole function run eagerly, where they do."""
+        raise UnsafeCall("backward() inside a branch or loop reaches what was computed outside")
+
+
+ENTRY: Any = _Entry()
+
+
+def described(effect: Any) -> str:
+    """A change in Python, in words."""
+    what = f" {effect.key!r}" if effect.kind in ("item", "attribute") else ""
+    return f"{effect.kind}{what} of a {type(effect.holder).__name__}"

@@ -1,0 +1,137 @@
+"""`tn.cond` and `tn.switch`: a choice among functions, in Python where it is known, else a node of the graph.
+
+Eagerly the function chosen runs, and nothing else.  In a captured program, and where the examples of `tn.vmap` differ
+in the choice, every function is traced (`tenon.capture.branch`); the tensors that any of them reads are the operands of
+the node, the tensors that any of them assigns are among its results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tenon.capture.agree import agreed_type, as_tensor, as_tensors, condition_of, form, is_known, labels, lifted
+from tenon.capture.branch import Branch
+from tenon.capture.tree import Structure, flatten
+from tenon.errors import ArgumentError, DTypeError, ShapeError
+from tenon.graph.ir import Graph, Value
+from tenon.graph.op import interpreter
+from tenon.ops.control import all_of
+from tenon.ops.control import cond as cond_op
+from tenon.ops.control import switch as switch_op
+from tenon.tensor import Tensor
+
+Function = Callable[..., Any]
+
+
+def cond(pred: Any, true_fn: Function, false_fn: Function, *operands: Any) -> Any:
+    """What `true_fn(*operands)` returns where `pred` holds, else what `false_fn(*operands)` returns.
+
+    Only the function taken is run, and only it gets a gradient.  Both return nests of one form, with tensors of the
+    same types; numbers become tensors.  They may read and assign any tensors.
+
+    >>> tn.cond(tn.tensor(True), lambda x: x + 1, lambda x: x - 1, tn.tensor(3))
+    tensor(4)
+    """
+    known = condition_of("cond", pred)
+    if isinstance(known, bool):
+        return as_tensors((true_fn if known else false_fn)(*operands))
+    return choice("cond", known, {"the true branch": true_fn, "the false branch": false_fn}, operands,
+                  lambda graphs: cond_op(known, *graphs.operands, true=graphs.graphs[0], false=graphs.graphs[1]))
+
+
+def switch(index: Any, branches: Sequence[Function], *operands: Any) -> Any:
+    """What `branches[index](*operands)` returns; an index too small or too large is the first or the last.
+
+    Otherwise as `tn.cond`.
+
+    >>> tn.switch(tn.tensor(1), [tn.sin, tn.square, tn.exp], tn.tensor(3.0))
+    tensor(9.)
+    """
+    if not branches:
+        raise ArgumentError("switch: there are no branches")
+    chosen = interpreter().lift(index)
+    if isinstance(chosen, Tensor) and (chosen.shape != () or chosen.dtype.kind not in "iu"):
+        error = ShapeError if chosen.shape else DTypeError
+        raise error(f"switch: the index must be one integer, it is {chosen.type}")
+    if not isinstance(chosen, Tensor) or is_known(chosen):
+        return as_tensors(branches[min(max(int(chosen), 0), len(branches) - 1)](*operands))
+    return choice("switch", chosen, {f"branch {k}": f for k, f in enumerate(branches)}, operands,
+                  lambda graphs: switch_op(chosen, *graphs.operands, branches=graphs.graphs))
+
+
+# ---------------------------------------------------------------- tracing all of them
+
+@dataclass(frozen=True)
+class Graphs:
+    """Graphs on the same operands, which are tensors of the program around."""
+
+    graphs: tuple[Graph, ...]
+    operands: list[Tensor]
+
+
+@dataclass
+class Traced:
+    """One function, traced: the leaves of what it returned are tensors of the branch, numbers, and others."""
+
+    branch: Branch
+    leaves: list[Any]
+    structure: Structure
+
+
+def trace_branch(name: str, function: Function, *args: Any) -> Traced:
+    """What the function returns for these arguments, as a graph of its own.
+
+    Tensors of the program around may be among the arguments; they are read like those that the function closes over.
+    """
+    branch = Branch(name)
+    with branch.tracing(function):
+        leaves, structure = flatten(function(*args))
+        return Traced(branch, lifted(leaves), structure)
+
+
+def choice(name: str, index: Tensor, functions: dict[str, Function], operands: Sequence[Any],
+           emit: Callable[[Graphs], Any]) -> Any:
+    """The result of one of the functions, chosen when the program runs."""
+    sides = list(functions)
+    traced = [trace_branch(side.replace("the ", "").replace(" ", "_"), f, *operands) for side, f in functions.items()]
+    for side, other in zip(sides, traced, strict=True):
+        if other.structure != traced[0].structure:
+            raise ArgumentError(f"{name}: {sides[0]} returns {form(traced[0].structure)} and {side} returns "
+                                f"{form(other.structure)}", hint="both must return the same form")
+    columns = list(zip(*(t.leaves for t in traced), strict=True))
+    paths = labels(traced[0].structure, "the result")
+    types = [agreed_type(name, sides, column, path) for column, path in zip(columns, paths, strict=True)]
+    assigned = list({id(seen.tensor): seen.tensor for t in traced for seen in t.branch.assigned}.values())
+    results = [[*(t.branch.value(as_tensor(x, dtype)) for x, dtype in zip(t.leaves, types, strict=True) if dtype),
+                *map(t.branch.value, assigned)] for t in traced]
+    if not results[0]:
+        return traced[0].structure.build(traced[0].leaves)
+    outputs = list(all_of(emit(together([t.branch for t in traced], results))))
+    count = len(outputs) - len(assigned)
+    for tensor, new in zip(assigned, outputs[count:], strict=True):
+        tensor._rebind(new)
+    flags = [any(getattr(x, "requires_grad", False) for x in column) for column, d in zip(columns, types, strict=True)
+             if d]
+    given = iter([x if flag else x.detach() for x, flag in zip(outputs[:count], flags, strict=True)])
+    return traced[0].structure.build(next(given) if dtype else x
+                                     for x, dtype in zip(traced[0].leaves, types, strict=True))
+
+
+def together(branches: Sequence[Branch], results: Sequence[Sequence[Value]]) -> Graphs:
+    """The branches as graphs on everything that any of them reads."""
+    read = [{id(holder): (param, holder) for param, holder in branch.read} for branch in branches]
+    holders = {key: holder for group in read for key, (_, holder) in group.items()}
+    graphs = []
+    for branch, group, out in zip(branches, read, results, strict=True):
+        params = [group[key][0] if key in group else Value(type_of(holder)) for key, holder in holders.items()]
+        graphs.append(branch.graph(params, out))
+    return Graphs(tuple(graphs), [interpreter().lift(x) for x in holders.values()])
+
+
+def type_of(holder: Any) -> Any:
+    """The type of a tensor or an array, as the program around a branch sees it."""
+    return interpreter().lift(holder).type
+
+

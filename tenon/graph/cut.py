@@ -1,0 +1,115 @@
+"""Parts of a graph: what its results need, what is known before some of its parameters are, and derivatives of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from tenon.graph.build import Builder
+from tenon.graph.ir import Graph, Node, Value
+
+
+def needed(graph: Graph, results: Iterable[Value], keep: Callable[[Node], bool] = lambda node: False) -> set[Node]:
+    """The nodes that some values depend on, and those to `keep` with what they depend on."""
+    wanted, found = set(results), set()
+    for node in reversed(graph.nodes):
+        if keep(node) or not wanted.isdisjoint(node.outputs):
+            found.add(node)
+            wanted.update(node.uses())
+    return found
+
+
+def depending(graph: Graph, start: Collection[Value]) -> set[Value]:
+    """These values, and all that are computed from them."""
+    found = set(start)
+    for node in graph.nodes:
+        if any(x in found for x in node.uses()):
+            found.update(node.outputs)
+    return found
+
+
+def copy_nodes(nodes: Iterable[Node], builder: Builder, values: dict[Value, Any]) -> None:
+    """Append the nodes to `builder`; `values` maps what they read, and afterwards what they make."""
+    for node in nodes:
+        inputs = tuple(values[x] if isinstance(x, Value) else x for x in node.inputs)
+        out = builder.emit(node.op, inputs, node.attrs, node.loc)
+        values.update(zip(node.outputs, out if isinstance(out, tuple) else (out,), strict=True))
+
+
+def part(graph: Graph, name: str, params: Sequence[Value], results: Sequence[Value],
+         nodes: Collection[Node] | None = None) -> Graph:
+    """The graph from some values of `graph` to others.  Effects are in it only if their outputs are used."""
+    inside = needed(graph, results) if nodes is None else nodes
+    builder = Builder(name, rewriting=True)
+    values: dict[Value, Any] = {p: builder.parameter(p.type, p.name) for p in params}
+    copy_nodes((node for node in graph.nodes if node in inside and not values.keys() >= set(node.outputs)), builder,
+               values)
+    return builder.finish([values[r] for r in results])
+
+
+@dataclass(frozen=True)
+class Split:
+    """A graph in two: `early` computes `kept` from the first parameters, `late` the results from it and the others."""
+
+    early: Graph
+    late: Graph
+
+
+CHEAP = frozenset({"broadcast_to", "reshape", "permute", "full_op", "cast", "constant", "arange", "dimension"})
+
+
+def split(graph: Graph, count: int, results: Sequence[Value], first: Sequence[Value] = ()) -> Split:
+    """Cut the part of a graph that makes `results` between its first `count` parameters and the others.
+
+    `early` returns `first` and then what is kept; `late` takes what is kept and the other parameters.  What is as
+    cheap to compute as to keep is computed again.
+    """
+    later = depending(graph, graph.params[count:])
+    inside = needed(graph, results)
+    again = {node for node in inside if later.isdisjoint(node.outputs) and is_cheap(node)}
+    kept: dict[Value, None] = {}
+    late: set[Node] = set()
+    wanted = set(results)
+    for node in reversed(graph.nodes):
+        if node in inside and not wanted.isdisjoint(node.outputs) and (node in again or not
+                                                                       later.isdisjoint(node.outputs)):
+            late.add(node)
+            wanted.update(x for x in node.inputs if isinstance(x, Value))
+    made = {x for node in late for x in node.outputs}.union(graph.params[count:])
+    kept.update((x, None) for x in graph.params[:count] if x in wanted)
+    kept.update((x, None) for node in graph.nodes for x in node.outputs if x in wanted and x not in made)
+    return Split(part(graph, graph.name + "_kept", graph.params[:count], [*first, *kept]),
+                 part(graph, graph.name + "_late", [*kept, *graph.params[count:]], results, late))
+
+
+def is_cheap(node: Node) -> bool:
+    """Whether the outputs cost no more to compute than to keep."""
+    return node.op.name in CHEAP or not any(isinstance(x, Value) for x in node.inputs)
+
+
+# ---------------------------------------------------------------- derivatives
+
+Derivative = Callable[[Graph], Graph]
+_derivative: list[Derivative] = []
+
+
+def set_derivative(derivative: Derivative) -> None:
+    """Let operators that hold graphs differentiate them; `tenon.autodiff`, which stands above them, knows how."""
+    _derivative.append(derivative)
+
+
+@lru_cache(maxsize=1024)
+def derivative_of(graph: Graph) -> Graph:
+    """The graph from the parameters, and a gradient for each differentiable result, to the results and the gradients
+    of the differentiable parameters."""
+    return _derivative[-1](graph)
+
+
+@lru_cache(maxsize=1024)
+def pullback_of(graph: Graph) -> Graph:
+    """The graph from the parameters, and a gradient for each differentiable result, to the gradients of the
+    differentiable parameters."""
+    both = derivative_of(graph)
+    return part(both, graph.name + "_pullback", both.params, both.results[len(graph.results):])

@@ -1,0 +1,46 @@
+"""Stacks: what a loop of unknown length leaves for the loop that undoes it.
+
+    push(stack, *values) -> stack           pop(stack, dtypes=, shapes=) -> stack, *values
+    empty_stack() -> stack                  is_empty(stack) -> bool
+
+A stack is one 64-bit handle, so it is carried by loops, chosen by branches, stacked by scans and pushed on other stacks
+like any scalar.  It names a cell: the stack below, and the values; 0 is the empty stack.  Cells never change, and live
+as long as the run of the program: a native backend takes them from a region that grows by doubling and is kept for
+the next run, so that a push is a copy behind the end of the region, and a pop reads where the handle points.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenon.dims import Dim
+from tenon.graph.interpret import current_run
+from tenon.ops.define import define
+from tenon.types import STACK, DType, TensorType, bool_
+
+
+def _pop_type(handle: TensorType, *, dtypes: tuple[DType, ...], shapes: tuple[tuple[Dim, ...], ...]) -> Any:
+    return (STACK, *map(TensorType, dtypes, shapes)) if dtypes else STACK
+
+
+def _push_ref(handle: Any, *values: Any) -> Any:
+    cells = current_run().cells
+    cells.append((int(handle), tuple(np.array(x) for x in values)))
+    return np.asarray(len(cells), np.int64)
+
+
+def _pop_ref(handle: Any, dtypes: Any, shapes: Any) -> Any:
+    below, values = current_run().cells[int(handle) - 1]
+    return (np.asarray(below, np.int64), *values) if dtypes else np.asarray(below, np.int64)
+
+
+empty_stack = define("empty_stack", public=False, type=lambda: STACK, ref=lambda: np.zeros((), np.int64),
+                     doc="The empty stack.", examples=["empty_stack() -> stack"])
+push = define("push", public=False, type=lambda handle, *values: STACK, ref=_push_ref,
+              doc="The stack with these values on top, of any types; the stack below stays as it is.")
+pop = define("pop", public=False, type=_pop_type, ref=_pop_ref,
+             doc="The stack below the top of a stack that is not empty, and the values on top, of these types.")
+is_empty = define("is_empty", public=False, type=lambda handle: TensorType(bool_, ()), ref=lambda handle: handle == 0,
+                  doc="Whether nothing is on the stack.", examples=["is_empty(stack) -> bool"])

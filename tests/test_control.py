@@ -1,0 +1,282 @@
+"""Control flow in the graph: what runs eagerly in Python is one node of a captured program, with the same gradients."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tenon as tn
+from tenon.capture.tree import flatten
+from tenon.errors import ArgumentError, DTypeError, ShapeError
+from tenon.graph.interpret import interpret
+from tenon.graph.text import parse_graph, print_graph
+from tenon.graph.verify import verify
+
+
+def numbers(tree: Any) -> list[np.ndarray]:
+    return [x.numpy() for x in flatten(tree)[0] if x is not None]
+
+
+def same(left: Any, right: Any, tolerance: float = 1e-10) -> None:
+    assert flatten(left)[1] == flatten(right)[1]
+    for x, y in zip(numbers(left), numbers(right), strict=True):
+        assert x.dtype == y.dtype and x.shape == y.shape
+        np.testing.assert_allclose(x, y, rtol=tolerance, atol=tolerance)
+
+
+def both(function: Callable[..., Any], *args: Any) -> Any:
+    """The result, which is the same eagerly, jitted, and by the reference interpreter, whose graph has a text form."""
+    expected = function(*args)
+    jitted = tn.jit(function, fullgraph=True)
+    same(jitted(*args), expected)
+    captured = jitted.capture(*args)
+    graph = verify(captured.graph)
+    text = print_graph(graph, locations=False)
+    assert print_graph(verify(parse_graph(text)), locations=False) == text
+    return expected
+
+
+def gradients(function: Callable[..., Any], *arrays: Any) -> list[np.ndarray]:
+    """By central differences."""
+    found = []
+    for k, array in enumerate(arrays):
+        slope = np.zeros_like(array)
+        for index in np.ndindex(array.shape):
+            ends = []
+            for sign in (1, -1):
+                moved = [x.copy() for x in arrays]
+                moved[k][index] += sign * 1e-6
+                ends.append(function(*map(tn.tensor, moved)).item())
+            slope[index] = (ends[0] - ends[1]) / 2e-6
+        found.append(slope)
+    return found
+
+
+def check_gradients(function: Callable[..., Any], *arrays: Any, order: int = 2) -> None:
+    """First derivatives, eagerly and jitted in three ways; and those of the sum of the gradients."""
+    arrays = tuple(np.asarray(a, np.float64) for a in arrays)
+    which = tuple(range(len(arrays)))
+    expected = gradients(function, *arrays)
+    outside = tn.grad(tn.jit(function, fullgraph=True), argnums=which)
+    inside = tn.jit(tn.grad(function, argnums=which), fullgraph=True)
+    for gradient in (tn.grad(function, argnums=which), outside, inside, tn.jit(outside, fullgraph=True)):
+        for got, wanted in zip(gradient(*map(tn.tensor, arrays)), expected, strict=True):
+            np.testing.assert_allclose(got.numpy(), wanted, rtol=1e-6, atol=1e-7)
+    if order > 1:
+        def slope(*xs: Any) -> Any:
+            return sum((g * (k + 1)).sum() for k, g in enumerate(tn.grad(function, argnums=which)(*xs)))
+        check_gradients(slope, *arrays, order=order - 1)
+
+
+F64 = np.float64
+
+
+# ---------------------------------------------------------------- cond and switch
+
+def test_cond_runs_one_branch() -> None:
+    def f(p: Any, x: Any, y: Any) -> Any:
+        return tn.cond(p, lambda a, b: {"sum": a + b, "n": (1, None)}, lambda a, b: {"sum": a - b, "n": (2, None)}, x, y)
+    for p in (True, False):
+        out = both(f, tn.tensor(p), tn.tensor([1.0, 2.0]), tn.tensor([3.0, 4.0]))
+        assert out["n"][1] is None and out["n"][0].item() == (1 if p else 2)
+
+
+def test_requirement_38_a_tensor_chooses_the_weights() -> None:
+    rng = np.random.default_rng(0)
+    w1, w2, b = (tn.tensor(rng.normal(size=shape), requires_grad=True) for shape in ((2, 3), (2, 3), (2, 1)))
+
+    def f(flag: Any, x: Any) -> Any:
+        y = tn.cond(flag > 0, lambda: w1 @ x, lambda: w2 @ x)
+        return tn.relu(y + b).sum()
+    x = tn.tensor(rng.normal(size=(3, 4)))
+    jitted = tn.jit(f, fullgraph=True)
+    for flag in (1.0, -1.0):
+        found = []
+        for function in (f, jitted):
+            for w in (w1, w2, b):
+                w.grad = None
+            function(tn.tensor(flag), x).backward()
+            found.append([np.zeros(w.shape) if w.grad is None else w.grad.numpy() for w in (w1, w2, b)])
+        for eager, compiled in zip(*found, strict=True):
+            np.testing.assert_allclose(eager, compiled, rtol=1e-12)
+        assert not found[1][1 if flag > 0 else 0].any()
+
+
+def test_the_branch_not_taken_gives_no_nan() -> None:
+    def f(x: Any) -> Any:
+        return tn.cond(x.sum() > 0, lambda: tn.sqrt(x).sum(), lambda: (x * x).sum())
+    check_gradients(f, [1.0, 2.0])
+    x = tn.tensor([-1.0, 0.0])
+    for gradient in (tn.grad(f), tn.jit(tn.grad(f), fullgraph=True)):
+        np.testing.assert_allclose(gradient(x).numpy(), [-2.0, 0.0])
+
+
+def test_numbers_are_weak_beside_tensors() -> None:
+    def f(p: Any, x: Any) -> Any:
+        return tn.cond(p, lambda: x, lambda: 2)
+    assert both(f, tn.tensor(True), tn.tensor(1.5, dtype="f64")).dtype is tn.float64
+    jitted = tn.jit(f, fullgraph=True)(tn.tensor(False), tn.tensor(1.5, dtype="f64"))
+    assert jitted.dtype is tn.float64 and jitted.item() == 2
+
+
+def test_switch_clamps_the_index() -> None:
+    branches = [lambda x: x, lambda x: x * 2, lambda x: x * 3]
+    for index, factor in ((-7, 1), (0, 1), (1, 2), (2, 3), (9, 3)):
+        assert both(lambda i, x: tn.switch(i, branches, x), tn.tensor(index), tn.tensor(5.0)).item() == 5 * factor
+    check_gradients(lambda x: tn.switch((x > 0).astype("i64").sum(), [tn.sin, tn.exp, tn.square], x).sum(), [0.3, -0.4])
+
+
+def test_branches_must_agree() -> None:
+    p, x = tn.tensor(True), tn.tensor([1.0, 2.0])
+    jitted = tn.jit(lambda p, t, f: tn.cond(p, t, f))
+    with pytest.raises(ShapeError, match=r"the result has the shape \[2\] in the true branch and \[\]"):
+        jitted(p, lambda: x, lambda: x.sum())
+    with pytest.raises(DTypeError, match="f32"):
+        jitted(p, lambda: x, lambda: x.astype("f64"))
+    with pytest.raises(ArgumentError, match="returns"):
+        jitted(p, lambda: x, lambda: (x, x))
+    with pytest.raises(ShapeError, match="one truth value"):
+        tn.cond(x > 0, lambda: x, lambda: x)
+
+
+def test_a_branch_assigns_tensors_from_outside() -> None:
+    counter = tn.tensor(0)
+
+    def f(x: Any) -> Any:
+        def bump() -> Any:
+            counter.assign(counter + 1)
+            return x * 2
+        return tn.cond(x > 0, bump, lambda: x)
+    jitted = tn.jit(f, fullgraph=True)
+    for value in (1.0, -1.0, 2.0, 3.0):
+        jitted(tn.tensor(value))
+    assert counter.item() == 3
+
+
+# ---------------------------------------------------------------- loops
+
+def test_while_loop() -> None:
+    def f(x: Any, limit: Any) -> Any:
+        return tn.while_loop(lambda c: c["x"] < limit, lambda c: {"x": c["x"] * 2, "n": c["n"] + 1}, {"x": x, "n": 0})
+    out = both(f, tn.tensor(3.0), tn.tensor(100.0))
+    assert out["x"].item() == 192 and out["n"].item() == 6
+    assert both(f, tn.tensor(3.0), tn.tensor(1.0))["n"].item() == 0
+
+
+def test_while_loop_gradients() -> None:
+    def newton(a: Any) -> Any:
+        return tn.while_loop(lambda x: tn.abs(x * x - a) > 1e-3, lambda x: (x + a / x) * 0.5, a)
+    check_gradients(newton, 2.0)
+    check_gradients(lambda x, w: tn.while_loop(lambda c: c[0] < 4, lambda c: (c[0] + 1, tn.sin(c[1] * w)), (0, x))[1].sum(),
+                    [0.3, 0.7], [1.3, -0.4])
+
+
+def test_scan_and_its_gradients() -> None:
+    rng = np.random.default_rng(1)
+
+    def rnn(h: Any, xs: Any, w: Any) -> Any:
+        last, ys = tn.scan(lambda h, x: (tn.tanh(w @ h + x), (h * 2, x.sum())), h, xs)
+        return last.sum() + (ys[0] * ys[0]).sum() + ys[1].sum()
+    arrays = rng.normal(size=2), rng.normal(size=(3, 2)), rng.normal(size=(2, 2))
+    both(rnn, *map(tn.tensor, arrays))
+    check_gradients(rnn, *arrays)
+
+
+@pytest.mark.parametrize("length", [0, 1, 3])
+@pytest.mark.parametrize("reverse", [False, True])
+def test_scan_of_any_length(length: int, reverse: bool) -> None:
+    xs = tn.tensor(np.arange(length * 2, dtype=np.float32).reshape(length, 2))
+    out = both(lambda xs: tn.scan(lambda c, x: (c * 0.5 + x, {"y": c - x, "k": None}), tn.ones(2), xs, reverse=reverse), xs)
+    assert out[1]["y"].shape == (length, 2) and out[1]["k"] is None
+
+
+def test_scan_without_sequences() -> None:
+    assert both(lambda x: tn.scan(lambda c, _: (c + c, c), x, length=4), tn.tensor(1.0))[0].item() == 16
+
+
+def test_fori_loop_and_map() -> None:
+    assert both(lambda x: tn.fori_loop(2, 5, lambda i, v: v * i, x), tn.tensor(1)).item() == 24
+    assert both(lambda x, n: tn.fori_loop(0, n, lambda i, v: v + i, x), tn.tensor(0), tn.tensor(5)).item() == 10
+    assert both(lambda x: tn.fori_loop(5, 2, lambda i, v: v + 1, x), tn.tensor(7)).item() == 7
+    np.testing.assert_array_equal(both(lambda x: tn.map(lambda a: a @ a, x), tn.ones((3, 2, 2))), np.full((3, 2, 2), 2))
+
+
+def test_a_loop_assigns_and_reads_tensors_from_outside() -> None:
+    total = tn.zeros(2)
+
+    def f(x: Any) -> Any:
+        def body(c: Any) -> Any:
+            total.assign(total + c)
+            return c + 1
+        return tn.while_loop(lambda c: (c + total).sum() < 30, body, x)
+    jitted = tn.jit(f, fullgraph=True)
+    found = []
+    for function in (f, jitted):
+        total.assign(tn.zeros(2))
+        found.append((function(tn.tensor(1.0)).item(), total.tolist()))
+    assert found[0] == found[1]
+
+
+def test_random_numbers_in_a_body_are_those_of_eager() -> None:
+    def f(x: Any) -> Any:
+        walked = tn.fori_loop(0, 3, lambda i, c: c + tn.rand(2), x)
+        return tn.cond(walked.sum() > 0, lambda: walked + tn.randn(2), lambda: walked), tn.rand(2)
+    jitted, found = tn.jit(f, fullgraph=True), []
+    for function in (f, jitted):
+        tn.manual_seed(3)
+        found.append([function(tn.zeros(2)) for _ in range(2)])
+    same(*found, tolerance=1e-6)
+
+
+def test_nested_to_depth_three() -> None:
+    def f(x: Any, w: Any) -> Any:
+        def outer(c: Any, row: Any) -> Any:
+            def inner(s: Any) -> Any:
+                return s[0] + 1, tn.cond(s[1].sum() > 0, lambda: tn.sin(s[1]) * w, lambda: s[1] * s[1] + row)
+            return tn.while_loop(lambda s: s[0] < 3, inner, (0, c + row))[1], c.sum()
+        last, sums = tn.scan(outer, x, tn.stack([w, x, w * x]))
+        return (last * last).sum() + (sums * sums).sum()
+    arrays = np.array([0.4, -0.6]), np.array([0.8, 1.1])
+    both(f, *map(tn.tensor, arrays))
+    check_gradients(f, *arrays)
+
+
+@pytest.mark.parametrize(("body", "problem"), [
+    (lambda c: c[:1], r"carry has the shape|body returns f32\[1\]"), (lambda c: c.astype("f64"), "f64"),
+    (lambda c: (c, c), "form")])
+def test_what_a_loop_carries_keeps_its_type(body: Any, problem: str) -> None:
+    def f(x: Any) -> Any:
+        return tn.while_loop(lambda c: c.sum() < 10, body, x)
+    for function in (f, tn.jit(f)):
+        with pytest.raises((ShapeError, DTypeError, ArgumentError), match=problem):
+            function(tn.ones(2))
+
+
+def test_a_weak_start_takes_the_type_of_the_body() -> None:
+    both(lambda x: tn.while_loop(lambda c: c < 5, lambda c: c + x, 0), tn.tensor(1.5, dtype="f64"))
+    both(lambda xs: tn.scan(lambda c, x: (c + x, c), 0, xs), tn.tensor([0.5, 1.5]))
+
+
+def test_python_effects_in_a_body_run_as_often_as_eagerly() -> None:
+    seen: list[int] = []
+
+    def f(x: Any) -> Any:
+        def body(c: Any) -> Any:
+            seen.append(1)
+            return c + 1
+        return tn.while_loop(lambda c: c < 3, body, x)
+    assert tn.jit(f)(tn.tensor(0)).item() == 3 and len(seen) == 3
+
+
+def test_symbolic_sizes() -> None:
+    jitted = tn.jit(lambda xs: tn.scan(lambda c, x: (c + x.sum(), x * c), 0.0, xs), fullgraph=True)
+    for rows, columns in ((3, 2), (4, 2), (7, 5), (1, 2), (0, 2)):
+        xs = tn.tensor(np.random.default_rng(0).normal(size=(rows, columns)))
+        same(jitted(xs), jitted.function(xs), 1e-12)
+
+
+def test_the_interpreter_runs_a_gradient_with_the_stack() -> None:
+    jitted = tn.jit(tn.grad(lambda x: tn.while_loop(lambda c: c < 10, lambda c: c * c, x)), fullgraph=True)
+    graph = jitted.graph(tn.tensor(1.5))
+    assert interpret(graph, [np.float32(1.5)])[0] == pytest.approx(8 * 1.5 ** 7, rel=1e-5)
