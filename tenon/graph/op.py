@@ -20,7 +20,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
@@ -146,6 +145,8 @@ class Op:
     examples: Sequence[str] = ()                        # "relu(f32[2, 3]) -> f32[2, 3]", "... -> error"
     doc: str = ""
     signature: Signature = field(init=False)
+    # Whether all that it means is code of Tenon and NumPy: the same in every process, and of no effect.
+    is_own: bool = field(init=False)
     inputs: int = field(init=False)
     quick: Callable[..., Any] | None = field(init=False, default=None)      # a call without attributes (tenon.quick)
 
@@ -157,15 +158,11 @@ class Op:
         self.signature = Signature.of(self.type)
         self.inputs = len(self.signature.data)
         self.__doc__, self.__name__ = self.doc, self.name
-        OPS[self.name] = self
-
-    @cached_property
-    def is_own(self) -> bool:
-        """Whether all that it means is code of Tenon and NumPy: the same in every process, and of no effect."""
         rules = [inspect.unwrap(rule) for rule in (self.type, self.ref, self.compute, self.expand, self.canonical,
                                                    self.promote) if rule is not None]
         codes = [rule.__code__ for rule in rules if hasattr(rule, "__code__")]
-        return all(code.co_filename.startswith(KNOWN_CODE) for code in codes)
+        self.is_own = all(code.co_filename.startswith(KNOWN_CODE) for code in codes)
+        OPS[self.name] = self
 
     @property
     def is_host(self) -> bool:

@@ -13,7 +13,7 @@ from tenon.graph.interpret import interpret
 from tenon.graph.ir import Graph
 from tenon.graph.text import parse_graph
 from tenon.ops.define import define
-from tenon.pipeline import compile
+from tenon.pipeline import CPU, compile
 from tenon.runtime.program import Program
 from tenon.runtime.scheduler import get_num_threads, set_num_threads
 from tenon.types import TensorType, float32
@@ -297,3 +297,13 @@ def test_an_output_in_the_place_of_an_input_is_stored_after_the_other_has_read_i
         "return e, d"))
     counts, quotients = ran.run([np.array([1.0, 2.0])])
     assert counts.tolist() == [0, 0] and quotients.tolist() == [1.0, 1.5]
+
+
+def test_an_output_takes_the_place_of_one_input_only() -> None:
+    """Where two inputs are read for the last time, their memory stays apart."""
+    graph = parse_graph("\n".join([
+        "def f(a: f64[3, 2], b: f64[2]):", "    v0: f64[2] = multiply(b, b)",
+        "    v1: f64[1, 2] = slice(a, start=(0, 0), stop=(1, 2), step=(1, 1))", "    v2: f64[2] = reshape(v1, shape=(2,))",
+        "    v3: f64[2] = add(v0, v2)", "    v4: f64[2] = sin(v3)", "    return v4"]))
+    a, b = np.arange(6.0).reshape(3, 2), np.array([2.0, 3.0])
+    np.testing.assert_allclose(CPU.compile(graph).run([a, b])[0], np.sin(b * b + a[0]))

@@ -194,13 +194,15 @@ def share(steps: Iterable[Step], own: Iterable[Storage] = (), kept: Iterable[Sto
     last_read.update((x, len(steps)) for y in kept for x in (now(y), *homes(y)))
     made = {now(x) for step in steps for x in step.outputs} | {now(x) for x in own}
     for k, step in enumerate(steps):
-        for source, target in _candidates(step):
-            source, target = now(source), now(target)
+        placed: set[Storage] = set()        # outputs that have the place of an input: one input each
+        for source, output in _candidates(step):
+            source, target = now(source), now(output)
             outputs = [now(x) for x in step.outputs]
             unused = source not in outputs and target in outputs and source in made
-            if unused and source.kind == target.kind == "arena" and last_read[source] == k \
+            if unused and output not in placed and source.kind == target.kind == "arena" and last_read[source] == k \
                     and source.bytes == target.bytes:
                 target.into = source
+                placed.add(output)
                 last_read[source] = last_read.get(target, k)
 
 
