@@ -17,7 +17,7 @@ LAYERS = """
 types dims errors config observe dlpack
 graph
 ops
-autodiff passes loops
+autodiff passes loops dataflow
 backends
 runtime
 pipeline
