@@ -15,6 +15,7 @@ from tenon.dataflow.execute import execute
 from tenon.dataflow.ir import Dataflow, Edge, Primitive, Vertex
 from tenon.dataflow.lower import to_dataflow
 from tenon.dataflow.verify import verify
+from tenon.dims import symbol
 from tenon.errors import GraphError
 from tenon.graph.build import trace
 from tenon.graph.interpret import interpret
@@ -22,6 +23,7 @@ from tenon.graph.ir import Graph, Value
 from tenon.graph.op import OPS
 from tenon.ops.control import cond, switch
 from tenon.ops.loops import scan, while_loop
+from tenon.ops.shape import broadcast_to
 from tenon.passes.expand import expand
 from tenon.passes.scan_to_while import scan_to_while
 from tenon.types import TensorType, float32, float64, int64
@@ -47,7 +49,7 @@ def halving() -> Graph:
     types = (NUMBER, VECTOR, INDEX)
     loop = {"constants": 1, "condition": trace(lambda limit, x, n: x.sum() > limit, *types),
             "body": trace(lambda limit, x, n: (x * 0.5, n + 1), *types)}
-    return trace(lambda limit, x: while_loop(limit, x, tn.zeros((), dtype=int64) if False else _zero(x), **loop),
+    return trace(lambda limit, x: while_loop(limit, x, _zero(x), **loop),
                  NUMBER, VECTOR)
 
 
@@ -71,8 +73,9 @@ def test_the_text_names_the_primitives():
 def test_only_the_branch_taken_runs():
     graph = trace(lambda p, x: cond(p, x, true=trace(lambda x: tn.exp(x), VECTOR), false=trace(lambda x: x + 1, VECTOR)),
                   TensorType(tn.bool, ()), VECTOR)
+    ran: list[str] = []
     for taken, name in ((True, "exp"), (False, "add")):
-        ran: list[str] = []
+        ran.clear()
         execute(flow_of(graph), [np.bool_(taken), np.float32([1, 2, 3])], observe=lambda v, _: ran.append(v.name))
         assert name in ran and len({"exp", "add"}.intersection(ran)) == 1
 
@@ -197,7 +200,7 @@ def _scan(draw: Any, state: list[Any], depth: int) -> Any:
     part = _part(draw, depth)
 
     def body(s: Value, row: Value) -> Any:
-        y, t = inlined(part, state[0].type and tn.ops.shape.broadcast_to(row, shape=(3,)), s)
+        y, t = inlined(part, broadcast_to(row, shape=(3,)), s)
         return t, y.sum()
     s, rows = scan(state[1], state[0], constants=0, carried=1, length=3, body=trace(body, NUMBER, NUMBER),
                    reverse=draw(st.booleans()))
@@ -218,6 +221,27 @@ def test_the_dataflow_form_equals_the_structured_form(graph, numbers, most, work
     check(graph, np.float32(numbers[:3]), np.float32(numbers[3]), parallel_iterations=most, workers=workers)
 
 
+@settings(max_examples=20, deadline=None)
+@given(programs(depth=2), st.lists(st.floats(-2, 2, width=32), min_size=4, max_size=4))
+def test_gradients_of_random_programs_have_a_dataflow_form(graph, numbers):
+    def loss(x: Value, s: Value) -> Value:
+        y, t = inlined(graph, x, s)
+        return y.sum() + t
+    check(gradient_graph(trace(loss, VECTOR, NUMBER)), np.float32(numbers[:3]), np.float32(numbers[3]))
+
+
+def test_symbolic_sizes():
+    n = symbol("N")
+    rows = TensorType(float32, (n, 2))
+    body = trace(lambda c, x: (c + x, c), TensorType(float32, (2,)), TensorType(float32, (2,)))
+    graph = trace(lambda c, xs: scan(c, xs, constants=0, carried=1, length=n, body=body), TensorType(float32, (2,)), rows)
+    for size in (2, 5):
+        arrays = [np.float32([1, 2]), np.ones((size, 2), np.float32)]
+        found = execute(flow_of(graph), arrays, {"N": size})
+        for left, right in zip(found, interpret(graph, arrays), strict=True):
+            np.testing.assert_allclose(left, right)
+
+
 # ---------------------------------------------------------------- graphs that are no graphs
 
 def vertex(does: Any, *inputs: Any, **attrs: Any) -> Vertex:
@@ -229,7 +253,7 @@ def test_a_cycle_is_refused_with_its_vertices_and_a_loop_is_none():
     first = vertex(OPS["sin"], x[0])
     second = vertex(OPS["cos"], first[0])
     first.inputs[0] = second[0]
-    with pytest.raises(GraphError, match="wait for each other: (sin -> cos -> sin|cos -> sin -> cos)"):
+    with pytest.raises(GraphError, match=r"wait for each other: (sin -> cos -> sin|cos -> sin -> cos)"):
         verify(Dataflow("f", (x,), (x, first, second), (second[0],)))
 
 

@@ -18,10 +18,10 @@ import numpy as np
 
 from tenon.dataflow.ir import Dataflow, Edge, Primitive, Vertex
 from tenon.errors import GraphError
-from tenon.graph.interpret import concrete, concrete_type, evaluate_op
+from tenon.graph.interpret import concrete, concrete_type, evaluate_op, running
 from tenon.graph.ir import Literal
 from tenon.graph.op import Op
-from tenon.types import TensorType
+from tenon.types import STACK, TensorType
 
 DEAD = object()         # the token of an output that is not taken
 PARALLEL_ITERATIONS = 32
@@ -81,7 +81,7 @@ def execute(flow: Dataflow, arrays: Sequence[np.ndarray], sizes: Mapping[str, in
     """
     if len(arrays) != len(flow.params):
         raise GraphError(f"{flow.name} takes {len(flow.params)} arrays, not {len(arrays)}")
-    with _pool(workers) as pool:
+    with _pool(workers) as pool, running(sizes or {}):
         return Executor(flow, sizes or {}, pool, max(1, parallel_iterations), observe).run(arrays)
 
 
@@ -138,7 +138,7 @@ class Executor:
                 if tokens is None:
                     self.pass_dead(vertex, iteration)
                     self.finished(iteration)
-                elif self.pool is not None and isinstance(vertex.does, Op):
+                elif self.pool is not None and may_fly(vertex):
                     flying[self.pool.submit(self.compute, vertex, tokens)] = vertex, iteration
                 else:
                     self.fire(vertex, iteration, tokens)
@@ -299,6 +299,12 @@ class Executor:
         for vertex, token, number in waiting:
             before = frame.iterations.get(number - 1) or Iteration(frame, number - 1)
             self.next(vertex, token, before)
+
+
+def may_fly(vertex: Vertex) -> bool:
+    """Whether another thread may compute it: operators on numbers, not those on the stacks of the run."""
+    return isinstance(vertex.does, Op) and not any(e.type == STACK for e in vertex.edges()) \
+        and STACK not in vertex.types
 
 
 def _array(x: Any) -> np.ndarray:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tenon.dims import Dim
 from tenon.graph.build import call_graph, copy, rebuild, trace, types_of
-from tenon.graph.ir import Graph, Input, Node
+from tenon.graph.ir import Graph, Input
 from tenon.ops.comparison import less
 from tenon.ops.creation import zeros
 from tenon.ops.indexing import put, take
