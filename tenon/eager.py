@@ -57,7 +57,7 @@ class TensorInterpreter:
         agreed = tuple(self.cast(x, d) for x, d in pairs)
         types = tuple(None if x is None else x.type for x in agreed)
         canonical = canonical_attrs(op, types, attrs)
-        payloads = self.evaluate(op, agreed, canonical)
+        payloads = self.evaluate(op, self.without_gradient(agreed) if record else agreed, canonical)
         node = TapeNode(op, tuple(map(saved, agreed)), canonical, payloads) if record else None
         outputs = tuple(linked(p, node, k) if node else Tensor(p) for k, p in enumerate(payloads))
         return outputs if len(outputs) > 1 else outputs[0]
@@ -65,6 +65,10 @@ class TensorInterpreter:
     def opens(self, op: Op) -> bool:
         """Whether a composite is run by its definition where no gradient is recorded."""
         return True
+
+    def without_gradient(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The inputs of a recorded call, those cut off from the tape marked so where a graph is recorded too."""
+        return inputs
 
     def cast(self, x: Any, dtype: DType | None) -> Any:
         """`x` as a Tensor or Literal of this type."""

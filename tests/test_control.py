@@ -280,3 +280,36 @@ def test_the_interpreter_runs_a_gradient_with_the_stack() -> None:
     jitted = tn.jit(tn.grad(lambda x: tn.while_loop(lambda c: c < 10, lambda c: c * c, x)), fullgraph=True)
     graph = jitted.graph(tn.tensor(1.5))
     assert interpret(graph, [np.float32(1.5)])[0] == pytest.approx(8 * 1.5 ** 7, rel=1e-5)
+
+
+# ---------------------------------------------------------------- what cuts gradients off
+
+def test_a_graph_keeps_what_detach_and_no_grad_cut_off() -> None:
+    def detached(x: Any) -> Any:
+        return x * x.detach()
+
+    def silent(x: Any) -> Any:
+        with tn.no_grad():
+            y = x * x
+        return x * y
+
+    def in_branch(x: Any) -> Any:
+        y = x.detach()
+        return tn.cond(x > 0, lambda: x * y, lambda: x)
+
+    def in_loop(x: Any) -> Any:
+        return tn.fori_loop(0, 2, lambda i, c: c.detach() * x, x)
+    for f in (detached, silent, in_branch, in_loop):
+        expected = tn.grad(f)(tn.tensor(3.0)).item()
+        for gradient in (tn.grad(tn.jit(f, fullgraph=True)), tn.jit(tn.grad(f), fullgraph=True)):
+            assert gradient(tn.tensor(3.0)).item() == expected
+
+
+def test_a_body_may_change_its_arguments_in_place() -> None:
+    def f(x: Any) -> Any:
+        def body(c: Any) -> Any:
+            c += 1
+            c[0] = 5
+            return c
+        return tn.while_loop(lambda c: c.sum() < 20, body, x), tn.cond(x.sum() > 0, lambda: body(x * 1), lambda: x)
+    both(f, tn.zeros(3))

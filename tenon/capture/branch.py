@@ -39,6 +39,7 @@ class Branch(Capture):
         super().__init__(name)
         self.around = recorder.get()
         self.values: set[Any] = set()
+        self.given: list[Value] = []            # parameters for what the function is called with
         self.returned: list[Value] = []         # what is to be a result of the graph
 
     # ------------------------------------------------------------ tensors of its own and from outside
@@ -47,8 +48,11 @@ class Branch(Capture):
         """A tensor that is given to the function: a parameter of the graph, before those read from outside."""
         value = self.builder.parameter(type, name)
         self.values.add(value)
+        self.given.append(value)
         tensor = Tensor.__new__(Tensor)
         flag = type.dtype.is_differentiable and is_grad_enabled()
+        if flag:
+            self.flows.add(value)
         tensor.own = TensorState(value, flag, None, TapeNode(ENTRY, (), {}, (value,)) if flag else None)
         return tensor
 
@@ -119,9 +123,8 @@ class Branch(Capture):
     @property
     def read(self) -> list[tuple[Value, Any]]:
         """The parameters that stand for something outside, and what that is: a tensor or an array."""
-        own = len(self.builder.params) - len(self.sources)
         used = {x for node in self.builder.nodes for x in node.uses()}.union(self.returned)
-        pairs = zip(self.builder.params[own:], self.sources, strict=True)
+        pairs = zip(self.builder.params[len(self.given):], self.sources, strict=True)
         return [(p, self._holder(source)) for p, source in pairs if p in used]
 
     def _holder(self, source: Source) -> Any:

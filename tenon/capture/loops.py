@@ -200,7 +200,7 @@ class Carried:
 
 def traced_while(cond_fn: Function, body_fn: Function, carried: Carried) -> Any:
     """The loop as one node."""
-    body, given_body, settled = traced_body(carried, (), body_fn)
+    body, settled = traced_body(carried, (), body_fn)
     condition = Branch("condition")
     given = [condition.parameter(x.type, f"c{k}") for k, x in enumerate(settled.tensors)]
     with condition.tracing(cond_fn):
@@ -208,9 +208,9 @@ def traced_while(cond_fn: Function, body_fn: Function, carried: Carried) -> Any:
     if condition.assigned:
         return with_condition_carried(cond_fn, body_fn, carried)
     carried, verdict = settled, condition.value(holds)
-    loop = Loop(carried, body, given_body, [condition])
+    loop = Loop(carried, body, [condition])
     out = all_of(while_op(*loop.inputs, constants=len(loop.constants), body=loop.body(),
-                          condition=condition.graph(loop.params(condition, given), [verdict])))
+                          condition=condition.graph(loop.params(condition), [verdict])))
     return loop.finish(out)
 
 
@@ -237,11 +237,11 @@ def traced_scan(f: Function, carried: Carried, sequences: Sequence[Any], structu
         ys[:] = [[as_tensor(x) for x in lifted(leaves)], form_of_y]
         return carry
     types = [x.type.with_shape(x.shape[1:]) for x in tensors]
-    body, given, carried = traced_body(carried, types, function)
+    body, carried = traced_body(carried, types, function)
     leaves, form_of_y = ys
     stacked = [body.branch.value(y) for y in leaves if isinstance(y, Tensor)]
-    loop = Loop(carried, body, given[:len(carried.tensors)])
-    graph = loop.body(given[len(carried.tensors):], stacked)
+    loop = Loop(carried, body)
+    graph = loop.body(stacked)
     count = len(carried.tensors) + len(loop.assigned)
     out = all_of(scan_op(*loop.inputs, *tensors, constants=len(loop.constants), carried=count, length=length,
                          body=graph, reverse=reverse)) if graph.results else ()
@@ -249,9 +249,8 @@ def traced_scan(f: Function, carried: Carried, sequences: Sequence[Any], structu
     return loop.finish(out[:count]), form_of_y.build(next(found) if isinstance(y, Tensor) else y for y in leaves)
 
 
-def traced_body(carried: Carried, more: Sequence[TensorType],
-                function: Function) -> tuple[Traced, list[Tensor], Carried]:
-    """The body of a loop, its parameters, and what is carried, with weak types settled."""
+def traced_body(carried: Carried, more: Sequence[TensorType], function: Function) -> tuple[Traced, Carried]:
+    """The body of a loop, and what is carried, with weak types settled."""
     while True:
         branch = Branch("body")
         given = [branch.parameter(x.type, f"c{k}") for k, x in enumerate(carried.tensors)]
@@ -264,15 +263,15 @@ def traced_body(carried: Carried, more: Sequence[TensorType],
         if [x.type for x in settled.tensors] == [x.type for x in carried.tensors]:
             with branch.tracing():
                 leaves = [as_tensor(x, t) for x, t in zip(leaves, types, strict=True)]
-            return Traced(branch, leaves, structure), [*given, *slices], carried
+            return Traced(branch, leaves, structure), carried
         carried = settled
 
 
 class Loop:
     """The inputs of a loop's node: constants that its graphs read, what is carried, and outside tensors assigned."""
 
-    def __init__(self, carried: Carried, body: Traced, given: Sequence[Tensor], others: Sequence[Branch] = ()):
-        self.carried, self.branch, self.given = carried, body.branch, given
+    def __init__(self, carried: Carried, body: Traced, others: Sequence[Branch] = ()):
+        self.carried, self.branch = carried, body.branch
         self.assigned = {id(seen.tensor): seen.tensor for seen in body.branch.assigned}
         results = [x for x in body.leaves if isinstance(x, Tensor)]
         self.results = [body.branch.value(x) for x in (*results, *self.assigned.values())]
@@ -285,17 +284,18 @@ class Loop:
         return [interpreter().lift(x) for x in (*self.constants.values(), *self.carried.tensors,
                                                 *self.assigned.values())]
 
-    def params(self, branch: Branch, given: Sequence[Tensor]) -> list[Value]:
+    def params(self, branch: Branch) -> list[Value]:
         """The parameters of a graph of this loop, read or not."""
         own = {id(holder): param for param, holder in branch.read}
 
         def of(holders: dict[int, Any]) -> list[Value]:
             return [own[key] if key in own else Value(type_of(x)) for key, x in holders.items()]
-        return [*of(self.constants), *edges(given), *of(self.assigned)]
+        count = len(self.carried.tensors)
+        return [*of(self.constants), *branch.given[:count], *of(self.assigned), *branch.given[count:]]
 
-    def body(self, slices: Sequence[Tensor] = (), stacked: Sequence[Value] = ()) -> Graph:
+    def body(self, stacked: Sequence[Value] = ()) -> Graph:
         """The graph of the body."""
-        return self.branch.graph([*self.params(self.branch, self.given), *edges(slices)], [*self.results, *stacked])
+        return self.branch.graph(self.params(self.branch), [*self.results, *stacked])
 
     def finish(self, outputs: Sequence[Tensor]) -> Any:
         """Assign what the loop assigned; the nest that it carried."""
@@ -304,7 +304,3 @@ class Loop:
             tensor._rebind(new)
         return self.carried.nest(outputs[:count])
 
-
-def edges(tensors: Sequence[Tensor]) -> list[Value]:
-    """The edges that tensors made by `Branch.parameter` are."""
-    return [x.own.payload for x in tensors if isinstance(x.own.payload, Value)]

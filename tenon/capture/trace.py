@@ -22,6 +22,7 @@ from tenon.errors import user_location
 from tenon.graph.build import Builder
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import Op, using
+from tenon.ops.barrier import stop_gradient
 from tenon.state import Payload, TensorState, recorder
 from tenon.tensor import Tensor
 from tenon.types import DType, TensorType, as_dtype
@@ -86,6 +87,7 @@ class Capture(TensorInterpreter):
         self.sources: list[Source] = []
         self.seen: dict[int, Seen] = {}
         self._arrays: dict[int, Value] = {}
+        self.flows: set[Value] = set()      # what a gradient can flow to, as far as the graph tells
 
     # ------------------------------------------------------------ an operator call
 
@@ -105,11 +107,17 @@ class Capture(TensorInterpreter):
         if op.data_dependent:
             raise UnsafeCall(f"the shape of {op.name} depends on the data", where=user_location(),
                              hint="keep the shape: tn.where(mask, x, other)")
-        values: tuple[Any, ...] = tuple(x.payload if isinstance(x, Tensor) else x for x in inputs)
-        if op.elementwise:
-            values = self.builder.broadcast(values)
-        out = self.builder.emit(op, values, attrs)
-        return out if isinstance(out, tuple) else (out,)
+        given: tuple[Any, ...] = tuple(x.payload if isinstance(x, Tensor) else x for x in inputs)
+        out = self.builder.emit(op, self.builder.broadcast(given) if op.elementwise else given, attrs)
+        outputs = out if isinstance(out, tuple) else (out,)
+        if not self.flows.isdisjoint(given) and op is not stop_gradient:
+            self.flows.update(x for x in outputs if x.dtype.is_differentiable)
+        return outputs
+
+    def without_gradient(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+        """A graph must say what the tape knows: `x.detach()` is the same edge as `x`."""
+        return tuple([stop_gradient(x) if isinstance(x, Tensor) and not x.requires_grad and x.payload in self.flows
+                      else x for x in inputs])
 
     def opens(self, op: Op) -> bool:
         """Composites stay whole in the graph; `expand` opens them."""
@@ -157,6 +165,8 @@ class Capture(TensorInterpreter):
 
     def _see(self, tensor: Tensor, own: TensorState, source: Argument | Held, type: TensorType, name: str) -> Seen:
         start = self._parameter(source, type, name)
+        if own.requires_grad:
+            self.flows.add(start)
         grad = None
         if own.grad is not None:
             grad = Tensor(self._parameter(GradientOf(source), type, f"{start.name}_grad"))
@@ -195,6 +205,11 @@ class Capture(TensorInterpreter):
     def finish(self, results: Sequence[Value]) -> tuple[Graph, list[Source]]:
         """The graph returning `results`, without the parameters that nothing reads, and where those left come from."""
         graph = self.builder.finish(results)
+        made = {x for node in graph.nodes for x in node.outputs}.union(graph.params)
+        for node in graph.nodes:
+            if any(x not in made for x in node.uses()):
+                raise UnsafeCall(f"{node.op.name} uses a tensor that was made in a branch or loop and left it by other "
+                                 "ways than its result", where=node.loc)
         graph.results = results = (*graph.results, *unread(graph))
         used = {value for node in graph.nodes for value in node.uses()}.union(results)
         kept = [(p, s) for p, s in zip(graph.params, self.sources, strict=True)

@@ -1,4 +1,4 @@
-"""Values as they are, behind a wall that optimisation does not look through."""
+"""Values as they are, behind a wall that optimisation, or differentiation, does not look through."""
 
 from __future__ import annotations
 
@@ -21,3 +21,9 @@ barrier = define(
     doc="The inputs unchanged, all of them computed before any output is used.  What is computed from the outputs is "
         "not merged with what was computed from the inputs: `tn.checkpoint` recomputes behind one.",
     examples=["barrier(f32[2, 3]) -> f32[2, 3]"])
+
+stop_gradient = define(
+    "stop_gradient", public=False, type=lambda x: x, ref=lambda x: x, expand=lambda x: x, batch="front",
+    vjp=lambda g, y, x: (None,),
+    doc="The input unchanged; no gradient flows through.  What `x.detach()` and `tn.no_grad()` leave in a graph.",
+    examples=["stop_gradient(f32[2, 3]) -> f32[2, 3]"])
