@@ -10,6 +10,7 @@ from llvmlite import ir
 from tenon.backends.cpu.contraction import Contraction, Operand, choose_tile
 from tenon.backends.cpu.contraction.dense import F32, F64, convolution, fixed, matmul
 from tenon.backends.cpu.contraction.emit import I32, I64, address, const
+from tenon.backends.cpu.contraction.machine import Machine
 from tenon.backends.cpu.contraction.run import Native
 
 ELEMENTS = {"f32": (F32, np.float32), "f64": (F64, np.float64), "i32": (I32, np.int32), "i64": (I64, np.int64)}
@@ -54,7 +55,7 @@ def test_a_large_product_goes_through_every_block_boundary() -> None:
 @pytest.mark.parametrize("vector_bytes", [16, 64])
 def test_the_tiles_of_other_machines_give_right_results_too(vector_bytes: int) -> None:
     for left, right in ("mk", "nk"), ("km", "kn"):
-        call = Native(matmul(F32, left, right), choose_tile(F32, vector_bytes))
+        call = Native(matmul(F32, left, right), choose_tile(F32, Machine(vector_bytes, 16 if vector_bytes < 64 else 32)))
         for m, n, k in [(37, 70, 20), (16, 33, 401), (100, 1, 50), (1, 100, 50)]:
             a, b, out = random(np.float32, m, k), random(np.float32, k, n), np.full((m, n), np.nan, np.float32)
             stored = (np.ascontiguousarray(x if plain else x.T) for x, plain in ((a, left == "mk"), (b, right == "kn")))

@@ -17,6 +17,7 @@ from tenon.backends.cpu.contraction import Operand, emit_contraction, scratch_si
 from tenon.backends.cpu.contraction.spec import Args, Size
 from tenon.backends.cpu.contraction.spec import Index as Places
 from tenon.backends.cpu.values import ONE, ZERO, Values
+from tenon.dims import product
 from tenon.loops.affine import affine, from_affine, is_same
 from tenon.loops.expressions import Binary, Buffer, Expr, Index, Load, Select, size
 from tenon.loops.ir import Contraction, Store
@@ -60,7 +61,14 @@ class _Product:
         batch, rows, columns, depth = (self.sizes(axis) for axis in (x.batch, x.rows, x.columns, x.depth))
         run = self.sizes(x.columns[-1:])[0] if len(columns) > 1 else None
         return Template(kinds, self.element, batch, rows, columns, depth, self.operand(x.left, x.rows),
-                        self.operand(x.right, x.columns), self.store, run)
+                        self.operand(x.right, x.columns), self.store, run, self.known())
+
+    def known(self) -> tuple[int | None, int | None, int | None]:
+        """Rows, columns and depth, where they are numbers."""
+        x = self.statement
+        found = [product(index.extent for index in axis) for axis in (x.rows, x.columns, x.depth)]
+        rows, columns, depth = (n if isinstance(n, int) else None for n in found)
+        return rows, columns, depth
 
     def values(self, b: ir.IRBuilder, args: Args) -> Values:
         """What computes expressions from the function's arguments."""

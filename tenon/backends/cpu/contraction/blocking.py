@@ -6,6 +6,7 @@ of threads gives the same bits.
 """
 from llvmlite import ir
 
+from .ahead import LEFT_RUNS, LINE, choose, fetches_left, fetches_right, left_run, no_run, right_run
 from .emit import (
     I32,
     I64,
@@ -20,10 +21,9 @@ from .emit import (
     loop,
     maximum,
     minimum,
-    unravel,
 )
-from .packing import emit_pack
-from .spec import Args, Contraction, Operand, Tile, choose_tile, extent, reads_in_place, region_function
+from .packing import emit_pack, in_chunks
+from .spec import Args, Contraction, Operand, Tile, choose_tile, extent, region_function
 from .tiles import emit_tile
 from .unpacked import emit_unpacked, stays_unpacked
 
@@ -33,7 +33,7 @@ LEFT_PANELS = 8         # of left are packed together
 
 def emit_contraction(module: ir.Module, name: str, spec: Contraction, tile: Tile | None = None) -> ir.Function:
     """void name(arguments..., i32 thread, i32 threads, ptr scratch); scratch: scratch_size(spec) bytes a thread."""
-    tile = tile or choose_tile(spec.element)
+    tile = tile or choose_tile(spec.element, known=spec.known)
     kind = ir.FunctionType(ir.VoidType(), [*spec.arguments, I32, I32, POINTER])
     function = ir.Function(module, kind, name)
     args, (thread, threads, scratch) = tuple(function.args[:-3]), function.args[-3:]
@@ -78,61 +78,130 @@ def emit_contraction(module: ir.Module, name: str, spec: Contraction, tile: Tile
 
 def scratch_size(spec: Contraction, tile: Tile | None = None) -> int:
     """Bytes of scratch that each thread hands to the emitted function, at any alignment."""
-    return sum(scratch_parts(spec, tile or choose_tile(spec.element))) + 64
+    return sum(scratch_parts(spec, tile or choose_tile(spec.element, known=spec.known))) + LINE
 
 
 def scratch_parts(spec: Contraction, tile: Tile) -> tuple[int, int, int]:
-    """Bytes of the packed block of right, of the panel (or row addresses) of left, of the partial sums."""
+    """Bytes of the packed block of right, of packed left, of the partial sums."""
+    _, columns, depth = spec.known
+    block = tile.depth if depth is None else up(-(-depth // max(-(-depth // tile.depth), 1)), tile.lanes) or tile.lanes
+    left = (1 if in_chunks(spec) else LEFT_PANELS) * tile.rows * block
+    right = tile.depth * tile.columns
+    if columns is not None:
+        right = min(right, block * max(up(columns, tile.width), tile.width))
+    cut = depth is None or depth > tile.depth
+    sums = tile.sum_rows * 2 * tile.columns if cut else tile.rows * tile.width
     size = element_bytes(spec.element)
-    right, left = tile.depth * tile.columns * size, LEFT_PANELS * tile.rows * tile.depth * size
-    return right, max(left, 2 * tile.rows * 8), tile.sum_rows * tile.columns * size
+    return up(right * size, LINE), up(left * size, LINE), up(sums * size, LINE)
+
+
+def up(size: int, multiple: int) -> int:
+    return -(-size // multiple) * multiple
 
 
 def emit_packed(module: ir.Module, name: str, spec: Contraction, tile: Tile) -> ir.Function:
     """void region(arguments..., g, row_from, row_to, column_from, column_to, scratch)."""
-    in_place = reads_in_place(spec.left, len(spec.depth))
-    pack_right = emit_pack(module, f"{name}.pack_right", spec, tile, "right")
-    pack_left = None if in_place else emit_pack(module, f"{name}.pack_left", spec, tile, "left")
-    inner = emit_tile(module, f"{name}.tile", spec, tile)
     function = region_function(module, f"{name}.packed", spec, [POINTER])
-    args, values = tuple(function.args[:len(spec.arguments)]), function.args[len(spec.arguments):]
-    g, row_from, row_to, column_from, column_to, scratch = values
-    b = ir.IRBuilder(function.append_basic_block("entry"))
-    sizes = scratch_parts(spec, tile)
-    aligned = b.gep(scratch, [b.and_(b.neg(b.ptrtoint(scratch, I64)), const(63))], source_etype=ir.IntType(8))
-    right, left, sums = (b.gep(aligned, [const(sum(sizes[:i]))], source_etype=ir.IntType(8)) for i in range(3))
-    depth, rows = extent(b, args, spec.depth), b.sub(row_to, row_from)
-    depth_block = balanced(b, depth, tile.depth, 1)
-    column_block = balanced(b, b.sub(column_to, column_from), tile.columns, tile.width)
-    one_pass = b.icmp_signed("<=", depth, depth_block)
-    row_block = b.select(one_pass, maximum(b, rows, ONE), balanced(b, rows, tile.sum_rows, tile.rows))
-    tile_rows, width, group = const(tile.rows), const(tile.width), const(tile.rows * (1 if in_place else LEFT_PANELS))
-    with loop(b, column_from, column_to, column_block) as (n0, _), loop(b, row_from, row_to, row_block) as (m0, _), \
-            loop(b, ZERO, maximum(b, depth, ONE), depth_block) as (k0, _):
-        n_end = minimum(b, b.add(n0, column_block), column_to)
-        m_end = minimum(b, b.add(m0, row_block), row_to)
-        k_size = minimum(b, depth_block, b.sub(depth, k0))
-        first, last = b.icmp_signed("==", k0, ZERO), b.icmp_signed(">=", b.add(k0, depth_block), depth)
-        pack_block(b, pack_right, spec, spec.right, (*args, g), n0, n_end, tile.width, k0, k_size, right)
-        with loop(b, m0, m_end, group) as (m1, _):
-            group_end = minimum(b, b.add(m1, group), m_end)
-            if pack_left is not None:
-                pack_block(b, pack_left, spec, spec.left, (*args, g), m1, group_end, tile.rows, k0, k_size, left)
-            with loop(b, m1, group_end, tile_rows) as (m, _):
-                rows_at = left
-                if pack_left is None:
-                    list_rows(b, spec, tile, args, (g, m, k0), b.sub(m_end, ONE), left)
-                else:
-                    rows_at = address(b, left, b.mul(b.sub(m, m1), k_size), spec.element)
-                with loop(b, n0, n_end, width) as (n, _):
-                    ahead = b.udiv(b.mul(b.sub(n, n0), k_size), b.sub(n_end, n0))
-                    panel = address(b, right, b.mul(b.sub(n, n0), k_size), spec.element)
-                    place = b.add(b.mul(b.sub(m, m0), column_block), b.mul(b.sub(n, n0), tile_rows))
-                    partial = address(b, sums, b.select(one_pass, ZERO, place), spec.element)
-                    b.call(inner, [*args, g, m, n, b.sub(m_end, m), b.sub(n_end, n), k_size, ahead,
-                                   rows_at, panel, partial, first, last])
-    b.ret_void()
+    _Packed(module, name, spec, tile, function).emit()
     return function
+
+
+class _Packed:
+    """The loops over blocks: columns, rows, depth; in a block over tiles, row after row."""
+
+    def __init__(self, module: ir.Module, name: str, spec: Contraction, tile: Tile, function: ir.Function) -> None:
+        self.spec, self.tile = spec, tile
+        self.pack_right = emit_pack(module, f"{name}.pack_right", spec, tile, "right")
+        self.pack_left = emit_pack(module, f"{name}.pack_left", spec, tile, "left")
+        self.inner = emit_tile(module, f"{name}.tile", spec, tile)
+        self.args, values = tuple(function.args[:len(spec.arguments)]), function.args[len(spec.arguments):]
+        self.g, self.row_from, self.row_to, self.column_from, self.column_to, scratch = values
+        self.b = b = ir.IRBuilder(function.append_basic_block("entry"))
+        sizes = scratch_parts(spec, tile)
+        aligned = b.gep(scratch, [b.and_(b.neg(b.ptrtoint(scratch, I64)), const(LINE - 1))], source_etype=ir.IntType(8))
+        self.right, self.left, self.sums = (
+            b.gep(aligned, [const(sum(sizes[:i]))], source_etype=ir.IntType(8)) for i in range(3))
+        self.depth = extent(b, self.args, spec.depth)
+
+    def emit(self) -> None:
+        """The whole function."""
+        b, tile = self.b, self.tile
+        depth, rows = self.depth, b.sub(self.row_to, self.row_from)
+        self.depth_block = balanced(b, depth, const(tile.depth), tile.lanes)
+        most = b.mul(b.udiv(b.udiv(const(tile.depth * tile.columns), self.depth_block), const(tile.width)),
+                     const(tile.width))
+        most = b.select(b.icmp_signed("<", self.depth_block, depth), minimum(b, most, const(2 * tile.columns)), most)
+        self.column_block = balanced(b, b.sub(self.column_to, self.column_from), most, tile.width)
+        self.one_pass = b.icmp_signed("<=", depth, self.depth_block)
+        self.row_block = b.select(self.one_pass, maximum(b, rows, ONE),
+                                  balanced(b, rows, const(tile.sum_rows), tile.rows))
+        with loop(b, self.column_from, self.column_to, self.column_block) as (n, _), \
+                loop(b, self.row_from, self.row_to, self.row_block) as (m, _), \
+                loop(b, ZERO, maximum(b, depth, ONE), self.depth_block) as (k, _):
+            self.block(m, n, k)
+        b.ret_void()
+
+    def block(self, m0: ir.Value, n0: ir.Value, k0: ir.Value) -> None:
+        """One packed block of right, and all tiles that it is a part of."""
+        b, spec, tile, whole = self.b, self.spec, self.tile, (*self.args, self.g)
+        self.n_end = minimum(b, b.add(n0, self.column_block), self.column_to)
+        self.m_end = minimum(b, b.add(m0, self.row_block), self.row_to)
+        self.k_size = minimum(b, self.depth_block, b.sub(self.depth, k0))
+        self.origin = m0, n0, k0
+        pack_block(b, self.pack_right, spec, spec.right, whole, n0, self.n_end, tile.width, k0, self.k_size, self.right)
+        group = const(tile.rows * (1 if in_chunks(spec) else LEFT_PANELS))
+        following = self.following()
+        with loop(b, m0, self.m_end, group) as (m1, _):
+            group_end = minimum(b, b.add(m1, group), self.m_end)
+            pack_block(b, self.pack_left, spec, spec.left, whole, m1, group_end, tile.rows, k0, self.k_size, self.left)
+            with loop(b, m1, group_end, const(tile.rows)) as (m, _):
+                left = address(b, self.left, b.mul(b.sub(m, m1), self.k_size), spec.element)
+                with loop(b, n0, self.n_end, const(tile.width)) as (n, _):
+                    self.one(m, n, left, following)
+
+    def following(self) -> tuple[ir.Value, ir.Value]:
+        """(column, k) where the next block of right begins."""
+        b, (m0, n0, k0) = self.b, self.origin
+        k = b.add(k0, self.depth_block)
+        deeper = b.icmp_signed("<", k, self.depth)
+        again = b.or_(deeper, b.icmp_signed("<", b.add(m0, self.row_block), self.row_to))
+        return b.select(again, n0, b.add(n0, self.column_block)), b.select(deeper, k, ZERO)
+
+    def one(self, m: ir.Value, n: ir.Value, left: ir.Value, following: tuple[ir.Value, ir.Value]) -> None:
+        """Call the tile at row m, column n."""
+        b, spec, tile, (m0, n0, k0) = self.b, self.spec, self.tile, self.origin
+        first = b.icmp_signed("==", k0, ZERO)
+        last = b.icmp_signed(">=", b.add(k0, self.depth_block), self.depth)
+        panel = address(b, self.right, b.mul(b.sub(n, n0), self.k_size), spec.element)
+        place = b.add(b.mul(b.sub(m, m0), self.column_block), b.mul(b.sub(n, n0), const(tile.rows)))
+        partial = address(b, self.sums, b.select(self.one_pass, ZERO, place), spec.element)
+        b.call(self.inner, [*self.args, self.g, m, n, b.sub(self.m_end, m), b.sub(self.n_end, n), self.k_size, left,
+                            panel, partial, first, last, *self.ahead(m, n, panel, following)])
+
+    def ahead(self, m: ir.Value, n: ir.Value, near: ir.Value, following: tuple[ir.Value, ir.Value]) -> list[ir.Value]:
+        """What the tile at row m, column n shall fetch: its share of the next rows of left and block of right."""
+        b, spec, tile, (m0, n0, k0) = self.b, self.spec, self.tile, self.origin
+        panel, runs = b.udiv(b.sub(n, n0), const(tile.width)), []
+        for i in range(LEFT_RUNS if fetches_left(spec) else 0):
+            number = b.add(b.mul(panel, const(LEFT_RUNS)), const(i))
+            row = b.add(b.add(m, const(tile.rows)), number)
+            some = b.and_(b.icmp_signed("<", number, const(tile.rows)), b.icmp_signed("<", row, self.m_end))
+            run = left_run(b, spec, self.args, self.g, b.select(some, row, m), k0, self.k_size)
+            runs.append(choose(b, some, run, no_run(near)))
+        if fetches_right(spec):
+            panels = b.udiv(self.column_block, const(tile.width))
+            number = b.add(b.mul(b.udiv(b.sub(m, m0), const(tile.rows)), panels), panel)
+            by_depth = spec.right.contiguous == "depth"
+            column, k = following
+            end, at = (self.column_to, b.add(column, number)) if by_depth else (self.depth, b.add(k, number))
+            limit = self.column_block if by_depth else self.depth_block
+            some = b.and_(b.icmp_signed("<", number, limit), b.icmp_signed("<", at, end))
+            some = b.and_(some, b.icmp_signed("<", column, self.column_to))
+            corner = b.select(some, column, n0), b.select(some, k, k0)
+            run = right_run(b, spec, self.args, self.g, b.select(some, number, ZERO), corner,
+                            (self.column_block, self.depth_block))
+            runs.append(choose(b, some, run, no_run(near)))
+        return [value for run in runs for value in run]
 
 
 def pack_block(b: ir.IRBuilder, pack: ir.Function, spec: Contraction, operand: Operand, args: Args, first: ir.Value,
@@ -145,15 +214,3 @@ def pack_block(b: ir.IRBuilder, pack: ir.Function, spec: Contraction, operand: O
         panel = address(b, block, b.add(b.mul(b.sub(i, first), depth), b.mul(k, const(width))), spec.element)
         count, lines = minimum(b, const(width), b.sub(end, i)), minimum(b, chunk, b.sub(depth, k))
         b.call(pack, [*args, i, count, b.add(k0, k), lines, panel])
-
-
-def list_rows(b: ir.IRBuilder, spec: Contraction, tile: Tile, args: Args, at: tuple[ir.Value, ...], last: ir.Value,
-              table: ir.Value) -> None:
-    """Write the addresses of a tile's rows and of the next tile's; past the end the last row serves, to no effect."""
-    assert spec.left.pointer is not None
-    batch, rows, depth = ([size(b, args) for size in axis] for axis in (spec.batch, spec.rows, spec.depth))
-    g, m, k0 = at
-    for i in range(2 * tile.rows):
-        row = unravel(b, minimum(b, b.add(m, const(i)), last), rows)
-        start = spec.left.pointer(b, args, unravel(b, g, batch), row, unravel(b, k0, depth))
-        b.store(start, address(b, table, const(i), POINTER))

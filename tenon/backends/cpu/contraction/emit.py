@@ -127,9 +127,9 @@ def ceil_div(b: ir.IRBuilder, x: ir.Value, by: ir.Value) -> ir.Value:
     return b.udiv(b.add(x, b.sub(by, ONE)), by)
 
 
-def balanced(b: ir.IRBuilder, size: ir.Value, largest: int, multiple: int) -> ir.Value:
+def balanced(b: ir.IRBuilder, size: ir.Value, largest: ir.Value, multiple: int) -> ir.Value:
     """A block size of at most `largest` that cuts `size` into nearly equal blocks, each a multiple of `multiple`."""
-    blocks = maximum(b, ceil_div(b, size, const(largest)), ONE)
+    blocks = maximum(b, ceil_div(b, size, largest), ONE)
     return maximum(b, b.mul(ceil_div(b, ceil_div(b, size, blocks), const(multiple)), const(multiple)), const(multiple))
 
 
@@ -147,6 +147,12 @@ def load_vector(b: ir.IRBuilder, where: ir.Value, element: ir.Type, lanes: int) 
 
 def store_vector(b: ir.IRBuilder, value: ir.Value, where: ir.Value) -> None:
     b.store(value, where, align=element_bytes(value.type.element))
+
+
+def masked_load(b: ir.IRBuilder, where: ir.Value, mask: ir.Value, others: ir.Value) -> ir.Value:
+    """The lanes in the mask from memory, of which nothing else is touched; the others as given."""
+    align = ir.Constant(I32, element_bytes(others.type.element))
+    return intrinsic(b, "llvm.masked.load", [where, align, mask, others], ".p0")
 
 
 def splat(b: ir.IRBuilder, value: ir.Value, lanes: int) -> ir.Value:
@@ -184,10 +190,11 @@ def add(b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
     return b.add(x, y) if isinstance(scalar, ir.IntType) else b.fadd(x, y)
 
 
-def prefetch(b: ir.IRBuilder, where: ir.Value) -> None:
+def prefetch(b: ir.IRBuilder, where: ir.Value, nearness: int = 3) -> None:
+    """Fetch a cache line, to the first cache (3) or the second (2)."""
     name, kind = "llvm.prefetch.p0", ir.FunctionType(ir.VoidType(), [POINTER, I32, I32, I32])
     function = b.module.globals.get(name) or ir.Function(b.module, kind, name)
-    b.call(function, [where, *(ir.Constant(I32, flag) for flag in (0, 3, 1))])
+    b.call(function, [where, *(ir.Constant(I32, flag) for flag in (0, nearness, 1))])
 
 
 def transpose(b: ir.IRBuilder, rows: Sequence[ir.Value]) -> list[ir.Value]:

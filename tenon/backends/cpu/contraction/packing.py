@@ -18,10 +18,9 @@ from .emit import (
     ZERO,
     address,
     const,
-    element_bytes,
-    intrinsic,
     load_vector,
     loop,
+    masked_load,
     maximum,
     minimum,
     product,
@@ -50,12 +49,26 @@ def emit_pack(module: ir.Module, name: str, spec: Contraction, tile: Tile, side:
         pack.elements()
     elif operand.contiguous == "outer" and operand.step == 1:
         pack.vectors() if pack.in_whole_vectors() else pack.lines()
+    elif side == "left" and in_chunks(spec):
+        pack.chunks()
     elif reads_in_place(operand, len(spec.depth)) and width % tile.lanes == 0:
         pack.squares()
     else:
         pack.spans()
     b.ret_void()
     return function
+
+
+def in_chunks(spec: Contraction) -> bool:
+    """Whether left is packed in chunks, [k // lanes, row, k % lanes], since its rows are runs of memory."""
+    return reads_in_place(spec.left, len(spec.depth))
+
+
+def left_chunk(b: ir.IRBuilder, spec: Contraction, tile: Tile, panel: ir.Value,
+               k: ir.Value) -> tuple[ir.Value, int, int]:
+    """(address of the first row's element, elements between rows, between steps) at the chunk of depth k."""
+    start = address(b, panel, b.mul(k, const(tile.rows)), spec.element)
+    return (start, tile.lanes, 1) if in_chunks(spec) else (start, 1, tile.rows)
 
 
 class Pack:
@@ -89,7 +102,6 @@ class Pack:
         b, element, lanes = self.b, self.spec.element, self.lanes
         assert self.operand.pointer is not None
         numbers = ir.Constant(ir.VectorType(I32, lanes), list(range(lanes)))
-        align = ir.Constant(I32, element_bytes(element))
         starts = range(0, self.width, lanes)
         outers = [unravel(b, b.add(self.first, const(start)), self.outer_sizes) for start in starts]
         there = [b.icmp_signed(">", self.count, const(start)) for start in starts]
@@ -106,9 +118,8 @@ class Pack:
                 mask = b.and_(b.icmp_signed(">=", numbers, splat(b, low, lanes)),
                               b.icmp_signed("<", numbers, splat(b, high, lanes)))
                 source = self.operand.pointer(b, self.args, self.g, outer, index)
-                found = intrinsic(b, "llvm.masked.load", [source, align, mask, zero(ir.VectorType(element, lanes))],
-                                  ".p0")
-                store_vector(b, found, self.slot(b.add(k, step), const(start)))
+                store_vector(b, masked_load(b, source, mask, zero(ir.VectorType(element, lanes))),
+                             self.slot(b.add(k, step), const(start)))
 
     def lines(self) -> None:
         """Neighbours of a line are neighbours in memory: copy vectors, masked where a line has holes or joints."""
@@ -155,8 +166,7 @@ class Pack:
         below = b.icmp_signed("<", numbers, splat(b, high, lanes))
         before = load_vector(b, target, element, lanes)
         before = b.select(fills, zero(before.type), before)
-        align = ir.Constant(I32, element_bytes(element))
-        store_vector(b, intrinsic(b, "llvm.masked.load", [source, align, b.and_(above, below), before], ".p0"), target)
+        store_vector(b, masked_load(b, source, b.and_(above, below), before), target)
 
     def squares(self) -> None:
         """Neighbours along depth are neighbours in memory: load lanes x lanes squares and transpose them."""
@@ -176,6 +186,26 @@ class Pack:
             with loop(b, whole, self.depth) as (k, _):
                 for i, row in enumerate(rows):
                     b.store(b.load(address(b, row, k, element), typ=element), self.slot(k, const(group + i)))
+
+    def chunks(self) -> None:
+        """Rows are runs of memory: copy vectors of them, so that those of one depth lie side by side."""
+        b, lanes, element = self.b, self.lanes, self.spec.element
+        assert self.operand.pointer is not None
+        k_start, last = unravel(b, self.k0, self.depth_sizes), b.sub(self.count, ONE)
+        whole = b.and_(self.depth, const(-lanes))
+        rest = b.trunc(b.sub(self.depth, whole), I32)
+        with loop(b, ZERO, const(self.width)) as (i, _):        # past the end the last row serves, to no effect
+            outer = unravel(b, b.add(self.first, minimum(b, i, last)), self.outer_sizes)
+            row = self.operand.pointer(b, self.args, self.g, outer, k_start)
+            target = address(b, self.panel, b.mul(i, const(lanes)), element)
+            with loop(b, ZERO, whole, const(lanes)) as (k, _):
+                store_vector(b, load_vector(b, address(b, row, k, element), element, lanes),
+                             address(b, target, b.mul(k, const(self.width)), element))
+            numbers = ir.Constant(ir.VectorType(I32, lanes), list(range(lanes)))
+            mask = b.icmp_signed("<", numbers, splat(b, rest, lanes))
+            with b.if_then(b.icmp_signed("!=", rest, ir.Constant(I32, 0))):
+                rest_of_row = masked_load(b, address(b, row, whole, element), mask, zero(ir.VectorType(element, lanes)))
+                store_vector(b, rest_of_row, address(b, target, b.mul(whole, const(self.width)), element))
 
     def spans(self) -> None:
         """Neighbours are apart in memory or in the panel: copy what of a run is in memory, zero the rest."""

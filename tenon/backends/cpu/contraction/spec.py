@@ -9,10 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-import llvmlite.binding as llvm
 from llvmlite import ir
 
 from .emit import I64, ONE, element_bytes, product, zero
+from .machine import Machine, best_tile, host
 
 Args = tuple[ir.Value, ...]
 Index = tuple[ir.Value, ...]
@@ -60,16 +60,17 @@ class Contraction:
     right: Operand
     store: Store
     store_run: Size | None = None
+    known: tuple[int | None, int | None, int | None] = (None, None, None)   # rows, columns and depth, if they are
 
 
 @dataclass(frozen=True)
 class Tile:
-    """Sizes of the blocks of one machine and element type; measured by benchmarks/contraction.py, not reasoned."""
+    """Sizes of the blocks of one machine and element type, and of one product where its sizes are known."""
     rows: int           # rows x vectors * lanes sums are held in registers
     vectors: int
     lanes: int
-    depth: int          # a packed block of right, depth x columns, stays in the second cache
-    columns: int
+    depth: int          # most lines that are summed before sums go to memory
+    columns: int        # a packed block of right, depth x columns, stays in the second cache
     sum_rows: int       # rows whose partial sums are kept while depth is cut into blocks
 
     @property
@@ -77,19 +78,20 @@ class Tile:
         return self.vectors * self.lanes
 
 
-# widest vector in bytes: rows, vectors, depth, columns in vectors, sum_rows
-TILES = {64: (14, 2, 384, 24, 784), 32: (6, 2, 256, 48, 768), 16: (8, 2, 256, 48, 768)}
+PANELS = 8              # of right at least share its part of the second cache
+SUM_TILES = 56          # tiles of rows, at most, between whose blocks of depth sums are kept
 
 
-def host_vector_bytes() -> int:
-    features = llvm.get_host_cpu_features()
-    return 64 if features.get("avx512f") else 32 if features.get("avx2") else 16
-
-
-def choose_tile(element: ir.Type, vector_bytes: int | None = None) -> Tile:
-    rows, vectors, depth, columns, sum_rows = TILES[vector_bytes or host_vector_bytes()]
-    lanes = (vector_bytes or host_vector_bytes()) // element_bytes(element)
-    return Tile(rows, vectors, lanes, depth, columns * lanes, sum_rows)
+def choose_tile(element: ir.Type, machine: Machine | None = None,
+                known: tuple[int | None, int | None, int | None] = (None, None, None)) -> Tile:
+    """The tile for (rows, columns, depth) of a product, as far as they are known."""
+    machine = machine or host()
+    size = element_bytes(element)
+    lanes = machine.vector_bytes // size
+    rows, vectors = best_tile(machine, lanes, *known[:2])
+    width, block = vectors * lanes, machine.second_cache // 2 // size
+    depth = max(block // (PANELS * width) // lanes * lanes, lanes)
+    return Tile(rows, vectors, lanes, depth, max(block // depth // width * width, width), SUM_TILES * rows)
 
 
 def reads_in_place(operand: Operand, depth_components: int) -> bool:

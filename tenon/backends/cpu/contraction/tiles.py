@@ -1,12 +1,13 @@
 """One register tile: rows x width sums over a block of depth, and what is done with them when depth is finished.
 
-    void tile(arguments..., g, m, n, rows, columns, depth, ahead, left, right, sums, first, last)
+    void tile(arguments..., g, m, n, rows, columns, depth, left, right, sums, first, last, ahead...)
 
-`right` is a packed panel; `left` a packed panel or, read in place, a table of row addresses, whose second half, the
-next tile's, is fetched `ahead`; `sums` keeps partial sums between blocks of depth.
+`left` and `right` are packed panels; `sums` keeps partial sums between blocks of depth; `ahead` are runs of memory
+(address, lines) that later tiles will read, fetched a line a step while this one is computed.
 """
 from llvmlite import ir
 
+from .ahead import LINE, runs_ahead
 from .emit import (
     I1,
     I64,
@@ -27,17 +28,19 @@ from .emit import (
     unravel,
     zero,
 )
-from .spec import Contraction, Tile, reads_in_place
+from .packing import left_chunk
+from .spec import Contraction, Tile
 
 
 def emit_tile(module: ir.Module, name: str, spec: Contraction, tile: Tile) -> ir.Function:
     finish = emit_finish(module, f"{name}.finish", spec, tile)
-    kind = ir.FunctionType(ir.VoidType(), [*spec.arguments, *[I64] * 7, *[POINTER] * 3, I1, I1])
+    ahead = [POINTER, I64] * runs_ahead(spec)
+    kind = ir.FunctionType(ir.VoidType(), [*spec.arguments, *[I64] * 6, *[POINTER] * 3, I1, I1, *ahead])
     function = ir.Function(module, kind, name)
     function.linkage = "internal"
     function.attributes.add("noinline")
     args, values = tuple(function.args[:len(spec.arguments)]), function.args[len(spec.arguments):]
-    g, m, n, rows, columns, depth, ahead, left, right, sums, first, last = values
+    g, m, n, rows, columns, depth, left, right, sums, first, last, *ahead = values
     right.add_attribute("noalias")
     b = ir.IRBuilder(function.append_basic_block("entry"))
     vector = ir.VectorType(spec.element, tile.lanes)
@@ -46,25 +49,28 @@ def emit_tile(module: ir.Module, name: str, spec: Contraction, tile: Tile) -> ir
     def sum_at(i: int, v: int) -> ir.Value:
         return address(b, sums, const(i * tile.width + v * tile.lanes), spec.element)
 
-    in_place = reads_in_place(spec.left, len(spec.depth))
-    if in_place:
-        row = [b.load(address(b, left, const(i), POINTER), typ=POINTER) for i in range(2 * tile.rows)]
-        for following in row[tile.rows:]:
-            prefetch(b, address(b, following, ahead, spec.element))
     with b.if_then(b.not_(first)):                                     # they are needed when the loop is done
         for line in range(0, len(places) * tile.lanes * element_bytes(spec.element), 64):
             prefetch(b, b.gep(sums, [const(line)], source_etype=ir.IntType(8)))
-    with loop(b, ZERO, depth, carried=[zero(vector)] * len(places)) as (k, state):
-        line = address(b, right, b.mul(k, const(tile.width)), spec.element)
-        factors = [load_vector(b, address(b, line, const(v * tile.lanes), spec.element), spec.element, tile.lanes)
-                   for v in range(tile.vectors)]
-        for i in range(tile.rows):
-            where = address(b, row[i], k, spec.element) if in_place else \
-                address(b, left, b.add(b.mul(k, const(tile.rows)), const(i)), spec.element)
-            factor = splat(b, b.load(where, typ=spec.element), tile.lanes)
-            for v in range(tile.vectors):
-                place = i * tile.vectors + v
-                state[place] = multiply_add(b, factor, factors[v], state[place])
+    chunk = const(tile.lanes)
+    with loop(b, ZERO, depth, chunk, [zero(vector)] * len(places)) as (k0, state):
+        for start, lines in zip(ahead[::2], ahead[1::2], strict=True):
+            line = minimum(b, b.udiv(k0, chunk), lines)
+            prefetch(b, b.gep(start, [b.mul(line, const(LINE))], source_etype=ir.IntType(8)), 2)
+        panel = address(b, right, b.mul(k0, const(tile.width)), spec.element)
+        first_row, row_apart, step_apart = left_chunk(b, spec, tile, left, k0)
+        with loop(b, ZERO, minimum(b, b.sub(depth, k0), chunk), carried=state, short=True) as (k, sums_now):
+            line = address(b, panel, b.mul(k, const(tile.width)), spec.element)
+            factors = [load_vector(b, address(b, line, const(v * tile.lanes), spec.element), spec.element, tile.lanes)
+                       for v in range(tile.vectors)]
+            start = address(b, first_row, b.mul(k, const(step_apart)), spec.element)
+            for i in range(tile.rows):
+                one = b.load(address(b, start, const(i * row_apart), spec.element), typ=spec.element)
+                factor = splat(b, one, tile.lanes)
+                for v in range(tile.vectors):
+                    place = i * tile.vectors + v
+                    sums_now[place] = multiply_add(b, factor, factors[v], sums_now[place])
+        state[:] = sums_now
 
     alone = b.block
     with b.if_then(b.not_(first)):

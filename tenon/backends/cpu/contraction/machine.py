@@ -1,0 +1,78 @@
+"""What a processor is like, as far as the sizes of tiles and blocks depend on it; asked from the system, not a table.
+
+    >>> best_tile(Machine(vector_bytes=64, registers=32), lanes=16)
+    (14, 2)
+    >>> best_tile(Machine(vector_bytes=32, registers=16), lanes=8)
+    (6, 2)
+    >>> best_tile(Machine(vector_bytes=64, registers=32), lanes=16, rows=64, columns=768)    # nothing is left over
+    (8, 3)
+"""
+import ctypes
+import platform
+import sys
+from dataclasses import dataclass
+from functools import cache
+from math import ceil
+from pathlib import Path
+
+import llvmlite.binding as llvm
+
+FMA_UNITS = 2           # vector multiply-adds, and loads, that start in a cycle
+FMA_LATENCY = 4         # cycles until one can be added to
+FREE_LOADS = 0.75       # of the places for loads can be used while nothing but multiply-adds is waited for
+UNHIDDEN = 0.0015       # cycles a byte of right, which comes from the second cache, holds up the others
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Widths and sizes of one processor, in bytes but for the number of vector registers."""
+    vector_bytes: int
+    registers: int
+    first_cache: int = 32 << 10
+    second_cache: int = 512 << 10
+
+
+@cache
+def host() -> Machine:
+    """The processor that this runs on."""
+    features = llvm.get_host_cpu_features()
+    if features.get("avx512f"):
+        width, registers = 64, 32
+    elif features.get("avx2"):
+        width, registers = 32, 16
+    else:
+        width, registers = 16, 32 if platform.machine().lower() in ("arm64", "aarch64") else 16
+    first, second = _cache_size(1) or Machine.first_cache, _cache_size(2) or Machine.second_cache
+    return Machine(width, registers, first, second)
+
+
+def _cache_size(level: int) -> int:
+    """Bytes of the first core's data cache of this level as Linux or macOS tells, or 0."""
+    for index in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
+        about = {name: (index / name).read_text().strip() for name in ("level", "type", "size")}
+        if about["level"] == str(level) and about["type"] != "Instruction":
+            return int(about["size"].removesuffix("K")) << 10
+    if sys.platform == "darwin":
+        size, length = ctypes.c_uint64(), ctypes.c_size_t(8)
+        name = b"hw.l1dcachesize" if level == 1 else b"hw.l2cachesize"
+        if ctypes.CDLL(None).sysctlbyname(name, ctypes.byref(size), ctypes.byref(length), None, 0) == 0:
+            return size.value
+    return 0
+
+
+def best_tile(machine: Machine, lanes: int, rows: int | None = None, columns: int | None = None) -> tuple[int, int]:
+    """(rows, vectors) of the register tile that does a product of these sizes, as far as they are known, in least time.
+
+    Registers hold the sums, the vectors of right and one factor of left.  A step of a tile takes as long as its
+    multiply-adds, or as the sums' latency, and a little for what is loaded; the last tiles are as dear as the others.
+    """
+    found = []
+    for vectors in range(1, 5):
+        for height in range(1, (machine.registers - vectors - 1) // vectors + 1):
+            sums, loads = height * vectors, height + vectors
+            step = max(sums / FMA_UNITS, FMA_LATENCY)
+            step += max(loads / FMA_UNITS - FREE_LOADS * step, 0) + UNHIDDEN * vectors * machine.vector_bytes
+            down = ceil(rows / height) if rows else 1 / height
+            across = ceil(columns / (vectors * lanes)) if columns else 1 / (vectors * lanes)
+            found.append((round(step * down * across, 9), loads / sums, (height, vectors)))
+    return min(found)[2]
