@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from llvmlite import ir
 
-from tenon.backends.cpu.contraction import Contraction, Operand, choose_tile
+from tenon.backends.cpu.contraction import Contraction, Operand, Tile, choose_tile
 from tenon.backends.cpu.contraction.dense import F32, F64, convolution, fixed, matmul
 from tenon.backends.cpu.contraction.emit import I32, I64, address, const
 from tenon.backends.cpu.contraction.machine import Machine
@@ -50,6 +50,31 @@ def test_products_agree_with_numpy_in_every_layout_and_size(name: str, left: str
 def test_a_large_product_goes_through_every_block_boundary() -> None:
     tile = choose_tile(F32)
     run("f32", "mk", "kn", (tile.sum_rows + tile.rows + 1, tile.columns + tile.width + 1, tile.depth + 1))
+
+
+@pytest.mark.parametrize("left, right", LAYOUTS)
+def test_known_sizes_choose_the_tile_and_rows_are_read_in_place(left: str, right: str) -> None:
+    for m, n, k in [(64, 96, 40), (101, 103, 97), (29, 47, 1024), (30, 20, 1030), (1, 5, 300), (5, 0, 3), (40, 50, 0)]:
+        call = Native(matmul(F32, left, right, known=(m, n, k)))
+        a, b = random(np.float32, m, k), random(np.float32, k, n)
+        stored = [np.ascontiguousarray(x if plain else x.T) for x, plain in ((a, left == "mk"), (b, right == "kn"))]
+        results = []
+        for threads in (1, 3):
+            results.append(np.full((m, n), np.nan, np.float32))
+            for thread in range(threads):
+                call(results[-1], *stored, 1, m, n, k, thread=thread, threads=threads)
+        np.testing.assert_allclose(results[0], a @ b, rtol=1e-4, atol=1e-3)
+        assert np.array_equal(*results)
+
+
+@pytest.mark.parametrize("epilogue", [False, True])
+def test_sums_wait_between_blocks_of_depth_in_the_result_or_in_scratch(epilogue: bool) -> None:
+    m, n, k = 33, 50, 100
+    tile = Tile(rows=4, vectors=2, lanes=4, depth=16, columns=24, sum_rows=12)
+    a, b, bias, out = (random(np.float32, *shape) for shape in ((m, k), (k, n), (n,), (m, n)))
+    Native(matmul(F32, bias_relu=epilogue), tile)(out, a, b, 1, m, n, k, *([bias] if epilogue else []))
+    expected = np.maximum(a @ b + bias, 0) if epilogue else a @ b
+    np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize("vector_bytes", [16, 64])

@@ -24,7 +24,8 @@ from tenon.loops.ir import Contraction, Store
 from tenon.loops.simplify import simplify
 
 Axis = tuple[Index, ...]
-Layout = tuple[str, int, bool, tuple[Expr, Expr] | None]    # along which axis, step, all of the axis, range in memory
+# along which axis, step, elements between neighbours across, all of the axis, range in memory
+Layout = tuple[str, int, int | None, bool, tuple[Expr, Expr] | None]
 
 
 def emit_product(module: ir.Module, name: str, statement: Contraction, arguments: Mapping[Buffer, int], pointers: int,
@@ -61,7 +62,8 @@ class _Product:
         batch, rows, columns, depth = (self.sizes(axis) for axis in (x.batch, x.rows, x.columns, x.depth))
         run = self.sizes(x.columns[-1:])[0] if len(columns) > 1 else None
         return Template(kinds, self.element, batch, rows, columns, depth, self.operand(x.left, x.rows),
-                        self.operand(x.right, x.columns), self.store, run, self.known())
+                        self.operand(x.right, x.columns), self.store, run,
+                        self.target if self.is_plain() else None, self.known())
 
     def known(self) -> tuple[int | None, int | None, int | None]:
         """Rows, columns and depth, where they are numbers."""
@@ -96,7 +98,7 @@ class _Product:
         layout = self.layout(x, outer)
         if layout is None or not isinstance(x, Load):
             return Operand(load=load)
-        along, step, flat, span = layout
+        along, step, apart, flat, span = layout
 
         def pointer(b: ir.IRBuilder, args: Args, g: Places, m: Places, k: Places) -> ir.Value:
             return at(b, args, g, m, k).address(x.buffer, x.offset)
@@ -106,8 +108,8 @@ class _Product:
             assert span is not None
             return values.value(span[0]), values.value(span[1])
 
-        return Operand(pointer=pointer, contiguous="outer" if along == "outer" else "depth", step=step, flat=flat,
-                       inside=None if span is None else inside)
+        return Operand(pointer=pointer, contiguous="outer" if along == "outer" else "depth", step=step, apart=apart,
+                       flat=flat, inside=None if span is None else inside)
 
     def layout(self, x: Expr, outer: Axis) -> Layout | None:
         """How neighbours lie in memory, if they do."""
@@ -128,7 +130,9 @@ class _Product:
             return None
         flat = x.mask is None and all(is_same(terms.get(a, 0), terms.get(c, 0) * c.extent)
                                       for a, c in zip(axes[along], axes[along][1:], strict=False))
-        return along, step, flat, span
+        across = axes["depth" if along == "outer" else "outer"]
+        apart = terms.get(across[0], 0) if len(across) == 1 else None
+        return along, step, apart if isinstance(apart, int) else None, flat, span
 
     # ------------------------------------------------------------ results
 
@@ -150,13 +154,25 @@ class _Product:
             self.epilogue(function, len(args), len(g), lanes if vector else 0)
         b.call(function, [*args, *g, m, n, value])
 
+    def target(self, b: ir.IRBuilder, args: Args, g: Places, m: ir.Value, n: ir.Value) -> ir.Value:
+        """Where a plain epilogue stores a sum."""
+        x = self.statement
+        (only,) = x.epilogue
+        assert isinstance(only, Store)
+        values = self.values(b, args)
+        values.known.update(zip(x.batch, g, strict=False))
+        self.unravel(values, x.rows, m)
+        self.unravel(values, x.columns, n)
+        return values.address(only.buffer, only.offset)
+
     def is_plain(self) -> bool:
         """Whether neighbouring sums are just written side by side."""
         x = self.statement
         match x.epilogue:
             case (Store(buffer=buffer, offset=offset, value=value),):
                 step = affine(offset).terms.get(x.columns[-1], 0)
-                return value is x.sum and is_same(step, 1) and buffer.type.dtype.bits >= 32
+                found = buffer.type.dtype
+                return value is x.sum and is_same(step, 1) and found is x.sum.dtype and found.bits >= 32
         return False
 
     def epilogue(self, function: ir.Function, arguments: int, batches: int, lanes: int) -> None:

@@ -23,7 +23,7 @@ from .emit import (
     minimum,
 )
 from .packing import emit_pack, in_chunks
-from .spec import Args, Contraction, Operand, Tile, choose_tile, extent, region_function
+from .spec import Args, Contraction, Operand, Tile, choose_tile, extent, left_layout, region_function
 from .tiles import emit_tile
 from .unpacked import emit_unpacked, stays_unpacked
 
@@ -85,11 +85,12 @@ def scratch_parts(spec: Contraction, tile: Tile) -> tuple[int, int, int]:
     """Bytes of the packed block of right, of packed left, of the partial sums."""
     _, columns, depth = spec.known
     block = tile.depth if depth is None else up(-(-depth // max(-(-depth // tile.depth), 1)), tile.lanes) or tile.lanes
-    left = (1 if in_chunks(spec) else LEFT_PANELS) * tile.rows * block
+    in_place, row_apart, *_ = left_layout(spec, tile)
+    left = (1 if in_chunks(spec) else LEFT_PANELS) * tile.rows * max(block, row_apart if in_place else 0)
     right = tile.depth * tile.columns
     if columns is not None:
         right = min(right, block * max(up(columns, tile.width), tile.width))
-    cut = depth is None or depth > tile.depth
+    cut = spec.target is None and (depth is None or depth > tile.depth)
     sums = tile.sum_rows * 2 * tile.columns if cut else tile.rows * tile.width
     size = element_bytes(spec.element)
     return up(right * size, LINE), up(left * size, LINE), up(sums * size, LINE)
@@ -133,8 +134,9 @@ class _Packed:
         most = b.select(b.icmp_signed("<", self.depth_block, depth), minimum(b, most, const(2 * tile.columns)), most)
         self.column_block = balanced(b, b.sub(self.column_to, self.column_from), most, tile.width)
         self.one_pass = b.icmp_signed("<=", depth, self.depth_block)
-        self.row_block = b.select(self.one_pass, maximum(b, rows, ONE),
-                                  balanced(b, rows, const(tile.sum_rows), tile.rows))
+        all_rows = maximum(b, rows, ONE)
+        self.row_block = all_rows if self.spec.target is not None else b.select(
+            self.one_pass, all_rows, balanced(b, rows, const(tile.sum_rows), tile.rows))
         with loop(b, self.column_from, self.column_to, self.column_block) as (n, _), \
                 loop(b, self.row_from, self.row_to, self.row_block) as (m, _), \
                 loop(b, ZERO, maximum(b, depth, ONE), self.depth_block) as (k, _):
@@ -153,11 +155,23 @@ class _Packed:
         following = self.following()
         with loop(b, m0, self.m_end, group) as (m1, _):
             group_end = minimum(b, b.add(m1, group), self.m_end)
-            pack_block(b, self.pack_left, spec, spec.left, whole, m1, group_end, tile.rows, k0, self.k_size, self.left)
+            left = self.left_of(m1, group_end)
             with loop(b, m1, group_end, const(tile.rows)) as (m, _):
-                left = address(b, self.left, b.mul(b.sub(m, m1), self.k_size), spec.element)
+                rows = address(b, left, b.mul(b.sub(m, m1), self.k_size), spec.element)
                 with loop(b, n0, self.n_end, const(tile.width)) as (n, _):
-                    self.one(m, n, left, following)
+                    self.one(m, n, rows, following)
+
+    def left_of(self, m: ir.Value, end: ir.Value) -> ir.Value:
+        """Where the rows from m on are: in memory, as they lie, or packed now."""
+        b, spec, tile, (_, _, k0) = self.b, self.spec, self.tile, self.origin
+        in_place, *_ = left_layout(spec, tile)
+        whole = b.icmp_signed(">=", b.sub(end, m), const(tile.rows)) if in_place else ir.Constant(ir.IntType(1), 0)
+        with b.if_then(b.not_(whole)):
+            pack_block(b, self.pack_left, spec, spec.left, (*self.args, self.g), m, end, tile.rows, k0, self.k_size,
+                       self.left)
+        if not in_place:
+            return self.left
+        return b.select(whole, left_run(b, spec, self.args, self.g, m, k0, self.k_size)[0], self.left)
 
     def following(self) -> tuple[ir.Value, ir.Value]:
         """(column, k) where the next block of right begins."""
@@ -174,7 +188,8 @@ class _Packed:
         last = b.icmp_signed(">=", b.add(k0, self.depth_block), self.depth)
         panel = address(b, self.right, b.mul(b.sub(n, n0), self.k_size), spec.element)
         place = b.add(b.mul(b.sub(m, m0), self.column_block), b.mul(b.sub(n, n0), const(tile.rows)))
-        partial = address(b, self.sums, b.select(self.one_pass, ZERO, place), spec.element)
+        place = ZERO if spec.target is not None else b.select(self.one_pass, ZERO, place)
+        partial = address(b, self.sums, place, spec.element)
         b.call(self.inner, [*self.args, self.g, m, n, b.sub(self.m_end, m), b.sub(self.n_end, n), self.k_size, left,
                             panel, partial, first, last, *self.ahead(m, n, panel, following)])
 

@@ -19,8 +19,12 @@ def fixed(size: int) -> Size:
     return lambda b, args: const(size)
 
 
-def matmul(element: ir.Type, left: str = "mk", right: str = "kn", bias_relu: bool = False) -> Contraction:
-    """out[g] = left[g] @ right[g], each stored as its letters say; the last argument is a bias of n if asked for."""
+def matmul(element: ir.Type, left: str = "mk", right: str = "kn", bias_relu: bool = False,
+           known: tuple[int, int, int] | None = None) -> Contraction:
+    """out[g] = left[g] @ right[g], each stored as its letters say; the last argument is a bias of n if asked for.
+
+    The sizes m, n, k are arguments, and may be known nevertheless.
+    """
     sizes = {"m": 4, "n": 5, "k": 6}
 
     def operand(place: int, letters: str, outer: str) -> Operand:
@@ -28,19 +32,24 @@ def matmul(element: ir.Type, left: str = "mk", right: str = "kn", bias_relu: boo
             index, extent = {outer: i[0], "k": k[0]}, {letter: args[where] for letter, where in sizes.items()}
             line = b.add(b.mul(g[0], extent[letters[0]]), index[letters[0]])
             return address(b, args[place], b.add(b.mul(line, extent[letters[1]]), index[letters[1]]), element)
-        return Operand(pointer=pointer, contiguous="depth" if letters[1] == "k" else "outer")
+        apart = dict(zip("mnk", known))[letters[1]] if known else None
+        return Operand(pointer=pointer, contiguous="depth" if letters[1] == "k" else "outer", apart=apart)
 
     def store(b: ir.IRBuilder, args: Args, g: Index, m: ir.Value, n: ir.Value, value: ir.Value, lanes: int) -> None:
         if bias_relu:
             bias = b.load(address(b, args[7], n, element), typ=value.type, align=element_bytes(element))
             value = b.fadd(value, bias)
             value = b.select(b.fcmp_ordered(">", value, zero(value.type)), value, zero(value.type))
-        place = b.add(b.mul(b.add(b.mul(g[0], args[4]), m), args[5]), n)
-        b.store(value, address(b, args[0], place, element), align=element_bytes(element))
+        b.store(value, target(b, args, g, m, n), align=element_bytes(element))
+
+    def target(b: ir.IRBuilder, args: Args, g: Index, m: ir.Value, n: ir.Value) -> ir.Value:
+        return address(b, args[0], b.add(b.mul(b.add(b.mul(g[0], args[4]), m), args[5]), n), element)
 
     arguments = (POINTER, POINTER, POINTER, I64, I64, I64, I64) + ((POINTER,) if bias_relu else ())
-    return Contraction(arguments, element, (argument(3),), (argument(4),), (argument(5),), (argument(6),),
-                       operand(1, left, "m"), operand(2, right, "n"), store)
+    rows, columns, depth = (fixed(known[i]) if known else argument(4 + i) for i in range(3))
+    return Contraction(arguments, element, (argument(3),), (rows,), (columns,), (depth,), operand(1, left, "m"),
+                       operand(2, right, "n"), store, target=None if bias_relu else target,
+                       known=known or (None, None, None))
 
 
 def convolution(element: ir.Type, images: int, channels: int, height: int, width: int, filters: int, kernel: int,

@@ -155,6 +155,14 @@ def masked_load(b: ir.IRBuilder, where: ir.Value, mask: ir.Value, others: ir.Val
     return intrinsic(b, "llvm.masked.load", [where, align, mask, others], ".p0")
 
 
+def masked_store(b: ir.IRBuilder, value: ir.Value, where: ir.Value, mask: ir.Value) -> None:
+    """Store the lanes in the mask; nothing else is touched."""
+    name = f"llvm.masked.store.v{value.type.count}{value.type.element.intrinsic_name}.p0"
+    kind = ir.FunctionType(ir.VoidType(), [value.type, POINTER, I32, mask.type])
+    function = b.module.globals.get(name) or ir.Function(b.module, kind, name)
+    b.call(function, [value, where, ir.Constant(I32, element_bytes(value.type.element)), mask])
+
+
 def splat(b: ir.IRBuilder, value: ir.Value, lanes: int) -> ir.Value:
     undefined = ir.Constant(ir.VectorType(value.type, lanes), ir.Undefined)
     one = b.insert_element(undefined, value, ir.Constant(I32, 0))

@@ -31,7 +31,7 @@ from .emit import (
     unravel,
     zero,
 )
-from .spec import Contraction, Index, Operand, Size, Tile, reads_in_place
+from .spec import Contraction, Index, Operand, Size, Tile, left_layout, reads_in_place
 
 
 def emit_pack(module: ir.Module, name: str, spec: Contraction, tile: Tile, side: str) -> ir.Function:
@@ -50,7 +50,7 @@ def emit_pack(module: ir.Module, name: str, spec: Contraction, tile: Tile, side:
     elif operand.contiguous == "outer" and operand.step == 1:
         pack.vectors() if pack.in_whole_vectors() else pack.lines()
     elif side == "left" and in_chunks(spec):
-        pack.chunks()
+        pack.chunks(*left_layout(spec, tile)[1:3])
     elif reads_in_place(operand, len(spec.depth)) and width % tile.lanes == 0:
         pack.squares()
     else:
@@ -60,15 +60,8 @@ def emit_pack(module: ir.Module, name: str, spec: Contraction, tile: Tile, side:
 
 
 def in_chunks(spec: Contraction) -> bool:
-    """Whether left is packed in chunks, [k // lanes, row, k % lanes], since its rows are runs of memory."""
+    """Whether a tile of left is packed by copying runs of its rows, in chunks or as they lie."""
     return reads_in_place(spec.left, len(spec.depth))
-
-
-def left_chunk(b: ir.IRBuilder, spec: Contraction, tile: Tile, panel: ir.Value,
-               k: ir.Value) -> tuple[ir.Value, int, int]:
-    """(address of the first row's element, elements between rows, between steps) at the chunk of depth k."""
-    start = address(b, panel, b.mul(k, const(tile.rows)), spec.element)
-    return (start, tile.lanes, 1) if in_chunks(spec) else (start, 1, tile.rows)
 
 
 class Pack:
@@ -187,25 +180,26 @@ class Pack:
                 for i, row in enumerate(rows):
                     b.store(b.load(address(b, row, k, element), typ=element), self.slot(k, const(group + i)))
 
-    def chunks(self) -> None:
-        """Rows are runs of memory: copy vectors of them, so that those of one depth lie side by side."""
+    def chunks(self, row_apart: int, chunk_apart: int) -> None:
+        """Rows are runs of memory: copy vectors of them, each to the place that a tile looks for it at."""
         b, lanes, element = self.b, self.lanes, self.spec.element
         assert self.operand.pointer is not None
         k_start, last = unravel(b, self.k0, self.depth_sizes), b.sub(self.count, ONE)
         whole = b.and_(self.depth, const(-lanes))
-        rest = b.trunc(b.sub(self.depth, whole), I32)
+        rest = splat(b, b.trunc(b.sub(self.depth, whole), I32), lanes)
+        mask = b.icmp_signed("<", ir.Constant(rest.type, list(range(lanes))), rest)
         with loop(b, ZERO, const(self.width)) as (i, _):        # past the end the last row serves, to no effect
             outer = unravel(b, b.add(self.first, minimum(b, i, last)), self.outer_sizes)
             row = self.operand.pointer(b, self.args, self.g, outer, k_start)
-            target = address(b, self.panel, b.mul(i, const(lanes)), element)
+            target = address(b, self.panel, b.mul(i, const(row_apart)), element)
+
+            def place(k: ir.Value) -> ir.Value:
+                return address(b, target, b.mul(b.udiv(k, const(lanes)), const(chunk_apart)), element)
             with loop(b, ZERO, whole, const(lanes)) as (k, _):
-                store_vector(b, load_vector(b, address(b, row, k, element), element, lanes),
-                             address(b, target, b.mul(k, const(self.width)), element))
-            numbers = ir.Constant(ir.VectorType(I32, lanes), list(range(lanes)))
-            mask = b.icmp_signed("<", numbers, splat(b, rest, lanes))
-            with b.if_then(b.icmp_signed("!=", rest, ir.Constant(I32, 0))):
+                store_vector(b, load_vector(b, address(b, row, k, element), element, lanes), place(k))
+            with b.if_then(b.icmp_signed("<", whole, self.depth)):
                 rest_of_row = masked_load(b, address(b, row, whole, element), mask, zero(ir.VectorType(element, lanes)))
-                store_vector(b, rest_of_row, address(b, target, b.mul(whole, const(self.width)), element))
+                store_vector(b, rest_of_row, place(whole))
 
     def spans(self) -> None:
         """Neighbours are apart in memory or in the panel: copy what of a run is in memory, zero the rest."""

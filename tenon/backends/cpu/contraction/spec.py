@@ -20,6 +20,7 @@ Size = Callable[[ir.IRBuilder, Args], ir.Value]
 Access = Callable[[ir.IRBuilder, Args, Index, Index, Index], ir.Value]
 Range = Callable[[ir.IRBuilder, Args, Index, Index, Index], tuple[ir.Value, ir.Value]]
 Store = Callable[[ir.IRBuilder, Args, Index, ir.Value, ir.Value, ir.Value, int], None]
+Target = Callable[[ir.IRBuilder, Args, Index, ir.Value, ir.Value], ir.Value]
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Operand:
     pointer: Access | None = None
     contiguous: Literal["outer", "depth"] | None = None
     step: int = 1                       # neighbours are so many elements apart (a convolution's stride)
+    apart: int | None = None            # elements between neighbours across, where they are always as many
     flat: bool = False                  # adjacent along the whole contiguous axis, not only its innermost component
     inside: Range | None = None         # low <= innermost contiguous index < high is in memory, elsewhere are zeros
 
@@ -60,6 +62,7 @@ class Contraction:
     right: Operand
     store: Store
     store_run: Size | None = None
+    target: Target | None = None        # where `store` puts the sums, if it only does that: partial sums wait there
     known: tuple[int | None, int | None, int | None] = (None, None, None)   # rows, columns and depth, if they are
 
 
@@ -78,6 +81,9 @@ class Tile:
         return self.vectors * self.lanes
 
 
+CROWDED = 4096          # rows a multiple of so many bytes apart compete for the same lines of the first cache
+FEW_PANELS = 2          # of right that read a row of left too seldom for a copy to pay
+FAR_APART = 4096        # elements between rows, the last of which are copied as they lie
 PANELS = 8              # of right at least share its part of the second cache
 SUM_TILES = 56          # tiles of rows, at most, between whose blocks of depth sums are kept
 
@@ -89,7 +95,7 @@ def choose_tile(element: ir.Type, machine: Machine | None = None,
     size = element_bytes(element)
     lanes = machine.vector_bytes // size
     rows, vectors = best_tile(machine, lanes, *known[:2])
-    width, block = vectors * lanes, machine.second_cache // 2 // size
+    width, block = vectors * lanes, machine.second_cache // 4 // size
     depth = max(block // (PANELS * width) // lanes * lanes, lanes)
     return Tile(rows, vectors, lanes, depth, max(block // depth // width * width, width), SUM_TILES * rows)
 
@@ -98,6 +104,21 @@ def reads_in_place(operand: Operand, depth_components: int) -> bool:
     """Whether a row of the operand is one run of memory, so that a tile can read it where it is."""
     plain = operand.pointer is not None and operand.inside is None and operand.step == 1
     return plain and operand.contiguous == "depth" and (operand.flat or depth_components == 1)
+
+
+def left_layout(spec: Contraction, tile: Tile) -> tuple[bool, int, int, int]:
+    """How a tile finds left[row, k]: (in place, elements between rows, between chunks of `lanes` steps, between steps).
+
+    Rows that are runs of memory are read where they are, or copied in chunks if their lines compete; others are packed.
+    """
+    x = spec.left
+    if not reads_in_place(x, len(spec.depth)):
+        return False, 1, tile.rows * tile.lanes, tile.rows
+    crowded = x.apart is None or x.apart * element_bytes(spec.element) % CROWDED == 0
+    few = spec.known[1] is not None and spec.known[1] <= FEW_PANELS * tile.width
+    if x.apart is not None and tile.lanes <= x.apart <= FAR_APART and (few or not crowded):
+        return True, x.apart, tile.lanes, 1
+    return False, tile.lanes, tile.rows * tile.lanes, 1
 
 
 def element_of(b: ir.IRBuilder, spec: Contraction, operand: Operand, args: Args, g: Index, outer: Index,

@@ -2,14 +2,18 @@
 
     void tile(arguments..., g, m, n, rows, columns, depth, left, right, sums, first, last, ahead...)
 
-`left` and `right` are packed panels; `sums` keeps partial sums between blocks of depth; `ahead` are runs of memory
-(address, lines) that later tiles will read, fetched a line a step while this one is computed.
+`right` is a packed panel, `left` one too or where it is in memory; `ahead` are runs of memory (address, lines) that
+later tiles will read, fetched a line at a time.  Between blocks of depth sums wait where they will be stored at last,
+or, where an epilogue is to be applied, in `sums`.
 """
+from dataclasses import dataclass
+
 from llvmlite import ir
 
 from .ahead import LINE, runs_ahead
 from .emit import (
     I1,
+    I32,
     I64,
     ONE,
     POINTER,
@@ -20,6 +24,8 @@ from .emit import (
     element_bytes,
     load_vector,
     loop,
+    masked_load,
+    masked_store,
     minimum,
     multiply_add,
     prefetch,
@@ -28,104 +34,200 @@ from .emit import (
     unravel,
     zero,
 )
-from .packing import left_chunk
-from .spec import Contraction, Tile
+from .spec import Args, Contraction, Index, Tile, left_layout
 
 
 def emit_tile(module: ir.Module, name: str, spec: Contraction, tile: Tile) -> ir.Function:
-    finish = emit_finish(module, f"{name}.finish", spec, tile)
-    ahead = [POINTER, I64] * runs_ahead(spec)
-    kind = ir.FunctionType(ir.VoidType(), [*spec.arguments, *[I64] * 6, *[POINTER] * 3, I1, I1, *ahead])
+    kind = ir.FunctionType(ir.VoidType(), [*spec.arguments, *[I64] * 6, *[POINTER] * 3, I1, I1,
+                                           *[POINTER, I64] * runs_ahead(spec)])
     function = ir.Function(module, kind, name)
     function.linkage = "internal"
     function.attributes.add("noinline")
-    args, values = tuple(function.args[:len(spec.arguments)]), function.args[len(spec.arguments):]
-    g, m, n, rows, columns, depth, left, right, sums, first, last, *ahead = values
-    right.add_attribute("noalias")
-    b = ir.IRBuilder(function.append_basic_block("entry"))
-    vector = ir.VectorType(spec.element, tile.lanes)
-    places = [(i, v) for i in range(tile.rows) for v in range(tile.vectors)]
-
-    def sum_at(i: int, v: int) -> ir.Value:
-        return address(b, sums, const(i * tile.width + v * tile.lanes), spec.element)
-
-    with b.if_then(b.not_(first)):                                     # they are needed when the loop is done
-        for line in range(0, len(places) * tile.lanes * element_bytes(spec.element), 64):
-            prefetch(b, b.gep(sums, [const(line)], source_etype=ir.IntType(8)))
-    chunk = const(tile.lanes)
-    with loop(b, ZERO, depth, chunk, [zero(vector)] * len(places)) as (k0, state):
-        for start, lines in zip(ahead[::2], ahead[1::2], strict=True):
-            line = minimum(b, b.udiv(k0, chunk), lines)
-            prefetch(b, b.gep(start, [b.mul(line, const(LINE))], source_etype=ir.IntType(8)), 2)
-        panel = address(b, right, b.mul(k0, const(tile.width)), spec.element)
-        first_row, row_apart, step_apart = left_chunk(b, spec, tile, left, k0)
-        with loop(b, ZERO, minimum(b, b.sub(depth, k0), chunk), carried=state, short=True) as (k, sums_now):
-            line = address(b, panel, b.mul(k, const(tile.width)), spec.element)
-            factors = [load_vector(b, address(b, line, const(v * tile.lanes), spec.element), spec.element, tile.lanes)
-                       for v in range(tile.vectors)]
-            start = address(b, first_row, b.mul(k, const(step_apart)), spec.element)
-            for i in range(tile.rows):
-                one = b.load(address(b, start, const(i * row_apart), spec.element), typ=spec.element)
-                factor = splat(b, one, tile.lanes)
-                for v in range(tile.vectors):
-                    place = i * tile.vectors + v
-                    sums_now[place] = multiply_add(b, factor, factors[v], sums_now[place])
-        state[:] = sums_now
-
-    alone = b.block
-    with b.if_then(b.not_(first)):
-        joined = [add(b, value, load_vector(b, sum_at(i, v), spec.element, tile.lanes))
-                  for (i, v), value in zip(places, state, strict=True)]
-        together = b.block
-    for place, value in enumerate(joined):
-        total = b.phi(vector)
-        total.add_incoming(state[place], alone)
-        total.add_incoming(value, together)
-        state[place] = total
-
-    whole = b.and_(b.icmp_signed(">=", rows, const(tile.rows)), b.icmp_signed(">=", columns, const(tile.width)))
-    if spec.store_run is not None:
-        room = b.sub(spec.store_run(b, args), b.urem(n, spec.store_run(b, args)))
-        whole = b.and_(whole, b.icmp_signed(">=", room, const(tile.width)))
-    with b.if_else(b.and_(whole, last), likely=True) as (direct, by_memory):
-        with direct:
-            batch = unravel(b, g, [size(b, args) for size in spec.batch])
-            for (i, v), value in zip(places, state, strict=True):
-                spec.store(b, args, batch, b.add(m, const(i)), b.add(n, const(v * tile.lanes)), value, tile.lanes)
-        with by_memory:
-            for (i, v), value in zip(places, state, strict=True):
-                store_vector(b, value, sum_at(i, v))
-            with b.if_then(last):
-                b.call(finish, [*args, g, m, n, rows, columns, sums])
-    b.ret_void()
+    _Tile(module, name, spec, tile, function).emit()
     return function
 
 
+class _Tile:
+    """The values that the steps of a tile share."""
+
+    def __init__(self, module: ir.Module, name: str, spec: Contraction, tile: Tile, function: ir.Function) -> None:
+        self.spec, self.tile = spec, tile
+        self.finish = emit_finish(module, f"{name}.finish", spec, tile)
+        self.args, values = tuple(function.args[:len(spec.arguments)]), function.args[len(spec.arguments):]
+        g, self.m, self.n, self.rows, self.columns, self.depth, self.left, self.right, self.sums, *rest = values
+        self.first, self.last, *self.ahead = rest
+        self.right.add_attribute("noalias")
+        self.passed = [*self.args, g, self.m, self.n, self.rows, self.columns, self.sums, self.first]
+        self.b = b = ir.IRBuilder(function.append_basic_block("entry"))
+        self.batch = unravel(b, g, [size(b, self.args) for size in spec.batch])
+        self.places = [(i, v) for i in range(tile.rows) for v in range(tile.vectors)]
+
+    def emit(self) -> None:
+        """The whole function."""
+        b = self.b
+        whole = self.is_whole()
+        if self.spec.target is not None:
+            near = b.and_(whole, b.not_(self.first))
+        else:
+            near = b.not_(self.first)
+        with b.if_then(near):                                     # they are needed when the loop is done
+            for i, v in self.places:
+                prefetch(b, self.waiting(i, v))
+        sums = self.add_products()
+        sums = self.add_waiting(sums, near)
+        direct = whole if self.spec.target is not None else b.and_(whole, self.last)
+        with b.if_else(direct, likely=True) as (at_once, by_memory):
+            with at_once:
+                self.store(sums)
+            with by_memory:
+                for (i, v), value in zip(self.places, sums, strict=True):
+                    store_vector(b, value, self.sum_at(i, v))
+                needed = ir.Constant(I1, 1) if self.spec.target is not None else self.last
+                with b.if_then(needed):
+                    b.call(self.finish, self.passed)
+        b.ret_void()
+
+    def is_whole(self) -> ir.Value:
+        """Whether all of the tile is in the result, and each of its rows in one run of it."""
+        b, spec, tile = self.b, self.spec, self.tile
+        whole = b.and_(b.icmp_signed(">=", self.rows, const(tile.rows)),
+                       b.icmp_signed(">=", self.columns, const(tile.width)))
+        if spec.store_run is not None:
+            run = spec.store_run(b, self.args)
+            whole = b.and_(whole, b.icmp_signed(">=", b.sub(run, b.urem(self.n, run)), const(tile.width)))
+        return whole
+
+    def sum_at(self, i: int, v: int) -> ir.Value:
+        return address(self.b, self.sums, const(i * self.tile.width + v * self.tile.lanes), self.spec.element)
+
+    def waiting(self, i: int, v: int) -> ir.Value:
+        """Where a whole tile's sums over earlier blocks of depth are."""
+        if self.spec.target is None:
+            return self.sum_at(i, v)
+        return self.spec.target(self.b, self.args, self.batch, *self.at(i, v))
+
+    def at(self, i: int, v: int) -> tuple[ir.Value, ir.Value]:
+        """Row and column of one of the tile's vectors."""
+        return self.b.add(self.m, const(i)), self.b.add(self.n, const(v * self.tile.lanes))
+
+    def add_products(self) -> list[ir.Value]:
+        """The sums over this block of depth; a chunk of it at a time, so that the inner loop has little else to do."""
+        b, spec, tile = self.b, self.spec, self.tile
+        _, row_apart, chunk_apart, step_apart = left_layout(spec, tile)
+        chunk, none = const(tile.lanes), zero(ir.VectorType(spec.element, tile.lanes))
+        with loop(b, ZERO, self.depth, chunk, [none] * len(self.places)) as (k0, state):
+            for start, lines in zip(self.ahead[::2], self.ahead[1::2], strict=True):
+                line = minimum(b, b.udiv(k0, chunk), lines)
+                prefetch(b, b.gep(start, [b.mul(line, const(LINE))], source_etype=ir.IntType(8)), 2)
+            panel = address(b, self.right, b.mul(k0, const(tile.width)), spec.element)
+            left = address(b, self.left, b.mul(b.udiv(k0, chunk), const(chunk_apart)), spec.element)
+            with loop(b, ZERO, minimum(b, b.sub(self.depth, k0), chunk), carried=state, short=True) as (k, sums):
+                line = address(b, panel, b.mul(k, const(tile.width)), spec.element)
+                factors = [load_vector(b, address(b, line, const(v * tile.lanes), spec.element), spec.element,
+                                       tile.lanes) for v in range(tile.vectors)]
+                start = address(b, left, b.mul(k, const(step_apart)), spec.element)
+                for i in range(tile.rows):
+                    one = b.load(address(b, start, const(i * row_apart), spec.element), typ=spec.element)
+                    factor = splat(b, one, tile.lanes)
+                    for v in range(tile.vectors):
+                        place = i * tile.vectors + v
+                        sums[place] = multiply_add(b, factor, factors[v], sums[place])
+            state[:] = sums
+        return state
+
+    def add_waiting(self, sums: list[ir.Value], near: ir.Value) -> list[ir.Value]:
+        """The sums, with those over earlier blocks of depth if there are any near."""
+        b, before = self.b, self.b.block
+        with b.if_then(near):
+            joined = [add(b, value, load_vector(b, self.waiting(i, v), self.spec.element, self.tile.lanes))
+                      for (i, v), value in zip(self.places, sums, strict=True)]
+            together = b.block
+        found = []
+        for value, both in zip(sums, joined, strict=True):
+            found.append(b.phi(value.type))
+            found[-1].add_incoming(value, before)
+            found[-1].add_incoming(both, together)
+        return found
+
+    def store(self, sums: list[ir.Value]) -> None:
+        """Hand the vectors of a whole tile to the epilogue; one that only stores serves for partial sums too."""
+        for (i, v), value in zip(self.places, sums, strict=True):
+            self.spec.store(self.b, self.args, self.batch, *self.at(i, v), value, self.tile.lanes)
+
+
 def emit_finish(module: ir.Module, name: str, spec: Contraction, tile: Tile) -> ir.Function:
-    """void finish(arguments..., g, m, n, rows, columns, sums): the epilogue of a tile that has an edge, from memory."""
-    kind = ir.FunctionType(ir.VoidType(), [*spec.arguments, *[I64] * 5, POINTER])
+    """void finish(arguments..., g, m, n, rows, columns, sums, first): what a tile with an edge does with its sums.
+
+    Where they are only stored they go behind a mask, or are added to what waits there; else vectors that are whole are
+    handed to the epilogue as such, others one by one.
+    """
+    kind = ir.FunctionType(ir.VoidType(), [*spec.arguments, *[I64] * 5, POINTER, I1])
     function = ir.Function(module, kind, name)
     function.linkage = "internal"
     function.attributes.add("noinline")
     args = tuple(function.args[:len(spec.arguments)])
-    g, m, n, rows, columns, sums = function.args[len(spec.arguments):]
+    g, m, n, rows, columns, sums, first = function.args[len(spec.arguments):]
     sums.add_attribute("noalias")
     b = ir.IRBuilder(function.append_basic_block("entry"))
     batch, lanes = unravel(b, g, [size(b, args) for size in spec.batch]), const(tile.lanes)
     rows, columns = minimum(b, rows, const(tile.rows)), minimum(b, columns, const(tile.width))
     with loop(b, ZERO, rows, short=True) as (i, _), loop(b, ZERO, columns, lanes, short=True) as (j, _):
-        row, column = b.add(m, i), b.add(n, j)
+        finish = _Finish(b, spec, args, batch, b.add(m, i), b.add(n, j), first)
         where = address(b, sums, b.add(b.mul(i, const(tile.width)), j), spec.element)
-        left = minimum(b, b.sub(columns, j), lanes)
-        whole = b.icmp_signed("==", left, lanes)
-        if spec.store_run is not None:
-            room = b.sub(spec.store_run(b, args), b.urem(column, spec.store_run(b, args)))
-            whole = b.and_(whole, b.icmp_signed(">=", room, lanes))
-        with b.if_else(whole) as (together, apart):
-            with together:
-                spec.store(b, args, batch, row, column, load_vector(b, where, spec.element, tile.lanes), tile.lanes)
-            with apart, loop(b, ZERO, left, ONE, short=True) as (step, _):
-                value = b.load(address(b, where, step, spec.element), typ=spec.element)
-                spec.store(b, args, batch, row, b.add(column, step), value, 1)
+        finish.vector(where, minimum(b, b.sub(columns, j), lanes), tile.lanes)
     b.ret_void()
     return function
+
+
+@dataclass(frozen=True)
+class _Finish:
+    """The end of the sums of one vector of columns."""
+    b: ir.IRBuilder
+    spec: Contraction
+    args: Args
+    batch: Index
+    row: ir.Value
+    column: ir.Value
+    first: ir.Value
+
+    def vector(self, where: ir.Value, count: ir.Value, lanes: int) -> None:
+        """Of the vector in memory at `where`, `count` lanes are results."""
+        b, spec = self.b, self.spec
+        if spec.target is not None and spec.store_run is None:
+            self.masked(load_vector(b, where, spec.element, lanes), count)
+            return
+        whole = b.icmp_signed("==", count, const(lanes))
+        if spec.store_run is not None:
+            run = spec.store_run(b, self.args)
+            whole = b.and_(whole, b.icmp_signed(">=", b.sub(run, b.urem(self.column, run)), const(lanes)))
+        with b.if_else(whole) as (together, apart):
+            with together:
+                self.hand_over(load_vector(b, where, spec.element, lanes), self.column, lanes)
+            with apart, loop(b, ZERO, count, ONE, short=True) as (step, _):
+                value = b.load(address(b, where, step, spec.element), typ=spec.element)
+                self.hand_over(value, b.add(self.column, step), 1)
+
+    def masked(self, value: ir.Value, count: ir.Value) -> None:
+        """Store the lanes below `count`, added to what waits there."""
+        b = self.b
+        assert self.spec.target is not None
+        place = self.spec.target(b, self.args, self.batch, self.row, self.column)
+        lanes = value.type.count
+        counts = splat(b, b.trunc(count, I32), lanes)
+        mask = b.icmp_signed("<", ir.Constant(counts.type, list(range(lanes))), counts)
+        before = masked_load(b, place, b.and_(mask, splat(b, b.not_(self.first), lanes)), zero(value.type))
+        masked_store(b, b.select(self.first, value, add(b, before, value)), place, mask)
+
+    def hand_over(self, value: ir.Value, column: ir.Value, lanes: int) -> None:
+        """Store one result or vector of them, by the epilogue."""
+        b, before = self.b, self.b.block
+        if self.spec.target is not None:
+            with b.if_then(b.not_(self.first)):
+                place = self.spec.target(b, self.args, self.batch, self.row, column)
+                both = add(b, b.load(place, typ=value.type, align=element_bytes(self.spec.element)), value)
+                added = b.block
+            total = b.phi(value.type)
+            total.add_incoming(value, before)
+            total.add_incoming(both, added)
+            value = total
+        self.spec.store(b, self.args, self.batch, self.row, column, value, lanes)
