@@ -23,22 +23,25 @@ from tenon.capture.effects import Snapshot
 from tenon.capture.guards import is_atom
 from tenon.capture.reach import Reach
 from tenon.capture.segments import Parts
-from tenon.capture.trace import Capture, Held, capturing, is_capturing
+from tenon.capture.trace import Capture, Held, capturing
 from tenon.capture.tree import Structure, flatten
+from tenon.capture.warm import MISS, Call, short_way
 from tenon.capture.watch import UnsafeCall, Watch
 from tenon.dims import SMALLEST_SYMBOLIC_SIZE, Assumptions, Dim, SymbolicDim, UndecidedSize, assuming, symbol
-from tenon.eager import eager, program_of
+from tenon.eager import program_of
 from tenon.errors import ArgumentError, CaptureError
 from tenon.graph.ir import Graph
-from tenon.graph.op import interpreter
+from tenon.graph.op import current
 from tenon.observe import emit, span
-from tenon.recording import is_grad_enabled
+from tenon.recording import is_grad_enabled, recording
 from tenon.tensor import Tensor, asarray
 from tenon.types import TensorType
 
 F = TypeVar("F", bound=Callable[..., Any])
 MOST_RECORDS = 256      # keys of one function; those that come later share one record, and run eagerly
 MOST_CAPTURES = 32      # of one function; beyond them it runs by part, which is right and says so
+MOST_SHORT_WAYS = 4     # of one function: each costs calls that go another way
+SHORTEN_AT = frozenset(2 ** k for k in range(1, 16))     # calls by the long way after which a short one is made anew
 
 
 @dataclass
@@ -74,6 +77,7 @@ class Jitted:
         self.function, self.fullgraph = function, fullgraph
         self.records: dict[Any, Record] = {}
         self._lock = threading.RLock()
+        self._short_ways: tuple[tuple[bool, Call], ...] = ()
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -82,9 +86,19 @@ class Jitted:
         return f"<tenon.jit {self.function!r}>"
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
-        if is_capturing() or interpreter() is not eager:       # within a capture, or a batch: a part of that
+        if current() is not None:       # within a capture, or a batch: a part of that
             return self.function(*args, **keywords)
+        for recorded, call in self._short_ways:
+            if recorded is recording():
+                result = call(args, keywords)
+                if result is not MISS:
+                    return result
+        return self._find_and_run(args, keywords)
+
+    def _find_and_run(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        """A call by the long way, which may make a short one for those that follow."""
         leaves, structure = flatten((args, keywords))
+        given = leaves
         leaves = [asarray(x) if isinstance(x, np.ndarray) else x for x in leaves]
         record = self._record(leaves, structure)
         if record.eager is not None:
@@ -95,6 +109,9 @@ class Jitted:
                 with self._lock:
                     captured = self._find(record, leaves) or self._capture(record, leaves, structure)
             if captured is not None:
+                captured.calls += 1
+                if captured.calls in SHORTEN_AT:        # before the run, while all is as the capture needs it
+                    self._shorten(captured, structure, given)
                 return run(captured, leaves)
         except Stopped as stopped:
             reason = stopped
@@ -104,6 +121,14 @@ class Jitted:
         if captured is None:
             self._refuse(record, Reason(f"capturing it raised {type(reason.error).__name__}: {reason.error}"))
         return result
+
+    def _shorten(self, captured: Captured, structure: Structure, leaves: Sequence[Any]) -> None:
+        """Make a short way for calls like this one, in the place of the one that this capture had."""
+        call = short_way(captured, structure, leaves)
+        if call is not None:
+            others = [way for way in self._short_ways if way[1] is not captured.short]
+            captured.short = call
+            self._short_ways = ((recording(), call), *others[:MOST_SHORT_WAYS - 1])
 
     def _by_part(self, record: Record, args: Any, keywords: Any) -> Any:
         if record.parts is None:

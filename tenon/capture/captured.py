@@ -75,11 +75,13 @@ class Captured:
     effects: list[tuple[Effect, Nest]]
     flags: list[tuple[Source, bool]]            # tensor.requires_grad <- flag
     differentiable: bool
-    held: list[tuple[Tensor, bool, bool]]       # tensors from outside: requires_grad, and whether .grad was None
+    held: list[tuple[Tensor, bool, bool, TensorType]]   # tensors from outside: requires_grad, .grad is None, type
     same: list[tuple[int, Tensor]]              # arguments that are such a tensor too: the leaf, and which tensor
     inputs: Inputs                              # the sources, as a call wants them
     outside: frozenset[int]                     # identities of the other tensors that can be reached from outside
     program: Executable | None = None
+    calls: int = 0                              # that went the long way
+    short: Any = None                           # the short way of calls like an earlier one (`tenon.capture.warm`)
     checked: int = -1                           # the state of `tenon.tensor.changes` when the held tensors were right
 
 
@@ -130,11 +132,11 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
     nodes = [x.own.node for x in tracked if x.own.node is not None]
     differentiable = any(not node.released for node in nodes) or any(carries for _, _, carries in assigned)
     graph, sources = capture.finish(list(values))
-    held = [(seen.tensor, seen.tensor.own.requires_grad, seen.tensor.own.grad is None)
+    held = [(seen.tensor, seen.tensor.own.requires_grad, seen.tensor.own.grad is None, seen.start.type)
             for seen in capture.seen.values() if isinstance(seen.source, Held)]
     same = [(seen.source.position, seen.tensor) for key, seen in capture.seen.items()
             if isinstance(seen.source, Argument) and key in reach.tensors]
-    outside = reach.tensors.union(id(x) for x, _, _ in held).difference(id(x) for _, x in same)
+    outside = reach.tensors.union(id(x) for x, *_ in held).difference(id(x) for _, x in same)
     return Captured(graph, sources, types, reach.guards(), assumptions, output, assigned, gradients, effects, flags,
                     differentiable, held, same, Inputs(sources), frozenset(outside))
 
@@ -156,8 +158,10 @@ def holds(captured: Captured, leaves: Sequence[Any]) -> bool:
 def held_tensors_hold(captured: Captured, leaves: Sequence[Any]) -> bool:
     """Whether the tensors held have the types and flags that they had; remembered until one of any changes."""
     now = changes()
-    for x, requires_grad, without_grad in captured.held:
-        if x.own.requires_grad is not requires_grad or (x.own.grad is None) is not without_grad:
+    for x, requires_grad, without_grad, type in captured.held:
+        own = x.own
+        if own.requires_grad is not requires_grad or (own.grad is None) is not without_grad or \
+                own.payload.dtype != type.dtype.numpy or own.payload.shape != type.shape:
             return False
     if not all(source_holds(s, p, leaves) for s, p in zip(captured.sources, captured.graph.params, strict=True)):
         return False
@@ -229,7 +233,12 @@ def run(captured: Captured, leaves: Sequence[Any]) -> Any:
             results = Results(captured.program.run(arrays))
     except TenonError as error:
         raise Stopped(error) from error
+    return settle(captured, leaves, results, captured.assigned)
 
+
+def settle(captured: Captured, leaves: Sequence[Any], results: Any,
+           assigned: Sequence[tuple[Source, int, bool]]) -> Any:
+    """Do what the function did, given the results of its graph; returns what it returned."""
     def fill(leaf: Any) -> Any:
         if isinstance(leaf, FromGraph):
             return finished(results[leaf.index], leaf)
@@ -237,7 +246,7 @@ def run(captured: Captured, leaves: Sequence[Any]) -> Any:
 
     given: list[tuple[Any, int, bool]] = [
         (source.holder if type(source) is Held else holder_of(source, leaves), k, carries)
-        for source, k, carries in captured.assigned]
+        for source, k, carries in assigned]
     for source, position in captured.gradients:
         holder_of(source, leaves).own.grad = None if position is None else results[position].detach()
     for holder, k, carries in given:

@@ -193,7 +193,7 @@ class Reach:
         self._lacks(table, frozenset(n for n in names if n not in table), "globals")
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             self.cells.append(cell)
-            self._items(_cell, cell, _cell(cell), f"{path}.<{name}>")
+            self._items(cell_contents, cell, cell_contents(cell), f"{path}.<{name}>")
         own = [n for n in self._wanted(vars(function)) if not n.startswith("__")]
         self._entries(vars(function), own, path)
         for name, level in names_of(function.__code__).imports:
@@ -424,7 +424,7 @@ def _read_slots(names: Sequence[str], holder: Any) -> tuple[Any, ...]:
     return tuple([getattr(holder, name, MISSING) for name in names])
 
 
-def _cell(cell: Any) -> tuple[Any, ...]:
+def cell_contents(cell: Any) -> tuple[Any, ...]:
     try:
         return (cell.cell_contents,)
     except ValueError:

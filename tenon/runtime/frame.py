@@ -31,6 +31,7 @@ class Frame:
         self.number = next(_frame_numbers)
         self.pointers = layout.pointers.copy()
         self.objects = (ctypes.c_uint64 * max(1, len(layout.params) + len(layout.results)))()
+        self.objects_at = ctypes.addressof(self.objects)
         self.statuses = np.zeros(layout.status_words, np.int64)
         self.context = np.zeros(native.CONTEXT_WORDS, np.int64)
         self.address = self.context.ctypes.data
@@ -43,7 +44,7 @@ class Frame:
                 (native.SIZES, layout.size_words.ctypes.data), (native.SCRATCH_STRIDE, layout.scratch),
                 (native.CALLBACK, _callback_address), (native.FRAME, self.number),
                 (native.STATUSES, self.statuses.ctypes.data), (native.STATUS_COUNT, layout.status_words),
-                (native.OBJECTS, ctypes.addressof(self.objects)), (native.BINDINGS, layout.bindings.ctypes.data),
+                (native.OBJECTS, self.objects_at), (native.BINDINGS, layout.bindings.ctypes.data),
                 (native.BINDING_COUNT, len(layout.bindings) // 2), (native.DATA_OFFSET, DATA_OFFSET),
                 (native.PLACES, layout.places.ctypes.data), (native.PLACE_COUNT, len(layout.places) // 2),
                 (native.MOVES, layout.moves.ctypes.data)):
@@ -61,14 +62,18 @@ class Frame:
         for array in results:
             objects[k] = id(array)
             k += 1
-        if arena is not self.arena and arena is not None:
-            self.arena = arena
-            self.context[native.ARENA] = arena.ctypes.data
-            self.context[native.SCRATCH] = arena.ctypes.data + layout.memory.size
+        self.use(arena)
         if layout.host or layout.checked:
             return self.run_checked(arrays, results)
         self.drive()
         return results
+
+    def use(self, arena: Array | None) -> None:
+        """Let steps keep in this arena what lives between them."""
+        if arena is not self.arena and arena is not None:
+            self.arena = arena
+            self.context[native.ARENA] = arena.ctypes.data
+            self.context[native.SCRATCH] = arena.ctypes.data + self.layout.memory.size
 
     def drive(self) -> None:
         """Run the steps: here, or on the threads of the pool."""

@@ -29,7 +29,7 @@ from tenon.graph.interpret import bind_sizes, concrete_type
 from tenon.graph.ir import Graph, Node
 from tenon.observe import span
 from tenon.runtime.frame import Frame
-from tenon.runtime.layout import Layout, make_layout
+from tenon.runtime.layout import QUICK_WORK, Layout, make_layout
 from tenon.runtime.memory import aligned_bytes
 from tenon.runtime.scheduler import pool
 from tenon.runtime.table import unit_for
@@ -117,6 +117,16 @@ class Program:
             self._idle.setdefault(layout, []).append(frame)
             if arena is not None:
                 self._arenas.append(arena)
+
+    def quick_frame(self, arrays: Sequence[Array], donated: Collection[int] = ()) -> Frame | None:
+        """A frame with an arena of its own for calls with arrays like these; None where a call is not quick: it may
+        fail, asks Python for something, or takes so long that other Python threads should run meanwhile."""
+        layout = self._layout_for(self._accept(arrays), donated)
+        if layout.host or layout.checked or layout.threads > 1 or layout.work >= QUICK_WORK:
+            return None
+        frame = Frame(layout, self._native)
+        frame.use(self._take_arena(layout))
+        return frame
 
     def _compile(self, units: Collection[Unit]) -> None:
         with span("machine_code", graph=self.graph.name, kernels=len(units)):

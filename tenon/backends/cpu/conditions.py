@@ -1,0 +1,410 @@
+"""Conditions on Python objects as a table of words -> one native pass that checks them all, and runs a program.
+
+    check(leaves)             whether all conditions hold, and every input is what the program takes
+    call(leaves, results)     the same; where it is so, the program has run
+
+Both are Python builtins (`tenon.backends.builtin`) that keep their table, an array of words.  A condition:
+
+    WORD      address      expected     -         the word at the address is this one
+    WORDS     address      expected     count     the words that the address points to are these
+    UNCHANGED address      version      skip      a dictionary whose version is this one: skip the conditions on it
+    ITEM      dictionary   expected     key       what the dictionary has there (0: nothing)
+    SEEN      address      row          -         the conditions on a dictionary held: its version is to be remembered
+    NEVER     -            -            -         does not hold
+
+An input is a tensor that the caller passes or that somebody holds, or its gradient, or an array, or any object: see
+`Input`.  Reading it puts the array where the program's frame looks for it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from tenon.backends.builtin import builtin
+from tenon.backends.cpu import objects
+from tenon.backends.cpu.driver import driver
+from tenon.backends.llvm import Library, compile
+
+WORD, WORDS, UNCHANGED, ITEM, SEEN, NEVER = range(6)
+CONDITION_WORDS = 4
+ANY = -1
+
+# Words of a table, 8 bytes each.
+(CONDITIONS, CONDITION_COUNT, INPUTS, INPUT_COUNT, PLACES, PLACE_COUNT, OBJECTS, CONTEXT, RUN, GET_ITEM, INCREF, TRUE,
+ FALSE, NONE, ARRAY) = range(15)
+TABLE_WORDS = 15
+
+
+@dataclass(frozen=True)
+class Input:
+    """What is read of one object, and what it must be."""
+
+    holder: int                 # the object, or 0: it is a leaf of the arguments
+    leaf: int                   # which
+    type: int                   # of the object
+    kind: int                   # TENSOR, GRADIENT (of the tensor), PLAIN (an array, or whatever it is)
+    value: int                  # of requires_grad, or what a plain object is; 0: any
+    has_grad: int               # 1 or 0; ANY
+    dtype: int                  # of the array; 0: no array is looked at
+    ndim: int
+    shape: int                  # the address of its sizes
+    flags: int                  # of the array that must be set
+    place: int                  # among the program's objects; ANY: it is only looked at
+    alone: int                  # 1: nobody else may hold the tensor's state or its array
+    gradient: int               # the type of the gradient, where that is read
+
+
+TENSOR, GRADIENT, PLAIN = range(3)
+INPUT_WORDS = 13
+
+
+@dataclass(frozen=True)
+class Slots:
+    """Where a tensor keeps its state, and a state what it holds."""
+
+    own: int
+    payload: int
+    requires_grad: int
+    grad: int
+
+
+class Table:
+    """Conditions, inputs and the program's frame; `check` and `call` are the native functions."""
+
+    def __init__(self, slots: Slots, conditions: Sequence[Sequence[int]], inputs: Sequence[Input],
+                 places: Sequence[int] = (), objects_at: int = 0, context: int = 0):
+        library = _library(slots)
+        self.conditions = _words([tuple(row) for row in conditions], CONDITION_WORDS)
+        for k, row in enumerate(conditions):
+            if row[0] == SEEN:
+                self.conditions[k, 2] = self.conditions.ctypes.data + 8 * CONDITION_WORDS * row[2]
+        self.inputs = _words([astuple(x) for x in inputs], INPUT_WORDS)
+        self.places = np.array(places, np.int64)
+        words = np.zeros(TABLE_WORDS, np.int64)
+        for word, value in (
+                (CONDITIONS, self.conditions.ctypes.data), (CONDITION_COUNT, len(conditions)),
+                (INPUTS, self.inputs.ctypes.data), (INPUT_COUNT, len(inputs)),
+                (PLACES, self.places.ctypes.data), (PLACE_COUNT, len(places)), (OBJECTS, objects_at),
+                (CONTEXT, context), (RUN, driver().library.address("run_alone")),
+                (GET_ITEM, _address(ctypes.pythonapi.PyDict_GetItem)), (INCREF, _address(ctypes.pythonapi.Py_IncRef)),
+                (TRUE, id(True)), (FALSE, id(False)), (NONE, id(None)), (ARRAY, id(np.ndarray))):
+            words[word] = value
+        self.check: Callable[[tuple[Any, ...]], bool] = builtin("check", library.address("check"), words)
+        self.call: Callable[[tuple[Any, ...], tuple[Any, ...]], bool] = \
+            builtin("call", library.address("call"), words)
+
+
+def _words(rows: Sequence[Sequence[int]], width: int) -> np.ndarray:
+    return np.array(rows, np.int64).reshape(-1, width)
+
+
+def _address(function: Any) -> int:
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+@cache
+def _library(slots: Slots) -> Library:
+    return compile(_ir(slots))
+
+
+# ---------------------------------------------------------------- the native functions
+
+def _word(base: str, name: str, index: int, type: str = "i64") -> str:
+    return (f"  %{name}.at = getelementptr i64, ptr %{base}, i64 {index}\n"
+            f"  %{name} = load {type}, ptr %{name}.at, align 8\n")
+
+
+def _field(base: str, name: str, offset: int, type: str = "i64") -> str:
+    return (f"  %{name}.at = getelementptr i8, ptr %{base}, i64 {offset}\n"
+            f"  %{name} = load {type}, ptr %{name}.at, align 4\n")
+
+
+def _ir(slots: Slots) -> str:
+    return _CONDITIONS + _array_ir() + _inputs_ir(slots) + _entries_ir()
+
+
+_CONDITIONS = f"""
+define internal i1 @conditions(ptr %table) {{
+entry:
+{_word("table", "rows", CONDITIONS, "ptr")}{_word("table", "count", CONDITION_COUNT)}\
+{_word("table", "get", GET_ITEM, "ptr")}
+  br label %head
+head:
+  %k = phi i64 [0, %entry], [%following, %next]
+  %more = icmp ult i64 %k, %count
+  br i1 %more, label %body, label %good
+body:
+  %start = mul i64 %k, {CONDITION_WORDS}
+  %row = getelementptr i64, ptr %rows, i64 %start
+{_word("row", "kind", 0)}{_word("row", "a", 1, "ptr")}{_word("row", "b", 2)}{_word("row", "c", 3)}
+  switch i64 %kind, label %bad [
+    i64 {WORD}, label %word
+    i64 {WORDS}, label %words
+    i64 {UNCHANGED}, label %unchanged
+    i64 {ITEM}, label %item
+    i64 {SEEN}, label %seen
+  ]
+word:
+  %now = load i64, ptr %a, align 8
+  %same = icmp eq i64 %now, %b
+  br i1 %same, label %next, label %bad
+words:
+  %these = load ptr, ptr %a, align 8
+  %those = inttoptr i64 %b to ptr
+  br label %words.head
+words.head:
+  %n = phi i64 [0, %words], [%n.next, %words.body]
+  %words.more = icmp ult i64 %n, %c
+  br i1 %words.more, label %words.body, label %next
+words.body:
+  %this.at = getelementptr i64, ptr %these, i64 %n
+  %that.at = getelementptr i64, ptr %those, i64 %n
+  %this = load i64, ptr %this.at, align 8
+  %that = load i64, ptr %that.at, align 8
+  %n.next = add i64 %n, 1
+  %alike = icmp eq i64 %this, %that
+  br i1 %alike, label %words.head, label %bad
+unchanged:
+  %version = load i64, ptr %a, align 8
+  %old = icmp eq i64 %version, %b
+  %skipped = select i1 %old, i64 %c, i64 0
+  br label %next
+item:
+  %key = inttoptr i64 %c to ptr
+  %found = call ptr %get(ptr %a, ptr %key)
+  %value = ptrtoint ptr %found to i64
+  %held = icmp eq i64 %value, %b
+  br i1 %held, label %next, label %bad
+seen:
+  %fresh = load i64, ptr %a, align 8
+  %row.back = inttoptr i64 %b to ptr
+  %version.at = getelementptr i64, ptr %row.back, i64 2
+  store i64 %fresh, ptr %version.at, align 8
+  br label %next
+next:
+  %skip = phi i64 [0, %word], [0, %words.head], [%skipped, %unchanged], [0, %item], [0, %seen]
+  %step = add i64 %skip, 1
+  %following = add i64 %k, %step
+  br label %head
+good:
+  ret i1 true
+bad:
+  ret i1 false
+}}
+"""
+
+
+def _array_ir() -> str:
+    return f"""
+define internal i1 @array(ptr %object, ptr %row, ptr %type) {{
+entry:
+{_field("object", "found.type", objects.TYPE, "ptr")}
+  %is.array = icmp eq ptr %found.type, %type
+  br i1 %is.array, label %fields, label %bad
+fields:
+{_field("object", "dtype", objects.DTYPE)}{_field("object", "base", objects.BASE, "ptr")}\
+{_field("object", "ndim.short", objects.NDIM, "i32")}{_field("object", "flags.short", objects.FLAGS, "i32")}\
+{_field("object", "sizes", objects.DIMENSIONS, "ptr")}\
+{_word("row", "want.dtype", 6)}{_word("row", "want.ndim", 7)}{_word("row", "want.sizes", 8, "ptr")}\
+{_word("row", "want.flags", 9)}{_word("row", "alone", 11)}
+  %same.dtype = icmp eq i64 %dtype, %want.dtype
+  %ndim = zext i32 %ndim.short to i64
+  %same.ndim = icmp eq i64 %ndim, %want.ndim
+  %flags = zext i32 %flags.short to i64
+  %set = and i64 %flags, %want.flags
+  %same.flags = icmp eq i64 %set, %want.flags
+  %count = load i32, ptr %object, align 4
+  %one.holder = icmp eq i32 %count, 1
+  %baseless = icmp eq ptr %base, null
+  %only = and i1 %one.holder, %baseless
+  %shared = icmp eq i64 %alone, 0
+  %held.right = or i1 %only, %shared
+  %one = and i1 %held.right, %same.dtype
+  %two = and i1 %same.ndim, %same.flags
+  %so.far = and i1 %one, %two
+  br i1 %so.far, label %head, label %bad
+head:
+  %k = phi i64 [0, %fields], [%k.next, %body]
+  %more = icmp ult i64 %k, %ndim
+  br i1 %more, label %body, label %good
+body:
+  %size.at = getelementptr i64, ptr %sizes, i64 %k
+  %want.at = getelementptr i64, ptr %want.sizes, i64 %k
+  %size = load i64, ptr %size.at, align 8
+  %want = load i64, ptr %want.at, align 8
+  %k.next = add i64 %k, 1
+  %same = icmp eq i64 %size, %want
+  br i1 %same, label %head, label %bad
+good:
+  ret i1 true
+bad:
+  ret i1 false
+}}
+"""
+
+
+def _inputs_ir(slots: Slots) -> str:
+    return f"""
+define internal i1 @inputs(ptr %table, ptr %leaves) {{
+entry:
+{_word("table", "rows", INPUTS, "ptr")}{_word("table", "count", INPUT_COUNT)}{_word("table", "places", OBJECTS, "ptr")}\
+{_word("table", "none", NONE, "ptr")}{_word("table", "array.type", ARRAY, "ptr")}
+  br label %head
+head:
+  %k = phi i64 [0, %entry], [%k.next, %next]
+  %more = icmp ult i64 %k, %count
+  br i1 %more, label %body, label %good
+body:
+  %k.next = add i64 %k, 1
+  %start = mul i64 %k, {INPUT_WORDS}
+  %row = getelementptr i64, ptr %rows, i64 %start
+{_word("row", "holder", 0, "ptr")}{_word("row", "leaf", 1)}{_word("row", "type", 2, "ptr")}{_word("row", "kind", 3)}\
+{_word("row", "want.value", 4, "ptr")}{_word("row", "has.grad", 5)}{_word("row", "place", 10)}\
+{_word("row", "alone", 11)}
+  %items = getelementptr i8, ptr %leaves, i64 {objects.ITEMS}
+  %item.at = getelementptr ptr, ptr %items, i64 %leaf
+  %is.leaf = icmp eq ptr %holder, null
+  br i1 %is.leaf, label %take, label %have
+take:
+  %item = load ptr, ptr %item.at, align 8
+  br label %have
+have:
+  %object = phi ptr [%item, %take], [%holder, %body]
+{_field("object", "object.type", objects.TYPE, "ptr")}
+  %right.type = icmp eq ptr %object.type, %type
+  br i1 %right.type, label %typed, label %bad
+typed:
+  switch i64 %kind, label %plain [ i64 {TENSOR}, label %tensor
+                                   i64 {GRADIENT}, label %tensor ]
+plain:                                                ; an array, or an object that only its identity tells
+{_word("row", "element.type", 6)}
+  %unlooked = icmp eq i64 %element.type, 0
+  %identical = icmp eq ptr %object, %want.value
+  %unasked = icmp eq ptr %want.value, null
+  %known = or i1 %identical, %unasked
+  %no.array = and i1 %unlooked, %known
+  br i1 %no.array, label %next, label %plain.array
+plain.array:
+  br i1 %known, label %look, label %bad
+tensor:
+{_field("object", "state", slots.own, "ptr")}\
+{_field("state", "flag", slots.requires_grad, "ptr")}{_field("state", "grad", slots.grad, "ptr")}
+  %flag.same = icmp eq ptr %flag, %want.value
+  %flag.any = icmp eq ptr %want.value, null
+  %flag.good = or i1 %flag.same, %flag.any
+  %grad.there = icmp ne ptr %grad, %none
+  %grad.word = zext i1 %grad.there to i64
+  %grad.same = icmp eq i64 %grad.word, %has.grad
+  %grad.any = icmp eq i64 %has.grad, {ANY}
+  %grad.good = or i1 %grad.same, %grad.any
+  %states = and i1 %flag.good, %grad.good
+  br i1 %states, label %stated, label %bad
+stated:
+  %of.gradient = icmp eq i64 %kind, {GRADIENT}
+  br i1 %of.gradient, label %gradient, label %payload
+gradient:
+  br i1 %grad.there, label %gradient.there, label %bad
+gradient.there:
+{_field("grad", "grad.type", objects.TYPE, "ptr")}{_word("row", "want.type", 12, "ptr")}
+  %grad.known = icmp eq ptr %grad.type, %want.type
+  br i1 %grad.known, label %gradient.known, label %bad
+gradient.known:
+{_field("grad", "grad.state", slots.own, "ptr")}
+  br label %payload
+payload:
+  %owner = phi ptr [%state, %stated], [%grad.state, %gradient.known]
+{_field("owner", "array", slots.payload, "ptr")}
+  %count.states = load i32, ptr %owner, align 4
+  %one.state = icmp eq i32 %count.states, 1
+  %shared = icmp eq i64 %alone, 0
+  %held.right = or i1 %one.state, %shared
+  br i1 %held.right, label %look, label %bad
+look:
+  %elements = phi ptr [%object, %plain.array], [%array, %payload]
+  %fits = call i1 @array(ptr %elements, ptr %row, ptr %array.type)
+  br i1 %fits, label %put, label %bad
+put:
+  %looked = icmp eq i64 %place, {ANY}
+  br i1 %looked, label %next, label %store
+store:
+  %stored.at = getelementptr ptr, ptr %places, i64 %place
+  store ptr %elements, ptr %stored.at, align 8
+  br label %next
+next:
+  br label %head
+good:
+  ret i1 true
+bad:
+  ret i1 false
+}}
+"""
+
+
+def _entries_ir() -> str:
+    return f"""
+define internal ptr @boolean(ptr %table, i1 %answer) {{
+{_word("table", "true", TRUE, "ptr")}{_word("table", "false", FALSE, "ptr")}{_word("table", "incref", INCREF, "ptr")}
+  %object = select i1 %answer, ptr %true, ptr %false
+  call void %incref(ptr %object)
+  ret ptr %object
+}}
+
+define internal i1 @holds(ptr %table, ptr %leaves) {{
+entry:
+  %first = call i1 @inputs(ptr %table, ptr %leaves)
+  br i1 %first, label %rest, label %out
+rest:
+  %second = call i1 @conditions(ptr %table)
+  br label %out
+out:
+  %both = phi i1 [false, %entry], [%second, %rest]
+  ret i1 %both
+}}
+
+define ptr @check(ptr %owner, ptr %arguments, i64 %given) {{
+{_field("owner", "table", objects.DATA, "ptr")}
+  %leaves = load ptr, ptr %arguments, align 8
+  %good = call i1 @holds(ptr %table, ptr %leaves)
+  %answer = call ptr @boolean(ptr %table, i1 %good)
+  ret ptr %answer
+}}
+
+define ptr @call(ptr %owner, ptr %arguments, i64 %given) {{
+entry:
+{_field("owner", "table", objects.DATA, "ptr")}
+  %leaves = load ptr, ptr %arguments, align 8
+{_word("arguments", "results", 1, "ptr")}
+  %good = call i1 @holds(ptr %table, ptr %leaves)
+  br i1 %good, label %bind, label %out
+bind:
+{_word("table", "to", PLACES, "ptr")}{_word("table", "count", PLACE_COUNT)}{_word("table", "places", OBJECTS, "ptr")}\
+{_word("table", "context", CONTEXT, "ptr")}{_word("table", "run", RUN, "ptr")}
+  %items = getelementptr i8, ptr %results, i64 {objects.ITEMS}
+  br label %head
+head:
+  %k = phi i64 [0, %bind], [%k.next, %body]
+  %more = icmp ult i64 %k, %count
+  br i1 %more, label %body, label %start
+body:
+  %item.at = getelementptr ptr, ptr %items, i64 %k
+  %item = load ptr, ptr %item.at, align 8
+  %which.at = getelementptr i64, ptr %to, i64 %k
+  %which = load i64, ptr %which.at, align 8
+  %place.at = getelementptr ptr, ptr %places, i64 %which
+  store ptr %item, ptr %place.at, align 8
+  %k.next = add i64 %k, 1
+  br label %head
+start:
+  call void %run(ptr %context)
+  br label %out
+out:
+  %answer = call ptr @boolean(ptr %table, i1 %good)
+  ret ptr %answer
+}}
+"""

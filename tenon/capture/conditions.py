@@ -1,0 +1,123 @@
+"""Guards on Python values -> conditions that machine code checks (`tenon.backends.cpu.conditions`).
+
+What machine code can read: attributes and items of dictionaries with names for keys, items of lists, closure cells,
+classes of objects, the parts of functions.  It compares by identity; where a value is another object that is equal,
+`Guards.hold` finds that out, and new conditions are made.
+"""
+
+from __future__ import annotations
+
+import gc
+import types
+from collections.abc import Sequence
+from functools import cache
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+
+from tenon.backends.cpu import conditions as native
+from tenon.backends.cpu import objects
+from tenon.capture.guards import CLASS, MISSING, Group, Guards
+from tenon.capture.reach import FUNCTION, cell_contents
+
+Row = Sequence[int]
+
+
+class Conditions:
+    """The rows for some guards; `rest` are the guards that stay with Python."""
+
+    def __init__(self, guards: Guards):
+        self.rows: list[Row] = []
+        self.kept: list[Any] = []           # what rows point to, beside what the guards hold
+        rest = [group for group in guards.groups if not self._add(group)]
+        absent = [entry for entry in guards.absent if not self._add_absent(*entry)]
+        self.rest = Guards(rest, absent) if rest or absent else None
+
+    def _add(self, group: Group) -> bool:
+        """Whether machine code checks this group."""
+        if group.read is CLASS:
+            return self._object(group.holder, *group.expected)
+        if group.read is FUNCTION:
+            return self._function(group.holder, group.expected)
+        if group.read is cell_contents:
+            return self._word(id(group.holder) + objects.CELL, _pointer(group.expected[0]))
+        if group.read is iter and isinstance(group.holder, list):
+            return self._list(group.holder, group.expected)
+        if group.read in (dict.keys, dict.values):
+            return self._whole(group)
+        if isinstance(group.read, itemgetter):
+            return self._items(group.holder, dict(zip(group.read.__reduce__()[1], group.expected, strict=True)))
+        return False
+
+    def _add_absent(self, table: Any, names: frozenset[str], path: str) -> bool:
+        return self._items(table, dict.fromkeys(names, MISSING))
+
+    def _word(self, address: int, expected: int) -> bool:
+        """The word at an address, where it is now as expected."""
+        if objects.word_at(address) != expected:
+            return False
+        self.rows.append((native.WORD, address, expected, 0))
+        return True
+
+    def _object(self, holder: Any, cls: Any, table: Any) -> bool:
+        offset = objects.dict_offset(holder)
+        return bool(offset) and self._word(id(holder) + objects.TYPE, id(cls)) and \
+            self._word(id(holder) + offset, id(table))
+
+    def _function(self, function: Any, expected: Sequence[Any]) -> bool:
+        return all(offset > 0 and self._word(id(function) + offset, 0 if value is None else id(value))
+                   for offset, value in zip(_function_offsets(), expected, strict=True))
+
+    def _list(self, holder: list[Any], expected: Sequence[Any]) -> bool:
+        pointers = np.array([id(x) for x in expected], np.int64)
+        self.kept.append(pointers)
+        if not self._word(id(holder) + objects.LENGTH, len(expected)):
+            return False
+        self.rows.append((native.WORDS, id(holder) + objects.LIST_ITEMS, pointers.ctypes.data, len(expected)))
+        return True
+
+    def _whole(self, group: Group) -> bool:
+        """All keys or values of a dictionary: right while it is unchanged; else `Guards.hold` has to look."""
+        offset = objects.dict_version_offset()
+        if not offset:
+            return False
+        address = id(group.holder) + offset
+        version = objects.word_at(address)
+        if group.failing() is not None:
+            return False
+        self.rows += (native.UNCHANGED, address, version, 1), (native.NEVER, 0, 0, 0)
+        return True
+
+    def _items(self, holder: Any, expected: dict[str, Any]) -> bool:
+        table = _dictionary(holder)
+        if table is None or not all(type(name) is str for name in expected):
+            return False
+        self.kept += table, list(expected)
+        items = [(native.ITEM, id(table), _pointer(value), id(name)) for name, value in expected.items()]
+        if offset := objects.dict_version_offset():
+            address, start = id(table) + offset, len(self.rows)
+            self.rows += (native.UNCHANGED, address, 0, len(items) + 1), *items, (native.SEEN, address, start, 0)
+        else:
+            self.rows += items
+        return True
+
+
+def _pointer(value: Any) -> int:
+    return 0 if value is MISSING else id(value)
+
+
+def _dictionary(holder: Any) -> dict[str, Any] | None:
+    """The dictionary behind a table of names, which is one itself or the view of a class's."""
+    if isinstance(holder, types.MappingProxyType):
+        found = gc.get_referents(holder)
+        holder = found[0] if len(found) == 1 else None
+    return holder if type(holder) is dict else None
+
+
+@cache
+def _function_offsets() -> tuple[int, ...]:
+    """Where a function keeps its code, its defaults and its keyword defaults."""
+    scope: dict[str, Any] = {}
+    def probe(a: Any = scope, *, b: Any = None) -> None: ...
+    return tuple(objects.field_offset(probe, part) for part in FUNCTION(probe))

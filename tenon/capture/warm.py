@@ -1,0 +1,215 @@
+"""A capture and a call that it was right for -> a short way for the calls that follow, most of it machine code.
+
+One native pass looks at everything that such a call depends on: that the arguments have these types, that every value
+and tensor from outside is what it was, that no argument is a tensor from outside.  A quick program runs in that same
+pass.  A call that is different in anything goes the long way (`tenon.jit`), which knows why and captures if need be.
+
+A tensor that the program assigns and that nobody else holds is updated in its own memory: nobody else can have its
+state or its array, which their reference counts tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tenon.backends.cpu import objects
+from tenon.capture.captured import Captured, FromGraph, Results, Stopped, holder_of, run, settle
+from tenon.capture.trace import Argument, GradientOf, Held, Source
+from tenon.capture.tree import LEAF, Structure, flatten
+from tenon.state import TensorState
+from tenon.tensor import Tensor, asarray, fresh
+
+if TYPE_CHECKING:
+    from tenon.backends.cpu.conditions import Input, Slots
+
+MISS = object()
+CONTIGUOUS_AND_ALIGNED = 0x101      # of ndarray.flags
+Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
+
+
+def short_way(captured: Captured, structure: Structure, leaves: Sequence[Any]) -> Call | None:
+    """What makes calls like this one, which went well, or says MISS; None where there is no such way."""
+    if not objects.READABLE or not hasattr(captured.program, "quick_frame"):
+        return None
+    distinct = len(set(map(id, leaves)))
+    if len({id(x) for x in leaves if isinstance(x, Tensor)}) < sum(isinstance(x, Tensor) for x in leaves):
+        return None                     # two arguments are one tensor
+    made = _Maker(captured, leaves).make()
+    if made is None:
+        return None
+    outside, several, leaves_of = captured.outside, len(leaves) > 1, _leaves_of(structure)
+
+    def call(args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        given = leaves_of(args, keywords)
+        if given is None or not outside.isdisjoint(map(id, given)):
+            return MISS
+        if several and len(set(map(id, given))) != distinct:
+            return MISS
+        return made(given)
+    return call
+
+
+def _leaves_of(structure: Structure) -> Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...] | None]:
+    """What gives the leaves of a call's arguments, None where they are of another structure."""
+    positional, named = structure.children
+    count, names = len(positional.children), named.labels
+    if any(child is not LEAF for child in (*positional.children, *named.children)):
+        def nested(args: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, ...] | None:
+            leaves, found = flatten((args, keywords))
+            return tuple(leaves) if found == structure else None
+        return nested
+    if names:
+        def with_names(args: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, ...] | None:
+            same = len(args) == count and tuple(keywords) == names
+            return (*args, *keywords.values()) if same else None
+        return with_names
+    return lambda args, keywords: args if len(args) == count and not keywords else None
+
+
+class _Maker:
+    """Collects the conditions of a capture, and what is done where they hold."""
+
+    def __init__(self, captured: Captured, leaves: Sequence[Any]):
+        from tenon.backends.cpu import conditions  # local: LLVM is slow to load, and not always needed
+        from tenon.capture.conditions import Conditions
+        self.native, self.captured = conditions, captured
+        self.leaves = leaves
+        self.tensors = tuple([asarray(x) if isinstance(x, np.ndarray) else x for x in leaves])
+        self.guards = Conditions(captured.guards)
+        self.kept: list[Any] = [leaves, self.guards.kept]       # what the tables point to
+
+    def make(self) -> Callable[[tuple[Any, ...]], Any] | None:
+        inputs = self.inputs()
+        if inputs is None:
+            return None
+        quick = None if self.captured.differentiable else self.quick(inputs)
+        return quick or self.checked(inputs)
+
+    # ------------------------------------------------------------ the conditions
+
+    def inputs(self) -> list[Input] | None:
+        """A row for everything that is read or looked at; None where something cannot be described."""
+        rows = [self.row(source, k) for k, source in enumerate(self.captured.sources)]
+        read = {id(source.holder) for source in self.captured.sources if isinstance(source, Held)}
+        rows += [self.row(Held(x), self.native.ANY) for x, *_ in self.captured.held if id(x) not in read]
+        rows += [self.identity(k, x) for k, x in self.captured.same]
+        rows += [self.identity(k, x) for k, x in enumerate(self.leaves) if not isinstance(x, (Tensor, np.ndarray))]
+        return None if None in rows else rows  # type: ignore[return-value]
+
+    def row(self, source: Source, place: int) -> Input | None:
+        """What is looked at of the tensor or array that a source stands for."""
+        base = source.source if isinstance(source, GradientOf) else source
+        holder = self.leaves[base.position] if isinstance(base, Argument) else base.holder
+        kind, flag, grad = self.native.PLAIN, 0, None
+        array: Any = holder
+        if isinstance(holder, Tensor):
+            own = holder.own
+            kind, flag, grad, array = self.native.TENSOR, id(bool(own.requires_grad)), own.grad, own.payload
+        if isinstance(source, GradientOf):
+            kind, array = self.native.GRADIENT, getattr(getattr(grad, "own", None), "payload", None)
+        if not isinstance(array, np.ndarray):
+            return None
+        shape = np.array(array.shape, np.int64)
+        self.kept += shape, array.dtype
+        leaf = base.position if isinstance(base, Argument) else -1
+        return self.native.Input(
+            0 if leaf >= 0 else id(holder), max(leaf, 0), id(type(holder)), kind, flag,
+            self.native.ANY if kind == self.native.PLAIN else int(grad is not None), id(array.dtype), array.ndim,
+            shape.ctypes.data, CONTIGUOUS_AND_ALIGNED if place >= 0 else 0, place, 0, id(type(grad)))
+
+    def identity(self, leaf: int, x: Any) -> Input:
+        """The condition that a leaf is this object."""
+        return self.native.Input(0, leaf, id(type(x)), self.native.PLAIN, id(x), self.native.ANY, 0, 0, 0, 0,
+                                 self.native.ANY, 0, 0)
+
+    def table(self, inputs: Sequence[Input], *program: Any) -> Any:
+        return self.native.Table(_slots(), self.guards.rows, inputs, *program)
+
+    # ------------------------------------------------------------ what is done where they hold
+
+    def checked(self, inputs: Sequence[Input]) -> Callable[[tuple[Any, ...]], Any] | None:
+        """Look at everything natively, then run as ever."""
+        looked = [replace(row, place=self.native.ANY, flags=0) for row in inputs]
+        table, rest, captured, kept = self.table(looked), self.guards.rest, self.captured, self.kept
+        if not table.check(tuple(self.leaves)):
+            return None
+        arrays = any(isinstance(x, np.ndarray) for x in self.leaves)
+
+        def call(leaves: tuple[Any, ...], check: Any = table.check, kept: Any = (table, kept)) -> Any:
+            if not check(leaves) or (rest is not None and not rest.hold()):
+                return MISS
+            try:
+                return run(captured, _as_tensors(leaves) if arrays else leaves)
+            except Stopped:
+                return MISS         # nothing was changed; the long way fails too, and knows what to do
+        return call
+
+    def quick(self, inputs: list[Input]) -> Callable[[tuple[Any, ...]], Any] | None:
+        """Look at everything and run the program in one native call."""
+        own, program = self.donated(), self.captured.program
+        arrays: list[Any] = [x.own.payload for x in self.captured.inputs.holders(self.tensors)]
+        frame = program.quick_frame(arrays, own)  # type: ignore[union-attr]
+        if frame is None:
+            return None
+        inputs = [replace(row, alone=1) if row.place in own else row for row in inputs]
+        donors = [donor for _, _, donor in frame.layout.results]
+        places = [len(arrays) + k for k, donor in enumerate(donors) if donor is None]
+        table = self.table(inputs, places, frame.objects_at, frame.address)
+        made = [(shape, dtype) for shape, dtype, donor in frame.layout.results if donor is None]
+        made_call: Callable[[tuple[Any, ...]], Any] = self.quick_call(table, frame, made, donors)
+        return made_call
+
+    def donated(self) -> dict[int, int]:
+        """Which inputs are tensors that the program assigns: they may give their memory to the result."""
+        position = {id(source): k for k, source in enumerate(self.captured.sources)}
+        return {position[id(source)]: k for source, k, carries in self.captured.assigned
+                if not carries and id(source) in position}
+
+    def quick_call(self, table: Any, frame: Any, made: Sequence[Any], donors: Sequence[int | None]) -> Any:
+        captured, rest, call, empty = self.captured, self.guards.rest, table.call, np.empty
+        kept, sources = (table, frame, self.kept), self.captured.sources
+        own = {(donor, k) for k, donor in enumerate(donors) if donor is not None}
+        assigned = [(source, k, carries) for source, k, carries in captured.assigned
+                    if all(source is not sources[donor] for donor, result in own if result == k)]
+        output = captured.output
+        plain = output.structure is LEAF and isinstance(output.leaves[0], FromGraph) \
+            and not output.leaves[0].requires_grad and donors[output.leaves[0].index] is None
+        if plain and len(made) == 1 and not (assigned or captured.gradients or captured.flags or captured.effects):
+            (shape, dtype), = made
+
+            def one(leaves: tuple[Any, ...]) -> Any:
+                array = empty(shape, dtype)
+                if (rest is None or rest.hold()) and call(leaves, (array,)):
+                    return fresh(array)
+                return MISS
+            one.kept = kept  # type: ignore[attr-defined]
+            return one
+        arrays = any(isinstance(x, np.ndarray) for x in self.leaves)
+
+        def several(leaves: tuple[Any, ...]) -> Any:
+            new = tuple([empty(shape, dtype) for shape, dtype in made])
+            if not ((rest is None or rest.hold()) and call(leaves, new)):
+                return MISS
+            tensors = _as_tensors(leaves) if arrays else leaves
+            given = iter(new)
+            results = [next(given) if donor is None else holder_of(sources[donor], tensors).own.payload
+                       for donor in donors]
+            return settle(captured, tensors, Results(results), assigned)
+        several.kept = kept  # type: ignore[attr-defined]
+        return several
+
+
+def _as_tensors(leaves: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple([asarray(x) if isinstance(x, np.ndarray) else x for x in leaves])
+
+
+@cache
+def _slots() -> Slots:
+    from tenon.backends.cpu.conditions import Slots  # local: as above
+    state = [objects.slot_offset(TensorState, name) for name in ("payload", "requires_grad", "grad")]
+    return Slots(objects.slot_offset(Tensor, "own"), *state)
