@@ -313,3 +313,81 @@ def test_a_body_may_change_its_arguments_in_place() -> None:
             return c
         return tn.while_loop(lambda c: c.sum() < 20, body, x), tn.cond(x.sum() > 0, lambda: body(x * 1), lambda: x)
     both(f, tn.zeros(3))
+
+
+# ---------------------------------------------------------------- batches, tangents
+
+def example_by_example(f: Callable[..., Any], xs: Any, *shared: Any) -> Any:
+    rows = [flatten(f(x, *shared)) for x in xs]
+    return rows[0][1].build(tn.stack(list(column)) for column in zip(*(leaves for leaves, _ in rows), strict=True))
+
+
+def check_vmap(f: Callable[..., Any], xs: Any, *shared: Any) -> None:
+    """A batch is what the examples are, eagerly and jitted; so is the gradient of every example."""
+    axes, which = (0, *(None for _ in shared)), tuple(range(1 + len(shared)))
+
+    def scalar(*args: Any) -> Any:
+        return sum((leaf * leaf).sum() for leaf in flatten(f(*args))[0] if leaf.dtype.is_floating)
+    for function in (f, tn.grad(scalar, argnums=which)):
+        expected = example_by_example(function, xs, *shared)
+        same(tn.vmap(function, axes)(xs, *shared), expected)
+        same(tn.jit(tn.vmap(function, axes), fullgraph=True)(xs, *shared), expected)
+        same(tn.vmap(tn.jit(function), axes)(xs, *shared), expected)
+    total = sum(g.sum() for g in flatten(expected)[0])
+    summed = tn.grad(lambda *a: sum((y * y).sum() for y in flatten(tn.vmap(f, axes)(*a))[0]), argnums=which)(xs, *shared)
+    np.testing.assert_allclose(sum(g.sum() for g in summed).item(), total.item(), rtol=1e-9)
+
+
+XS, W = tn.tensor([4.0, -1.0, 0.0, 9.0], dtype="f64"), tn.tensor(1.7, dtype="f64")
+
+
+@pytest.mark.parametrize("f", [
+    lambda x, w: tn.cond(x > 0, lambda: tn.sqrt(x) * w, lambda: x * x * w),
+    lambda x, w: tn.cond(w > 0, lambda: (x * w, x), lambda: (x, x)),
+    lambda x, w: tn.switch(x.astype("i64"), [lambda: x * w, lambda: w, lambda: tn.log(x) * w]),
+    lambda x, w: tn.while_loop(lambda c: c < 50, lambda c: c * c * w + 1, x),
+    lambda x, w: tn.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, tn.sin(c[1]) * w), (0, x))[1],
+    lambda x, w: tn.scan(lambda c, a: (c * a + w, c * x), w, tn.arange(3).astype("f64")),
+    lambda x, w: tn.scan(lambda c, a: (tn.cond(c > a, lambda: c - a * w, lambda: c + x), a), x, w * tn.ones(4, dtype="f64")),
+    lambda x, w: tn.map(lambda a: tn.fori_loop(0, a, lambda i, c: c * w + x, x), tn.arange(3)),
+], ids=["cond", "shared_cond", "switch", "while", "shared_while", "scan", "cond_in_scan", "for_in_map"])
+def test_a_batch_is_what_its_examples_are(f: Any) -> None:
+    check_vmap(f, XS, W)
+
+
+def test_batches_of_batches() -> None:
+    def f(x: Any, y: Any) -> Any:
+        return tn.while_loop(lambda c: c < 20, lambda c: tn.cond(c > y, lambda: c * 2 + 1, lambda: c + y), x)
+    xs, ys = tn.tensor([1.0, 3.0, 8.0]), tn.tensor([2.0, 5.0])
+    expected = tn.stack([tn.stack([f(x, y) for y in ys]) for x in xs])
+    twice = tn.vmap(tn.vmap(f, (None, 0)), (0, None))
+    same(twice(xs, ys), expected)
+    same(tn.jit(twice, fullgraph=True)(xs, ys), expected)
+
+
+def test_an_index_out_of_range_is_one_only_where_the_branch_is_taken() -> None:
+    table = tn.tensor([1.0, 2.0, 3.0])
+
+    def f(i: Any) -> Any:
+        return tn.cond(i < 3, lambda: table[i], lambda: table[0] * 0)
+    at = tn.tensor([0, 7, 2])
+    for function in (tn.vmap(f), tn.jit(tn.vmap(f), fullgraph=True), tn.vmap(tn.jit(f))):
+        assert function(at).tolist() == [1.0, 0.0, 3.0]
+    with pytest.raises(IndexError):
+        tn.vmap(lambda i: tn.cond(i < 9, lambda: table[i], lambda: table[0]))(at)
+
+
+@pytest.mark.parametrize("f", [
+    lambda x: tn.cond(x.sum() > 0, lambda: tn.sin(x), lambda: x * x),
+    lambda x: tn.while_loop(lambda c: (c * c).sum() < 30, lambda c: c * 1.5 + tn.sin(x), x),
+    lambda x: tn.scan(lambda c, a: (tn.tanh(c * a), c * x), x, x)[1]])
+def test_forward_mode_is_the_difference_and_agrees_with_reverse(f: Any) -> None:
+    x, t = tn.tensor([0.7, 1.3], dtype="f64"), tn.tensor([0.3, -1.1], dtype="f64")
+    expected = (f(x + t * 1e-6) - f(x - t * 1e-6)) / 2e-6
+    same(tn.jvp(f, (x,), (t,))[1], expected, 1e-7)
+    same(tn.jit(lambda x, t: tn.jvp(f, (x,), (t,))[1], fullgraph=True)(x, t), expected, 1e-7)
+    same(tn.jvp(tn.jit(f), (x,), (t,))[1], expected, 1e-7)
+    jacobian = tn.jit(tn.jacfwd(f), fullgraph=True)(x)
+    same(tn.jit(tn.jacrev(f), fullgraph=True)(x), jacobian)
+    hessian = tn.hessian(lambda x: (f(x) ** 3).sum())
+    same(tn.jit(hessian, fullgraph=True)(x), hessian(x))

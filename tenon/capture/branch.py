@@ -23,6 +23,7 @@ from tenon.capture.effects import Snapshot
 from tenon.capture.reach import Reach
 from tenon.capture.trace import Capture, GradientOf, Held, Seen, Source, capturing
 from tenon.capture.watch import UnsafeCall
+from tenon.errors import CaptureError
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import Op
 from tenon.recording import is_grad_enabled
@@ -105,10 +106,17 @@ class Branch(Capture):
             with capturing(self):
                 yield
             changes = snapshot.changes()
+        except UnsafeCall as unsafe:
+            raise self.refusal(unsafe) from None
         finally:
             snapshot.restore()
         if changes:
-            raise UnsafeCall(f"{self.builder.name}: the function changes {described(changes[0])} in Python")
+            raise self.refusal(UnsafeCall(f"{self.builder.name}: the function changes {described(changes[0])} in "
+                                          "Python"))
+
+    def refusal(self, unsafe: UnsafeCall) -> BaseException:
+        """What stops a capture; an error where there is none around."""
+        return unsafe if self.around is not None else CaptureError(unsafe.what, where=unsafe.where, hint=unsafe.hint)
 
     def value(self, tensor: Tensor) -> Value:
         """The edge that holds a tensor's elements, to be a result of the graph."""
@@ -143,7 +151,8 @@ class Branch(Capture):
         for seen in self.seen.values():
             flag = self.outside(seen.tensor).requires_grad
             if seen.grad_changed or (seen.state.requires_grad is not flag and not seen.assigned):
-                raise UnsafeCall(f"{self.builder.name}: the function changes .grad or .requires_grad of a tensor")
+                raise self.refusal(UnsafeCall(f"{self.builder.name}: the function changes .grad or .requires_grad of "
+                                              "a tensor"))
         return [seen for seen in self.seen.values() if seen.assigned]
 
     def graph(self, params: Sequence[Value], results: Sequence[Value]) -> Graph:

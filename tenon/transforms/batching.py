@@ -22,6 +22,7 @@ from tenon.ops.arranging import stack
 from tenon.ops.shape import broadcast_to, permute
 from tenon.state import Changes, Examples, Payload
 from tenon.tensor import Tensor, asarray
+from tenon.transforms.batch_control import CONTROL
 from tenon.transforms.batch_rules import Arguments, rule_of
 from tenon.types import normalize_axis
 
@@ -63,7 +64,7 @@ class Batching(TensorInterpreter):
 
     def opens(self, op: Op) -> bool:
         """Composites stay whole where a rule says what they are on a batch."""
-        return rule_of(op) is None
+        return op not in CONTROL and rule_of(op) is None
 
     def evaluate(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[Payload, ...]:
         """The operator on the whole batch; as it is where no input differs between examples."""
@@ -77,7 +78,7 @@ class Batching(TensorInterpreter):
         given = tuple(x.payload.inner if b else x for x, b in zip(inputs, batched, strict=True))
         arguments = Arguments(self.size, given, batched, self)
         with using(self.outer):
-            rule = rule_of(op)
+            rule = CONTROL.get(op) or rule_of(op)
             out = rule(op, arguments, **attrs) if rule is not None else NotImplemented
         if out is NotImplemented and op.expand is not None:
             with using(self):
