@@ -24,6 +24,7 @@ from tenon.backends.cpu.steps import (
     resolved,
     share,
 )
+from tenon.backends.cpu.structure import add_structure
 from tenon.backends.cpu.unit import Unit
 from tenon.graph.interpret import evaluate_op
 from tenon.graph.ir import Graph, Input, Literal, Node, Value
@@ -79,8 +80,19 @@ class Assembler:
         elif node.op is constant:
             data = np.ascontiguousarray(evaluate_op(node.op, (), node.attrs)[0])
             self.places[node.output] = Storage("constant", node.output.type, data=data)
-        elif not self.add_kernel(node):
+        elif not self.add_kernel(node) and not add_structure(self, node):
             self.add_without_kernel(node)
+
+    def inside(self, graph: Graph, arguments: Sequence[Storage]) -> tuple[list[Step], list[Storage]]:
+        """The steps of a sub-graph, and where its results lie."""
+        inner = Assembler(self.make_unit, self.places)
+        places = inner.steps_of(graph, arguments)
+        return inner.steps, places
+
+    def set_results(self, node: Node, places: Sequence[Storage]) -> None:
+        """Note where the outputs lie; tokens behind them lie nowhere in particular."""
+        tokens = [Storage("arena", x.type) for x in node.outputs[len(places):]]
+        self.places.update(zip(node.outputs, (*places, *tokens), strict=True))
 
     def add_kernel(self, node: Node) -> bool:
         """One kernel for the node; False where none can be made."""

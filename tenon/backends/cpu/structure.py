@@ -9,13 +9,80 @@ What a loop carries lies, as far as possible, where it was computed; nothing is 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from tenon.backends.cpu.steps import BranchStep, CopyStep, LoopStep, Move, Step, Storage, now, share
 from tenon.dims import Dim
-from tenon.graph.ir import Node
+from tenon.graph.ir import Graph, Node
+from tenon.graph.kernels import has_kernel
+from tenon.graph.op import Op
+from tenon.ops.control import cond, switch
+from tenon.ops.loops import scan, while_loop
 from tenon.types import TensorType
 
+if TYPE_CHECKING:
+    from tenon.backends.cpu.assemble import Assembler
+
+
+def add_structure(assembler: Assembler, node: Node) -> bool:
+    """Append the step of a branch or loop; False where the node is neither."""
+    make = STRUCTURES.get(node.op)
+    if make is None or has_kernel(node):
+        return False
+    make(assembler, node)
+    return True
+
+
+def _cond(assembler: Assembler, node: Node) -> None:
+    _branches(assembler, node, (node.attrs["false"], node.attrs["true"]))
+
+
+def _switch(assembler: Assembler, node: Node) -> None:
+    _branches(assembler, node, node.attrs["branches"])
+
+
+def _branches(assembler: Assembler, node: Node, graphs: Sequence[Graph]) -> None:
+    choice, *operands = map(assembler.place_of, node.inputs)
+    branches = [assembler.inside(graph, operands) for graph in graphs]
+    step, results = branch(node, choice, branches, [x.type for x in graphs[0].results])
+    assembler.steps.append(step)
+    assembler.set_results(node, results)
+
+
+def _while_loop(assembler: Assembler, node: Node) -> None:
+    inputs = [assembler.place_of(x) for x in node.inputs]
+    fixed, initial = inputs[:node.attrs["constants"]], inputs[node.attrs["constants"]:]
+    loop = Loop(initial, [p.type for p in node.attrs["body"].params[len(fixed):]])
+    condition, (proceed,) = assembler.inside(node.attrs["condition"], [*fixed, *loop.carried])
+    share(condition, kept=[proceed])
+    body, results = assembler.inside(node.attrs["body"], [*fixed, *loop.carried])
+    loop.close(body, results)
+    assembler.steps += [*loop.before, loop.step(node, body, condition=tuple(condition), proceed=proceed)]
+    assembler.set_results(node, loop.carried)
+
+
+def _scan(assembler: Assembler, node: Node) -> None:
+    inputs = [assembler.place_of(x) for x in node.inputs]
+    body, length, reverse = (node.attrs[name] for name in ("body", "length", "reverse"))
+    first, after = node.attrs["constants"], node.attrs["constants"] + node.attrs["carried"]
+    loop = Loop(inputs[first:after], [p.type for p in body.params[first:after]])
+    slices = [loop.slices(x, p.type, length, reverse)
+              for x, p in zip(inputs[after:], body.params[after:], strict=True)]
+    steps, results = assembler.inside(body, [*inputs[:first], *loop.carried, *slices])
+    arrays = [Storage("arena", r.type.with_shape((length, *r.shape))) for r in body.results[after - first:]]
+    for place, array in zip(results[after - first:], arrays, strict=True):
+        loop.stack(steps, place, array, length, reverse)
+    loop.close(steps, results[:after - first])
+    assembler.steps += [*loop.before, loop.step(node, steps, length=length)]
+    assembler.set_results(node, (*loop.carried, *arrays))
+
+
+STRUCTURES: dict[Op, Callable[[Assembler, Node], None]] = {
+    cond: _cond, switch: _switch, while_loop: _while_loop, scan: _scan}
+
+
+# ---------------------------------------------------------------- branches
 
 def branch(node: Node, choice: Storage, branches: Sequence[tuple[list[Step], list[Storage]]],
            types: Sequence[TensorType]) -> tuple[BranchStep, tuple[Storage, ...]]:
@@ -37,6 +104,8 @@ def made_by(steps: Sequence[Step]) -> set[Storage]:
     """The memory that the steps write, of which they may make what they like."""
     return {x for step in steps for x in map(now, step.outputs) if x.kind == "arena"}
 
+
+# ---------------------------------------------------------------- loops
 
 class Loop:
     """A loop while its steps are being made.
