@@ -16,7 +16,7 @@ from tenon.backends.cpu.steps import CopyStep, HostStep, KernelStep, Step, Stora
 from tenon.backends.cpu.unit import count
 from tenon.graph.interpret import concrete_type
 from tenon.runtime.memory import Buffer, Plan, plan_arena
-from tenon.runtime.table import PARALLEL_WORK, STATUS_WORDS, AddressOf, Table, can_fail, work_of
+from tenon.runtime.table import STATUS_WORDS, AddressOf, Table, can_fail, is_parallel, work_of
 from tenon.types import TensorType
 
 QUICK_WORK = 30_000         # elements below which it is not worth to let other Python threads run meanwhile
@@ -59,8 +59,7 @@ class Layout:
 def make_layout(assembly: Assembly, address_of: AddressOf, sizes: Sizes, donated: Collection[int],
                 threads: int) -> Layout:
     """The plan of a run with these sizes."""
-    several = threads > 1 and any(isinstance(x, KernelStep) and work_of(x, sizes) >= PARALLEL_WORK
-                                  for x in leaves(assembly.steps))
+    several = threads > 1 and any(is_parallel(x, sizes) for x in leaves(assembly.steps))
     table = Table(address_of, dict(sizes), take_donated(assembly, donated), threads if several else 1)
     for step in assembly.steps:
         table.add(step)

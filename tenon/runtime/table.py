@@ -25,11 +25,11 @@ from tenon.backends.cpu.steps import (
     touched,
 )
 from tenon.backends.cpu.unit import Unit, count
+from tenon.backends.cpu.whole import MANY_TURNS
 from tenon.types import TensorType, bool_, int64
 
 PARALLEL_WORK = 30_000      # elements below which one thread is done sooner than others are woken
 STATUS_WORDS = 3            # that a kernel writes: number of the check, index, size
-MANY_TURNS = 1_000          # what a loop of unknown length counts as
 
 AddressOf = Callable[[Unit], Sequence[int]]
 
@@ -45,6 +45,11 @@ def work_of(step: Step, sizes: Mapping[str, int]) -> int:
             turns = MANY_TURNS if step.length is None else count(step.length, sizes)
             return turns * (1 + sum(work_of(x, sizes) for part in step.parts for x in part))
     return max((count(x.type.size, sizes) for x in touched(step)), default=0)
+
+
+def is_parallel(step: Step, sizes: Mapping[str, int]) -> bool:
+    """Whether several threads are of use."""
+    return isinstance(step, KernelStep) and not step.unit.alone and work_of(step, sizes) >= PARALLEL_WORK
 
 
 def can_fail(step: Step) -> bool:
@@ -96,7 +101,7 @@ class Table:
 
     def leaf(self, step: KernelStep | HostStep | CopyStep) -> None:
         reads, writes = self.memory(step.inputs), self.memory(step.outputs)
-        everyone = not self.alone and isinstance(step, KernelStep) and self.is_parallel(step)
+        everyone = not self.alone and is_parallel(step, self.sizes)
         if self.unchecked and any(x.kind == "argument" for x in writes):
             self.check()
         self.meet(reads, writes, everyone)
@@ -114,9 +119,6 @@ class Table:
                 self.fence()
         self.spans.append((self.memory(touched(step)), first, self.segment))
         self.touch(reads, writes, everyone)
-
-    def is_parallel(self, step: KernelStep) -> bool:
-        return work_of(step, self.sizes) >= PARALLEL_WORK
 
     def memory(self, storages: Sequence[Storage]) -> tuple[Storage, ...]:
         """All memory that may be meant, with arguments for the results that take their place."""
@@ -152,7 +154,7 @@ class Table:
         """Rows that contain jumps: run by thread 0 alone if nobody else is of use."""
         if self.alone:
             yield
-        elif can_fail(step) or any(isinstance(x, KernelStep) and self.is_parallel(x) for x in leaves([step])):
+        elif can_fail(step) or any(is_parallel(x, self.sizes) for x in leaves([step])):
             self.all_meet()
             yield
             self.barrier()

@@ -33,6 +33,7 @@ from tenon.ops.shape import constant, reshape_op
 from tenon.passes.bodies import body_of, computed_by_element
 
 MakeUnit = Callable[[Graph], Unit | None]
+Start = Callable[[Unit], None]
 VIEWS = (reshape_op,)       # the same bytes under another type
 
 
@@ -49,10 +50,10 @@ class Assembly:
         return list(dict.fromkeys(step.unit for step in leaves(self.steps) if isinstance(step, KernelStep)))
 
 
-def assemble(graph: Graph, make_unit: MakeUnit) -> Assembly:
-    """Steps for every node, in the order of the graph."""
+def assemble(graph: Graph, make_unit: MakeUnit, start: Start = lambda unit: None) -> Assembly:
+    """Steps for every node, in the order of the graph; `start` is told of every kernel that will be called."""
     arguments = tuple(Storage("argument", p.type, k) for k, p in enumerate(graph.params))
-    assembler = Assembler(make_unit, {})
+    assembler = Assembler(make_unit, start, {})
     places = assembler.steps_of(graph, arguments)
     results = assembler.own_results(places)
     share(assembler.steps)
@@ -62,8 +63,8 @@ def assemble(graph: Graph, make_unit: MakeUnit) -> Assembly:
 class Assembler:
     """Fills a list of steps; `places` says where every value lies."""
 
-    def __init__(self, make_unit: MakeUnit, places: dict[Value, Storage]):
-        self.make_unit, self.places = make_unit, places
+    def __init__(self, make_unit: MakeUnit, start: Start, places: dict[Value, Storage]):
+        self.make_unit, self.start, self.places = make_unit, start, places
         self.steps: list[Step] = []
 
     def steps_of(self, graph: Graph, arguments: Sequence[Storage]) -> list[Storage]:
@@ -80,12 +81,17 @@ class Assembler:
         elif node.op is constant:
             data = np.ascontiguousarray(evaluate_op(node.op, (), node.attrs)[0])
             self.places[node.output] = Storage("constant", node.output.type, data=data)
-        elif not self.add_kernel(node) and not add_structure(self, node):
-            self.add_without_kernel(node)
+        else:
+            first = len(self.steps)
+            if not self.add_kernel(node) and not add_structure(self, node):
+                self.add_without_kernel(node)
+            for step in leaves(self.steps[first:]):
+                if isinstance(step, KernelStep):
+                    self.start(step.unit)
 
     def inside(self, graph: Graph, arguments: Sequence[Storage]) -> tuple[list[Step], list[Storage]]:
-        """The steps of a sub-graph, and where its results lie."""
-        inner = Assembler(self.make_unit, self.places)
+        """The steps of a sub-graph, and where its results lie.  Its kernels may yet become parts of a larger one."""
+        inner = Assembler(self.make_unit, lambda unit: None, self.places)
         places = inner.steps_of(graph, arguments)
         return inner.steps, places
 

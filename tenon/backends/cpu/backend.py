@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from tenon.backends.cpu.assemble import Assembly, assemble
@@ -19,12 +18,12 @@ def assemble_graph(graph: Graph) -> Assembly:
     pool = threads()
     try:
         with span("assemble", graph=graph.name, nodes=len(graph.nodes)):
-            return assemble(graph, partial(_shared_unit, units, pool))
+            return assemble(graph, partial(_shared_unit, units), lambda unit: start(unit, pool))
     finally:
         pool.shutdown(wait=False)
 
 
-def _shared_unit(units: dict[str, Unit | None], pool: ThreadPoolExecutor, body: Graph) -> Unit | None:
+def _shared_unit(units: dict[str, Unit | None], body: Graph) -> Unit | None:
     """The kernel of a body, or None; one that can fail is not shared, since it belongs to one place in the source."""
     key = key_of(body)
     if key in units:
@@ -32,8 +31,6 @@ def _shared_unit(units: dict[str, Unit | None], pool: ThreadPoolExecutor, body: 
     unit = _try_unit(body, key)
     if unit is None or not unit.facts.checks:
         units[key] = unit
-    if unit is not None:
-        start(unit, pool)
     return unit
 
 

@@ -35,6 +35,18 @@ def emit_kernel(module: ir.Module, kernel: Kernel, shared: Mapping[int, int] | N
             for number, nest in enumerate(kernel.nests)]
 
 
+def emit_inline(module: ir.Module, kernel: Kernel, name: str) -> list[tuple[ir.Function, list[int]]]:
+    """The functions of a kernel without contractions or scratch, for use inside of the module; and which buffers, by
+    number, each takes before (thread, threads, scratch, status)."""
+    made = []
+    for stage, nest in enumerate(kernel.nests):
+        used = [k for k, buffer in enumerate(kernel.buffers) if buffer in buffers_of(nest.body)]
+        arguments = {kernel.buffers[k]: place for place, k in enumerate(used)}
+        function = _emit_loops(module, f"{name}_{stage}", kernel, nest, arguments, len(used), "alwaysinline")
+        made.append((function, used))
+    return made
+
+
 def scratch_size(kernel: Kernel) -> Dim:
     """Bytes of scratch memory that each thread needs."""
     largest: Dim = 0
@@ -78,12 +90,12 @@ def _emit_nest(module: ir.Module, kernel: Kernel, nest: Nest, name: str, shared:
 
 
 def _emit_loops(module: ir.Module, name: str, kernel: Kernel, nest: Nest, arguments: Mapping[Buffer, int],
-                pointers: int) -> ir.Function:
+                pointers: int, inlining: str = "noinline") -> ir.Function:
     """void name(pointers..., sizes..., thread, threads, scratch, status)."""
     kinds = [POINTER] * pointers + [I64] * len(kernel.sizes) + [I32, I32, POINTER, POINTER]
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), name)
     function.linkage = "internal"
-    for attribute in ("noinline", "nounwind"):
+    for attribute in (inlining, "nounwind"):
         function.attributes.add(attribute)
     for argument in (*function.args[:pointers], function.args[-2]):
         argument.add_attribute("noalias")

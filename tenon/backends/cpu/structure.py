@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from tenon.backends.cpu.steps import BranchStep, CopyStep, LoopStep, Move, Step, Storage, now, share
+from tenon.backends.cpu.steps import BranchStep, CopyStep, KernelStep, LoopStep, Move, Step, Storage, now, share
+from tenon.backends.cpu.whole import Turns, make_whole, suits
 from tenon.dims import Dim
 from tenon.graph.ir import Graph, Node
 from tenon.graph.kernels import has_kernel
@@ -55,8 +56,12 @@ def _while_loop(assembler: Assembler, node: Node) -> None:
     fixed, initial = inputs[:node.attrs["constants"]], inputs[node.attrs["constants"]:]
     loop = Loop(initial, [p.type for p in node.attrs["body"].params[len(fixed):]])
     condition, (proceed,) = assembler.inside(node.attrs["condition"], [*fixed, *loop.carried])
-    share(condition, kept=[proceed])
     body, results = assembler.inside(node.attrs["body"], [*fixed, *loop.carried])
+    turns = Turns(loop.initial, loop.carried, tuple(condition), proceed, tuple(body), tuple(results))
+    if suits(turns):
+        add_whole(assembler, node, inputs, turns)
+        return
+    share(condition, kept=[proceed])
     loop.close(body, results)
     assembler.steps += [*loop.before, loop.step(node, body, condition=tuple(condition), proceed=proceed)]
     assembler.set_results(node, loop.carried)
@@ -67,15 +72,31 @@ def _scan(assembler: Assembler, node: Node) -> None:
     body, length, reverse = (node.attrs[name] for name in ("body", "length", "reverse"))
     first, after = node.attrs["constants"], node.attrs["constants"] + node.attrs["carried"]
     loop = Loop(inputs[first:after], [p.type for p in body.params[first:after]])
-    slices = [loop.slices(x, p.type, length, reverse)
-              for x, p in zip(inputs[after:], body.params[after:], strict=True)]
-    steps, results = assembler.inside(body, [*inputs[:first], *loop.carried, *slices])
+    rows = [(Storage("moving", p.type), x) for x, p in zip(inputs[after:], body.params[after:], strict=True)]
+    steps, results = assembler.inside(body, [*inputs[:first], *loop.carried, *(row for row, _ in rows)])
     arrays = [Storage("arena", r.type.with_shape((length, *r.shape))) for r in body.results[after - first:]]
-    for place, array in zip(results[after - first:], arrays, strict=True):
+    stacked = tuple(zip(results[after - first:], arrays, strict=True))
+    if isinstance(length, int):
+        turns = Turns(loop.initial, loop.carried, (), None, tuple(steps), tuple(results[:after - first]), length,
+                      reverse, tuple(rows), stacked)
+        if suits(turns):
+            add_whole(assembler, node, inputs, turns)
+            return
+    for row, array in rows:
+        loop.through(row, array, length, reverse)
+    for place, array in stacked:
         loop.stack(steps, place, array, length, reverse)
     loop.close(steps, results[:after - first])
     assembler.steps += [*loop.before, loop.step(node, steps, length=length)]
     assembler.set_results(node, (*loop.carried, *arrays))
+
+
+def add_whole(assembler: Assembler, node: Node, given: Sequence[Storage], turns: Turns) -> None:
+    """The loop as one kernel."""
+    types = [x.type for x in turns.carried] + [array.type for _, array in turns.stacked]
+    results = tuple(Storage("arena", type) for type in types)
+    assembler.steps.append(KernelStep(node, make_whole(node, given, turns), turns.inputs, results))
+    assembler.set_results(node, results)
 
 
 STRUCTURES: dict[Op, Callable[[Assembler, Node], None]] = {
@@ -125,12 +146,6 @@ class Loop:
 
     # ------------------------------------------------------------ rows of arrays
 
-    def slices(self, sequence: Storage, type: TensorType, length: Dim, reverse: bool) -> Storage:
-        """What lies in another row of the sequence at every turn."""
-        row = Storage("moving", type)
-        self._through(row, sequence, length, reverse)
-        return row
-
     def stack(self, body: list[Step], place: Storage, array: Storage, length: Dim, reverse: bool) -> None:
         """Let the result of every turn lie in another row of the array: written there, or copied."""
         place = now(place)
@@ -139,9 +154,10 @@ class Loop:
         else:
             source, place = place, Storage("moving", place.type)
             body.append(CopyStep(source, place))
-        self._through(place, array, length, reverse)
+        self.through(place, array, length, reverse)
 
-    def _through(self, row: Storage, array: Storage, length: Dim, reverse: bool) -> None:
+    def through(self, row: Storage, array: Storage, length: Dim, reverse: bool) -> None:
+        """Let `row` be another row of the array in every turn."""
         size = row.bytes
         self.start.append(Move(row, array, (length - 1) * size if reverse else 0))
         self.turn.append(Move(row, row, -size if reverse else size))

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import ClassVar
 
 from llvmlite import ir
 
@@ -37,6 +38,7 @@ class Unit:
     shared: Shared = ()
     key: str | None = None                  # under which it is kept on disk
     code: bytes | Future[bytes] | None = None   # what is not loaded yet; another thread may still be making it
+    alone: ClassVar[bool] = False           # whether one thread does all of it
 
     @cached_property
     def name(self) -> str:
