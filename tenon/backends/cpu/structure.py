@@ -12,15 +12,20 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from tenon.backends.cpu.steps import BranchStep, CopyStep, KernelStep, LoopStep, Move, Step, Storage, now, share
 from tenon.backends.cpu.whole import Turns, make_whole, suits
 from tenon.dims import Dim
+from tenon.graph.build import trace
 from tenon.graph.ir import Graph, Node
 from tenon.graph.kernels import has_kernel
 from tenon.graph.op import Op
+from tenon.ops.comparison import clip
 from tenon.ops.control import cond, switch
 from tenon.ops.loops import scan, while_loop
-from tenon.types import TensorType
+from tenon.ops.shape import cast
+from tenon.types import DType, TensorType, int64
 
 if TYPE_CHECKING:
     from tenon.backends.cpu.assemble import Assembler
@@ -40,11 +45,25 @@ def _cond(assembler: Assembler, node: Node) -> None:
 
 
 def _switch(assembler: Assembler, node: Node) -> None:
-    _branches(assembler, node, node.attrs["branches"])
+    """The index, brought into range, is 8 bytes long."""
+    graphs = node.attrs["branches"]
+    index, choice = node.inputs[0], Storage("arena", TensorType(int64, ()))
+    assert index is not None
+    body = trace(lambda x: cast(clip(x, 0, _last(len(graphs), x.dtype)), dtype=int64), index.type)
+    unit = assembler.make_unit(body)
+    assert unit is not None
+    assembler.steps.append(KernelStep(node, unit, (assembler.place_of(index),), (choice,)))
+    _branches(assembler, node, graphs, choice)
 
 
-def _branches(assembler: Assembler, node: Node, graphs: Sequence[Graph]) -> None:
-    choice, *operands = map(assembler.place_of, node.inputs)
+def _last(count: int, dtype: DType) -> int:
+    """The number of the last branch, as far as the type goes."""
+    return min(count - 1, int(np.iinfo(dtype.numpy).max))
+
+
+def _branches(assembler: Assembler, node: Node, graphs: Sequence[Graph], choice: Storage | None = None) -> None:
+    condition, *operands = map(assembler.place_of, node.inputs)
+    choice = choice or condition
     branches = [assembler.inside(graph, operands) for graph in graphs]
     step, results = branch(node, choice, branches, [x.type for x in graphs[0].results])
     assembler.steps.append(step)
@@ -69,7 +88,7 @@ def _while_loop(assembler: Assembler, node: Node) -> None:
 
 def _scan(assembler: Assembler, node: Node) -> None:
     inputs = [assembler.place_of(x) for x in node.inputs]
-    body, length, reverse = (node.attrs[name] for name in ("body", "length", "reverse"))
+    body, length, reverse = node.attrs["body"], node.attrs["length"], bool(node.attrs.get("reverse"))
     first, after = node.attrs["constants"], node.attrs["constants"] + node.attrs["carried"]
     loop = Loop(inputs[first:after], [p.type for p in body.params[first:after]])
     rows = [(Storage("moving", p.type), x) for x, p in zip(inputs[after:], body.params[after:], strict=True)]
