@@ -8,10 +8,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
-from itertools import count
 
 from tenon.loops.affine import affine, is_same
+from tenon.loops.cost import count
 from tenon.loops.expressions import (
     Binary,
     Buffer,
@@ -56,14 +57,16 @@ def _outermost(targets: Sequence[Target]) -> list[Reduce]:
 
 
 def is_across(x: Reduce, index: Index) -> bool:
-    """Whether neighbours in `index` are contiguous in what x reads, and neighbours in its own indices are not."""
+    """Whether neighbours in `index` are contiguous in most of what x reads, and neighbours in its own indices are not.
+    """
     if index not in x.free or any(isinstance(y, Reduce) for y in walk(x.body)):
         return False
     votes = 0
     for load in walk(x.body):
         if isinstance(load, Load):
             terms = affine(load.offset).terms
-            votes += is_same(terms.get(index, 0), 1) - is_same(terms.get(x.indices[-1], 0), 1)
+            elements = count(*load.offset.free)
+            votes += elements * (is_same(terms.get(index, 0), 1) - is_same(terms.get(x.indices[-1], 0), 1))
     return votes > 0
 
 
@@ -83,7 +86,7 @@ def _tiled(targets: Sequence[Target], reductions: Sequence[Reduce]) -> Nest:
     for index in [*outer, tile]:
         scopes.append(Scope(scopes[-1], index))
     body = scopes[-1]
-    numbers = count()
+    numbers = itertools.count()
     buffers: list[Buffer] = []
     sums: dict[Expr, Expr] = {}
     for x in reductions:

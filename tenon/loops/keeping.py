@@ -12,14 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tenon.loops.expressions import Binary, Buffer, Call, Expr, Index, Load, Reduce, size, walk
+from tenon.loops.cost import operations
+from tenon.loops.expressions import Buffer, Expr, Index, Reduce, size, walk
 from tenon.loops.simplify import substitute
-from tenon.loops.target import CALL, Target
+from tenon.loops.target import Target
 from tenon.types import TensorType, int64
 
-STORE_AND_LOAD = 6          # of an element of a row, in arithmetic operations
-DIVISION = 4
-SIMPLE_CALLS = ("neg", "not", "abs", "isnan")
+STORE_AND_LOAD = 0.6        # of an element of a row, as tenon.loops.cost counts operations
 
 
 @dataclass(frozen=True)
@@ -56,7 +55,7 @@ def kept_rows(targets: Sequence[Target], loops: Sequence[Index]) -> dict[Expr, K
             done.add(x)
             row = substitute(x, {loop.index: lane})
             earlier = first.setdefault(row, loop)
-            if (earlier.level, earlier.index) == (loop.level, loop.index) or cost(x) <= STORE_AND_LOAD:
+            if (earlier.level, earlier.index) == (loop.level, loop.index) or _work(x, loop.index) <= STORE_AND_LOAD:
                 stack.extend(x.children())
                 continue
             buffer = rows.setdefault(row, Buffer(f"row{len(rows)}", TensorType(x.dtype, (lane.extent,)), "local"))
@@ -83,15 +82,6 @@ def _is_whole(x: Reduce) -> bool:
     return len(x.indices) == 1 and x.extents == (size(x.indices[0].extent),)
 
 
-def cost(x: Expr) -> int:
-    """Of computing an element, in arithmetic operations; reductions and positions apart."""
-    total = 0
-    for part in walk(x):
-        match part:
-            case Call(name=name):
-                total += 1 if name in SIMPLE_CALLS else CALL
-            case Binary(op="/" | "//" | "%") if part.dtype is not int64:
-                total += DIVISION
-            case Binary() | Load() if part.dtype is not int64:
-                total += 1
-    return total
+def _work(x: Expr, index: Index) -> float:
+    """What computing x costs in every turn of a loop."""
+    return sum(operations(part) for part in walk(x) if index in part.free)

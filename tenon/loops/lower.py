@@ -170,17 +170,25 @@ def _is_cheap(x: Expr, again: Sequence[Dim]) -> bool:
 
 
 def grouped(targets: Sequence[Target]) -> list[list[Target]]:
-    """Targets that share their outer loops and do not read one another go into one nest."""
-    groups: list[list[Target]] = []
+    """Targets that share their outer loops and do not read one another go into one nest, as early as can be."""
+    levels: dict[Buffer, int] = {}      # how many nests there are at least before one that may read a buffer
+    groups: dict[int, list[list[Target]]] = {}
     for target in targets:
-        if groups and not (alone(target) or alone(groups[-1][-1])):
-            last = groups[-1]
-            longest = max((t.indices for t in last), key=len)
-            shared = min(len(longest), len(target.indices))
-            written = {t.buffer for t in last}
-            same_loops = bool(longest) == bool(target.indices) and longest[:shared] == target.indices[:shared]
-            if same_loops and not written & target.reads():
-                last.append(target)
-                continue
-        groups.append([target])
-    return groups
+        level = max((levels.get(buffer, 0) for buffer in target.reads()), default=0)
+        levels[target.buffer] = level + 1
+        nests = groups.setdefault(level, [])
+        fitting = next((nest for nest in nests if _fits(target, nest)), None)
+        if fitting is None:
+            nests.append([target])
+        else:
+            fitting.append(target)
+    return [nest for level in sorted(groups) for nest in groups[level]]
+
+
+def _fits(target: Target, nest: Sequence[Target]) -> bool:
+    """Whether the loops of the target are those of the nest, or the outer ones of them, or the other way round."""
+    if alone(target) or alone(nest[-1]):
+        return False
+    longest = max((t.indices for t in nest), key=len)
+    shared = min(len(longest), len(target.indices))
+    return bool(longest) == bool(target.indices) and longest[:shared] == target.indices[:shared]

@@ -8,10 +8,9 @@ from functools import cached_property
 
 from tenon.dims import Dim
 from tenon.graph.ir import Graph, Node, Value
+from tenon.loops.cost import cost, known
 from tenon.loops.lower import lower
 from tenon.passes.bodies import key_of
-
-UNKNOWN_SIZE = 64           # what a symbolic size counts when shapes are compared
 
 
 @dataclass(eq=False)
@@ -96,27 +95,38 @@ def elements(shape: Iterable[Dim]) -> int:
     """Their number; a symbolic size counts as a middling one."""
     total = 1
     for n in shape:
-        total *= n if isinstance(n, int) else UNKNOWN_SIZE
+        total *= known(n)
     return total
 
 
 MOST_TRIALS = 10_000        # answers that are kept
-_nests: dict[str, tuple[bool, int]] = {}     # of a body: is it one nest, and with how many checks
 
 
-def lowers_to_one_nest(body: Graph, checks: int) -> bool:
-    """Whether the kernel of the body is one nest without temporaries, in which so many indices are still checked.
+@dataclass(frozen=True)
+class Trial:
+    """What became of a body that was lowered: `one_nest` has no memory between its parts."""
 
-    Equal bodies are tried once.
-    """
+    one_nest: bool
+    checks: int
+    cost: float
+
+
+_trials: dict[str, Trial | None] = {}
+
+
+def try_lowering(body: Graph) -> Trial | None:
+    """How good a kernel the body would be; None if it cannot be one.  Equal bodies are tried once."""
     key = key_of(body)
-    if key not in _nests:
-        if len(_nests) >= MOST_TRIALS:
-            _nests.clear()
-        try:
-            kernel = lower(body, "trial")
-            _nests[key] = len(kernel.nests) == 1 and not kernel.temporaries, len(kernel.checks)
-        except (NotImplementedError, KeyError, AssertionError):
-            _nests[key] = False, 0
-    one, found = _nests.get(key, (False, 0))
-    return one and found >= checks
+    if key not in _trials:
+        if len(_trials) >= MOST_TRIALS:
+            _trials.clear()
+        _trials[key] = _lowered(body)
+    return _trials.get(key)
+
+
+def _lowered(body: Graph) -> Trial | None:
+    try:
+        kernel = lower(body, "trial")
+    except (NotImplementedError, KeyError, AssertionError):
+        return None
+    return Trial(len(kernel.nests) == 1 and not kernel.temporaries, len(kernel.checks), cost(kernel))

@@ -61,9 +61,9 @@ def test_a_group_of_early_and_late_nodes_is_not_read_by_what_stands_between_them
     """The sums and their product are one kernel; v2 reads it and v3 feeds it, so they must not meet in v6."""
     graph = fused("def f(x: f32[4, 3]):", "v0: f32[3] = sum(x, axis=(0,), keepdims=False, dtype=f32)",
                   "v1: f32[4, 3] = broadcast_to(v0, shape=(4, 3))", "v2: f32[4, 3] = subtract(x, v1)",
-                  "v3: f32[4, 3] = multiply(x, x)", "v4: f32[3] = sum(v3, axis=(0,), keepdims=False, dtype=f32)",
+                  "v3: f32[4, 3] = exp(x)", "v4: f32[3] = sum(v3, axis=(0,), keepdims=False, dtype=f32)",
                   "v5: f32[3] = multiply(v0, v4)", "v6: f32[4, 3] = multiply(v3, v2)", "return v5, v6")
-    assert operators(graph) == ["multiply", "sum+sum+multiply", "broadcast_to+subtract+multiply"]
+    assert operators(graph) == ["exp", "sum+sum+multiply", "broadcast_to+subtract+multiply"]
 
 
 def test_softmax_is_one_kernel() -> None:
@@ -131,3 +131,42 @@ def test_effects_keep_their_order() -> None:
 def test_an_index_is_checked_even_where_every_place_holds_the_same(read):
     with pytest.raises(IndexError, match="index 7 is out of range"):
         tn.jit(read)(tn.ones(4), tn.asarray(np.array([0, 7])))
+
+
+def test_a_cheap_value_is_computed_again_rather_than_stored_for_another_kernel() -> None:
+    """A sum of columns and one of rows have no loop in common; both read x instead of a product in memory."""
+    graph = fused("def f(x: f32[512, 512], w: f32[512, 512]):", "v0: f32[512, 512] = multiply(x, 2.0)",
+                  "v1: f32[512, 512] = fuse_test_host(w)",
+                  "v2: f32[512] = sum(v0, axis=(0,), keepdims=False, dtype=f32)",
+                  "v3: f32[512, 512] = add(v0, v1)", "v4: f32[512] = sum(v3, axis=(1,), keepdims=False, dtype=f32)",
+                  "return v2, v4")
+    assert sorted(operators(graph)) == ["fuse_test_host", "multiply+add+sum", "multiply+sum"]
+
+
+def test_what_is_expensive_is_stored_rather_than_computed_again() -> None:
+    graph = fused("def f(x: f32[512, 512], w: f32[512, 512]):", "v0: f32[512, 512] = exp(x)",
+                  "v1: f32[512, 512] = fuse_test_host(w)",
+                  "v2: f32[512] = sum(v0, axis=(0,), keepdims=False, dtype=f32)",
+                  "v3: f32[512, 512] = add(v0, v1)", "v4: f32[512] = sum(v3, axis=(1,), keepdims=False, dtype=f32)",
+                  "return v2, v4")
+    assert sum(name.count("exp") for name in operators(graph)) == 1
+
+
+def test_kernels_that_read_the_same_memory_are_one() -> None:
+    graph = fused("def f(x: f32[64, 100], y: f32[64, 100]):",
+                  "v0: f32[64] = sum(x, axis=(1,), keepdims=False, dtype=f32)",
+                  "v1: f32[64, 100] = multiply(x, y)", "v2: f32[64] = sum(v1, axis=(1,), keepdims=False, dtype=f32)",
+                  "return v0, v2")
+    assert len(graph.nodes) == 1
+
+
+@pytest.mark.parametrize("shape", [(6, 5), (1, 7), (0, 3)])
+def test_fused_reductions_compute_the_same(shape: tuple[int, int]) -> None:
+    n, m = shape
+    graph = parse_graph(lines(
+        f"def f(x: f32[{n}, {m}], y: f32[{n}, {m}]):", f"v0: f32[{n}, {m}] = multiply(x, y)",
+        f"v1: f32[{m}] = sum(v0, axis=(0,), keepdims=False, dtype=f32)",
+        f"v2: f32[{n}] = sum(v0, axis=(1,), keepdims=False, dtype=f32)", f"v3: f32[{n}, {m}] = subtract(v0, x)",
+        f"v4: f32[{m}] = sum(v3, axis=(0,), keepdims=False, dtype=f32)", "return v1, v2, v3, v4"))
+    arrays = arrays_for(graph)
+    assert_close(interpret(verify(fuse(graph)), arrays), interpret(graph, arrays), 1e-6)

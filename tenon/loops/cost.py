@@ -1,0 +1,90 @@
+"""Kernel -> what running it costs, in bytes moved to or from memory: the measure by which fusion is decided.
+
+    cost(kernel) = for every nest, the memory that it touches    (a store counts twice: the line is read and written)
+                 + what it computes                              (in bytes that could be moved in the time)
+
+Memory that a nest touches several times counts once, as if it stayed in a cache.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from tenon.dims import Dim
+from tenon.loops.expressions import Binary, Buffer, Call, Const, Expr, Index, Load, Local, Size, walk
+from tenon.loops.ir import Block, Contraction, Kernel, Loop, Nest, Stmt, Store, roots
+from tenon.types import int64
+
+UNKNOWN_SIZE = 64       # what a symbolic size counts
+OPERATION = 0.1         # the time of an arithmetic operation, in that of moving an element
+DIVISION = 0.4
+FUNCTION = 1.0
+SIMPLE_CALLS = ("neg", "not", "abs", "isnan")
+
+
+def cost(kernel: Kernel) -> float:
+    """About how long the kernel takes, in bytes."""
+    return sum(map(_cost_of_nest, kernel.nests))
+
+
+def _cost_of_nest(nest: Nest) -> float:
+    read: Counter[Buffer] = Counter()
+    written: Counter[Buffer] = Counter()
+    computed = 0.0
+    for statement, turns in _turns(nest.body, 1):
+        if isinstance(statement, Contraction):
+            turns *= count(*statement.batch, *statement.rows, *statement.columns)
+        for x in walk(*roots(statement)):
+            computed += turns * operations(x) * x.dtype.itemsize
+            if isinstance(x, Load) and x.buffer.role != "local":
+                read[x.buffer] += _touched(x.offset, turns)
+        if isinstance(statement, Store) and statement.buffer.role != "local":
+            written[statement.buffer] += _touched(statement.offset, turns)
+    return computed + _bytes(read) + 2 * _bytes(written)
+
+
+def _turns(body: Block, outer: int) -> Iterator[tuple[Stmt, int]]:
+    """Every statement, and how often it runs."""
+    for statement in body:
+        yield statement, outer
+        if isinstance(statement, Loop):
+            yield from _turns(statement.body, outer * count(statement.index))
+        if isinstance(statement, Contraction):
+            yield from _turns(statement.epilogue, outer * count(*statement.rows, *statement.columns))
+
+
+def _touched(offset: Expr, turns: int) -> int:
+    """How many elements such an offset reaches."""
+    return turns if any(isinstance(x, Local) for x in walk(offset)) else count(*offset.free)
+
+
+def _bytes(touched: Counter[Buffer]) -> int:
+    return sum(min(n, known(b.elements)) * b.type.dtype.itemsize for b, n in touched.items())
+
+
+def count(*indices: Index) -> int:
+    """How many turns loops over the indices take together."""
+    total = 1
+    for index in indices:
+        total *= known(index.extent)
+    return total
+
+
+def known(n: Dim) -> int:
+    """A size, as far as it is known."""
+    return n if isinstance(n, int) else UNKNOWN_SIZE
+
+
+def operations(x: Expr) -> float:
+    """What computing x of its parts costs, in moves of an element; arithmetic on positions is free."""
+    match x:
+        case Const() | Size() | Index():
+            return 0.0
+        case Call(name=name):
+            return OPERATION if name in SIMPLE_CALLS else FUNCTION
+        case Binary(op="/" | "//" | "%") if x.dtype is not int64:
+            return DIVISION
+        case _ if x.dtype is int64 or not x.children():
+            return 0.0
+    return OPERATION

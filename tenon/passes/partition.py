@@ -1,0 +1,328 @@
+"""The partition of a graph's nodes into groups that will be one kernel each, and the graph with a node a group.
+
+Views (a permute, a broadcast, a cast) belong to whoever reads them, every reader its own copy.  All other nodes start
+alone and are merged with the groups that they read from, if
+
+* no third group lies between the two (the graph of groups stays without cycles), and
+* one kernel costs less than two: its loops come out as one nest, or it moves less memory (tenon.loops.cost).  The body
+  is lowered to see, once for equal bodies.
+
+A contraction takes in only views on its inputs and elementwise work on its result.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+
+from tenon.graph.build import Builder
+from tenon.graph.ir import Graph, Node, Value
+from tenon.graph.op import Op
+from tenon.ops.call import fused
+from tenon.ops.shape import reshape_op
+from tenon.passes.bodies import Kind, body_of, kind_of
+from tenon.passes.groups import Group, Order, elements, largest, now, try_lowering, union
+from tenon.passes.nested import has_effect
+
+MOST_NODES = 48             # in one kernel; beyond, compiling costs more than memory traffic
+MOST_INPUTS = 24
+WORTHWHILE = 0.95           # the part of what two kernels cost that one may cost
+MOST_APART = 200            # places in the graph; what is further apart lies in memory for long anyway
+RENAMES: tuple[Op, ...] = (reshape_op,)     # what a backend does by giving the same memory another type
+
+
+class Groups:
+    """The partition of a graph's nodes while it grows coarser."""
+
+    def __init__(self, graph: Graph):
+        self.graph = graph
+        self.position = {node: k for k, node in enumerate(graph.nodes)}
+        self.users = graph.users()
+        self.kinds: dict[Node, Kind] = {}
+        self.results = set(graph.results)
+        self.group: dict[Node, Group] = {}
+        self.sources: dict[Value, tuple[Node, ...]] = {}        # the nodes behind the views that a value is made of
+        for node in reversed(graph.nodes):
+            self.kinds[node] = self._kind(node)
+        for k, node in enumerate(graph.nodes):
+            self._start(k, node)
+        self.order = Order(list(self.group.values()))
+
+    def refresh(self) -> None:
+        """Find again what lies behind every value, and what reads what, after nodes were inlined."""
+        self.sources = {}
+        for node in self.graph.nodes:
+            if self.kinds[node].name == "view":
+                self._see_through(node)
+            else:
+                self.sources.update((output, (node,)) for output in node.outputs)
+        for group in self.all():
+            reads = {self.group_of(source) for node in self.with_views(group)[0] for x in node.uses()
+                     for source in self.behind(x)}
+            group.reads = reads - {group}
+        self.order = Order(list(self.in_order()))
+
+    def all(self) -> list[Group]:
+        """The groups there are by now."""
+        return list(dict.fromkeys(map(now, self.group.values())))
+
+    def inline(self, nodes: Sequence[Node]) -> None:
+        """Let whoever reads these nodes compute them, as if they were views; `refresh` has to follow."""
+        for node in nodes:
+            group = self.group_of(node)
+            rest = Group([x for x in group.nodes if x is not node], group.kinds, group.reads, group.first, group.last)
+            del self.group[node]
+            self.kinds[node] = Kind("view")
+            group.into = rest
+            self.group.update(dict.fromkeys(rest.nodes, rest))
+
+    def _kind(self, node: Node) -> Kind:
+        """A view that something other than a kernel reads must be stored: then it is a map."""
+        kind = kind_of(node)
+        if kind.name == "view" and node.op not in RENAMES and self.is_stored(node.output):
+            return Kind("map")
+        return kind
+
+    def is_stored(self, value: Value) -> bool:
+        """Whether a result, or a node that is no kernel, needs the value in memory, by itself or renamed."""
+        return value in self.results or any(
+            self.kinds[user].name == "opaque" or (user.op in RENAMES and self.is_stored(user.output))
+            or (self.kinds[user].checks and value.node is not None and kind_of(value.node).repeats)
+            for user in self.users[value])
+
+    def _start(self, k: int, node: Node) -> None:
+        if self.kinds[node].name == "view":
+            self._see_through(node)
+            return
+        reads = {self.group[source] for x in node.uses() for source in self.behind(x)}
+        self.group[node] = Group([node], {self.kinds[node].name}, reads, k, k)
+        self.sources.update((output, (node,)) for output in node.outputs)
+
+    def _see_through(self, node: Node) -> None:
+        self.sources[node.output] = tuple(dict.fromkeys(
+            source for x in node.inputs if isinstance(x, Value) for source in self.behind(x)))
+
+    def behind(self, value: Value) -> tuple[Node, ...]:
+        """The nodes, views apart, that make a value."""
+        return self.sources.get(value, ())
+
+    def is_core(self, node: Node) -> bool:
+        """Whether the node is work that may be merged."""
+        return self.kinds[node].name in ("map", "reduce", "contraction")
+
+    def producers(self, node: Node) -> list[Node]:
+        """The nodes that it reads, through views, the latest first."""
+        found = {source for x in node.inputs if isinstance(x, Value) for source in self.behind(x)}
+        return sorted((x for x in found if self.is_core(x)), key=self.position.__getitem__, reverse=True)
+
+    def readers(self, x: Value) -> set[Group]:
+        """The groups that read a value, as it is or through views."""
+        found: set[Group] = set()
+        for user in self.users[x]:
+            if self.kinds[user].name == "view":
+                found.update(*(self.readers(y) for y in user.outputs))
+            else:
+                found.add(self.group_of(user))
+        return found
+
+    def inputs_of(self, group: Group) -> set[Value]:
+        """What the kernel of the group reads from memory."""
+        nodes = self.with_views(group)[0]
+        made = {y for node in nodes for y in node.outputs}
+        return {_memory_of(x) for node in nodes for x in node.inputs if isinstance(x, Value) and x not in made}
+
+    # ------------------------------------------------------------ merging two groups
+
+    def group_of(self, node: Node) -> Group:
+        """The group that the node is in by now."""
+        group = self.group[node] = now(self.group[node])
+        return group
+
+    def try_merge(self, producer: Node, consumer: Node) -> None:
+        """Make one group of those of two nodes, one of which reads the other, if that is allowed and pays."""
+        before, after = self.group_of(producer), self.group_of(consumer)
+        if before is not after and self.may_merge(before, after):
+            self.merge(before, after, self.joins_elementwise(before, after))
+
+    def try_merge_siblings(self, x: Group, y: Group) -> None:
+        """Make one group of two that read the same memory, if that is allowed and pays."""
+        before, after = sorted((now(x), now(y)), key=self.order.place.__getitem__)
+        if before is not after and self.may_be_one(before, after) and "contraction" not in before.kinds:
+            self.merge(before, after, False)
+
+    def merge(self, before: Group, after: Group, certainly: bool) -> None:
+        """Make one group of the two, if none lies between and it pays."""
+        between = self.order.between(before, after)
+        if between is None:
+            return
+        merged = union(before, after, self.position)
+        if not certainly and not self.pays(before, after, merged):
+            return
+        before.into = after.into = merged
+        self.order.merge(before, after, merged, between)
+        self.group.update(dict.fromkeys(merged.nodes, merged))
+
+    def may_merge(self, before: Group, after: Group) -> bool:
+        """Whether the kinds and sizes of work go together."""
+        if not self.may_be_one(before, after):
+            return False
+        if "contraction" in before.kinds:
+            alone = after.kinds == {"map"} and self.is_read_only_by(before, after)
+            return alone and self.joins_elementwise(before, after)
+        return "reduce" not in before.kinds or elements(largest(after)) >= elements(largest(before))
+
+    def may_be_one(self, before: Group, after: Group) -> bool:
+        """Whether one kernel of the two is not too large, and nothing goes in front of a contraction."""
+        if len(before.nodes) + len(after.nodes) > MOST_NODES or after.first - before.last > MOST_APART:
+            return False
+        return "contraction" not in after.kinds and self.inputs(before) + self.inputs(after) <= MOST_INPUTS
+
+    def inputs(self, group: Group) -> int:
+        made = set(group.results)
+        return len({x for node in group.nodes for x in node.inputs if isinstance(x, Value) and x not in made})
+
+    def is_read_only_by(self, before: Group, after: Group) -> bool:
+        readers = {user for x in before.results for user in self.users[x]}
+        inside = before.members | after.members
+        return readers <= inside and self.results.isdisjoint(before.results)
+
+    def joins_elementwise(self, before: Group, after: Group) -> bool:
+        """Whether the second is elementwise work in one shape, which it reads of the first directly."""
+        shapes = {node.output.shape for node in after.nodes}
+        if len(shapes) > 1 or not all(node.op.elementwise for node in after.nodes):
+            return False
+        made = set(before.results)
+        inputs = [x for node in after.nodes for x in node.inputs if isinstance(x, Value)]
+        if any(self.group_of(source) is before for x in inputs if x not in made for source in self.behind(x)):
+            return False        # through a view
+        return all(x.shape in shapes for x in inputs if x in made)
+
+    def pays(self, before: Group, after: Group, merged: Group) -> bool:
+        """Whether one kernel costs less than two: where its loops come out as one nest, or by what it moves."""
+        body, outside = body_of(*self.with_views(merged))
+        if len(outside) > MOST_INPUTS:
+            return False
+        trial = try_lowering(body)
+        if trial is None or trial.checks < sum(self.kinds[node].checks for node in merged.nodes):
+            return False
+        return trial.one_nest or trial.cost < WORTHWHILE * (self.cost(before) + self.cost(after))
+
+    def cost(self, group: Group) -> float:
+        """Of the group as a kernel of its own."""
+        trial = try_lowering(body_of(*self.with_views(group))[0])
+        return 0.0 if trial is None else trial.cost
+
+    # ------------------------------------------------------------ what a group computes
+
+    def with_views(self, group: Group) -> tuple[list[Node], list[Value]]:
+        """(the nodes of the kernel with the views that it reads through, the values that others need of it).
+
+        The last value comes first: what is written first may lie in memory that the others do not read any more.
+        """
+        nodes = dict.fromkeys(group.nodes)
+        stack = [x for node in group.nodes for x in node.inputs]
+        while stack:
+            x = stack.pop()
+            if isinstance(x, Value) and x.node is not None and x.node not in nodes and self.is_taken_in(x, group):
+                nodes[x.node] = None
+                stack.extend(x.node.inputs)
+        ordered = sorted(nodes, key=self.position.__getitem__)
+        return ordered, [x for x in reversed(list(group.results)) if self.is_needed(x, group)]
+
+    def is_taken_in(self, x: Value, group: Group) -> bool:
+        """Whether the kernel computes the view itself; renaming memory costs nothing outside."""
+        assert x.node is not None
+        if self.kinds[x.node].name != "view":
+            return False
+        return x.node.op not in RENAMES or not self.is_renamed_memory(x, group)
+
+    def is_renamed_memory(self, x: Value, group: Group) -> bool:
+        while x.node is not None and x.node.op in RENAMES:
+            inner = x.node.inputs[0]
+            if not isinstance(inner, Value):
+                return False
+            x = inner
+        return x.node is None or (self.kinds[x.node].name != "view" and x.node not in group.members)
+
+    def is_needed(self, x: Value, group: Group) -> bool:
+        """Whether the value is read outside of the group, as it is or through views."""
+        if x in self.results:
+            return True
+        for user in self.users[x]:
+            if self.kinds[user].name == "view":
+                if any(self.is_needed(y, group) for y in user.outputs):
+                    return True
+            elif user not in group.members:
+                return True
+        return False
+
+    # ------------------------------------------------------------ the new graph
+
+    def emit(self) -> Graph:
+        """The graph with one node a group."""
+        builder = Builder(self.graph.name, [Value(p.type, name=p.name) for p in self.graph.params], rewriting=True)
+        values: dict[Value, Value] = dict(zip(self.graph.params, builder.params, strict=True))
+        for group in self.in_order():
+            self.emit_group(group, builder, values)
+        for result in self.graph.results:
+            self.emit_renames(result, builder, values)
+        new = builder.finish([values[r] for r in self.graph.results])
+        return replace(new, notes=self.graph.notes)
+
+    def emit_group(self, group: Group, builder: Builder, values: dict[Value, Value]) -> None:
+        nodes, results = self.with_views(group)
+        if len(nodes) == 1:
+            (node,) = nodes
+            for x in node.inputs:
+                self.emit_renames(x, builder, values)
+            inputs = tuple(values[x] if isinstance(x, Value) else x for x in node.inputs)
+            outputs = builder.emit(node.op, inputs, node.attrs, node.loc, tuple(values[x] for x in node.after))
+            values.update(zip(node.outputs, outputs if isinstance(outputs, tuple) else (outputs,), strict=True))
+            return
+        body, outside = body_of(nodes, results)
+        for x in outside:
+            self.emit_renames(x, builder, values)
+        made = builder.emit(fused, tuple(values[x] for x in outside), {"body": body}, group.nodes[-1].loc)
+        values.update(zip(results, made if isinstance(made, tuple) else (made,), strict=True))
+
+    def emit_renames(self, x: object, builder: Builder, values: dict[Value, Value]) -> None:
+        """The chain of renaming views that ends in `x`, from the first that is not there yet."""
+        chain: list[Node] = []
+        while isinstance(x, Value) and x not in values:
+            assert x.node is not None and self.kinds[x.node].name == "view", x
+            chain.append(x.node)
+            x = x.node.inputs[0]
+        for node in reversed(chain):
+            inputs = tuple(values[x] if isinstance(x, Value) else x for x in node.inputs)
+            values[node.output] = builder.emit(node.op, inputs, node.attrs, node.loc)
+
+    def in_order(self) -> Iterator[Group]:
+        """Groups after those that they read, otherwise in the order of the graph; effects keep theirs."""
+        groups = list(dict.fromkeys(map(now, self.group.values())))
+        needs = {group: set(map(now, group.reads)) - {group} for group in groups}
+        effects = [self.group_of(node) for node in self.graph.nodes if has_effect(node)]
+        for earlier, later in pairwise(effects):
+            needs[later].add(earlier)
+        readers: dict[Group, list[Group]] = {group: [] for group in groups}
+        for group, needed in needs.items():
+            for other in needed:
+                readers[other].append(group)
+        ready = [(group.last, k, group) for k, group in enumerate(groups) if not needs[group]]
+        heapq.heapify(ready)
+        number = {group: k for k, group in enumerate(groups)}
+        while ready:
+            *_, group = heapq.heappop(ready)
+            yield group
+            for reader in readers[group]:
+                needs[reader].discard(group)
+                if not needs[reader]:
+                    heapq.heappush(ready, (reader.last, number[reader], reader))
+
+
+def _memory_of(x: Value) -> Value:
+    """The value that lies in the memory that x is another name for."""
+    while x.node is not None and x.node.op in RENAMES and isinstance(x.node.inputs[0], Value):
+        x = x.node.inputs[0]
+    return x
