@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from tenon.loops.affine import affine, is_same
 from tenon.loops.cost import count
 from tenon.loops.expressions import (
+    OPERATION,
     Binary,
     Buffer,
     Cast,
@@ -35,7 +36,6 @@ from tenon.types import TensorType, float32
 TILE = 256
 LINES = 4           # that are added at once
 SIMPLE = 24         # sub-expressions of a line that is worth repeating
-OPERATION = {"add": "+", "mul": "*", "min": "min", "max": "max", "any": "|", "all": "&"}
 
 
 def column_nest(targets: Sequence[Target]) -> Nest | None:
@@ -59,8 +59,11 @@ def _outermost(targets: Sequence[Target]) -> list[Reduce]:
 def is_across(x: Reduce, index: Index) -> bool:
     """Whether neighbours in `index` are contiguous in most of what x reads, and neighbours in its own indices are not.
     """
-    if index not in x.free or any(isinstance(y, Reduce) for y in walk(x.body)):
-        return False
+    return index in x.free and not any(isinstance(y, Reduce) for y in walk(x.body)) and lies_across(x, index)
+
+
+def lies_across(x: Reduce, index: Index) -> bool:
+    """The same, whether or not other reductions stand inside of x."""
     votes = 0
     for load in walk(x.body):
         if isinstance(load, Load):

@@ -26,7 +26,8 @@ from tenon.types import DType, TensorType, bool_, int64
 
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 ARITHMETIC = ("+", "-", "*", "/", "//", "%", "&", "|", "^", "<<", ">>", "min", "max")
-REDUCTIONS = ("add", "mul", "min", "max", "any", "all")
+OPERATION = {"add": "+", "mul": "*", "min": "min", "max": "max", "any": "|", "all": "&"}     # of each reduction
+REDUCTIONS = tuple(OPERATION)
 
 
 @dataclass(frozen=True, eq=False)

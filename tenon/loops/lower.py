@@ -14,15 +14,17 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from tenon.dims import Dim, product
 from tenon.graph.ir import Graph, Value
+from tenon.loops.along import along_rows, opened
 from tenon.loops.build import GraphExpressions, is_empty, offset
 from tenon.loops.chunks import in_chunks
 from tenon.loops.contraction import misplaced
 from tenon.loops.expressions import Buffer, Call, CheckedIndex, Expr, Index, Reduce, size, walk
+from tenon.loops.flattening import with_flat_reductions
 from tenon.loops.ir import Kernel, roots, statements
 from tenon.loops.rows import with_dense_rows
-from tenon.loops.schedule import alone, product_of, schedule, with_flat_reductions
+from tenon.loops.schedule import alone, product_of, schedule
 from tenon.loops.splitting import with_split_loops
-from tenon.loops.target import Target
+from tenon.loops.target import Target, levels
 from tenon.types import TensorType
 
 MOST_NODES_DEEP = 32        # longer chains are cut, so that expressions stay shallow
@@ -40,7 +42,7 @@ def lower(graph: Graph, name: str) -> Kernel:
         buffers = _buffers_of(graph, outputs, stored)
         build = GraphExpressions(graph, inputs | buffers)
         targets = with_split_loops(_targets(graph, build, buffers, outputs), build.owner)
-        offender = _misplaced_product(targets, build.owner, stored) or _recomputed(targets, build.owner, stored)
+        offender = _misplaced_product(targets, build.owner, stored) or _recomputed(opened(targets), build.owner, stored)
         if offender is None:
             break
         stored.add(offender)
@@ -52,7 +54,7 @@ def lower(graph: Graph, name: str) -> Kernel:
         return parts[-1]
 
     parted: list[Target] = []
-    for target in map(with_flat_reductions, targets):
+    for target in map(with_flat_reductions, along_rows(targets, temporary)):
         found = product_of(target)
         parted += with_dense_rows(target, found, temporary) if found else in_chunks(target, temporary)
     nests = tuple(schedule(group) for group in grouped(parted))
@@ -171,18 +173,16 @@ def _is_cheap(x: Expr, again: Sequence[Dim]) -> bool:
 
 def grouped(targets: Sequence[Target]) -> list[list[Target]]:
     """Targets that share their outer loops and do not read one another go into one nest, as early as can be."""
-    levels: dict[Buffer, int] = {}      # how many nests there are at least before one that may read a buffer
+    level = levels(targets)
     groups: dict[int, list[list[Target]]] = {}
     for target in targets:
-        level = max((levels.get(buffer, 0) for buffer in target.reads()), default=0)
-        levels[target.buffer] = level + 1
-        nests = groups.setdefault(level, [])
+        nests = groups.setdefault(level[target], [])
         fitting = next((nest for nest in nests if _fits(target, nest)), None)
         if fitting is None:
             nests.append([target])
         else:
             fitting.append(target)
-    return [nest for level in sorted(groups) for nest in groups[level]]
+    return [nest for number in sorted(groups) for nest in groups[number]]
 
 
 def _fits(target: Target, nest: Sequence[Target]) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from tenon.loops.expressions import Binary, Buffer, Const, Expr, Index, Load, Local, Reduce, Size, walk
+from tenon.loops.expressions import OPERATION, Binary, Buffer, Const, Expr, Index, Load, Local, Reduce, Size, walk
 from tenon.loops.ir import Accumulator, Let, Loop, Stmt, Store, Update
 from tenon.loops.keeping import Kept
 from tenon.loops.target import Target
@@ -89,8 +89,11 @@ class Placing:
         values = [self.place(target.value, scope) for target in targets]
         if len(targets) > 1:
             values = [self._named(value, scope) for value in values]
-        scope.body += [Store(target.buffer, self.place(target.offset, scope), value)
-                       for target, value in zip(targets, values, strict=True)]
+        for target, value in zip(targets, values, strict=True):
+            place = self.place(target.offset, scope)
+            if target.combine:
+                value = Binary(OPERATION[target.combine], Load(target.buffer, place, None), value)
+            scope.body.append(Store(target.buffer, place, value))
 
     def _named(self, value: Expr, scope: Scope) -> Expr:
         """A value as `place` wrote it, computed here and now."""

@@ -8,24 +8,23 @@ parallel loop over the rows with three loops inside.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 from tenon.loops.columns import column_nest
 from tenon.loops.contraction import Product, as_product
 from tenon.loops.expressions import (
     CheckedIndex,
     Const,
-    Expr,
     Index,
     Local,
     Reduce,
+    identity,
     size,
     walk,
 )
+from tenon.loops.flattening import with_flat_loops, with_flat_reductions
 from tenon.loops.ir import Block, Contraction, Let, Loop, Nest, Store
 from tenon.loops.keeping import kept_rows
 from tenon.loops.placing import Placing, Scope
-from tenon.loops.simplify import simplify, substitute
 from tenon.loops.target import Target, grain_of
 
 ENOUGH = 16         # turns of the parallel loop that keep all threads busy
@@ -33,7 +32,7 @@ ENOUGH = 16         # turns of the parallel loop that keep all threads busy
 
 def schedule(targets: Sequence[Target]) -> Nest:
     """The nest that stores the targets, whose loops are a prefix of the longest list of loops among them."""
-    targets = [with_flat_reductions(target) for target in _with_flat_loops(targets)]
+    targets = [with_flat_reductions(target) for target in with_flat_loops(targets)]
     return _contraction(targets[0]) or column_nest(targets) or _loops(targets)
 
 
@@ -75,13 +74,26 @@ def _loops(targets: Sequence[Target]) -> Nest:
     for depth in range(len(loops) + 1):
         if depth:
             scopes.append(Scope(scopes[-1], loops[depth - 1]))
+        if depth == 1:
+            scopes[-1].body += [statement for t in targets if t.combine for statement in cleared(t)]
         placing.store([t for t in targets if len(t.indices) == depth], scopes[-1])
+    extents = next(t.turns() for t in targets if t.indices == loops)
     for depth in range(len(loops), 0, -1):
         inner = scopes.pop()
         kind = "parallel" if depth == 1 else "serial"
         grain = grain_of(targets, loops[1:]) if depth == 1 else size(1)
-        scopes[-1].body.append(Loop(loops[depth - 1], size(loops[depth - 1].extent), tuple(inner.body), kind, grain))
+        scopes[-1].body.append(Loop(loops[depth - 1], extents[depth - 1], tuple(inner.body), kind, grain))
     return Nest(_with_more_turns(tuple(top.body), targets, loops), tuple(placing.filled))
+
+
+def cleared(target: Target) -> Block:
+    """Loops that start the elements of a combining target in this turn of the outermost loop."""
+    assert target.combine is not None
+    body: Block = (Store(target.buffer, target.offset, identity(target.combine, target.buffer.type.dtype)),)
+    for index in reversed(target.indices[1:]):
+        if index in target.offset.free:
+            body = (Loop(index, size(index.extent), body),)
+    return body
 
 
 def _with_more_turns(body: Block, targets: Sequence[Target], loops: Sequence[Index]) -> Block:
@@ -98,59 +110,3 @@ def _with_more_turns(body: Block, targets: Sequence[Target], loops: Sequence[Ind
             parts = Let(outer.index, both // size(each)), Let(inner.index, both % size(each))
             return (Loop(both, size(both.extent), (*parts, *inner.body), "parallel", grain),)
     return body
-
-
-# ---------------------------------------------------------------- fewer, longer loops
-
-def _with_flat_loops(targets: Sequence[Target]) -> list[Target]:
-    """Merge neighbouring loops wherever only the flat position matters."""
-    targets = list(targets)
-    if len({t.indices for t in targets}) > 1:
-        return targets
-    place = len(targets[0].indices) - 2
-    while place >= 0:
-        outer, inner = targets[0].indices[place:place + 2]
-        flat = Index(outer.name, outer.extent * inner.extent)
-        merged = [_merged(t, outer, inner, flat) for t in targets]
-        if all(t is not None for t in merged):
-            targets = [t for t in merged if t is not None]
-        place -= 1
-    return targets
-
-
-def _merged(target: Target, outer: Index, inner: Index, flat: Index) -> Target | None:
-    position, value = (merge(x, outer, inner, flat) for x in (target.offset, target.value))
-    if position is None or value is None:
-        return None
-    indices = tuple(flat if index is outer else index for index in target.indices if index is not inner)
-    return replace(target, indices=indices, offset=position, value=value)
-
-
-def merge(x: Expr, outer: Index, inner: Index, flat: Index) -> Expr | None:
-    """`x` in terms of flat = outer * (extent of inner) + inner, or None if it depends on them in another way."""
-    temporary = Index("flat " + flat.name, flat.extent)
-    found = substitute(x, {inner: temporary - outer * size(inner.extent)})
-    return None if outer in found.free else substitute(found, {temporary: flat})
-
-
-def with_flat_reductions(target: Target) -> Target:
-    """Merge neighbouring indices of reductions in the same way."""
-    done: dict[Expr, Expr] = {}
-    for x in walk(target.value):
-        parts = tuple(done[child] for child in x.children())
-        same = x if parts == x.children() else simplify(x.rebuilt(parts))
-        done[x] = _flat_reduction(same) if isinstance(same, Reduce) else same
-    return replace(target, value=done[target.value])
-
-
-def _flat_reduction(x: Reduce) -> Reduce:
-    place = len(x.indices) - 2
-    while place >= 0:
-        outer, inner = x.indices[place:place + 2]
-        flat = Index(outer.name, outer.extent * inner.extent)
-        body = merge(x.body, outer, inner, flat)
-        if body is not None and x.extents == tuple(size(index.extent) for index in x.indices):
-            indices = (*x.indices[:place], flat, *x.indices[place + 2:])
-            x = Reduce(x.kind, indices, body, tuple(size(index.extent) for index in indices))
-        place -= 1
-    return x

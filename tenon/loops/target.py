@@ -14,12 +14,22 @@ CALL = 8            # a call of a function, in elements
 
 @dataclass(frozen=True)
 class Target:
-    """`buffer[offset] = value` for every value of the indices."""
+    """`buffer[offset] = value` for every value of the indices.
+
+    With `combine`, a kind of reduction, the value is combined with those that were stored there before in one turn of
+    the outermost loop.  `extents` says how far the loops run, where that is less than the extents of the indices.
+    """
 
     buffer: Buffer
     indices: tuple[Index, ...]
     offset: Expr
     value: Expr
+    combine: str | None = None
+    extents: tuple[Expr, ...] = ()
+
+    def turns(self) -> tuple[Expr, ...]:
+        """How often each loop runs."""
+        return self.extents or tuple(size(index.extent) for index in self.indices)
 
     def reads(self) -> set[Buffer]:
         """The buffers that the value depends on."""
@@ -34,6 +44,22 @@ class Target:
             elif isinstance(x, Call):
                 total = total + CALL
         return total
+
+
+def levels(targets: Sequence[Target]) -> dict[Target, int]:
+    """How many nests there are at least before the one of each target, for it reads what they store."""
+    writers = {target.buffer: target for target in targets}
+    found: dict[Target, int] = {}
+
+    def level(target: Target) -> int:
+        if target not in found:
+            before = [writers[b] for b in target.reads() if b in writers and writers[b] is not target]
+            found[target] = max((1 + level(other) for other in before), default=0)
+        return found[target]
+
+    for target in targets:
+        level(target)
+    return found
 
 
 def grain_of(targets: Sequence[Target], inner: Sequence[Index]) -> Expr:
