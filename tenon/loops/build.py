@@ -34,7 +34,7 @@ from tenon.loops.expressions import (
     size,
     walk,
 )
-from tenon.loops.simplify import FALSE, TRUE, simplify
+from tenon.loops.simplify import FALSE, TRUE, simplify, substitute
 from tenon.types import DType, Shape, TensorType, bool_, int32, int64
 
 Indices = tuple[Expr, ...]
@@ -133,7 +133,7 @@ class Scalars:
     @contextmanager
     def _indices(self, extents: Sequence[Dim]) -> Iterator[Indices]:
         """One index for each extent; those of 1 are zero."""
-        indices = tuple(size(0) if isinstance(n, int) and n == 1 else Index(f"k{self.depth + place}", n)
+        indices = tuple(size(0) if isinstance(n, int) and n == 1 else Index(f"open{self.depth + place}", n)
                         for place, n in enumerate(extents))
         self.depth += len(extents)
         try:
@@ -142,8 +142,19 @@ class Scalars:
             self.depth -= len(extents)
 
     def _reduction(self, kind: str, indices: Indices, body: Expr) -> Expr:
+        """A reduction that is named by what stands inside of it, so that equal ones are one wherever they stand."""
         real = tuple(k for k in indices if isinstance(k, Index))
-        return self._owned(Reduce(kind, real, body, tuple(size(k.extent) for k in real))) if real else body
+        if not real:
+            return body
+        inside = [int(k.name[1:]) for x in walk(body) if isinstance(x, Reduce) and not x.free.isdisjoint(real)
+                  for k in x.indices]
+        first = max(inside, default=-1) + 1
+        named = {k: Index(f"k{first + place}", k.extent) for place, k in enumerate(real)}
+        for x in walk(body):
+            if x in self.owner and not x.free.isdisjoint(real):
+                self.owner.setdefault(substitute(x, named), self.owner[x])
+        return self._owned(Reduce(kind, tuple(named.values()), substitute(body, named),
+                                  tuple(size(k.extent) for k in real)))
 
     def _owned(self, x: Expr) -> Expr:
         if self.value is not None:

@@ -11,7 +11,7 @@ from tenon.loops.target import Target
 
 
 def with_flat_loops(targets: Sequence[Target]) -> list[Target]:
-    """Targets of one nest, with neighbouring loops merged; each has the loops of the longest list, or the outer ones."""
+    """Targets of one nest, neighbouring loops merged; each has the loops of the longest list, or the outer ones."""
     targets = list(targets)
     place = max(len(t.indices) for t in targets) - 2
     while place >= 0:

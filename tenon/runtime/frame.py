@@ -16,6 +16,7 @@ from tenon.graph.interpret import concrete, concrete_type, evaluate_op, running
 from tenon.graph.ir import Input, Literal, Value
 from tenon.graph.kernels import kernel_for
 from tenon.runtime.layout import QUICK_WORK, Layout
+from tenon.runtime.results import take
 from tenon.runtime.scheduler import pool
 from tenon.runtime.table import STATUS_WORDS
 from tenon.types import TensorType
@@ -54,7 +55,7 @@ class Frame:
     def run(self, arrays: Sequence[Array], arena: Array | None) -> list[Array]:
         """Bind, run, and raise what went wrong."""
         layout, objects = self.layout, self.objects
-        results = [np.empty(shape, dtype) if donor is None else arrays[donor] for shape, dtype, donor in layout.results]
+        results = [take(shape, dtype) if donor is None else arrays[donor] for shape, dtype, donor in layout.results]
         k = 0
         for array in arrays:
             objects[k] = id(array)

@@ -19,12 +19,15 @@ from tenon.backends.cpu.contraction.emit import loop_flags
 from tenon.backends.cpu.products import contraction_scratch, emit_product
 from tenon.backends.cpu.values import ONE, ZERO, Values
 from tenon.dims import Dim, maximum
+from tenon.loops.cost import FUNCTION, operations
 from tenon.loops.expressions import Buffer, Const, Expr, Load, identity, walk
 from tenon.loops.ir import Accumulator, Block, Contraction, Kernel, Loop, Nest, Stmt, Store, Update, roots, statements
 
 SIGNATURE = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, I32, I32, POINTER, POINTER])
 REDUCTION = {"add": "+", "mul": "*", "min": "min", "max": "max", "any": "|", "all": "&"}
 LOCAL_ALIGNMENT = 64
+PARTIAL_RESULTS = 4
+SHORT_ROW = 256     # elements
 UNROLLED = 8        # turns of the longest loop that LLVM may unroll wholly: a longer one is to be vectorised first
 
 
@@ -102,6 +105,18 @@ def _emit_loops(module: ir.Module, name: str, kernel: Kernel, nest: Nest, argume
     sizes = dict(zip(kernel.sizes, function.args[pointers:], strict=False))
     _Loops(function, kernel, {b: function.args[k] for b, k in arguments.items()}, sizes).run(nest)
     return function
+
+
+def _partial_results(loop: Loop) -> int:
+    """How many vectors of partial results a reduction has: of one alone, each addition would wait for the last.
+
+    A body with much else to compute is not waiting, and a short row has not enough elements.
+    """
+    if not any(isinstance(x, Update) for x in loop.body) or any(isinstance(x, Loop) for x in loop.body):
+        return 1
+    work = sum(map(operations, walk(*(x for statement in loop.body for x in roots(statement)))))
+    long = not isinstance(loop.extent, Const) or loop.extent.value >= SHORT_ROW
+    return PARTIAL_RESULTS if long and work < FUNCTION else 1
 
 
 def buffers_of(body: Block) -> set[Buffer]:
@@ -187,7 +202,8 @@ class _Loops(Values):
         index.add_incoming(following, b.block)
         again = b.cbranch(b.icmp_signed("<", following, stop), body, done)
         if not isinstance(statement.extent, Const) or statement.extent.value > UNROLLED:
-            again.set_metadata("llvm.loop", loop_flags(b.module, "llvm.loop.unroll.disable"))
+            partial = f"llvm.loop.interleave.count={_partial_results(statement)}"
+            again.set_metadata("llvm.loop", loop_flags(b.module, "llvm.loop.unroll.disable", partial))
         b.position_at_end(done)
 
     def share(self, extent: ir.Value, grain: Expr) -> tuple[ir.Value, ir.Value]:

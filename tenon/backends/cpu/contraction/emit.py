@@ -42,7 +42,7 @@ def loop(b: ir.IRBuilder, start: ir.Value, stop: ir.Value, step: ir.Value = ONE,
     latch = b.block
     again = b.cbranch(b.icmp_signed("<", after, stop), body, done)
     if short:
-        again.set_metadata("llvm.loop", loop_flags(b.module, "llvm.loop.unroll.disable", "llvm.loop.vectorize.width"))
+        again.set_metadata("llvm.loop", loop_flags(b.module, "llvm.loop.unroll.disable", "llvm.loop.vectorize.width=1"))
     index.add_incoming(after, latch)
     b.position_at_end(done)
     for place, (phi, first) in enumerate(zip(entering, carried, strict=True)):
@@ -55,8 +55,11 @@ def loop(b: ir.IRBuilder, start: ir.Value, stop: ir.Value, step: ir.Value = ONE,
 
 
 def loop_flags(module: ir.Module, *flags: str) -> ir.MDValue:
-    """A loop's metadata: what LLVM shall leave alone."""
-    listed = [module.add_metadata([flag, *([ir.Constant(I32, 1)] if flag.endswith("width") else [])]) for flag in flags]
+    """A loop's metadata: what LLVM shall leave alone, or do: `"flag"` or `"flag=number"`."""
+    listed = []
+    for flag in flags:
+        name, _, number = flag.partition("=")
+        listed.append(module.add_metadata([name, *([ir.Constant(I32, int(number))] if number else [])]))
     found = module.add_metadata([*listed, ir.Constant(I64, len(module.metadata))])
     found.operands = (found, *listed)       # it begins with itself, so that no two loops share it
     return found

@@ -1,0 +1,52 @@
+"""Memory for the results of a run, used again once nobody holds a result that lies in it.
+
+    result = take((4096, 1024), np.dtype(np.float32))
+
+The system hands out large memory as fresh pages, and clears them: that takes as long as filling them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tenon.runtime.memory import aligned_bytes
+
+SMALLEST = 1 << 16          # bytes; the allocator keeps what is smaller
+MOST_IDLE = 1 << 28         # bytes that wait to be used again
+
+_idle: dict[int, list[Any]] = {}    # by size; lists are changed by single operations, so no lock is needed
+
+
+class _Lease(np.ndarray):
+    """The bytes of a result, which all views of the result hold; its base is no array, so that NumPy keeps to that."""
+
+    def __del__(self) -> None:
+        memory: Any = self.base
+        if isinstance(memory, ctypes.Array) and self.nbytes == ctypes.sizeof(memory):
+            _give_back(memory)
+
+
+def take(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
+    """An array of uninitialised elements."""
+    size = math.prod(shape) * dtype.itemsize
+    if size < SMALLEST:
+        return np.empty(shape, dtype)
+    try:
+        memory = _idle[size].pop()
+    except (KeyError, IndexError):
+        fresh: Any = aligned_bytes(size)
+        memory = (ctypes.c_char * size).from_buffer(fresh)
+    return np.ndarray(shape, dtype, buffer=_Lease((size,), np.uint8, memory))
+
+
+def _give_back(memory: Any) -> None:
+    size = ctypes.sizeof(memory)
+    waiting = sum(size * len(blocks) for size, blocks in list(_idle.items()))
+    if waiting + size > MOST_IDLE:
+        _idle.clear()
+    _idle.setdefault(size, []).append(memory)
