@@ -93,9 +93,9 @@ def transformer_block(nn: Any, width: int, heads: int, causal: bool, norm_first:
         def attend(self, x: Any) -> Any:
             n, t, _ = x.shape
             qkv = self.qkv(x).reshape(n, t, 3, heads, width // heads)
-            q, k, v = (qkv[:, :, i].permute((0, 2, 1, 3)) for i in range(3))
+            q, k, v = (qkv[:, :, i].swapaxes(1, 2) for i in range(3))
             mixed = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
-            return self.project(mixed.permute((0, 2, 1, 3)).reshape(n, t, width))
+            return self.project(mixed.swapaxes(1, 2).reshape(n, t, width))
 
         def transform(self, x: Any) -> Any:
             return self.narrow(nn.functional.gelu(self.widen(x)))
@@ -242,22 +242,34 @@ def inputs(workload: Workload, seed: int = 1) -> tuple[np.ndarray, ...]:
 def tenon_run(workload: Workload, jit: Callable[..., Any] | None = None) -> Run:
     """One call is a training step, or an inference, in Tenon; returns the loss, or the sum of the outputs."""
     import tenon as tn
+
+    step, data = _tenon_step(workload)
+    compiled = (jit or tn.jit)(step)
+    return lambda: float(compiled(*data))
+
+
+def tenon_graph(workload: Workload) -> Any:
+    """The captured graph of a step."""
+    import tenon as tn
+
+    step, data = _tenon_step(workload)
+    return tn.jit(step).graph(*data)
+
+
+def _tenon_step(workload: Workload) -> tuple[Callable[[Any, Any], Any], list[Any]]:
+    import tenon as tn
     from tenon import nn, optim
 
     net = workload.network(nn)
     net.load_state_dict(weights(workload))
-    step = _step(net, nn, optim, workload, tn.no_grad)
-    data = [tn.asarray(x) for x in inputs(workload)]
-    compiled = (jit or tn.jit)(step)
-    return lambda: float(compiled(*data))
+    return _step(net, nn, optim, workload, tn.no_grad), [tn.asarray(x) for x in inputs(workload)]
 
 
 def torch_run(workload: Workload, compiled: bool = False, channels_last: bool = False) -> Run:
     """The same in PyTorch: eager, or by torch.compile; `channels_last` stores pictures so."""
     import torch
 
-    net = workload.network(torch.nn)
-    net.load_state_dict({name: torch.from_numpy(np.array(x)) for name, x in weights(workload).items()})
+    net = torch_net(workload)
     data = [torch.from_numpy(x) for x in inputs(workload)]
     if channels_last:
         net = net.to(memory_format=torch.channels_last)
@@ -265,6 +277,15 @@ def torch_run(workload: Workload, compiled: bool = False, channels_last: bool = 
     step = _step(net, torch.nn, torch.optim, workload, torch.no_grad)
     chosen = torch.compile(step) if compiled else step
     return lambda: float(chosen(*data))
+
+
+def torch_net(workload: Workload) -> Any:
+    """The network in PyTorch, with the weights that all begin with."""
+    import torch
+
+    net = workload.network(torch.nn)
+    net.load_state_dict({name: torch.from_numpy(np.array(x)) for name, x in weights(workload).items()})
+    return net
 
 
 def _step(net: Any, nn: Any, optim: Any, workload: Workload, no_grad: Any) -> Callable[[Any, Any], Any]:

@@ -3,7 +3,7 @@
     times = compare({"Tenon": f, "NumPy": g}, seconds=1.0)      # name -> median seconds
     print(row("64 x 64", times))                                # with the ratio of the first to each other one
 
-With TENON_THREADS=1 a time is what this thread computed, which other programs on the machine disturb less.
+With TENON_THREADS=1 a time is what this process computed, which other programs on the machine disturb less.
 """
 import importlib.util
 import time
@@ -16,7 +16,7 @@ from tenon.config import config
 
 def compare(runs: Mapping[str, Callable[[], object]], seconds: float = 1.0, least: int = 7) -> dict[str, float]:
     """The median time of a call of each, in seconds."""
-    clock = time.thread_time if config().threads == 1 else time.perf_counter
+    clock = time.process_time if config().threads == 1 else time.perf_counter
     repeats = {}
     for name, run in runs.items():
         run()
