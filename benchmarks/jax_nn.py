@@ -257,7 +257,7 @@ _momentum = momentum
 # ---------------------------------------------------------------- a run
 
 def jax_run(workload: Any, start: Arrays, data: tuple[np.ndarray, ...]) -> Callable[[], float]:
-    """One call is a training step, or an inference, of the workload's network; its state is donated from step to step."""
+    """One call is a training step, or an inference; the state of a step is given to the next one."""
     import sys
 
     net = workload.network(sys.modules[__name__])

@@ -13,6 +13,7 @@ import json
 import os
 import subprocess
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -79,7 +80,7 @@ def apart(row: str, threads: int, seconds: float, without: list[str]) -> Measure
     number = str(threads)
     environment = os.environ | {
         "TENON_THREADS": number, "OPENBLAS_NUM_THREADS": number, "OMP_NUM_THREADS": number, "MKL_NUM_THREADS": number,
-        "JAX_PLATFORMS": "cpu", "XLA_FLAGS": f"--xla_cpu_multi_thread_eigen={str(threads > 1).lower()}"}
+        "JAX_PLATFORMS": "cpu"}
     command = [sys.executable, "-m", "benchmarks.table", row, "--here", "--threads", number, "--seconds", str(seconds)]
     done = subprocess.run(command + (["--without", *without] if without else []), env=environment, check=True,
                           stdout=subprocess.PIPE, text=True)
@@ -154,7 +155,8 @@ def _onnxruntime(workload: Any) -> Run | None:
     import torch
 
     file, x = io.BytesIO(), inputs(workload)[0]
-    torch.onnx.export(torch_net(workload).eval(), (torch.from_numpy(x),), file, dynamo=False, input_names=["x"])
+    with warnings.catch_warnings(action="ignore"):       # the newer exporter needs a package more
+        torch.onnx.export(torch_net(workload).eval(), (torch.from_numpy(x),), file, dynamo=False, input_names=["x"])
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads = len(os.sched_getaffinity(0))
     session = onnxruntime.InferenceSession(file.getvalue(), settings)
