@@ -13,7 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tenon.dims import product
-from tenon.loops.expressions import Binary, CheckedIndex, Expr, Index, Reduce, walk
+from tenon.loops.affine import affine, is_same
+from tenon.loops.expressions import Binary, CheckedIndex, Expr, Index, Load, Reduce, walk
 from tenon.types import bfloat16, float16, float32, float64, int32, int64
 
 ACCUMULATED = (float16, bfloat16, float32, float64, int32, int64)
@@ -48,17 +49,26 @@ def as_product(x: Expr, indices: Sequence[Index]) -> Product | None:
     columns = tuple(i for i in indices if i in right.free and i not in left.free)
     if indices and indices[-1] in rows:
         rows, columns, left, right = columns, rows, right, left
-    if not _is_worthwhile(batch, rows, columns, x.indices) or any(isinstance(y, CheckedIndex) for y in walk(x.body)):
+    found = Product(x, batch, rows, columns, left, right)
+    if not _is_worthwhile(found) or any(isinstance(y, CheckedIndex) for y in walk(x.body)):
         return None
-    return Product(x, batch, rows, columns, left, right)
+    return found
 
 
-def _is_worthwhile(batch: Sequence[Index], *axes: Sequence[Index]) -> bool:
-    sizes = [product(index.extent for index in axis) for axis in axes]
-    if any(isinstance(n, int) and n < SHORTEST for n in sizes):
+def _is_worthwhile(x: Product) -> bool:
+    axes = [(x.rows, _is_read_in_lines(x)), (x.columns, False), (x.sum.indices, False)]
+    sizes = [product(index.extent for index in axis) for axis, _ in axes]
+    if any(isinstance(n, int) and n < SHORTEST and not lines for n, (_, lines) in zip(sizes, axes, strict=True)):
         return False
-    total = product([*sizes, *(index.extent for index in batch)])
+    total = product([*sizes, *(index.extent for index in x.batch)])
     return not isinstance(total, int) or total >= SMALLEST
+
+
+def _is_read_in_lines(x: Product) -> bool:
+    """Whether right has to be read along its columns, which few rows do line after line: a vector times a matrix."""
+    if not isinstance(x.right, Load) or x.right.mask is not None or x.right.dtype is not x.sum.dtype or not x.columns:
+        return False
+    return x.right.dtype.bits >= 32 and is_same(affine(x.right.offset).terms.get(x.columns[-1], 0), 1)
 
 
 def misplaced(value: Expr, indices: Sequence[Index]) -> list[Reduce]:

@@ -119,7 +119,7 @@ class _Product:
         if not all(isinstance(atom, Index) for atom in terms):
             return None
         axes = {"outer": outer, "depth": self.statement.depth}
-        steps = {name: terms.get(axis[-1], 0) for name, axis in axes.items()}
+        steps = {name: terms.get(axis[-1], 0) for name, axis in axes.items() if axis}
         found = [(step, -_longest(axes[name][-1]), name) for name, step in steps.items()
                  if isinstance(step, int) and step > 0]
         if not found:
