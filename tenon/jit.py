@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import inspect
 import operator
-import threading
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,6 +31,7 @@ from tenon.eager import program_of
 from tenon.errors import ArgumentError, CaptureError
 from tenon.graph.ir import Graph
 from tenon.graph.op import current
+from tenon.locks import Lock
 from tenon.observe import emit, span
 from tenon.recording import is_grad_enabled, recording
 from tenon.tensor import Tensor, asarray
@@ -76,7 +76,7 @@ class Jitted:
         self.__name__: str = name if name.isidentifier() else "function"
         self.function, self.fullgraph = function, fullgraph
         self.records: dict[Any, Record] = {}
-        self._lock = threading.RLock()
+        self._lock = Lock()
         self._short_ways: tuple[tuple[bool, Call], ...] = ()
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:

@@ -17,6 +17,8 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from types import TracebackType
 
+from tenon.locks import Lock
+
 
 @dataclass(frozen=True)
 class Event:
@@ -30,7 +32,7 @@ class Event:
 
 
 _subscribers: tuple[Callable[[Event], None], ...] = ()
-_changing = threading.Lock()
+_changing = Lock()
 _NO_SPAN = nullcontext()
 
 

@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from tenon.errors import ArgumentError
+from tenon.locks import Lock
 from tenon.ops import random as draws
 from tenon.ops.define import lift
 from tenon.ops.exponential import log
@@ -39,7 +39,7 @@ class Generator:
 
     def __init__(self, seed: int | None = None):
         self.state = tensor(_state(int.from_bytes(os.urandom(8), "little") if seed is None else seed))
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def manual_seed(self, seed: int) -> Generator:
         """Start again from this seed; returns the generator."""

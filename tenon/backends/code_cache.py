@@ -11,12 +11,12 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from tenon.locks import Lock
 from tenon.observe import emit
 
 MAGIC = b"tenon object 1\n"
@@ -41,7 +41,7 @@ class CodeCache:
         self.directory = directory if directory is not None and _usable(directory) else None
         self.limit = limit
         self._size: int | None = None  # bytes in the directory when last looked at, plus what was written since
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def get(self, key: str) -> bytes | None:
         if self.directory is None:

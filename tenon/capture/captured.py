@@ -9,12 +9,14 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
 from tenon.autodiff import call
 from tenon.backends.base import Executable
+from tenon.capture.donation import are_alone
 from tenon.capture.effects import MISSING, Effect
 from tenon.capture.guards import Guards, is_atom
 from tenon.capture.reach import Reach
@@ -83,6 +85,13 @@ class Captured:
     calls: int = 0                              # that went the long way
     short: Any = None                           # the short way of calls like an earlier one (`tenon.capture.warm`)
     checked: int = -1                           # the state of `tenon.tensor.changes` when the held tensors were right
+
+    @cached_property
+    def donations(self) -> tuple[int, ...]:
+        """The inputs that the program assigns: they may give their memory to the results."""
+        position = {id(source): k for k, source in enumerate(self.sources)}
+        return tuple([position[id(source)] for source, _, carries in self.assigned
+                      if not carries and id(source) in position])
 
 
 # ---------------------------------------------------------------- after the function has returned
@@ -230,7 +239,9 @@ def run(captured: Captured, leaves: Sequence[Any]) -> Any:
             results: Any = out if isinstance(out, tuple) else (out,)
         else:
             arrays: Any = [x.own.payload for x in holders]
-            results = Results(captured.program.run(arrays))
+            given = captured.donations if captured.calls > 1 else ()    # the first call has code without donation
+            donated = given if given and are_alone(holders, arrays, given) else ()
+            results = Results(captured.program.run(arrays, donated))
     except TenonError as error:
         raise Stopped(error) from error
     return settle(captured, leaves, results, captured.assigned)
@@ -256,7 +267,8 @@ def settle(captured: Captured, leaves: Sequence[Any], results: Any,
             holder.own = TensorState(new.payload, own.requires_grad, own.grad, new.node, new.index)
         else:
             array = results.arrays[k] if type(results) is Results else results[k].own.payload
-            holder.own = TensorState(array, own.requires_grad, own.grad)
+            if array is not own.payload or own.node is not None:        # else it was updated in place
+                holder.own = TensorState(array, own.requires_grad, own.grad)
     for source, flag in captured.flags:
         holder = holder_of(source, leaves)
         own = holder.own

@@ -8,7 +8,6 @@ in every call, so its effects are right without any guard; the same parts give t
 from __future__ import annotations
 
 import sys
-import threading
 import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -21,6 +20,7 @@ from tenon.graph.interpret import interpret
 from tenon.graph.ir import Graph, Input, Literal, Node, Value
 from tenon.graph.kernels import KERNELS
 from tenon.graph.op import Op, using
+from tenon.locks import Lock
 from tenon.observe import emit
 from tenon.state import Deferred, Payload, TensorState
 from tenon.tensor import Tensor
@@ -68,7 +68,7 @@ class Run(TensorInterpreter):
 
     def __init__(self, parts: Parts):
         self.parts, self.worthwhile = parts, False
-        self.lock = threading.RLock()       # a tensor may be asked for its elements in another thread
+        self.lock = Lock()       # a tensor may be asked for its elements in another thread
         self.begin()
 
     def begin(self) -> None:

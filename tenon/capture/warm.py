@@ -151,7 +151,7 @@ class _Maker:
 
     def quick(self, inputs: list[Input]) -> Callable[[tuple[Any, ...]], Any] | None:
         """Look at everything and run the program in one native call."""
-        own, program = self.donated(), self.captured.program
+        own, program = self.captured.donations, self.captured.program
         arrays: list[Any] = [x.own.payload for x in self.captured.inputs.holders(self.tensors)]
         frame = program.quick_frame(arrays, own)  # type: ignore[union-attr]
         if frame is None:
@@ -163,12 +163,6 @@ class _Maker:
         made = [(shape, dtype) for shape, dtype, donor in frame.layout.results if donor is None]
         made_call: Callable[[tuple[Any, ...]], Any] = self.quick_call(table, frame, made, donors)
         return made_call
-
-    def donated(self) -> dict[int, int]:
-        """Which inputs are tensors that the program assigns: they may give their memory to the result."""
-        position = {id(source): k for k, source in enumerate(self.captured.sources)}
-        return {position[id(source)]: k for source, k, carries in self.captured.assigned
-                if not carries and id(source) in position}
 
     def quick_call(self, table: Any, frame: Any, made: Sequence[Any], donors: Sequence[int | None]) -> Any:
         captured, rest, call, empty = self.captured, self.guards.rest, table.call, np.empty

@@ -12,7 +12,6 @@ expressions are int64.  Floats narrower than 32 bits are float32 until they are 
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -22,6 +21,7 @@ import numpy as np
 
 from tenon.dims import Dim, SymbolicDim, product
 from tenon.errors import Location
+from tenon.locks import Lock
 from tenon.types import DType, TensorType, bool_, int64
 
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
@@ -47,7 +47,7 @@ class Interned(type):
     """Calling the class twice with equal arguments gives one object."""
 
     _table: ClassVar[WeakValueDictionary[Any, Any]] = WeakValueDictionary()
-    _lock: ClassVar[threading.Lock] = threading.Lock()
+    _lock: ClassVar[Lock] = Lock()
 
     def __call__(cls, *args: Any) -> Any:
         key = (cls, *cls.key(*args))  # type: ignore[attr-defined]

@@ -9,7 +9,6 @@ tables) and an idle arena, writes the addresses of its arrays into it, and calls
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -27,6 +26,7 @@ from tenon.dims import evaluate
 from tenon.errors import ADDRESSABLE, ArgumentError, TenonError, out_of_memory
 from tenon.graph.interpret import bind_sizes, concrete_type
 from tenon.graph.ir import Graph, Node
+from tenon.locks import Lock
 from tenon.observe import span
 from tenon.runtime.frame import Frame
 from tenon.runtime.layout import QUICK_WORK, Layout, make_layout
@@ -53,7 +53,7 @@ class Program:
         self._layouts: dict[Any, Layout] = {}
         self._idle: dict[Layout, list[Frame]] = {}
         self._arenas: list[Array] = []
-        self._changing = threading.Lock()
+        self._changing = Lock()
         self._symbolic = bool(self.graph.symbols())
         self._by_shapes: dict[Any, Layout] = {}     # (shapes, donated) -> layout
 

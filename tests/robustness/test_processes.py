@@ -72,6 +72,41 @@ assert right()
 """)
 
 
+def test_fork_while_another_thread_captures_or_draws():
+    run(START + """
+from threading import Event
+inside, go_on = Event(), Event()
+def slow(x):
+    inside.set()
+    go_on.wait(20)
+    return x + 1
+def child(work):
+    pid = os.fork()
+    if not pid:
+        work()
+        os._exit(0)
+    for _ in range(500):
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            assert status == 0
+            return
+        time.sleep(0.02)
+    os.kill(pid, 9)
+    raise SystemExit("the child hangs")
+generator = tn.random.Generator(1)
+g = tn.jit(slow)
+for target, work in ((lambda: g(x), lambda: (go_on.set(), g(x))),
+                     (lambda: generator.draw(slow), lambda: generator.draw(lambda state: state))):
+    inside.clear(), go_on.clear()
+    thread = threading.Thread(target=target)
+    thread.start()
+    inside.wait(20)
+    child(work)
+    go_on.set()
+    thread.join()
+""")
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_multiprocessing(method, tmp_path):
     program = tmp_path / "program.py"

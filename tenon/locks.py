@@ -1,0 +1,47 @@
+"""Locks that do not outlive a fork: a child has one thread, and none that would ever open what another one closed."""
+
+from __future__ import annotations
+
+import os
+import threading
+import weakref
+from contextlib import suppress
+
+
+class Lock:
+    """A lock that one thread may take several times, and that is open in a forked child.
+
+    >>> from tenon.locks import Lock
+    >>> lock = Lock()
+    >>> with lock, lock:
+    ...     pass
+    """
+
+    __slots__ = ("__weakref__", "_inner")
+
+    def __init__(self) -> None:
+        self._inner = threading.RLock()
+        _locks.add(self)
+
+    def __enter__(self) -> None:
+        self._inner.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        with suppress(RuntimeError):        # forked while it was held, by this thread
+            self._inner.release()
+
+    def open(self) -> None:
+        """Forget who holds it."""
+        self._inner = threading.RLock()
+
+
+_locks: weakref.WeakSet[Lock] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for lock in list(_locks):
+        lock.open()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
