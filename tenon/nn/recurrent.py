@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tenon.capture.loops import scan
 from tenon.errors import ArgumentError, ShapeError
 from tenon.nn import init
 from tenon.nn.module import Module, Parameter
@@ -11,7 +12,7 @@ from tenon.ops.activations import relu
 from tenon.ops.arranging import concat, stack, swapaxes
 from tenon.ops.creation import empty, zeros
 from tenon.ops.projections import linear
-from tenon.ops.recurrent import gru_cell, gru_gates, lstm_cell, lstm_gates, rnn_cell, steps
+from tenon.ops.recurrent import gru_cell, gru_gates, lstm_cell, lstm_gates, rnn_cell
 from tenon.ops.trigonometric import tanh
 from tenon.random import dropout
 
@@ -95,12 +96,12 @@ class _Recurrent(Module):
         """One direction of one layer: the states at every step, and the last ones."""
         w_ih, w_hh = (getattr(self, name + suffix) for name in ("weight_ih", "weight_hh"))
         b_ih, b_hh = (getattr(self, name + suffix) if self.bias else None for name in ("bias_ih", "bias_hh"))
-        inputs = steps(linear(x, w_ih, b_ih))       # one product for all steps
-        seen = []
-        for from_x in reversed(inputs) if backwards else inputs:
+
+        def turn(states: tuple[Any, ...], from_x: Any) -> Any:
             states = self.step(from_x, linear(states[0], w_hh, b_hh), states)
-            seen.append(states[0])
-        return stack(seen[::-1] if backwards else seen), states
+            return states, states[0]
+        last, seen = scan(turn, states, linear(x, w_ih, b_ih), reverse=backwards)   # one product for all inputs
+        return seen, last
 
     def extra_repr(self) -> str:
         extra = [f"num_layers={self.num_layers}"] * (self.num_layers > 1) + ["bidirectional"] * self.bidirectional
