@@ -4,24 +4,44 @@ A symbol stands for a size of at least 2 (sizes 0 and 1 broadcast, so captures s
 polynomial over atoms in normal form, so equal sizes compare equal.  A question that the form cannot answer
 (`B == 32`, `B > C`) is put to the innermost `assuming(...)`, which answers from the sizes at hand and records the
 answer as a guard.
+
+Users take sizes for integers: what a polynomial cannot be (a float, a key of a dictionary, text) needs the number, and
+`PinnedSize` asks for a capture in which the size is one.
 """
 
 from __future__ import annotations
 
 import ast
+import sys
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from numbers import Number
+from types import FrameType
+from typing import Any, TypeAlias
 
-from tenon.errors import TenonError
+from tenon.errors import PACKAGE, TenonError
 
 SMALLEST_SYMBOLIC_SIZE = 2
 
 
 class UndecidedSize(TenonError):
     """A decision needs the number behind a symbolic size, and nothing may be assumed about it."""
+
+
+class PinnedSize(BaseException):
+    """The program needs the numbers behind these symbols, or two symbols are one: begin anew with that.
+
+    Not an Exception, since user code that catches those must not see it.
+    """
+
+    def __init__(self, left: Dim, right: Dim = 0):
+        super().__init__(f"{left} must be {right}")
+        self.names = symbols(left) | symbols(right)
+        plain = all(isinstance(x, SymbolicDim) and str(x) in self.names for x in (left, right))
+        self.equal = (str(left), str(right)) if plain else None
 
 
 @dataclass(frozen=True)
@@ -69,13 +89,32 @@ class SymbolicDim:
     terms: tuple[tuple[Monomial, int], ...]
 
     def __str__(self) -> str:
+        if _asked_by_user():
+            return str(int(self))
         rows = [("*".join(([] if c == 1 and m else [str(c)]) + [str(a) for a in m])) for m, c in reversed(self.terms)]
         return " + ".join(rows).replace("+ -", "- ")
 
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return str(int(self)) if _asked_by_user() else str(self)
+
+    def __format__(self, spec: str) -> str:
+        return format(int(self) if _asked_by_user() else str(self), spec)
 
     def __hash__(self) -> int:
-        return hash(self.terms)
+        return hash(int(self) if _asked_by_user() else self.terms)
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return int if _asked_by_user() else SymbolicDim
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or not hasattr(int, name) or _assumptions.get() is None:
+            raise AttributeError(f"a symbolic size has no attribute {name!r}")
+        return getattr(int(self), name)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        import numpy as np  # local: sizes do without
+        return np.asarray(int(self), dtype)
 
     def __add__(self, other: Dim) -> Dim:
         return _collect([*self.terms, *_terms(other)])
@@ -125,17 +164,40 @@ class SymbolicDim:
         return not _ask(self, "==", 0)
 
     def __index__(self) -> int:
-        assumptions = _assumptions.get()
-        if assumptions is None:
+        if _assumptions.get() is None:
             raise UndecidedSize(f"the size {self} is symbolic, and an exact number is needed here")
-        value = evaluate(self, assumptions.sizes)
-        assumptions.record(self, "==", value, True)
-        return value
+        raise PinnedSize(self)
 
     __int__ = __index__
 
 
 Dim: TypeAlias = int | SymbolicDim
+
+
+def _polynomial(operation: Callable[..., Dim]) -> Callable[..., Any]:
+    """The operation on sizes; on the number where the other operand is of another kind of number."""
+    def method(self: SymbolicDim, other: Any) -> Any:
+        if isinstance(other, (int, SymbolicDim)):
+            return operation(self, other)
+        return getattr(int(self), operation.__name__)(other) if isinstance(other, Number) else NotImplemented
+    return method
+
+
+def _on_number(name: str) -> Callable[..., Any]:
+    """A method of integers, which needs the number."""
+    def method(self: SymbolicDim, *others: Any) -> Any:
+        if all(isinstance(other, (Number, SymbolicDim)) for other in others):
+            return getattr(int(self), name)(*others)
+        return NotImplemented
+    return method
+
+
+for _name in ("add", "sub", "rsub", "mul", "floordiv", "rfloordiv", "mod", "radd", "rmul"):
+    setattr(SymbolicDim, f"__{_name}__", _polynomial(getattr(SymbolicDim, f"__{_name}__")))
+for _name in ("truediv", "rtruediv", "pow", "rpow", "rmod", "divmod", "rdivmod", "float", "complex", "round", "trunc",
+              "floor", "ceil", "pos", "abs", "invert", "lshift", "rlshift", "rshift", "rrshift", "and", "rand", "or",
+              "ror", "xor", "rxor"):
+    setattr(SymbolicDim, f"__{_name}__", _on_number(f"__{_name}__"))
 
 
 def symbol(name: str) -> SymbolicDim:
@@ -219,6 +281,8 @@ class Assumptions:
     recorded: dict[tuple[Dim, str, Dim], bool] = field(default_factory=dict)
 
     def record(self, left: Dim, relation: str, right: Dim, answer: bool) -> bool:
+        if relation == "==" and answer:
+            raise PinnedSize(left, right)
         self.recorded[left, relation, right] = answer
         return answer
 
@@ -239,6 +303,16 @@ def assuming(assumptions: Assumptions) -> Iterator[Assumptions]:
         yield assumptions
     finally:
         _assumptions.reset(token)
+
+
+def _asked_by_user() -> bool:
+    """Whether a method of a size was called in a capture, by other code than Tenon's own."""
+    if _assumptions.get() is None:
+        return False
+    frame: FrameType | None = sys._getframe(2)
+    while frame is not None and frame.f_code.co_filename == "<string>" and frame.f_code.co_name.startswith("__"):
+        frame = frame.f_back        # a method of a dataclass
+    return frame is not None and not frame.f_code.co_filename.startswith((PACKAGE, weakref.__file__))
 
 
 def _ask(left: Dim, relation: str, right: Dim) -> bool:

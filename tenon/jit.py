@@ -11,7 +11,7 @@ import functools
 import inspect
 import operator
 import types
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -20,13 +20,22 @@ import numpy as np
 from tenon.capture.captured import Captured, Stopped, conclude, holds, run, why_not
 from tenon.capture.effects import Snapshot
 from tenon.capture.guards import is_atom
-from tenon.capture.reach import Reach
+from tenon.capture.reach import Reach, names_of
 from tenon.capture.segments import Parts
 from tenon.capture.trace import Capture, Held, capturing
 from tenon.capture.tree import Structure, flatten
 from tenon.capture.warm import MISS, Call, short_way
 from tenon.capture.watch import UnsafeCall, Watch
-from tenon.dims import SMALLEST_SYMBOLIC_SIZE, Assumptions, Dim, SymbolicDim, UndecidedSize, assuming, symbol
+from tenon.dims import (
+    SMALLEST_SYMBOLIC_SIZE,
+    Assumptions,
+    Dim,
+    PinnedSize,
+    SymbolicDim,
+    UndecidedSize,
+    assuming,
+    symbol,
+)
 from tenon.eager import program_of
 from tenon.errors import ArgumentError, CaptureError
 from tenon.graph.ir import Graph
@@ -62,6 +71,7 @@ class Record:
 
     captures: list[Captured] = field(default_factory=list)
     sizes: list[tuple[int, ...]] = field(default_factory=list)      # of the tensors of the first call
+    exact: set[tuple[int, int]] = field(default_factory=set)        # (tensor, axis) whose size the function needs
     eager: Reason | None = None
     parts: Parts | None = None                                      # of a function that runs by part
     alive: list[Any] = field(default_factory=list)                  # keeps identities in the key from being reused
@@ -176,10 +186,7 @@ class Jitted:
             return None
         try:
             with span("capture", function=self.__name__):
-                try:
-                    captured = self._trace(leaves, structure, argument_types(leaves, record))
-                except UndecidedSize:
-                    captured = self._trace(leaves, structure, argument_types(leaves, None))
+                captured = self._trace_sizes(record, leaves, structure)
         except UnsafeCall as unsafe:
             self._refuse(record, Reason(unsafe.what, unsafe.where, unsafe.hint))
             return None
@@ -187,6 +194,20 @@ class Jitted:
         record.captures.append(captured)
         emit("captured", function=self.__name__, nodes=len(captured.graph.nodes))
         return captured
+
+    def _trace_sizes(self, record: Record, leaves: list[Any], structure: Structure) -> Captured:
+        """A capture with symbols for the sizes that change, as far as the function does not need their numbers."""
+        equal: dict[str, str] = {}
+        while True:
+            try:
+                return self._trace(leaves, structure, argument_types(leaves, record, equal))
+            except PinnedSize as pinned:
+                if pinned.equal is None:
+                    record.exact |= places(argument_types(leaves, record, equal), pinned.names)
+                else:
+                    equal |= [pinned.equal]
+            except UndecidedSize:
+                return self._trace(leaves, structure, argument_types(leaves, None))
 
     def _call(self, args: Any, keywords: Any) -> Any:
         try:
@@ -230,6 +251,8 @@ class Jitted:
             raise UnsafeCall(next(filter(None, moved)))
         if changed_structure != structure or not all(map(operator.is_, changed_leaves, leaves)):
             raise UnsafeCall("the function changes a container among its arguments")
+        if assumptions.sizes and any({"type", "int"} <= names_of(code).global_names for code in watch.codes):
+            raise UndecidedSize("a size may have been asked for its type, which is not that of an integer")
         reach = Reach(watch.codes)
         reach.add(root, self.__name__)
         for k, leaf in enumerate(leaves):
@@ -238,7 +261,8 @@ class Jitted:
         reach.compare_arrays([s.holder for s in capture.sources if isinstance(s, Held)])
         if reach.opaque:
             raise UnsafeCall(reach.opaque[0])
-        return conclude(capture, result, changes, types, reach, before.known(), assumptions)
+        return conclude(capture, result, changes, types, reach, before.known(), (args, keywords),
+                        assumptions)
 
 
 # ---------------------------------------------------------------- keys, sizes, names
@@ -259,10 +283,10 @@ def aliases(leaves: Sequence[Any]) -> tuple[int, ...]:
     return () if len(set(ids)) == len(ids) else tuple(ids.index(i) for i in ids)
 
 
-def argument_types(leaves: Sequence[Any], record: Record | None) -> list[TensorType]:
+def argument_types(leaves: Sequence[Any], record: Record | None, equal: Mapping[str, str] = {}) -> list[TensorType]:
     """The types to capture with: sizes that differ from the first call of this record are symbols.
 
-    Equal sizes that change together share a symbol.
+    Equal sizes that change together share a symbol, and so do those that `equal` says.
     """
     tensors = [x for x in leaves if isinstance(x, Tensor)]
     shapes = [tuple(x.own.payload.shape) for x in tensors]
@@ -272,15 +296,22 @@ def argument_types(leaves: Sequence[Any], record: Record | None) -> list[TensorT
         return [x.type for x in tensors]
     names: dict[tuple[int, int], SymbolicDim] = {}
     types = []
-    for x, shape, first in zip(tensors, shapes, record.sizes, strict=True):
+    for k, (x, shape, first) in enumerate(zip(tensors, shapes, record.sizes, strict=True)):
         dims: list[Dim] = []
-        for size, old in zip(shape, first, strict=True):
-            if size == old or size < SMALLEST_SYMBOLIC_SIZE:
+        for axis, (size, old) in enumerate(zip(shape, first, strict=True)):
+            if size == old or size < SMALLEST_SYMBOLIC_SIZE or (k, axis) in record.exact:
                 dims.append(size)
             else:
-                dims.append(names.setdefault((size, old), symbol(f"N{len(names)}")))
+                name = str(names.setdefault((size, old), symbol(f"N{len(names)}")))
+                dims.append(symbol(equal.get(name, name)))
         types.append(TensorType(x.dtype, tuple(dims)))
     return types
+
+
+def places(types: Sequence[TensorType], names: Container[str]) -> set[tuple[int, int]]:
+    """Which axes of which tensors have a size of this name."""
+    return {(k, axis) for k, type in enumerate(types) for axis, dim in enumerate(type.shape)
+            if isinstance(dim, SymbolicDim) and str(dim) in names}
 
 
 def symbol_sizes(types: Sequence[TensorType], leaves: Sequence[Any]) -> Mapping[str, int]:

@@ -7,6 +7,7 @@ results, assignments, gradients, effects.
 from __future__ import annotations
 
 import types
+from collections import Counter
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -21,9 +22,9 @@ from tenon.capture.effects import MISSING, Effect
 from tenon.capture.guards import Guards, is_atom
 from tenon.capture.reach import Reach
 from tenon.capture.trace import Argument, Capture, GradientOf, Held, Source
-from tenon.capture.tree import Structure, flatten
+from tenon.capture.tree import Structure, containers, flatten
 from tenon.capture.watch import UnsafeCall
-from tenon.dims import SMALLEST_SYMBOLIC_SIZE, Assumptions, Dim, SymbolicDim
+from tenon.dims import SMALLEST_SYMBOLIC_SIZE, Assumptions, Dim, SymbolicDim, evaluate
 from tenon.errors import TenonError
 from tenon.graph.ir import Graph, Value
 from tenon.recording import is_grad_enabled
@@ -42,13 +43,21 @@ class FromGraph:
     index: int
     requires_grad: bool
     released: bool      # it requires a gradient, and backward() has been through its tape
+    name: int | None = None     # of a tensor that is left in several places, and is one tensor in all of them
 
 
 @dataclass(frozen=True)
 class FromOutside:
-    """A leaf that is an outside tensor itself."""
+    """A leaf that is an outside tensor itself, or its gradient."""
 
     source: Source
+
+
+@dataclass(frozen=True)
+class FromSize:
+    """A leaf that is a size, which may be another number in every call."""
+
+    size: SymbolicDim
 
 
 @dataclass(frozen=True)
@@ -97,13 +106,15 @@ class Captured:
 # ---------------------------------------------------------------- after the function has returned
 
 def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[TensorType], reach: Reach,
-             known: Container[int], assumptions: Assumptions) -> Captured:
+             known: Container[int], arguments: Any, assumptions: Assumptions) -> Captured:
     """Everything the captured call leaves behind, as results of the graph and places for them.
 
     Raises UnsafeCall when it leaves an object that is new in every call, and not among those `known` before.
     """
     values: dict[Value, int] = {}
     tracked: list[Tensor] = []
+    left = _Left(known, arguments, [result, *(change.value for change in changes)])
+    gradients_now = {id(seen.state.grad): seen for seen in capture.seen.values() if seen.state.grad is not None}
 
     def index_of(tensor: Tensor) -> int:
         payload = tensor.own.payload
@@ -113,20 +124,22 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
     def leaf(x: Any) -> Any:
         if id(x) in capture.seen:
             return FromOutside(capture.seen[id(x)].source)
+        if id(x) in gradients_now:
+            source = gradients_now[id(x)].source
+            assert not isinstance(source, GradientOf)
+            return FromOutside(GradientOf(source))
+        if type(x) is SymbolicDim:
+            return FromSize(x)
         if not isinstance(x, Tensor) or not isinstance(x.own.payload, Value):
             if not (is_atom(x) or id(x) in known or x is MISSING or isinstance(x, SHARED)):
                 raise UnsafeCall(f"the function makes an object of type {type(x).__name__}, new in every call")
             return x
         tracked.append(x)
         node = x.own.node
-        return FromGraph(index_of(x), x.own.requires_grad, node is not None and node.released)
+        return FromGraph(index_of(x), x.own.requires_grad, node is not None and node.released, left.name(x))
 
-    def nest(tree: Any) -> Nest:
-        leaves, structure = flatten(tree)
-        return Nest(structure, tuple(map(leaf, leaves)))
-
-    output = nest(result)
-    effects = [(change, nest(change.value)) for change in changes]
+    output, *values_left = [Nest(structure, tuple(map(leaf, leaves))) for leaves, structure in left.nests]
+    effects = list(zip(changes, values_left, strict=True))
     assigned, gradients, flags = [], [], []
     for seen in capture.seen.values():
         state = seen.state
@@ -148,6 +161,36 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
     outside = reach.tensors.union(id(x) for x, *_ in held).difference(id(x) for _, x in same)
     return Captured(graph, sources, types, reach.guards(), assumptions, output, assigned, gradients, effects, flags,
                     differentiable, held, same, Inputs(sources), frozenset(outside))
+
+
+class _Left:
+    """What a function left behind, opened: containers from outside stay whole, and what it made is found once.
+
+    Raises UnsafeCall for what could only be made again as something else: a container of the arguments, or one that is
+    left in two places.
+    """
+
+    def __init__(self, known: Container[int], arguments: Any, trees: Sequence[Any]):
+        self.known, self.opened = known, set[int]()
+        self.arguments = {id(x) for tree in arguments for x in containers(tree)}
+        self.nests = [flatten(tree, self.is_whole) for tree in trees]
+        self.places = Counter(id(x) for leaves, _ in self.nests for x in leaves if isinstance(x, Tensor))
+
+    def is_whole(self, container: Any) -> bool:
+        """Whether a container was there before."""
+        if id(container) in self.known or type(container) is SymbolicDim:
+            return True
+        if not isinstance(container, tuple):
+            if id(container) in self.arguments:
+                raise UnsafeCall("the function leaves a container of its arguments behind")
+            if id(container) in self.opened:
+                raise UnsafeCall("the function leaves one container in two places")
+            self.opened.add(id(container))
+        return False
+
+    def name(self, tensor: Tensor) -> int | None:
+        """A name for a tensor that is left in several places."""
+        return id(tensor) if self.places[id(tensor)] > 1 else None
 
 
 # ---------------------------------------------------------------- a call that fits
@@ -189,6 +232,14 @@ def fits(type: TensorType, shape: Sequence[Dim], sizes: dict[str, int]) -> bool:
         elif dim != size:
             return False
     return True
+
+
+def sizes_of(captured: Captured, leaves: Sequence[Any]) -> dict[str, int]:
+    """The numbers behind the symbols, in a call that fits."""
+    sizes: dict[str, int] = {}
+    for type, x in zip(captured.types, (x for x in leaves if isinstance(x, Tensor)), strict=True):
+        fits(type, x.own.payload.shape, sizes)
+    return sizes
 
 
 def source_holds(source: Source, param: Value, leaves: Sequence[Any]) -> bool:
@@ -252,8 +303,16 @@ def settle(captured: Captured, leaves: Sequence[Any], results: Any,
     """Do what the function did, given the results of its graph; returns what it returned."""
     def fill(leaf: Any) -> Any:
         if isinstance(leaf, FromGraph):
-            return finished(results[leaf.index], leaf)
+            if leaf.name is None:
+                return finished(results[leaf.index], leaf)
+            if leaf.name not in made:
+                made[leaf.name] = finished(results[leaf.index], leaf)
+            return made[leaf.name]
+        if isinstance(leaf, FromSize):
+            return evaluate(leaf.size, sizes_of(captured, leaves))
         return holder_of(leaf.source, leaves) if isinstance(leaf, FromOutside) else leaf
+
+    made: dict[int, Tensor] = {}
 
     given: list[tuple[Any, int, bool]] = [
         (source.holder if type(source) is Held else holder_of(source, leaves), k, carries)

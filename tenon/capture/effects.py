@@ -8,7 +8,7 @@ filled in from the results of the graph.
 from __future__ import annotations
 
 import types
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +20,7 @@ MISSING = object()
 class Effect:
     """A store into `holder`: `kind` says which, `key` where, `value` what (MISSING: deleted)."""
 
-    kind: str                   # "item", "attribute", "list", "deque", "set", "cell"
+    kind: str                   # "item", "dict", "attribute", "list", "deque", "set", "cell"
     holder: Any
     key: Any
     value: Any
@@ -35,6 +35,12 @@ def _store_item(holder: Any, key: Any, value: Any) -> None:
         holder.pop(key, None)
     else:
         holder[key] = value
+
+
+def _store_dict(holder: dict[Any, Any], key: None, value: dict[Any, Any]) -> None:
+    kind = OrderedDict if isinstance(holder, OrderedDict) else dict     # not what a subclass makes of it
+    kind.clear(holder)
+    kind.update(holder, value)
 
 
 def _store_attribute(holder: Any, key: str, value: Any) -> None:
@@ -67,7 +73,7 @@ def _store_cell(holder: types.CellType, key: None, value: Any) -> None:
 
 
 STORES: dict[str, Callable[[Any, Any, Any], None]] = {
-    "item": _store_item, "attribute": _store_attribute, "list": _store_list, "deque": _store_deque,
+    "item": _store_item, "dict": _store_dict, "attribute": _store_attribute, "list": _store_list, "deque": _store_deque,
     "set": _store_set, "cell": _store_cell,
 }
 
@@ -97,7 +103,10 @@ class Snapshot:
                 added = _appended(list(queue), before, queue.maxlen)
                 found.append(Effect("deque", queue, None, list(queue)) if added is None
                              else Effect("deque", queue, len(before), added))
-        found += [Effect("item", d, k, v) for d, before in self._dicts for k, v in _differences(d, before)]
+        for table, entries in self._dicts:
+            differences = _differences(table, entries)
+            found += [Effect("item", table, k, v) for k, v in differences] if _in_order(table, entries, differences) \
+                else [Effect("dict", table, None, dict(table))]
         found += [Effect("attribute", x, k, v)
                   for x, before in self._objects for k, v in _differences(x.__dict__, before)]
         found += [Effect("set", now, None, set(now)) for now, before in self._sets if now != before]
@@ -113,8 +122,8 @@ class Snapshot:
             if not _same(list(queue), before):
                 _store_deque(queue, None, before)
         for table, entries in self._dicts:
-            for key, _ in _differences(table, entries):
-                _store_item(table, key, entries.get(key, MISSING))
+            if list(table) != list(entries) or _differences(table, entries):
+                _store_dict(table, None, entries)
         for x, entries in self._objects:
             for key, _ in _differences(x.__dict__, entries):
                 if isinstance(x, type):
@@ -150,6 +159,12 @@ def _appended(now: list[Any], before: list[Any], most: int | None) -> list[Any] 
             if _same(now[:len(kept)], kept) and len(before) + len(now) - len(kept) - dropped <= most:
                 return now[len(kept):]
     return None
+
+
+def _in_order(now: dict[Any, Any], before: dict[Any, Any], differences: list[tuple[Any, Any]]) -> bool:
+    """Whether setting and deleting these items gives the order that the items have now."""
+    kept = [k for k in before if k in now]
+    return list(now) == kept + [k for k, _ in differences if k not in before]
 
 
 def _differences(now: dict[Any, Any], before: dict[Any, Any]) -> list[tuple[Any, Any]]:

@@ -196,6 +196,7 @@ class Reach:
             self._items(cell_contents, cell, cell_contents(cell), f"{path}.<{name}>")
         own = [n for n in self._wanted(vars(function)) if not n.startswith("__")]
         self._entries(vars(function), own, path)
+        self._lacks(vars(function), frozenset(self._names or ()) - frozenset(vars(function)), path)
         for name, level in names_of(function.__code__).imports:
             full = importlib.util.resolve_name("." * level + name, table.get("__package__")) if level else name
             if full in sys.modules:

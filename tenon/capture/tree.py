@@ -37,8 +37,8 @@ class Structure:
 LEAF = Structure(None)
 
 
-def flatten(tree: Any) -> tuple[list[Any], Structure]:
-    """The leaves of a nest from left to right, and its structure.
+def flatten(tree: Any, whole: Callable[[Any], bool] | None = None) -> tuple[list[Any], Structure]:
+    """The leaves of a nest from left to right, and its structure; containers of which `whole` is true are leaves.
 
     >>> from tenon.capture.tree import flatten
     >>> flatten({"a": 1, "b": (2, 3)})[0]
@@ -46,9 +46,18 @@ def flatten(tree: Any) -> tuple[list[Any], Structure]:
     """
     leaves: list[Any] = []
     try:
-        return leaves, _flatten(tree, leaves, ())
+        return leaves, _flatten(tree, leaves, (), whole)
     except RecursionError:
         raise ArgumentError("the containers are nested too deep", hint="put the tensors in one flat list") from None
+
+
+def containers(tree: Any) -> Iterator[Any]:
+    """The containers of a nest, but for itself."""
+    parts = _open(tree)
+    for child in parts[1] if parts else ():
+        if _open(child) is not None:
+            yield child
+            yield from containers(child)
 
 
 def map_leaves(fn: Callable[[Any], Any], tree: Any) -> Any:
@@ -57,16 +66,16 @@ def map_leaves(fn: Callable[[Any], Any], tree: Any) -> Any:
     return structure.build(map(fn, leaves))
 
 
-def _flatten(tree: Any, leaves: list[Any], above: tuple[int, ...]) -> Structure:
+def _flatten(tree: Any, leaves: list[Any], above: tuple[int, ...], whole: Callable[[Any], bool] | None) -> Structure:
     parts = _open(tree)
-    if parts is None:
+    if parts is None or (whole is not None and whole(tree)):
         leaves.append(tree)
         return LEAF
     if id(tree) in above:
         raise ArgumentError(f"a {type(tree).__name__} contains itself; it has no finite structure")
     labels, children = parts
     inner = (*above, id(tree))
-    return Structure(type(tree), labels, tuple(_flatten(child, leaves, inner) for child in children))
+    return Structure(type(tree), labels, tuple(_flatten(child, leaves, inner, whole) for child in children))
 
 
 def _open(tree: Any) -> tuple[tuple[Any, ...], Iterable[Any]] | None:

@@ -21,6 +21,10 @@ from tenon.errors import PACKAGE, CaptureError, Location, location_of
 PRINTING = (print, input, open)
 NOW = ("now", "today", "utcnow")
 LOOKING_UP = (eval, exec, globals)                      # names that only they know
+DRAWING = ("urandom", "getrandom", "generate_time_safe")   # of the operating system
+OPERATING_SYSTEM = ("posix", "nt")
+FILES = frozenset({"listdir", "scandir", "stat", "lstat", "access", "mkdir", "rmdir", "remove", "unlink", "rename",
+                   "replace", "chdir", "getcwd", "putenv", "unsetenv", "system", "walk"})
 WRITING = frozenset({"print", "input", "open", "write", "writelines"})
 LIBRARIES = tuple({p for p in (sys.prefix + "/lib", sys.base_prefix + "/lib", PACKAGE) if p})
 ELSEWHERE = (*LIBRARIES, "<frozen", "<__array_function__")
@@ -125,18 +129,26 @@ def _place(iterator: Any) -> Any:
 def is_unrepeatable(function: Any) -> bool:
     """Whether a built-in function acts on, or depends on, the world outside the program."""
     owner = getattr(function, "__self__", None)
+    if isinstance(owner, ContextVar):
+        return function.__name__ in ("set", "reset")
     if isinstance(owner, type):
         return issubclass(owner, datetime.date) and str(getattr(function, "__name__", "")) in NOW
     return bool(function in PRINTING or function in LOOKING_UP
                 or getattr(function, "__module__", None) in ("time", "_random")
+                or getattr(function, "__name__", None) in DRAWING
+                or (getattr(function, "__module__", None) in OPERATING_SYSTEM and function.__name__ in FILES)
                 or isinstance(owner, (random.Random, np.random.Generator, np.random.RandomState, io.IOBase)))
 
 
 def _writes(function: Any, frame: types.FrameType | None) -> bool:
     """Whether library code opens, reads or writes a file, other than to import something."""
-    if getattr(function, "__name__", "") not in WRITING:
-        return getattr(function, "__module__", None) == "_thread" and function.__name__.startswith("start_")
-    if function not in PRINTING and not isinstance(getattr(function, "__self__", None), io.IOBase):
+    name, module = getattr(function, "__name__", ""), getattr(function, "__module__", None)
+    if name in DRAWING:
+        return True
+    if name not in WRITING and not (name in FILES and module in OPERATING_SYSTEM):
+        return module == "_thread" and name.startswith("start_")
+    if name in WRITING and function not in PRINTING and \
+            not isinstance(getattr(function, "__self__", None), io.IOBase):
         return False
     while frame is not None:
         name = frame.f_code.co_filename
