@@ -37,7 +37,7 @@ PROGRAMS = {
     "a new key": lambda x: {x.shape[0]: x},
     "a new item of a set": lambda x: x * len({x.shape[0], 2, 3}),
     "a shape as key": lambda x: x * {(2,): 1.0, (3,): 2.0, (4,): 3.0}.get(x.shape, 0.0),
-    "text": lambda x: (x, f"n={x.shape[0]}", "%d" % x.shape[0], str(x.shape), repr(x.shape[0]), f"{x.shape[0]:03d}"),
+    "text": lambda x: (x, f"n={x.shape[0]}", "%d" % x.shape[0], str(x.shape), repr(x.shape[0]), f"{x.shape[0]:03d}"),   # noqa: UP031
     "text as key": lambda x: x * {"2": 1.0, "3": 2.0}.get(str(x.shape[0]), 9.0),
     "json": lambda x: (x, json.dumps({"n": x.shape[0]})),
     "returned": lambda x: (x, x.shape[0], x.shape, x.size, len(x), x.shape[0] // 2),
