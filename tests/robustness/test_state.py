@@ -52,6 +52,25 @@ def test_an_index_out_of_range_leaves_what_eager_code_leaves():
     assert (counts["n"], len(seen)) == (3, 3)
 
 
+def test_a_warm_call_that_fails_leaves_what_eager_code_leaves():
+    def seen(jit):
+        table = tn.ones((4, 3))
+
+        @jit
+        def f(i, x):
+            table.assign(table * 2 + x)
+            row = table[i]
+            table.assign(table + 1)
+            return row
+        for k in (0, 1, 2, 3, 0, 1, 9, 2, 9, 0):
+            try:
+                yield f(tn.tensor([k]), tn.ones(3)).tolist()
+            except IndexError:
+                yield "IndexError"
+            yield table.tolist()
+    assert list(seen(tn.jit)) == list(seen(lambda f: f))
+
+
 def test_an_exception_of_the_function_leaves_what_eager_code_leaves():
     class Counter:
         n = 0

@@ -252,6 +252,27 @@ def index_looked_up_to_see_whether_it_exists(x, i):
 
 
 @session
+def state_that_a_failing_call_changes_or_not(jit):
+    class Memory:
+        pass
+
+    memory = Memory()
+    memory.sums, memory.count = T.tensor([0.0, 0.0, 0.0]), 0
+
+    @jit
+    def f(x, i):
+        memory.count += 1
+        memory.sums = memory.sums + x
+        y = T.take(x, i)
+        memory.sums = memory.sums * 2.0
+        return y
+
+    x = T.tensor([1.0, 2.0, 3.0])
+    for k in (0, 1, 2, 1, 0, 7, 1, 2, 9, 0):
+        yield attempt(f, x, T.tensor([k], "int64")), memory.sums, memory.count
+
+
+@session
 def missing_key_and_attribute(jit):
     class Options:
         scale = 2.0
