@@ -1,0 +1,158 @@
+"""Loops in the graph: nanoseconds a turn of small ones, milliseconds of an LSTM, against JAX's and PyTorch's.
+
+    OPENBLAS_NUM_THREADS=1 TENON_THREADS=1 python -m benchmarks.loops
+
+PyTorch has no loop in the graph: its rows are loops of Python, and its library's LSTM.
+"""
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import tenon as tn
+from benchmarks.timing import compare, installed, row
+from tenon.config import config
+from tenon.ops.recurrent import lstm_cell
+
+if config().threads == 1:
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+Runs = dict[str, Callable[[], object]]
+TURNS = 20_000
+
+
+def main(seconds: float = 2.0) -> None:
+    """Print one line for each loop."""
+    for label, runs, turns in (("Newton, 16 wide", newton_runs(16), TURNS), ("Newton, scalar", newton_runs(0), TURNS),
+                               ("LSTM 64 x 32 x 256, forward + backward", lstm_runs(64, 32, 256), 1)):
+        times = {name: time / turns for name, time in compare(runs, seconds).items()}
+        print(row(label, times) if turns == 1 else nanoseconds(label, times), flush=True)
+
+
+def nanoseconds(label: str, times: dict[str, float]) -> str:
+    """One line of times a turn."""
+    first, *others = times
+    return f"{label:24} " + "   ".join([f"{name} {time * 1e9:7.1f} ns a turn" for name, time in times.items()]
+                                       + [f"{first}/{name} {times[first] / times[name]:.2f}" for name in others])
+
+
+# ---------------------------------------------------------------- square roots until they change no more
+
+def newton_runs(size: int) -> Runs:
+    """x = (x + a / x) / 2, so many times; the condition reads x too, as one that looks for convergence does."""
+    a = np.linspace(1, 9, size, dtype=np.float32) if size else np.float32(2.0)
+
+    @tn.jit
+    def ours(a: Any, turns: Any) -> Any:
+        def more(state: Any) -> Any:
+            x, left = state
+            return (left > 0) & (x.max() < 1e6)
+
+        def step(state: Any) -> Any:
+            x, left = state
+            return 0.5 * (x + a / x), left - 1
+        return tn.while_loop(more, step, (a, turns))[0]
+
+    given, turns = tn.asarray(a), tn.asarray(TURNS)
+    runs: Runs = {"Tenon": lambda: ours(given, turns).numpy()}
+    expected = np.sqrt(a)
+    np.testing.assert_allclose(runs["Tenon"](), expected, rtol=1e-6)  # type: ignore[arg-type]
+    if installed("jax"):
+        import jax
+        import jax.numpy as jnp
+
+        @jax.jit
+        def theirs(a: Any, turns: Any) -> Any:
+            return jax.lax.while_loop(lambda s: (s[1] > 0) & (jnp.max(s[0]) < 1e6),
+                                      lambda s: (0.5 * (s[0] + a / s[0]), s[1] - 1), (a, turns))[0]
+        other = jnp.asarray(a)
+        runs["JAX"] = lambda: np.asarray(theirs(other, TURNS))
+        np.testing.assert_allclose(runs["JAX"](), expected, rtol=1e-6)  # type: ignore[arg-type]
+    return runs
+
+
+# ---------------------------------------------------------------- a recurrent network
+
+def lstm_runs(length: int, batch: int, hidden: int) -> Runs:
+    """The sum of all states of an LSTM, and its gradients by input, weights and biases."""
+    random = np.random.default_rng(0)
+
+    def weight(*shape: int) -> np.ndarray:
+        return (random.uniform(-1, 1, shape) / np.sqrt(hidden)).astype(np.float32)
+    x = random.normal(size=(length, batch, hidden)).astype(np.float32)
+    weights = weight(4 * hidden, hidden), weight(4 * hidden, hidden), weight(4 * hidden), weight(4 * hidden)
+    runs: Runs = {"Tenon": _tenon_lstm(x, weights)}
+    if installed("jax"):
+        runs["JAX"] = _jax_lstm(x, weights)
+    if installed("torch"):
+        runs["PyTorch library"], runs["PyTorch loop"] = _torch_lstm(x, weights)
+    first, *others = runs.values()
+    for other in others:
+        for ours, theirs in zip(first(), other(), strict=True):  # type: ignore[call-overload]
+            np.testing.assert_allclose(ours, theirs, rtol=1e-2, atol=1e-2)
+    return runs
+
+
+def _tenon_lstm(x: np.ndarray, weights: tuple[np.ndarray, ...]) -> Callable[[], object]:
+    def total(x: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> Any:
+        def step(state: Any, x: Any) -> Any:
+            h, c = lstm_cell(x, *state, w_ih, w_hh, b_ih, b_hh)
+            return (h, c), h
+        zero = tn.zeros((x.shape[1], x.shape[2]))
+        return tn.scan(step, (zero, zero), x)[1].sum()
+
+    gradient = tn.jit(tn.grad(total, argnums=(0, 1, 2, 3, 4)))
+    inputs = tuple(tn.asarray(a) for a in (x, *weights))
+    return lambda: [g.numpy() for g in gradient(*inputs)]
+
+
+def _jax_lstm(x: np.ndarray, weights: tuple[np.ndarray, ...]) -> Callable[[], object]:
+    import jax
+    import jax.numpy as jnp
+
+    def total(x: Any, w_ih: Any, w_hh: Any, b_ih: Any, b_hh: Any) -> Any:
+        def step(state: Any, x: Any) -> Any:
+            h, c = state
+            i, f, g, o = jnp.split(x @ w_ih.T + b_ih + h @ w_hh.T + b_hh, 4, axis=-1)
+            c = jax.nn.sigmoid(f) * c + jax.nn.sigmoid(i) * jnp.tanh(g)
+            h = jax.nn.sigmoid(o) * jnp.tanh(c)
+            return (h, c), h
+        zero = jnp.zeros((x.shape[1], x.shape[2]))
+        return jax.lax.scan(step, (zero, zero), x)[1].sum()
+
+    gradient = jax.jit(jax.grad(total, argnums=(0, 1, 2, 3, 4)))
+    inputs = tuple(map(jnp.asarray, (x, *weights)))
+    return lambda: [np.asarray(g) for g in gradient(*inputs)]
+
+
+def _torch_lstm(x: np.ndarray, weights: tuple[np.ndarray, ...]) -> tuple[Callable[[], object], Callable[[], object]]:
+    import torch
+
+    torch.set_num_threads(config().threads)
+    hidden = x.shape[2]
+    library = torch.nn.LSTM(hidden, hidden)
+    cell = torch.nn.LSTMCell(hidden, hidden)
+    inputs = torch.from_numpy(x.copy()).requires_grad_()
+    for module, suffix in ((library, "_l0"), (cell, "")):
+        for name, value in zip(("weight_ih", "weight_hh", "bias_ih", "bias_hh"), weights, strict=True):
+            getattr(module, name + suffix).data.copy_(torch.from_numpy(value))
+
+    def of_library() -> object:
+        out = library(inputs)[0].sum()
+        return [g.numpy() for g in torch.autograd.grad(out, [inputs, *library.parameters()])]
+
+    def of_loop() -> object:
+        h = c = torch.zeros(x.shape[1], hidden)
+        states = []
+        for one in inputs:
+            h, c = cell(one, (h, c))
+            states.append(h)
+        return [g.numpy() for g in torch.autograd.grad(torch.stack(states).sum(), [inputs, *cell.parameters()])]
+    return of_library, of_loop
+
+
+if __name__ == "__main__":
+    main(*map(float, sys.argv[1:]))
