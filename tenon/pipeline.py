@@ -21,6 +21,7 @@ from tenon.graph.kernels import KERNELS, has_kernel
 from tenon.graph.text import print_graph
 from tenon.graph.verify import verify
 from tenon.observe import span
+from tenon.passes.all_turns import all_turns
 from tenon.passes.drop_barriers import drop_barriers
 from tenon.passes.drop_dead import drop_dead
 from tenon.passes.expand import expand
@@ -36,6 +37,7 @@ PASSES: dict[str, Pass] = {
     "fold": fold,
     "merge_duplicates": merge_duplicates,
     "drop_dead": drop_dead,
+    "all_turns": all_turns,
     "drop_barriers": drop_barriers,
     "fuse": fuse,
 }
@@ -43,7 +45,8 @@ PASSES: dict[str, Pass] = {
 OWN_PASSES = dict(PASSES)        # beside which users may add their own (tn.graph_pass)
 
 # In order.  The second simplify uses what fold made literal; barriers stand until nothing merges any more.
-OPTIMIZE = ["expand", "simplify", "fold", "simplify", "merge_duplicates", "drop_dead", "drop_barriers", "fuse"]
+OPTIMIZE = ["expand", "simplify", "fold", "simplify", "merge_duplicates", "drop_dead", "all_turns", "drop_barriers",
+            "fuse"]
 
 
 def native_program(graph: Graph) -> Executable:
