@@ -30,9 +30,11 @@ from tenon.passes.fuse import fuse
 from tenon.passes.merge_duplicates import merge_duplicates
 from tenon.passes.nested import Pass
 from tenon.passes.simplify import simplify
+from tenon.passes.split_strides import split_strides
 
 PASSES: dict[str, Pass] = {
     "expand": expand,
+    "split_strides": split_strides,
     "simplify": simplify,
     "fold": fold,
     "merge_duplicates": merge_duplicates,
@@ -45,8 +47,8 @@ PASSES: dict[str, Pass] = {
 OWN_PASSES = dict(PASSES)        # beside which users may add their own (tn.graph_pass)
 
 # In order.  The second simplify uses what fold made literal; barriers stand until nothing merges any more.
-OPTIMIZE = ["expand", "simplify", "fold", "simplify", "merge_duplicates", "drop_dead", "all_turns", "drop_barriers",
-            "fuse"]
+OPTIMIZE = ["expand", "split_strides", "simplify", "fold", "simplify", "merge_duplicates", "drop_dead", "all_turns",
+            "drop_barriers", "fuse"]
 
 
 def native_program(graph: Graph) -> Executable:

@@ -1,0 +1,110 @@
+"""Graph -> the same graph with the input gradients of strided convolutions as dense ones, one a phase of the stride.
+
+    x[s*t + e] = sum over j of g[t - j] * w[k + s*j]        of stride 1, for every e < s; then they are interleaved
+
+The elements of x that are e past a multiple of the stride meet every s-th tap only, so that nothing is multiplied by
+the zeros between the windows.  Transposed convolutions are such gradients.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import gcd
+from typing import Any
+
+from tenon.graph.build import current_builder, rebuild
+from tenon.graph.ir import Graph, Input, Node, Value
+from tenon.ops.arranging import stack
+from tenon.ops.convolution import conv_input_grad
+from tenon.ops.creation import zeros
+from tenon.ops.cutting import narrow
+from tenon.ops.shape import reshape_op
+from tenon.passes.nested import map_graphs
+
+
+def split_strides(graph: Graph) -> Graph:
+    """Open every input gradient whose windows overlap and have a stride."""
+    if not any(_opens(node) or node.graphs for node in graph.nodes):
+        return graph
+    return rebuild(graph, _visit)
+
+
+def _visit(node: Node, inputs: tuple[Input, ...]) -> Any:
+    if not _opens(node):
+        return current_builder().emit(node.op, inputs, map_graphs(node.attrs, split_strides))
+    g, w = inputs
+    return _interleaved(g, w, **node.attrs)
+
+
+def _opens(node: Node) -> bool:
+    """Whether there is something to save; windows that stand side by side need no search as they are."""
+    if node.op is not conv_input_grad:
+        return False
+    stride, kernel = node.attrs["stride"], node.inputs[1].shape[2:]     # type: ignore[union-attr]
+    sizes = [n for x in node.inputs if isinstance(x, Value) for n in x.shape[2:]]
+    if not all(isinstance(n, int) for n in (*sizes, *node.attrs["sizes"])):
+        return False
+    beside = all(d == 1 and k == s for d, k, s in zip(node.attrs["dilation"], kernel, stride, strict=True))
+    return any(s > 1 for s in stride) and not beside
+
+
+@dataclass(frozen=True)
+class Phase:
+    """Along one axis, the elements of x that are `place` past a multiple of the stride."""
+
+    place: int
+    taps: range         # of the kernel that they meet
+    dilation: int       # between two such taps, in windows
+    low: int            # padding in front
+
+
+def phases(size: int, kernel: int, low: int, stride: int, dilation: int) -> list[Phase]:
+    """The phases of an axis, in the order of their places.
+
+    >>> [(phase.place, list(phase.taps), phase.low) for phase in phases(size=8, kernel=3, low=1, stride=2, dilation=1)]
+    [(0, [1], 0), (1, [0, 2], 1)]
+    """
+    found = []
+    step = stride // gcd(stride, dilation)
+    for rest in range(stride):
+        first = next((k for k in range(min(step, kernel)) if k * dilation % stride == rest), kernel)
+        start = -((rest - low) // stride)       # the first element is stride * start + rest - low
+        padding = start - (first * dilation - rest) // stride
+        found.append(Phase(stride * start + rest - low, range(first, kernel, step), step * dilation // stride, padding))
+    return sorted(found, key=lambda phase: phase.place)
+
+
+def _interleaved(g: Any, w: Any, sizes: Sequence[int], stride: Sequence[int], padding: Any, dilation: Sequence[int],
+                 groups: int) -> Any:
+    axes = [phases(n, k, low, s, d) for n, k, (low, _), s, d
+            in zip(sizes, w.shape[2:], padding, stride, dilation, strict=True)]
+    counts = tuple(-(-n // s) for n, s in zip(sizes, stride, strict=True))
+    parts = [_dense(g, w, chosen, counts, groups) for chosen in product(*axes)]
+    for axis in reversed(range(len(sizes))):
+        last = len(parts) // stride[axis]
+        parts = [_woven(parts[k * stride[axis]:(k + 1) * stride[axis]], axis + 2, sizes[axis]) for k in range(last)]
+    return parts[0]
+
+
+def _dense(g: Any, w: Any, chosen: Sequence[Phase], counts: tuple[int, ...], groups: int) -> Any:
+    """The elements of one phase in each axis: `counts` of them, some of which may be past the end."""
+    if not all(phase.taps for phase in chosen):
+        return zeros((g.shape[0], w.shape[1] * groups, *counts), dtype=g.dtype)
+    for axis, phase in enumerate(chosen, 2):
+        w = narrow(w, axis, phase.taps.start, phase.taps[-1] + 1, phase.taps.step)
+    padding = tuple((x.low, windows + x.dilation * (len(x.taps) - 1) - n - x.low)
+                    for x, windows, n in zip(chosen, g.shape[2:], counts, strict=True))
+    return conv_input_grad(g, w, sizes=counts, stride=(1,) * len(counts), padding=padding,
+                           dilation=tuple(x.dilation for x in chosen), groups=groups)
+
+
+def _woven(parts: Sequence[Any], axis: int, size: int) -> Any:
+    """The parts' elements in turn along an axis, `size` in all."""
+    if len(parts) == 1:
+        return narrow(parts[0], axis, 0, size)
+    together = stack(*parts, axis=axis + 1)
+    shape = parts[0].shape
+    flat = reshape_op(together, shape=(*shape[:axis], shape[axis] * len(parts), *shape[axis + 1:]))
+    return narrow(flat, axis, 0, size)

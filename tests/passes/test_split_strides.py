@@ -1,0 +1,50 @@
+"""Phases of strided gradients: the same numbers as the definition, for sizes, kernels, pads and dilations of all kinds."""
+
+from itertools import product
+
+import numpy as np
+
+from tenon.graph.build import trace
+from tenon.graph.interpret import interpret
+from tenon.graph.text import print_graph
+from tenon.ops.convolution import conv_input_grad
+from tenon.ops.windows import window_counts
+from tenon.passes.split_strides import split_strides
+from tenon.pipeline import compile
+from tenon.types import TensorType, float32, float64
+
+
+def gradient(dtype, sizes, kernel, padding, **attrs):
+    """The graph of one input gradient in two groups, or None where no window fits."""
+    reach = [d * (k - 1) + 1 for d, k in zip(attrs["dilation"], kernel, strict=True)]
+    if any(n + low + high < r for n, (low, high), r in zip(sizes, padding, reach, strict=True)):
+        return None
+    counts = window_counts("conv", sizes, kernel, attrs["stride"], padding, attrs["dilation"])
+    g, w = TensorType(dtype, (2, 6, *counts)), TensorType(dtype, (6, 2, *kernel))
+    return trace(lambda g, w: conv_input_grad(g, w, sizes=sizes, padding=padding, groups=2, **attrs), g, w)
+
+
+def values(graph):
+    random = np.random.default_rng(0)
+    return [random.standard_normal(p.shape).astype(p.dtype.numpy) for p in graph.params]
+
+
+def test_phases_of_one_axis_agree_with_the_definition():
+    tried = 0
+    for size, k, s, d, low, high in product((1, 2, 5, 8), (1, 2, 3, 5), (2, 3, 4), (1, 2, 3), (-1, 0, 2), (0, 1)):
+        graph = gradient(float64, (size,), (k,), ((low, high),), stride=(s,), dilation=(d,))
+        if graph is not None:
+            opened, arrays = split_strides(graph), values(graph)
+            np.testing.assert_allclose(interpret(opened, arrays)[0], interpret(graph, arrays)[0], atol=1e-12)
+            tried += "stride=(1,)" in print_graph(opened)
+    assert tried > 300
+
+
+def test_two_and_three_axes_compiled():
+    for sizes, kernel, stride, dilation in [((9, 8), (3, 3), (2, 2), (1, 1)), ((7, 11), (1, 1), (2, 3), (1, 1)),
+                                            ((8, 9), (5, 2), (2, 1), (1, 2)),
+                                            ((5, 6, 7), (3, 2, 3), (2, 2, 1), (1, 1, 1))]:
+        padding = tuple((k // 2, k // 2) for k in kernel)
+        graph = gradient(float32, sizes, kernel, padding, stride=stride, dilation=dilation)
+        arrays = values(graph)
+        np.testing.assert_allclose(compile(graph).run(arrays)[0], interpret(graph, arrays)[0], rtol=1e-4, atol=1e-4)
