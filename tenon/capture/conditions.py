@@ -21,15 +21,15 @@ from tenon.backends.cpu import objects
 from tenon.capture.guards import CLASS, MISSING, Group, Guards
 from tenon.capture.reach import FUNCTION, cell_contents
 
-Row = Sequence[int]
 
-
-class Conditions:
-    """The rows for some guards; `rest` are the guards that stay with Python."""
+class GuardConditions:
+    """The conditions of some guards; `rest` are the guards that stay with Python."""
 
     def __init__(self, guards: Guards):
-        self.rows: list[Row] = []
-        self.kept: list[Any] = []           # what rows point to, beside what the guards hold
+        self.native = native.Conditions()
+        self.kept: list[Any] = []           # what they point to, beside what the guards hold
+        self._known: set[tuple[int, int]] = set()
+        self._versions: dict[int, int] = {}
         rest = [group for group in guards.groups if not self._add(group)]
         absent = [entry for entry in guards.absent if not self._add_absent(*entry)]
         self.rest = Guards(rest, absent) if rest or absent else None
@@ -57,8 +57,18 @@ class Conditions:
         """The word at an address, where it is now as expected."""
         if objects.word_at(address) != expected:
             return False
-        self.rows.append((native.WORD, address, expected, 0))
+        if (address, expected) not in self._known:
+            self._known.add((address, expected))
+            self.native.words.append((address, expected))
         return True
+
+    def _version(self, table: Any, offset: int) -> int:
+        """The place of a dictionary's version, which is read before what it stands for is looked at."""
+        address = id(table) + offset
+        if address not in self._versions:
+            self._versions[address] = len(self._versions)
+            self.native.versions.append((address, objects.word_at(address)))
+        return self._versions[address]
 
     def _object(self, holder: Any, cls: Any, table: Any) -> bool:
         offset = objects.dict_offset(holder)
@@ -74,7 +84,7 @@ class Conditions:
         self.kept.append(pointers)
         if not self._word(id(holder) + objects.LENGTH, len(expected)):
             return False
-        self.rows.append((native.WORDS, id(holder) + objects.LIST_ITEMS, pointers.ctypes.data, len(expected)))
+        self.native.lists.append((id(holder) + objects.LIST_ITEMS, pointers.ctypes.data, len(expected)))
         return True
 
     def _whole(self, group: Group) -> bool:
@@ -82,24 +92,25 @@ class Conditions:
         offset = objects.dict_version_offset()
         if not offset:
             return False
-        address = id(group.holder) + offset
-        version = objects.word_at(address)
+        place = self._version(group.holder, offset)
         if group.failing() is not None:
             return False
-        self.rows += (native.UNCHANGED, address, version, 1), (native.NEVER, 0, 0, 0)
+        self.native.entries += (native.DICTIONARY, place, 1, 0), (native.WHOLE, 0, 0, 0)
         return True
 
     def _items(self, holder: Any, expected: dict[str, Any]) -> bool:
         table = _dictionary(holder)
         if table is None or not all(type(name) is str for name in expected):
             return False
+        offset = objects.dict_version_offset()
+        place = self._version(table, offset) if offset else 0
+        if any(table.get(name, MISSING) is not value for name, value in expected.items()):
+            return False
         self.kept += table, list(expected)
-        items = [(native.ITEM, id(table), _pointer(value), id(name)) for name, value in expected.items()]
-        if offset := objects.dict_version_offset():
-            address, start = id(table) + offset, len(self.rows)
-            self.rows += (native.UNCHANGED, address, 0, len(items) + 1), *items, (native.SEEN, address, start, 0)
-        else:
-            self.rows += items
+        entries = [(native.ENTRY, id(table), id(name), _pointer(value)) for name, value in expected.items()]
+        if offset:
+            self.native.entries.append((native.DICTIONARY, place, len(entries), 0))
+        self.native.entries += entries
         return True
 
 

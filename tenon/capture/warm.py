@@ -42,33 +42,35 @@ def short_way(captured: Captured, structure: Structure, leaves: Sequence[Any]) -
     made = _Maker(captured, leaves).make()
     if made is None:
         return None
-    outside, several, leaves_of = captured.outside, len(leaves) > 1, _leaves_of(structure)
+    outside, several = captured.outside, len(leaves) > 1
 
-    def call(args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        given = leaves_of(args, keywords)
-        if given is None or not outside.isdisjoint(map(id, given)):
+    def call(given: tuple[Any, ...]) -> Any:
+        if outside and not outside.isdisjoint(map(id, given)):
             return MISS
         if several and len(set(map(id, given))) != distinct:
             return MISS
         return made(given)
-    return call
+    return _with_leaves(structure, call if outside or several else made)
 
 
-def _leaves_of(structure: Structure) -> Callable[[tuple[Any, ...], dict[str, Any]], tuple[Any, ...] | None]:
-    """What gives the leaves of a call's arguments, None where they are of another structure."""
+def _with_leaves(structure: Structure, call: Callable[[tuple[Any, ...]], Any]) -> Call:
+    """A function of a call's arguments that gives their leaves to `call`, and says MISS where the structure differs."""
     positional, named = structure.children
     count, names = len(positional.children), named.labels
+
+    def plain(args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        return call(args) if len(args) == count and not keywords else MISS
+
+    def with_names(args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        same = len(args) == count and tuple(keywords) == names
+        return call((*args, *keywords.values())) if same else MISS
+
+    def nested(args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        leaves, found = flatten((args, keywords))
+        return call(tuple(leaves)) if found == structure else MISS
     if any(child is not LEAF for child in (*positional.children, *named.children)):
-        def nested(args: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, ...] | None:
-            leaves, found = flatten((args, keywords))
-            return tuple(leaves) if found == structure else None
         return nested
-    if names:
-        def with_names(args: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, ...] | None:
-            same = len(args) == count and tuple(keywords) == names
-            return (*args, *keywords.values()) if same else None
-        return with_names
-    return lambda args, keywords: args if len(args) == count and not keywords else None
+    return with_names if names else plain
 
 
 class _Maker:
@@ -76,11 +78,11 @@ class _Maker:
 
     def __init__(self, captured: Captured, leaves: Sequence[Any]):
         from tenon.backends.cpu import conditions  # local: LLVM is slow to load, and not always needed
-        from tenon.capture.conditions import Conditions
+        from tenon.capture.conditions import GuardConditions
         self.native, self.captured = conditions, captured
         self.leaves = leaves
         self.tensors = tuple([asarray(x) if isinstance(x, np.ndarray) else x for x in leaves])
-        self.guards = Conditions(captured.guards)
+        self.guards = GuardConditions(captured.guards)
         self.kept: list[Any] = [leaves, self.guards.kept]       # what the tables point to
 
     def make(self) -> Callable[[tuple[Any, ...]], Any] | None:
@@ -128,7 +130,7 @@ class _Maker:
                                  self.native.ANY, 0, 0)
 
     def table(self, inputs: Sequence[Input], *program: Any) -> Any:
-        return self.native.Table(_slots(), self.guards.rows, inputs, *program)
+        return self.native.Table(_slots(), self.guards.native, inputs, *program)
 
     # ------------------------------------------------------------ what is done where they hold
 

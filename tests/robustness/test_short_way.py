@@ -377,3 +377,30 @@ def test_nothing_is_kept_by_a_call():
     gc.collect()
     assert len(gc.get_objects()) - objects_before < 1000 and abs(sys.getrefcount(True) - true_before) < 1000
     assert counts == [sys.getrefcount(v) for v in (array, x, x.own)]
+
+
+def test_several_functions_that_share_a_dictionary():
+    """What one function's look at the globals found must not hide what another one's has to find."""
+    scope = {}
+    exec("a, b, c = 1.0, 2.0, 3.0\ndef f(x): return x * a * g(x)\ndef g(x): return x * b * h(x)\n"
+         "def h(x): return x * c", scope)
+    f, x = tn.jit(scope["f"]), ones(1)
+    assert [f(x).item() for _ in range(3)] == [6, 6, 6]
+    for name in "abcba":
+        scope["unrelated"] = name
+        assert f(x).item() == f.function(x).item()
+        scope[name] += 1.0
+        for _ in range(3):
+            assert f(x).item() == f.function(x).item()
+        scope[name] = float(scope[name])        # an equal value, another object
+        assert f(x).item() == f.function(x).item()
+
+
+def test_dictionaries_whose_items_are_all_read():
+    table = {"a": 1.0, "b": 2.0}
+    f, x = tn.jit(lambda x: x * sum(k * v for k, v in enumerate(table.values(), 1))), ones(1)
+    for change in (lambda: None, lambda: table.update(a=3.0), lambda: table.update(c=1.0), lambda: table.pop("a"),
+                   lambda: table.update(a=3.0), lambda: table.update(b=float("2")), table.clear):
+        change()
+        for _ in range(3):
+            assert f(x).item() == f.function(x).item()

@@ -3,15 +3,17 @@
     check(leaves)             whether all conditions hold, and every input is what the program takes
     call(leaves, results)     the same; where it is so, the program has run
 
-Both are Python builtins (`tenon.backends.builtin`) that keep their table, an array of words.  A condition:
+Both are Python builtins (`tenon.backends.builtin`) that keep their table, an array of words.  There are
 
-    WORD      address      expected     -         the word at the address is this one
-    WORDS     address      expected     count     the words that the address points to are these
-    UNCHANGED address      version      skip      a dictionary whose version is this one: skip the conditions on it
-    ITEM      dictionary   expected     key       what the dictionary has there (0: nothing)
-    SEEN      address      row          -         the conditions on a dictionary held: its version is to be remembered
-    NEVER     -            -            -         does not hold
+    words       (address, expected): the word at the address is this one
+    versions    the same, for the words by which dictionaries say that they were not changed
+    lists       (address, expected, count): the words that the address points to are these
+    entries     what to look at where a version is another one, dictionary by dictionary:
+        DICTIONARY version entries      skip the entries where this version is still the same
+        ENTRY      dictionary key value what the dictionary has under this key (0: nothing)
+        WHOLE                           it must be unchanged
 
+Where all entries are right, the versions that the dictionaries have then are those expected from then on.
 An input is a tensor that the caller passes or that somebody holds, or its gradient, or an array, or any object: see
 `Input`.  Reading it puts the array where the program's frame looks for it.
 """
@@ -20,7 +22,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 from functools import cache
 from typing import Any
 
@@ -31,14 +33,24 @@ from tenon.backends.cpu import objects
 from tenon.backends.cpu.driver import driver
 from tenon.backends.llvm import Library, compile
 
-WORD, WORDS, UNCHANGED, ITEM, SEEN, NEVER = range(6)
-CONDITION_WORDS = 4
+DICTIONARY, ENTRY, WHOLE = range(3)
+ENTRY_WORDS = 4
 ANY = -1
 
 # Words of a table, 8 bytes each.
-(CONDITIONS, CONDITION_COUNT, INPUTS, INPUT_COUNT, PLACES, PLACE_COUNT, OBJECTS, CONTEXT, RUN, GET_ITEM, INCREF, TRUE,
- FALSE, NONE, ARRAY) = range(15)
-TABLE_WORDS = 15
+(WORDS, WORD_COUNT, VERSIONS, VERSION_COUNT, LISTS, LIST_COUNT, ENTRIES, ENTRY_COUNT, INPUTS, INPUT_COUNT, PLACES,
+ PLACE_COUNT, OBJECTS, CONTEXT, RUN, GET_ITEM, INCREF, TRUE, FALSE, NONE, ARRAY) = range(21)
+TABLE_WORDS = 21
+
+
+@dataclass
+class Conditions:
+    """What must hold; the number in an entry that refers to a version is its place among them."""
+
+    words: list[tuple[int, int]] = field(default_factory=list)
+    versions: list[tuple[int, int]] = field(default_factory=list)
+    lists: list[tuple[int, int, int]] = field(default_factory=list)
+    entries: list[tuple[int, int, int, int]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -77,30 +89,29 @@ class Slots:
 class Table:
     """Conditions, inputs and the program's frame; `check` and `call` are the native functions."""
 
-    def __init__(self, slots: Slots, conditions: Sequence[Sequence[int]], inputs: Sequence[Input],
-                 places: Sequence[int] = (), objects_at: int = 0, context: int = 0):
-        library = _library(slots)
-        self.conditions = _words([tuple(row) for row in conditions], CONDITION_WORDS)
-        for k, row in enumerate(conditions):
-            if row[0] == SEEN:
-                self.conditions[k, 2] = self.conditions.ctypes.data + 8 * CONDITION_WORDS * row[2]
-        self.inputs = _words([astuple(x) for x in inputs], INPUT_WORDS)
-        self.places = np.array(places, np.int64)
-        words = np.zeros(TABLE_WORDS, np.int64)
+    def __init__(self, slots: Slots, conditions: Conditions, inputs: Sequence[Input], places: Sequence[int] = (),
+                 objects_at: int = 0, context: int = 0):
+        library, table = _library(slots), np.zeros(TABLE_WORDS, np.int64)
+        self.versions = _words(conditions.versions, 2)
+        entries = _words(conditions.entries, ENTRY_WORDS)
+        refers = entries[:, 0] == DICTIONARY
+        entries[refers, 1] = self.versions.ctypes.data + 16 * entries[refers, 1]
+        self.rows = [(WORDS, _words(conditions.words, 2)), (VERSIONS, self.versions), (ENTRIES, entries),
+                     (LISTS, _words(conditions.lists, 3)), (PLACES, _words(places, 1)),
+                     (INPUTS, _words([astuple(x) for x in inputs], INPUT_WORDS))]
+        for word, rows in self.rows:
+            table[word:word + 2] = rows.ctypes.data, len(rows)
         for word, value in (
-                (CONDITIONS, self.conditions.ctypes.data), (CONDITION_COUNT, len(conditions)),
-                (INPUTS, self.inputs.ctypes.data), (INPUT_COUNT, len(inputs)),
-                (PLACES, self.places.ctypes.data), (PLACE_COUNT, len(places)), (OBJECTS, objects_at),
-                (CONTEXT, context), (RUN, driver().library.address("run_alone")),
+                (OBJECTS, objects_at), (CONTEXT, context), (RUN, driver().library.address("run_alone")),
                 (GET_ITEM, _address(ctypes.pythonapi.PyDict_GetItem)), (INCREF, _address(ctypes.pythonapi.Py_IncRef)),
                 (TRUE, id(True)), (FALSE, id(False)), (NONE, id(None)), (ARRAY, id(np.ndarray))):
-            words[word] = value
-        self.check: Callable[[tuple[Any, ...]], bool] = builtin("check", library.address("check"), words)
+            table[word] = value
+        self.check: Callable[[tuple[Any, ...]], bool] = builtin("check", library.address("check"), table)
         self.call: Callable[[tuple[Any, ...], tuple[Any, ...]], bool] = \
-            builtin("call", library.address("call"), words)
+            builtin("call", library.address("call"), table)
 
 
-def _words(rows: Sequence[Sequence[int]], width: int) -> np.ndarray:
+def _words(rows: Sequence[Any], width: int) -> np.ndarray:
     return np.array(rows, np.int64).reshape(-1, width)
 
 
@@ -130,68 +141,129 @@ def _ir(slots: Slots) -> str:
 
 
 _CONDITIONS = f"""
-define internal i1 @conditions(ptr %table) {{
+define internal i1 @same(ptr %rows, i64 %count) {{          ; without branches: nearly always all are
 entry:
-{_word("table", "rows", CONDITIONS, "ptr")}{_word("table", "count", CONDITION_COUNT)}\
-{_word("table", "get", GET_ITEM, "ptr")}
   br label %head
 head:
-  %k = phi i64 [0, %entry], [%following, %next]
+  %k = phi i64 [0, %entry], [%k.next, %body]
+  %differ = phi i64 [0, %entry], [%differ.next, %body]
   %more = icmp ult i64 %k, %count
-  br i1 %more, label %body, label %good
+  br i1 %more, label %body, label %out
 body:
-  %start = mul i64 %k, {CONDITION_WORDS}
-  %row = getelementptr i64, ptr %rows, i64 %start
-{_word("row", "kind", 0)}{_word("row", "a", 1, "ptr")}{_word("row", "b", 2)}{_word("row", "c", 3)}
-  switch i64 %kind, label %bad [
-    i64 {WORD}, label %word
-    i64 {WORDS}, label %words
-    i64 {UNCHANGED}, label %unchanged
-    i64 {ITEM}, label %item
-    i64 {SEEN}, label %seen
-  ]
-word:
-  %now = load i64, ptr %a, align 8
-  %same = icmp eq i64 %now, %b
-  br i1 %same, label %next, label %bad
-words:
-  %these = load ptr, ptr %a, align 8
-  %those = inttoptr i64 %b to ptr
-  br label %words.head
-words.head:
-  %n = phi i64 [0, %words], [%n.next, %words.body]
-  %words.more = icmp ult i64 %n, %c
-  br i1 %words.more, label %words.body, label %next
-words.body:
+  %row = getelementptr {{ ptr, i64 }}, ptr %rows, i64 %k
+  %address = load ptr, ptr %row, align 8
+{_word("row", "expected", 1)}
+  %now = load i64, ptr %address, align 8
+  %other = xor i64 %now, %expected
+  %differ.next = or i64 %differ, %other
+  %k.next = add i64 %k, 1
+  br label %head
+out:
+  %equal = icmp eq i64 %differ, 0
+  ret i1 %equal
+}}
+
+define internal i1 @lists(ptr %rows, i64 %count) {{
+entry:
+  br label %head
+head:
+  %k = phi i64 [0, %entry], [%k.next, %list]
+  %more = icmp ult i64 %k, %count
+  br i1 %more, label %start, label %good
+start:
+  %at = mul i64 %k, 3
+  %row = getelementptr i64, ptr %rows, i64 %at
+{_word("row", "address", 0, "ptr")}{_word("row", "those", 1, "ptr")}{_word("row", "items", 2)}
+  %these = load ptr, ptr %address, align 8
+  %k.next = add i64 %k, 1
+  br label %list
+list:
+  %n = phi i64 [0, %start], [%n.next, %item]
+  %left = icmp ult i64 %n, %items
+  br i1 %left, label %item, label %head
+item:
   %this.at = getelementptr i64, ptr %these, i64 %n
   %that.at = getelementptr i64, ptr %those, i64 %n
   %this = load i64, ptr %this.at, align 8
   %that = load i64, ptr %that.at, align 8
   %n.next = add i64 %n, 1
   %alike = icmp eq i64 %this, %that
-  br i1 %alike, label %words.head, label %bad
-unchanged:
-  %version = load i64, ptr %a, align 8
-  %old = icmp eq i64 %version, %b
-  %skipped = select i1 %old, i64 %c, i64 0
+  br i1 %alike, label %list, label %bad
+good:
+  ret i1 true
+bad:
+  ret i1 false
+}}
+
+define internal i1 @entries(ptr %table) {{
+entry:
+{_word("table", "rows", ENTRIES, "ptr")}{_word("table", "count", ENTRY_COUNT)}{_word("table", "get", GET_ITEM, "ptr")}
+  br label %head
+head:
+  %k = phi i64 [0, %entry], [%following, %next]
+  %more = icmp ult i64 %k, %count
+  br i1 %more, label %body, label %good
+body:
+  %start = mul i64 %k, {ENTRY_WORDS}
+  %row = getelementptr i64, ptr %rows, i64 %start
+{_word("row", "kind", 0)}{_word("row", "a", 1, "ptr")}{_word("row", "b", 2)}{_word("row", "c", 3)}
+  switch i64 %kind, label %bad [ i64 {DICTIONARY}, label %dictionary
+                                 i64 {ENTRY}, label %item ]
+dictionary:
+  %address = load ptr, ptr %a, align 8
+{_word("a", "known", 1)}
+  %version = load i64, ptr %address, align 8
+  %unchanged = icmp eq i64 %version, %known
+  %skipped = select i1 %unchanged, i64 %b, i64 0
   br label %next
 item:
-  %key = inttoptr i64 %c to ptr
+  %key = inttoptr i64 %b to ptr
   %found = call ptr %get(ptr %a, ptr %key)
   %value = ptrtoint ptr %found to i64
-  %held = icmp eq i64 %value, %b
+  %held = icmp eq i64 %value, %c
   br i1 %held, label %next, label %bad
-seen:
-  %fresh = load i64, ptr %a, align 8
-  %row.back = inttoptr i64 %b to ptr
-  %version.at = getelementptr i64, ptr %row.back, i64 2
-  store i64 %fresh, ptr %version.at, align 8
-  br label %next
 next:
-  %skip = phi i64 [0, %word], [0, %words.head], [%skipped, %unchanged], [0, %item], [0, %seen]
+  %skip = phi i64 [%skipped, %dictionary], [0, %item]
   %step = add i64 %skip, 1
   %following = add i64 %k, %step
   br label %head
+good:
+  ret i1 true
+bad:
+  ret i1 false
+}}
+
+define internal i1 @conditions(ptr %table) {{
+entry:
+{_word("table", "words", WORDS, "ptr")}{_word("table", "word.count", WORD_COUNT)}\
+{_word("table", "lists", LISTS, "ptr")}{_word("table", "list.count", LIST_COUNT)}\
+{_word("table", "versions", VERSIONS, "ptr")}{_word("table", "version.count", VERSION_COUNT)}
+  %first = call i1 @same(ptr %words, i64 %word.count)
+  br i1 %first, label %second, label %bad
+second:
+  %listed = call i1 @lists(ptr %lists, i64 %list.count)
+  br i1 %listed, label %third, label %bad
+third:
+  %none = icmp eq i64 %version.count, 0                     ; this Python has none: look at the entries every time
+  %unchanged = call i1 @same(ptr %versions, i64 %version.count)
+  %other = xor i1 %unchanged, true
+  %look = or i1 %none, %other
+  br i1 %look, label %last, label %good
+last:
+  %right = call i1 @entries(ptr %table)
+  br i1 %right, label %remember, label %bad
+remember:
+  %k = phi i64 [0, %last], [%k.next, %version]
+  %more = icmp ult i64 %k, %version.count
+  br i1 %more, label %version, label %good
+version:
+  %pair = getelementptr {{ ptr, i64 }}, ptr %versions, i64 %k
+  %address = load ptr, ptr %pair, align 8
+  %now = load i64, ptr %address, align 8
+  %expected.at = getelementptr i64, ptr %pair, i64 1
+  store i64 %now, ptr %expected.at, align 8
+  %k.next = add i64 %k, 1
+  br label %remember
 good:
   ret i1 true
 bad:
