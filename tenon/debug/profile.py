@@ -1,0 +1,151 @@
+"""A jitted call -> the time of every step of its program, with the memory it touches and the arithmetic it does.
+
+    print(tn.debug.profile(step, x, y))
+
+Each step is run by itself, in the place that it has in the program, on the calling thread.  Steps inside of branches
+and loops are timed once, not once a turn.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from tenon.backends.cpu import driver as native
+from tenon.backends.cpu.steps import KernelStep, leaves, touched
+from tenon.capture.tree import flatten
+from tenon.dims import evaluate
+from tenon.errors import ArgumentError, Location
+from tenon.graph.ir import Node
+from tenon.jit import Jitted
+from tenon.runtime.frame import Frame
+from tenon.runtime.layout import Layout
+from tenon.runtime.program import Program
+from tenon.tensor import asarray
+
+KERNELS = (native.KERNEL_ONE, native.KERNEL_ALL)
+SHOWN = 40              # rows of the table
+
+
+@dataclass(frozen=True)
+class Timed:
+    """One step: seconds, bytes of memory that it is given, floating-point operations of products in it."""
+
+    name: str
+    seconds: float
+    bytes: int
+    operations: float
+    where: Location | None
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The steps of a program in the order in which they run; printed with the slowest first."""
+
+    steps: tuple[Timed, ...]
+
+    @property
+    def seconds(self) -> float:
+        """Of all steps together."""
+        return sum(step.seconds for step in self.steps)
+
+    def __str__(self) -> str:
+        slowest = sorted(self.steps, key=lambda step: -step.seconds)
+        rest = slowest[SHOWN:]
+        lines = [f"{len(self.steps)} steps, {_ms(self.seconds)}", "       time  share     GB/s  GFLOP/s  step"]
+        lines += [self._line(step) for step in slowest[:SHOWN]]
+        if rest:
+            lines.append(f"{_ms(sum(step.seconds for step in rest))}  in {len(rest)} more")
+        return "\n".join(lines)
+
+    def _line(self, step: Timed) -> str:
+        rate = f"{step.operations / step.seconds / 1e9:7.1f}" if step.operations else " " * 7
+        where = f"  {step.where}" if step.where else ""
+        return (f"{_ms(step.seconds)}  {step.seconds / self.seconds:5.1%}  {step.bytes / step.seconds / 1e9:7.1f}  "
+                f"{rate}  {step.name}{where}")
+
+
+def profile(function: Any, *args: Any, repeats: int = 5, **keywords: Any) -> Profile:
+    """The time of every step of the program that a call with these arguments would run, the least of `repeats`.
+
+    Nothing of the call is done but the arithmetic: no assignment, no effect.  Raises ArgumentError for a function
+    without `@tn.jit`, CaptureError for one that runs by part.
+
+    >>> double = tn.jit(lambda x: x * 2)
+    >>> [step.name for step in tn.debug.profile(double, tn.ones(3)).steps]
+    ['multiply']
+    """
+    jitted = getattr(function, "__func__", function)
+    if not isinstance(jitted, Jitted):
+        raise ArgumentError(f"profile takes a function with @tn.jit, not {function!r}")
+    bound = (function.__self__, *args) if function is not jitted else args
+    captured = jitted.capture(*bound, **keywords)
+    given = [asarray(x) if isinstance(x, np.ndarray) else x for x in flatten((bound, keywords))[0]]
+    program = captured.program
+    if not isinstance(program, Program):
+        raise ArgumentError("profile: the program is not made of native steps", hint="TENON_BACKEND=cpu makes one")
+    arrays = [holder.own.payload for holder in captured.inputs.holders(given)]
+    return Profile(tuple(_timed(program, arrays, repeats)))
+
+
+def _timed(program: Program, arrays: Sequence[np.ndarray], repeats: int) -> Iterator[Timed]:
+    results = program.run(arrays)               # compiles what is missing, and makes the layout
+    layout, sizes = program.plan, program.plan.sizes
+    frame = Frame(layout, native.driver())
+    arena = np.zeros(layout.memory.size + layout.scratch * layout.threads + 64, np.uint8)
+    kept = frame.run(arrays, arena)             # from here on every pointer is bound, and all memory holds numbers
+    kernels = (step for step in leaves(program.parts.steps) if isinstance(step, KernelStep)
+               for _ in range(len(step.unit.functions)))
+    for row, label in zip(layout.steps.reshape(-1, native.STEP_WORDS), layout.labels, strict=True):
+        if row[0] not in (*KERNELS, native.COPY):
+            continue
+        seconds = min(_once(frame, layout, row) for _ in range(repeats))
+        if row[0] == native.COPY:
+            yield Timed(label, seconds, 2 * int(row[2]), 0.0, None)
+            continue
+        step = next(kernels)
+        moved = sum(int(evaluate(x.bytes, sizes)) for x in touched(step))
+        body = step.unit.body.nodes
+        yield Timed(step.unit.name, seconds, moved, sum(operations(node, sizes) for node in body), step.node.loc)
+    del results, kept
+
+
+def _once(frame: Frame, layout: Layout, row: np.ndarray) -> float:
+    """Run one row of the table of steps."""
+    alone = row.copy()
+    if alone[0] == native.KERNEL_ALL:
+        alone[0] = native.KERNEL_ONE
+    table = np.concatenate([alone, [native.END] + [0] * (native.STEP_WORDS - 1)])
+    frame.context[native.STEPS] = table.ctypes.data
+    started = time.perf_counter()
+    frame.call(frame.address)
+    seconds = time.perf_counter() - started
+    frame.context[native.STEPS] = layout.steps.ctypes.data
+    return seconds
+
+
+def operations(node: Node, sizes: Any = None) -> float:
+    """The floating-point operations of a product, two a multiply-add; 0 for all other operators."""
+    if node.op.name not in COUNTED:
+        return 0.0
+    shapes = [tuple(int(evaluate(dim, sizes or {})) for dim in x.type.shape)
+              for x in (*node.inputs, node.output) if x is not None]
+    return 2.0 * COUNTED[node.op.name](*shapes)
+
+
+# The multiply-adds of a product, from the shapes of its inputs and its output.
+COUNTED: dict[str, Any] = {
+    "matmul": lambda *shapes: prod(shapes[-1]) * shapes[0][-1],
+    "conv": lambda *shapes: prod(shapes[-1]) * prod(shapes[1][1:]),
+    "conv_input_grad": lambda *shapes: prod(shapes[0]) * prod(shapes[1][1:]),
+    "conv_weight_grad": lambda *shapes: prod(shapes[1]) * prod(shapes[-1][1:]),
+}
+
+
+def _ms(seconds: float) -> str:
+    return f"{seconds * 1e3:8.3f} ms"
