@@ -172,25 +172,10 @@ MAKE: dict[str, Callable[[Any], Run | None]] = {
 def multiply_adds(workload: Any) -> float:
     """The floating-point operations of all products in the graph, two a multiply-add."""
     from benchmarks.models import tenon_graph
+    from tenon.debug.profile import operations
     from tenon.passes.expand import expand
 
-    return sum(map(_operations, expand(tenon_graph(workload)).nodes))
-
-
-def _operations(node: Any) -> float:
-    from math import prod
-    shapes = [tuple(map(int, x.type.shape)) for x in node.inputs if x is not None]
-    out = prod(map(int, node.output.type.shape))
-    match node.op.name:
-        case "matmul":
-            return 2.0 * out * shapes[0][-1]
-        case "conv":
-            return 2.0 * out * prod(shapes[1][1:])
-        case "conv_input_grad":
-            return 2.0 * prod(shapes[0]) * prod(shapes[1][1:])
-        case "conv_weight_grad":
-            return 2.0 * prod(shapes[1]) * prod(map(int, node.output.type.shape[1:]))
-    return 0.0
+    return sum(map(operations, expand(tenon_graph(workload)).nodes))
 
 
 # ---------------------------------------------------------------- the chart

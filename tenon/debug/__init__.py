@@ -5,4 +5,5 @@ from tenon.debug.gradcheck import gradcheck, gradgradcheck
 from tenon.debug.profile import Profile, profile
 from tenon.debug.symbolic import Expression, expression
 
-__all__ = ["EvaluationTrace", "Expression", "Profile", "evaluation_trace", "expression", "gradcheck", "gradgradcheck", "profile"]
+__all__ = ["EvaluationTrace", "Expression", "Profile", "evaluation_trace", "expression", "gradcheck", "gradgradcheck",
+           "profile"]

@@ -89,7 +89,7 @@ def profile(function: Any, *args: Any, repeats: int = 5, **keywords: Any) -> Pro
     program = captured.program
     if not isinstance(program, Program):
         raise ArgumentError("profile: the program is not made of native steps", hint="TENON_BACKEND=cpu makes one")
-    arrays = [holder.own.payload for holder in captured.inputs.holders(given)]
+    arrays: Any = [holder.own.payload for holder in captured.inputs.holders(given)]
     return Profile(tuple(_timed(program, arrays, repeats)))
 
 
@@ -135,7 +135,7 @@ def operations(node: Node, sizes: Any = None) -> float:
         return 0.0
     shapes = [tuple(int(evaluate(dim, sizes or {})) for dim in x.type.shape)
               for x in (*node.inputs, node.output) if x is not None]
-    return 2.0 * COUNTED[node.op.name](*shapes)
+    return 2.0 * float(COUNTED[node.op.name](*shapes))
 
 
 # The multiply-adds of a product, from the shapes of its inputs and its output.

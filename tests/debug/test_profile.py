@@ -1,0 +1,45 @@
+"""The profile of a jitted call: every step, timed by itself, and nothing done."""
+
+import numpy as np
+import pytest
+
+import tenon as tn
+from tenon import nn
+from tenon.debug.profile import operations
+from tenon.errors import ArgumentError, CaptureError
+from tenon.graph.build import trace
+from tenon.ops.convolution import conv, conv_input_grad, conv_weight_grad
+from tenon.types import TensorType, float32
+
+
+def test_products_are_counted_and_nothing_is_assigned():
+    net, x = nn.Linear(96, 64), tn.ones((32, 96))
+
+    @tn.jit
+    def step(x):
+        net.bias.assign(net.bias + 1.0)
+        return tn.relu(net(x))
+    before = net.bias.numpy().copy()
+    profile = tn.debug.profile(step, x)
+    assert sum(s.operations for s in profile.steps) == 2 * 32 * 96 * 64
+    assert all(s.seconds > 0 and s.bytes > 0 for s in profile.steps) and profile.seconds > 0
+    assert np.array_equal(net.bias.numpy(), before)
+    assert "GFLOP/s" in str(profile) and "matmul" in str(profile) and "test_profile.py:" in str(profile)
+
+
+def test_the_products_of_convolutions():
+    x, w = TensorType(float32, (2, 3, 8, 8)), TensorType(float32, (5, 3, 3, 3))
+    g = TensorType(float32, (2, 5, 6, 6))
+    options = {"stride": (1, 1), "padding": ((0, 0), (0, 0)), "dilation": (1, 1), "groups": 1}
+    count = 2 * (2 * 5 * 6 * 6) * (3 * 3 * 3)
+    graphs = [trace(lambda x, w: conv(x, w, **options), x, w),
+              trace(lambda g, w: conv_input_grad(g, w, sizes=(8, 8), **options), g, w),
+              trace(lambda x, g: conv_weight_grad(x, g, kernel=(3, 3), **options), x, g)]
+    assert [sum(map(operations, graph.nodes)) for graph in graphs] == [count] * 3
+
+
+def test_what_has_no_profile():
+    with pytest.raises(ArgumentError, match="profile takes a function with"):
+        tn.debug.profile(lambda x: x, tn.ones(3))
+    with pytest.raises(CaptureError):
+        tn.debug.profile(tn.jit(lambda x: x * float(x.sum())), tn.ones(3))
