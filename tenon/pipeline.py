@@ -27,17 +27,25 @@ from tenon.passes.drop_dead import drop_dead
 from tenon.passes.expand import expand
 from tenon.passes.fold import fold
 from tenon.passes.fuse import fuse
+from tenon.passes.hoist import hoist
 from tenon.passes.merge_duplicates import merge_duplicates
+from tenon.passes.merge_loops import merge_loops
 from tenon.passes.nested import Pass
 from tenon.passes.simplify import simplify
+from tenon.passes.specialize import specialize
 from tenon.passes.split_strides import split_strides
+from tenon.passes.unroll import unroll
 
 PASSES: dict[str, Pass] = {
     "expand": expand,
     "split_strides": split_strides,
     "simplify": simplify,
     "fold": fold,
+    "specialize": specialize,
+    "hoist": hoist,
     "merge_duplicates": merge_duplicates,
+    "merge_loops": merge_loops,
+    "unroll": unroll,
     "drop_dead": drop_dead,
     "all_turns": all_turns,
     "drop_barriers": drop_barriers,
@@ -47,8 +55,9 @@ PASSES: dict[str, Pass] = {
 OWN_PASSES = dict(PASSES)        # beside which users may add their own (tn.graph_pass)
 
 # In order.  The second simplify uses what fold made literal; barriers stand until nothing merges any more.
-OPTIMIZE = ["expand", "split_strides", "simplify", "fold", "simplify", "merge_duplicates", "drop_dead", "all_turns",
-            "drop_barriers", "fuse"]
+# Loops that nobody reads must not be merged with others; merging leaves some results unread.
+OPTIMIZE = ["expand", "split_strides", "simplify", "fold", "specialize", "simplify", "merge_duplicates", "drop_dead",
+            "merge_loops", "hoist", "unroll", "drop_dead", "all_turns", "drop_barriers", "fuse"]
 
 
 def native_program(graph: Graph) -> Executable:

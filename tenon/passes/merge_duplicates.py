@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from tenon.graph.build import copy, rebuild
 from tenon.graph.ir import Graph, Input, Node
+from tenon.graph.text import print_graph
 from tenon.passes.nested import has_effect, nested
 
 
@@ -30,5 +32,5 @@ def attribute_key(value: Any) -> Any:
     if isinstance(value, tuple):
         return tuple(map(attribute_key, value))
     if isinstance(value, Graph):
-        return value.name, str(value)
+        return print_graph(replace(value, name="graph"), locations=False)
     return (type(value), repr(value)) if isinstance(value, (bool, int, float, complex)) else value
