@@ -49,7 +49,7 @@ class Recorded(Protocol):
 
 
 def backward(nodes: Iterable[Recorded], gradients: dict[Any, Any], wanted: Callable[[Any], bool],
-             at: Callable[[Recorded], None] = lambda node: None) -> dict[Any, Any]:
+             at: Callable[[Recorded], None] | None = None) -> dict[Any, Any]:
     """Accumulate gradients from the last node to the first.
 
     `nodes` in the order they ran; `gradients` maps slots (what `Value.slot` and `Tensor.slot` give) to the gradients
@@ -57,9 +57,10 @@ def backward(nodes: Iterable[Recorded], gradients: dict[Any, Any], wanted: Calla
     """
     for node in reversed(list(nodes)):
         seeds = [gradients.get(slot) for slot in node.slots]
-        if all(seed is None for seed in seeds):
+        if seeds[0] is None and all(seed is None for seed in seeds):
             continue
-        at(node)
+        if at is not None:
+            at(node)
         for x, gradient in zip(node.inputs, pullback(node, seeds), strict=True):
             if gradient is not None and x is not None and wanted(x):
                 _accumulate(gradients, x, gradient() if callable(gradient) else gradient)
@@ -68,25 +69,28 @@ def backward(nodes: Iterable[Recorded], gradients: dict[Any, Any], wanted: Calla
 
 def pullback(node: Recorded, seeds: Sequence[Any]) -> Sequence[Any]:
     """The gradient of each input (None: there is none; a function: computed when called) from those of the outputs."""
-    if node.op.vjp is None:
-        raise GradientError(f"{node.op.name} has no gradient", where=node.loc,
+    op, inputs, outputs = node.op, node.inputs, node.outputs
+    if op.vjp is None:
+        raise GradientError(f"{op.name} has no gradient", where=node.loc,
                             hint="x.detach() stops the gradient before it, or give the operator a vjp")
-    outputs = node.outputs
-    filled = tuple(zeros_like(y) if seed is None else seed for seed, y in zip(seeds, outputs, strict=True))
-    g, y = (filled[0], outputs[0]) if len(outputs) == 1 else (filled, tuple(outputs))
-    found: Sequence[Any] = node.op.vjp(g, y, *node.inputs, **node.attrs)
-    if not isinstance(found, (tuple, list)) or len(found) != len(node.inputs):
-        raise GradientError(f"{node.op.name}: its vjp must return a tuple of {len(node.inputs)}, one gradient an input",
+    if len(outputs) == 1:
+        found: Sequence[Any] = op.vjp(seeds[0], outputs[0], *inputs, **node.attrs)
+    else:
+        filled = tuple(zeros_like(y) if seed is None else seed for seed, y in zip(seeds, outputs, strict=True))
+        found = op.vjp(filled, tuple(outputs), *inputs, **node.attrs)
+    if not isinstance(found, (tuple, list)) or len(found) != len(inputs):
+        raise GradientError(f"{op.name}: its vjp must return a tuple of {len(inputs)}, one gradient an input",
                             where=node.loc)
     return found
 
 
 def _accumulate(gradients: dict[Any, Any], x: Any, gradient: Any) -> None:
-    gradient = sum_to(gradient, x.shape)
-    if gradient.dtype is not x.dtype:
-        gradient = cast(gradient, dtype=x.dtype)
-    known = gradients.get(x.slot)
-    gradients[x.slot] = gradient if known is None else add(known, gradient)
+    if not x.is_like(gradient):
+        gradient = sum_to(gradient, x.shape)
+        gradient = gradient if gradient.dtype is x.dtype else cast(gradient, dtype=x.dtype)
+    slot = x.slot
+    known = gradients.get(slot)
+    gradients[slot] = gradient if known is None else add(known, gradient)
 
 
 # ---------------------------------------------------------------- graph -> graph

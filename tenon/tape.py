@@ -70,13 +70,8 @@ def linked(payload: Payload, node: TapeNode, index: int) -> Tensor:
 class Saved(Tensor):
     """A tensor as an operator call saw it: it keeps the state of then, and in-place operations make a new one."""
 
-    __slots__ = ("_slot",)
-    _slot: Any
-
-    @property
-    def slot(self) -> Any:
-        """What a gradient is accumulated under: the tensor that was saved, where it is a leaf."""
-        return self._slot
+    __slots__ = ("slot",)
+    slot: Any           # what a gradient is accumulated under: the tensor that was saved, if a leaf
 
 
 def saved(x: Any) -> Any:
@@ -95,7 +90,7 @@ def recorded(op: Rule, inputs: tuple[Any, ...], array: np.ndarray) -> Tensor:
 def _save(x: Tensor, state: TensorState) -> Saved:
     kept = _new(Saved)
     kept.own, node = state, state.node
-    kept._slot = (node, state.index) if node is not None else x.slot if type(x) is Saved else x
+    kept.slot = (node, state.index) if node is not None else x.slot if type(x) is Saved else x
     return kept
 
 
@@ -116,7 +111,7 @@ def _above(pending: list[TapeNode]) -> list[TapeNode]:
                                 hint="pass retain_graph=True to the first backward()")
         if node not in found:
             found.add(node)
-            pending.extend(x.node for x in node.inputs if isinstance(x, Tensor) and x.node is not None)
+            pending += [above for x in node.inputs if isinstance(x, Tensor) and (above := x.node) is not None]
     return sorted(found, key=attrgetter("number"))
 
 

@@ -97,6 +97,14 @@ class Tensor(Elements):
         """Element type and shape."""
         return TensorType(self.dtype, self.payload.shape)
 
+    def is_like(self, other: Any) -> bool:
+        """Whether the other tensor has the same shape and element type."""
+        if recording_capture() is None:
+            a, b = self.own.payload, other.own.payload
+            if type(a) is type(b) is np.ndarray:
+                return a.dtype is b.dtype and a.shape == b.shape
+        return super().is_like(other)
+
     @property
     def ndim(self) -> int:
         """The number of axes."""

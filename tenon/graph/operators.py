@@ -15,6 +15,12 @@ class Operators:
     __slots__ = ()
     __array_priority__ = 1000  # NumPy arrays leave mixed operations to us
     __hash__ = object.__hash__
+    shape: Any
+    dtype: Any
+
+    def is_like(self, other: Any) -> bool:
+        """Whether the other one has the same shape and element type."""
+        return bool(self.shape == other.shape and self.dtype is other.dtype)
 
     if TYPE_CHECKING:
         def __getattr__(self, name: str) -> Any: ...

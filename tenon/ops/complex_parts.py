@@ -7,6 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from tenon.graph.operators import Operators
 from tenon.graph.promotion import floating, same
 from tenon.ops.comparison import isnan, isneginf, isposinf, where
 from tenon.ops.define import aliases, binary, composite, function, lift, unary
@@ -20,7 +21,7 @@ imag_op = unary("imag", np.imag, None, lambda g, y, x: (g * 1j,), "The imaginary
 @function
 def conj(x: Any) -> Any:
     """The complex conjugate, which is the tensor itself when it is real."""
-    x = lift(x)
+    x = x if isinstance(x, Operators) else lift(x)
     return conj_op(x) if x.dtype.kind == "c" else x
 
 
