@@ -99,6 +99,11 @@ def elements(shape: Iterable[Dim]) -> int:
     return total
 
 
+def bytes_of(x: Value) -> int:
+    """How much memory a value takes, as far as sizes are known."""
+    return known(x.size) * x.dtype.itemsize
+
+
 MOST_TRIALS = 10_000        # answers that are kept
 
 

@@ -148,8 +148,8 @@ class Groups:
 
     def try_merge_siblings(self, x: Group, y: Group) -> None:
         """Make one group of two that read the same memory, if that is allowed and pays."""
-        before, after = sorted((now(x), now(y)), key=self.order.place.__getitem__)
-        if before is not after and self.may_be_one(before, after) and "contraction" not in before.kinds:
+        before, after = sorted((x, y), key=self.order.place.__getitem__)
+        if self.may_be_one(before, after) and "contraction" not in before.kinds:
             self.merge(before, after, False)
 
     def merge(self, before: Group, after: Group, certainly: bool) -> None:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tenon.graph.ir import Node, Value
-from tenon.loops.cost import OPERATION, known
+from tenon.loops.cost import OPERATION
+from tenon.passes.groups import bytes_of
 from tenon.passes.partition import Groups
 
 MOST_REPEATED = 8       # nodes between a value and what lies in memory
@@ -68,7 +69,7 @@ def _repeat_of(node: Node, groups: Groups) -> Repeat | None:
             elif x.node is None or groups.kinds[x.node].name == "opaque" or groups.group_of(x.node) is not home \
                     or groups.is_needed(x, home):
                 repeat.sources.add(x)
-            elif _is_cheap(x.node, groups) and size_of(x) * SMALL > size_of(node.output):
+            elif _is_cheap(x.node, groups) and bytes_of(x) * SMALL > bytes_of(node.output):
                 stack.append(x.node)
             else:
                 repeat.sources.add(x)
@@ -79,15 +80,10 @@ def _repeat_of(node: Node, groups: Groups) -> Repeat | None:
 def _pays(node: Node, repeat: Repeat, groups: Groups) -> bool:
     """Whether less memory is moved; a store counts twice."""
     x, home = node.output, groups.group_of(node)
-    gain = 2 * size_of(x)
-    loss = sum(2.0 * size_of(y) for y in repeat.stored)
+    gain = 2 * bytes_of(x)
+    loss = sum(2.0 * bytes_of(y) for y in repeat.stored)
     for reader in groups.readers(x) - {home}:
         read = groups.inputs_of(reader)
-        gain += size_of(x)
-        loss += sum(size_of(y) for y in repeat.sources - read) + len(repeat.nodes) * OPERATION * size_of(x)
+        gain += bytes_of(x)
+        loss += sum(bytes_of(y) for y in repeat.sources - read) + len(repeat.nodes) * OPERATION * bytes_of(x)
     return loss < gain
-
-
-def size_of(x: Value) -> int:
-    """Bytes, as far as sizes are known."""
-    return known(x.size) * x.dtype.itemsize

@@ -4,13 +4,47 @@ from __future__ import annotations
 
 from itertools import combinations
 
-from tenon.passes.partition import Groups
+from tenon.graph.ir import Value
+from tenon.passes.groups import Group, bytes_of, now
+from tenon.passes.partition import WORTHWHILE, Groups
 
 
 def merge_siblings(groups: Groups) -> None:
     """Change the partition where it pays."""
     values = [*groups.graph.params, *(x for node in groups.graph.nodes for x in node.outputs)]
+    moved = _Moved(groups)
     for x in values:
         readers = [group for group in groups.readers(x) if group.kinds <= {"map", "reduce"}]
+        readers = [group for group in readers if bytes_of(x) >= (1 - WORTHWHILE) * moved.by(group)]
         for one, other in combinations(sorted(readers, key=groups.order.place.__getitem__), 2):
-            groups.try_merge_siblings(one, other)
+            if moved.may_save(now(one), now(other)):
+                groups.try_merge_siblings(now(one), now(other))
+
+
+class _Moved:
+    """What kernels read and write, and which pairs are not worth a trial."""
+
+    def __init__(self, groups: Groups):
+        self.groups = groups
+        self.known: dict[Group, tuple[set[Value], int]] = {}
+        self.tried: set[tuple[Group, Group]] = set()
+
+    def by(self, group: Group) -> int:
+        """Bytes; a store counts twice."""
+        return self._of(group)[1]
+
+    def may_save(self, one: Group, other: Group) -> bool:
+        """Whether what both read is enough of what they move; asked once for every pair."""
+        if one is other or (one, other) in self.tried:
+            return False
+        self.tried.add((one, other))
+        shared = sum(bytes_of(x) for x in self._of(one)[0] & self._of(other)[0])
+        return shared >= (1 - WORTHWHILE) * (self.by(one) + self.by(other))
+
+    def _of(self, group: Group) -> tuple[set[Value], int]:
+        """(the values that the kernel reads, the bytes that it moves)."""
+        if group not in self.known:
+            read = self.groups.inputs_of(group)
+            written = self.groups.with_views(group)[1]
+            self.known[group] = read, sum(map(bytes_of, read)) + 2 * sum(map(bytes_of, written))
+        return self.known[group]
