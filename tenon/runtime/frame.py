@@ -10,11 +10,13 @@ import numpy as np
 
 from tenon.backends.base import Array
 from tenon.backends.cpu import driver as native
-from tenon.backends.cpu.steps import HostStep, Storage, homes
+from tenon.backends.cpu.steps import AllocateStep, HostStep, Storage, homes
+from tenon.backends.cpu.unit import count
 from tenon.errors import OutOfRange, TenonError, out_of_range, step_error
 from tenon.graph.interpret import concrete, concrete_type, evaluate_op, running
 from tenon.graph.ir import Input, Literal, Value
 from tenon.graph.kernels import kernel_for
+from tenon.runtime.cells import Cells
 from tenon.runtime.layout import QUICK_WORK, Layout
 from tenon.runtime.results import take
 from tenon.runtime.scheduler import pool
@@ -40,6 +42,7 @@ class Frame:
         self.arrays: Sequence[Array] = ()
         self.results: list[Array] = []
         self.error: BaseException | None = None
+        self.cells = Cells()
         for word, value in (
                 (native.STEPS, layout.steps.ctypes.data), (native.POINTERS, self.pointers.ctypes.data),
                 (native.SIZES, layout.size_words.ctypes.data), (native.SCRATCH_STRIDE, layout.scratch),
@@ -90,6 +93,7 @@ class Frame:
         """For programs in which steps may fail, or call back."""
         self.arrays, self.results, self.error = arrays, results, None
         self.statuses[:] = 0
+        self.use_cells(self.cells.begin())
         _frames[self.number] = self
         try:
             with running(self.layout.sizes):
@@ -97,6 +101,7 @@ class Frame:
         finally:
             del _frames[self.number]
             self.arrays, self.results = (), []
+            self.cells.end()
         self.raise_host_error()
         if self.statuses.any():
             raise self.failed_check()
@@ -123,7 +128,10 @@ class Frame:
         """Let NumPy do a step; 1 where it raises."""
         step = self.layout.host[number]
         try:
-            self.evaluate(step)
+            if isinstance(step, AllocateStep):
+                self.use_cells(self.cells.grow(count(step.bytes, self.layout.sizes)))
+            else:
+                self.evaluate(step)
         except Exception as error:
             self.error = step_error(error, step.node.op.name, step.node.loc)
             return 1
@@ -131,6 +139,11 @@ class Frame:
             self.error = error
             return 1
         return 0
+
+    def use_cells(self, chunk: Array | None) -> None:
+        """Let stacks grow in this chunk from now on."""
+        start, size = (0, 0) if chunk is None else (chunk.ctypes.data, chunk.nbytes)
+        self.context[native.CELL_NEXT], self.context[native.CELL_END] = start, start + size
 
     def evaluate(self, step: HostStep) -> None:
         sizes, node = self.layout.sizes, step.node
@@ -174,7 +187,7 @@ class Frame:
         """The memory at an address as an array that keeps alive what it is a part of."""
         constants = [home.data for home in homes(storage) if home.data is not None]
         size = int(type.size) * type.dtype.itemsize
-        for whole in (self.arena, *self.arrays, *self.results, *constants):
+        for whole in (self.arena, *self.arrays, *self.results, *self.cells.chunks, *constants):
             start = address - whole.ctypes.data if whole is not None else -1
             if whole is not None and 0 <= start <= whole.nbytes - size:
                 return whole.reshape(-1).view(np.uint8)[start:start + size].view(type.dtype.numpy).reshape(type.shape)

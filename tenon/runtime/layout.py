@@ -12,7 +12,7 @@ import numpy as np
 
 from tenon.backends.base import Array
 from tenon.backends.cpu.assemble import Assembly
-from tenon.backends.cpu.steps import CopyStep, HostStep, KernelStep, Step, Storage, homes, leaves
+from tenon.backends.cpu.steps import AllocateStep, CopyStep, HostStep, KernelStep, Step, Storage, homes, leaves
 from tenon.backends.cpu.unit import count
 from tenon.graph.interpret import concrete_type
 from tenon.runtime.memory import Buffer, Plan, plan_arena
@@ -50,7 +50,7 @@ class Layout:
     work: int
     status_words: int
     checked: list[KernelStep]                   # who writes the status words
-    host: list[HostStep]
+    host: list[HostStep | AllocateStep]         # what may call back
     sizes: Sizes
     of: dict[Storage, Place]
     labels: list[str] = field(default_factory=list)   # every row of the table of steps, to be read

@@ -12,12 +12,16 @@ from contextlib import contextmanager
 
 from tenon.backends.cpu import driver
 from tenon.backends.cpu.steps import (
+    AllocateStep,
     BranchStep,
     CopyStep,
+    FollowStep,
     HostStep,
     KernelStep,
+    Leaf,
     LoopStep,
     Move,
+    MoveStep,
     Step,
     Storage,
     homes,
@@ -54,7 +58,7 @@ def is_parallel(step: Step, sizes: Mapping[str, int]) -> bool:
 
 def can_fail(step: Step) -> bool:
     """Whether the step may find an error in the data."""
-    return any(isinstance(x, HostStep) or (isinstance(x, KernelStep) and bool(x.unit.facts.checks))
+    return any(isinstance(x, (HostStep, AllocateStep)) or (isinstance(x, KernelStep) and bool(x.unit.facts.checks))
                for x in leaves([step]))
 
 
@@ -75,8 +79,9 @@ class Table:
         self.slots: dict[Storage, int] = {}             # where the pointer of a storage is that moves read or write
         self.size_words: list[int] = []
         self.checked: list[KernelStep] = []
-        self.host: list[HostStep] = []
+        self.host: list[HostStep | AllocateStep] = []   # what may call back
         self.moved: list[tuple[int, tuple[Move, ...]]] = []     # (row, the moves that it makes)
+        self.pointed: list[tuple[int, Storage]] = []    # (row, the storage whose pointer it hands on to its users)
         self.segment = 0                                # number of barriers so far
         self.parallel: set[int] = set()                 # segments in which several threads work
         self.spans: list[tuple[tuple[Storage, ...], int, int]] = []     # of each step: memory, first and last segment
@@ -99,7 +104,7 @@ class Table:
             case _:
                 self.leaf(step)
 
-    def leaf(self, step: KernelStep | HostStep | CopyStep) -> None:
+    def leaf(self, step: Leaf) -> None:
         reads, writes = self.memory(step.inputs), self.memory(step.outputs)
         everyone = not self.alone and is_parallel(step, self.sizes)
         if self.unchecked and any(x.kind == "argument" for x in writes):
@@ -117,6 +122,20 @@ class Table:
                 self.row(step.node.op.name, driver.HOST, len(self.host))
                 self.host.append(step)
                 self.fence()
+            case MoveStep():
+                self.move(step.moves)
+                return
+            case AllocateStep():
+                self.row("push", driver.ALLOCATE, self.place_operands((step.handle,)), self.slot(step.cell),
+                         len(self.host), len(self.size_words))
+                self.size_words.append(count(step.bytes, self.sizes))
+                self.host.append(step)
+                self.fence()
+                self.pointed.append((self.row("move", driver.MOVE, 0, 0), step.cell))
+            case FollowStep():
+                self.row("pop", driver.FOLLOW, self.place_operands((step.handle,)), self.slot(step.cell))
+                self.pointed.append((self.row("move", driver.MOVE, 0, 0), step.cell))
+                writes = (*writes, *self.memory((step.cell,)))
         self.spans.append((self.memory(touched(step)), first, self.segment))
         self.touch(reads, writes, everyone)
 
@@ -275,6 +294,10 @@ class Table:
             made += [(k, self.slot(m.target), 0) for m in moves for k in copies.get(m.target, ())]
             self.rows[row][1:3] = len(words), len(made)
             words += map(list, made)
+        for row, storage in self.pointed:
+            users = copies.get(storage, ())
+            self.rows[row][1:3] = len(words), len(users)
+            words += [[k, self.slot(storage), 0] for k in users]
         return words
 
     # ------------------------------------------------------------ threads

@@ -1,19 +1,22 @@
 """Branches and loops in compiled programs: native, with the values, the errors and the bits of the reference."""
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
+import tenon as tn
 from structured_graphs import arguments_for, structured_graphs
-from tenon.errors import OutOfRange, TenonError
+from tenon.errors import OutOfMemory, OutOfRange, TenonError
 from tenon.graph.interpret import interpret
 from tenon.graph.ir import Graph
 from tenon.graph.text import parse_graph
 from tenon.ops.define import define
 from tenon.pipeline import compile
-from tenon.runtime import table
+from tenon.runtime import cells, table
 from tenon.runtime.program import Program
 from tenon.runtime.scheduler import get_num_threads, set_num_threads
 
@@ -282,3 +285,37 @@ def choose(i: {kind}, x: f32[3]):
     for index in (0, 1, 2, 3, np.iinfo(dtype).max, np.iinfo(dtype).min):
         check(made, np.asarray(index, dtype), np.zeros(3, np.float32))
 
+
+
+# ---------------------------------------------------------------- stacks
+
+def backwards(size: int) -> Callable[..., Any]:
+    """The jitted gradients of a while_loop of unknown length."""
+    def run(x: Any, w: Any, n: Any) -> Any:
+        return tn.while_loop(lambda s: s[1] < n, lambda s: (tn.tanh(s[0] * w + 0.1), s[1] + 1), (x, tn.tensor(0)))[0].sum()
+    return tn.grad(run, argnums=(0, 1))
+
+
+@pytest.mark.parametrize("size", [3, 4000])
+def test_the_stack_of_a_loop_grows_with_its_turns(size: int) -> None:
+    gradient = backwards(size)
+    jitted = tn.jit(gradient, fullgraph=True)
+    x, w = (tn.asarray(np.linspace(a, 1.5, size)) for a in (-1, 0.5))
+    for turns in (0, 1, 2, 40, 3):
+        for got, wanted in zip(jitted(x, w, tn.tensor(turns)), gradient(x, w, tn.tensor(turns)), strict=True):
+            np.testing.assert_allclose(got.numpy(), wanted.numpy(), rtol=1e-12)
+
+
+def test_threads_agree_about_stacks(many_threads: object) -> None:
+    test_the_stack_of_a_loop_grows_with_its_turns(4000)
+
+
+def test_a_stack_without_memory_is_an_error_and_the_next_run_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    gradient = backwards(4000)
+    jitted = tn.jit(gradient, fullgraph=True)
+    x, w = (tn.asarray(np.linspace(a, 1.5, 4000)) for a in (-1, 0.5))
+    monkeypatch.setattr(cells, "physical_memory", lambda: 1 << 20)
+    with pytest.raises(OutOfMemory, match="keeps of its turns"):
+        jitted(x, w, tn.tensor(1000))
+    for got, wanted in zip(jitted(x, w, tn.tensor(5)), gradient(x, w, tn.tensor(5)), strict=True):
+        np.testing.assert_allclose(got.numpy(), wanted.numpy(), rtol=1e-12)

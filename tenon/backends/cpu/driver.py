@@ -15,12 +15,15 @@ A step is five words: what it does, and up to four operands.
     MOVE first count           SKIP        step                              thread 0 moves pointers; all others jump
     JUMP step                  JUMP_UNLESS step operands                     where the boolean is false
     CHOOSE operands count      JUMP_WHILE  step operands                     while the pointer, a counter, is not 0
+    FOLLOW operands pointer    ALLOCATE    operands pointer step sizes       thread 0
 
 `operands` is the place in the context's table of pointers where those of the step begin; `status` the place of the
 words that a kernel writes when it fails (an index out of range), 0 for all that cannot fail; `sizes` where its symbolic
 sizes begin.  A move is three words, (to, from, offset): pointer `to` becomes pointer `from` and so many bytes.  CHOOSE
-goes to one of the `count` steps that follow, by the integer (8 bytes) there, or to the nearest one there is.  What
-jumps look at must not be written before all threads have looked: the table has barriers for that.
+goes to one of the `count` steps that follow, by the integer (8 bytes) there, or to the nearest one there is.  ALLOCATE
+takes so many bytes of the region of cells, after a call back to `step` if there is no room, and writes their address to
+the operand and the pointer; FOLLOW reads it from there.  What jumps look at must not be written before all threads have
+looked: the table has barriers for that.
 """
 
 from __future__ import annotations
@@ -33,15 +36,16 @@ from functools import cache
 from tenon.backends.llvm import Library, compile
 from tenon.backends.threads import BARRIER as POOL_BARRIER
 
-END, KERNEL_ALL, KERNEL_ONE, BARRIER, HOST, COPY, JUMP, JUMP_UNLESS, JUMP_WHILE, MOVE, SKIP, CHOOSE = range(12)
+END, KERNEL_ALL, KERNEL_ONE, BARRIER, HOST, COPY, JUMP, JUMP_UNLESS, JUMP_WHILE, MOVE, SKIP, CHOOSE, \
+    ALLOCATE, FOLLOW = range(14)
 MOVE_WORDS = 3
 STEP_WORDS = 5
 CHECK = -1                   # the HOST step that only looks whether a kernel failed
 
 # Words of the context, 8 bytes each.
 (STEPS, POINTERS, SIZES, SCRATCH, SCRATCH_STRIDE, POOL, CALLBACK, FRAME, STATUSES, STATUS_COUNT, STOP, OBJECTS,
- BINDINGS, BINDING_COUNT, DATA_OFFSET, ARENA, PLACES, PLACE_COUNT, MOVES) = range(19)
-CONTEXT_WORDS = 19
+ BINDINGS, BINDING_COUNT, DATA_OFFSET, ARENA, PLACES, PLACE_COUNT, MOVES, CELL_NEXT, CELL_END) = range(21)
+CONTEXT_WORDS = 21
 
 Callback = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.c_int64)   # (frame, step) -> 0, or 1 to stop
 
@@ -116,6 +120,8 @@ next:
     i64 {MOVE}, label %move
     i64 {SKIP}, label %skip
     i64 {CHOOSE}, label %choose
+    i64 {ALLOCATE}, label %allocate
+    i64 {FOLLOW}, label %follow
   ]
 all:
   %all.function = inttoptr i64 %a to ptr
@@ -163,6 +169,39 @@ move.next:
   %moved.next = add i64 %moved, 1
   %move.more = icmp ult i64 %moved.next, %b
   br i1 %move.more, label %move.next, label %advance
+follow:
+  br i1 %first, label %follow.mine, label %advance
+follow.mine:
+  %follow.handle.at = getelementptr ptr, ptr %pointers, i64 %a
+  %follow.handle = load ptr, ptr %follow.handle.at, align 8
+  %follow.cell = load i64, ptr %follow.handle, align 8
+  %follow.pointer = getelementptr i64, ptr %pointers, i64 %b
+  store i64 %follow.cell, ptr %follow.pointer, align 8
+  br label %advance
+allocate:
+  call void @wait(ptr %pool, i32 %threads)
+  br i1 %first, label %allocate.mine, label %host.after
+allocate.mine:
+  %cell.next.at = getelementptr i64, ptr %context, i64 {CELL_NEXT}
+  %cell.end.at = getelementptr i64, ptr %context, i64 {CELL_END}
+  %cell = load i64, ptr %cell.next.at, align 8
+  %cell.end = load i64, ptr %cell.end.at, align 8
+  %cell.bytes = load i64, ptr %kernel.sizes, align 8
+  %cell.after = add i64 %cell, %cell.bytes
+  %cell.fits = icmp ule i64 %cell.after, %cell.end
+  br i1 %cell.fits, label %allocate.take, label %allocate.grow
+allocate.grow:
+  %allocate.refused = call i32 %callback(i64 %frame, i64 %c)
+  %allocate.no = icmp ne i32 %allocate.refused, 0
+  br i1 %allocate.no, label %host.stop, label %allocate.mine
+allocate.take:
+  store i64 %cell.after, ptr %cell.next.at, align 8
+  %cell.handle.at = getelementptr ptr, ptr %pointers, i64 %a
+  %cell.handle = load ptr, ptr %cell.handle.at, align 8
+  store i64 %cell, ptr %cell.handle, align 8
+  %cell.pointer = getelementptr i64, ptr %pointers, i64 %b
+  store i64 %cell, ptr %cell.pointer, align 8
+  br label %host.after
 skip:
   br i1 %first, label %advance, label %jump
 choose:

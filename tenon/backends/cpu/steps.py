@@ -1,6 +1,7 @@
 """What a program does, step by step, and the memory that the steps work on.  No sizes yet.
 
-    Step    = KernelStep | HostStep | CopyStep | BranchStep | LoopStep      the last two hold steps
+    Leaf    = KernelStep | HostStep | CopyStep | MoveStep | AllocateStep | FollowStep
+    Step    = Leaf | BranchStep | LoopStep                                  the last two hold steps
     Storage                             memory that one or several values lie in: views share it, in-place results too
 
 A `moving` storage has no memory of its own: it lies now in one place and now in another, such as the row of an array
@@ -21,7 +22,8 @@ from tenon.types import TensorType
 
 @dataclass(eq=False)
 class Storage:
-    """`kind`: argument, constant, result, arena (lives during the run), temporary (during one step), or moving."""
+    """`kind`: argument, constant, result, arena (lives during the run), temporary (during one step), moving; or cells,
+    the region of all stacks."""
 
     kind: str
     type: TensorType
@@ -108,6 +110,51 @@ class CopyStep:
 
 
 @dataclass(eq=False)
+class MoveStep:
+    """Moves, one after the other."""
+
+    node: Node
+    moves: tuple[Move, ...]
+    outputs: tuple[Storage, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[Storage, ...]:
+        return tuple(x for move in self.moves for x in (move.source, move.target))
+
+
+@dataclass(eq=False)
+class AllocateStep:
+    """A new cell of so many bytes in the region of the stacks; its address is written to `handle`."""
+
+    node: Node
+    handle: Storage
+    cell: Storage
+    bytes: Dim
+
+    @property
+    def inputs(self) -> tuple[Storage, ...]:
+        return (self.cell,)
+
+    @property
+    def outputs(self) -> tuple[Storage, ...]:
+        return (self.handle,)
+
+
+@dataclass(eq=False)
+class FollowStep:
+    """From now on `cell` lies at the address that `handle` holds."""
+
+    node: Node
+    handle: Storage
+    cell: Storage
+    outputs: tuple[Storage, ...] = ()
+
+    @property
+    def inputs(self) -> tuple[Storage, ...]:
+        return (self.handle, self.cell)
+
+
+@dataclass(eq=False)
 class BranchStep:
     """The steps of one branch: of number 0 or 1 where `choice` is a boolean, else of the nearest number there is."""
 
@@ -158,7 +205,8 @@ class LoopStep:
         return _inside(self.parts, "outputs")
 
 
-Step = KernelStep | HostStep | CopyStep | BranchStep | LoopStep
+Leaf = KernelStep | HostStep | CopyStep | MoveStep | AllocateStep | FollowStep
+Step = Leaf | BranchStep | LoopStep
 
 
 def _inside(parts: Iterable[Iterable[Step]], name: str) -> tuple[Storage, ...]:
@@ -170,7 +218,7 @@ def touched(step: Step) -> tuple[Storage, ...]:
     return step.inputs + step.outputs + (step.temporaries if isinstance(step, KernelStep) else ())
 
 
-def leaves(steps: Iterable[Step]) -> Iterator[KernelStep | HostStep | CopyStep]:
+def leaves(steps: Iterable[Step]) -> Iterator[Leaf]:
     """The steps that hold no others, those inside of branches and loops too."""
     for step in steps:
         if isinstance(step, (BranchStep, LoopStep)):
@@ -236,10 +284,19 @@ def _resolved(step: Step) -> Step:
         case HostStep():
             return HostStep(step.node, tuple(now(x) if isinstance(x, Storage) else x for x in step.arguments),
                             new(step.outputs))
+        case MoveStep():
+            return MoveStep(step.node, tuple(map(_resolved_move, step.moves)))
+        case AllocateStep():
+            return AllocateStep(step.node, now(step.handle), now(step.cell), step.bytes)
+        case FollowStep():
+            return FollowStep(step.node, now(step.handle), now(step.cell))
         case BranchStep():
             return BranchStep(step.node, now(step.choice), tuple(map(resolved, step.branches)))
         case LoopStep():
-            start, turn = (tuple(Move(now(m.target), now(m.source), m.offset) for m in part)
-                           for part in (step.start, step.turn))
+            start, turn = (tuple(map(_resolved_move, part)) for part in (step.start, step.turn))
             return LoopStep(step.node, start, turn, resolved(step.body), step.length, resolved(step.condition),
                             None if step.proceed is None else now(step.proceed))
+
+
+def _resolved_move(move: Move) -> Move:
+    return Move(now(move.target), now(move.source), move.offset)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tenon.backends.cpu.cells import STACKS
 from tenon.backends.cpu.steps import BranchStep, CopyStep, KernelStep, LoopStep, Move, Step, Storage, now, share
 from tenon.backends.cpu.whole import Turns, make_whole, suits
 from tenon.dims import Dim
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def add_structure(assembler: Assembler, node: Node) -> bool:
-    """Append the step of a branch or loop; False where the node is neither."""
+    """Append the steps of a branch, a loop or a stack; False where the node is none."""
     make = STRUCTURES.get(node.op)
     if make is None or has_kernel(node):
         return False
@@ -119,7 +120,7 @@ def add_whole(assembler: Assembler, node: Node, given: Sequence[Storage], turns:
 
 
 STRUCTURES: dict[Op, Callable[[Assembler, Node], None]] = {
-    cond: _cond, switch: _switch, while_loop: _while_loop, scan: _scan}
+    cond: _cond, switch: _switch, while_loop: _while_loop, scan: _scan, **STACKS}
 
 
 # ---------------------------------------------------------------- branches

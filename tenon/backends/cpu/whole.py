@@ -17,7 +17,7 @@ from llvmlite import ir
 from tenon.backends.cpu.arithmetic import I32, I64, POINTER
 from tenon.backends.cpu.codegen import SIGNATURE, emit_inline
 from tenon.backends.cpu.facts import Facts, Shared
-from tenon.backends.cpu.steps import BranchStep, CopyStep, HostStep, KernelStep, LoopStep, Step, Storage, leaves, now
+from tenon.backends.cpu.steps import BranchStep, CopyStep, KernelStep, LoopStep, Step, Storage, leaves, now
 from tenon.backends.cpu.unit import Unit
 from tenon.backends.cpu.unit_cache import find, key_for
 from tenon.graph.ir import Graph, Node, Value
@@ -83,7 +83,7 @@ def suits(turns: Turns) -> bool:
     if len(listed) > MOST_KERNELS or any(isinstance(step, LoopStep) for step in _all(turns.steps)):
         return False
     for step in listed:
-        if isinstance(step, HostStep) or (isinstance(step, KernelStep) and not _is_plain(step.unit)):
+        if not isinstance(step, (KernelStep, CopyStep)) or (isinstance(step, KernelStep) and not _is_plain(step.unit)):
             return False
     sizes = [x.bytes for x in (*turns.own, *(row for row, _ in turns.slices))]
     small = all(isinstance(n, int) for n in sizes) and sum(n for n in sizes if isinstance(n, int)) <= MOST_BYTES
