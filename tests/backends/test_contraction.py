@@ -114,7 +114,8 @@ def test_the_epilogue_sees_every_finished_sum_once(name: str) -> None:
 # images, channels, height, width, filters, kernel, padding, stride
 CONVOLUTIONS = [(2, 3, 9, 7, 5, 3, 1, 1), (2, 3, 11, 40, 7, 3, 1, 1), (1, 4, 9, 9, 7, 3, 1, 2),
                 (2, 3, 6, 5, 5, 5, 2, 1), (1, 3, 33, 37, 8, 7, 3, 2), (3, 20, 14, 14, 9, 3, 1, 1),
-                (1, 60, 7, 7, 9, 3, 1, 1), (2, 5, 8, 8, 6, 1, 0, 1)]
+                (1, 60, 7, 7, 9, 3, 1, 1), (2, 5, 8, 8, 6, 1, 0, 1), (3, 4, 5, 4, 6, 3, 1, 1), (2, 3, 3, 3, 4, 3, 1, 1),
+                (2, 3, 13, 29, 6, 5, 2, 2), (2, 200, 6, 28, 5, 3, 1, 1), (2, 7, 9, 13, 6, 3, 1, 3), (5, 3, 2, 2, 4, 2, 0, 2)]
 
 
 def reference_convolution(image: np.ndarray, weight: np.ndarray, padding: int, stride: int) -> np.ndarray:

@@ -108,8 +108,10 @@ class _Product:
             assert span is not None
             return values.value(span[0]), values.value(span[1])
 
+        first = self.statement.depth[0]
+        tapped = span is None or not any(first in limit.free for limit in span)
         return Operand(pointer=pointer, contiguous="outer" if along == "outer" else "depth", step=step, apart=apart,
-                       flat=flat, inside=None if span is None else inside)
+                       flat=flat, tapped=tapped, inside=None if span is None else inside)
 
     def layout(self, x: Expr, outer: Axis) -> Layout | None:
         """How neighbours lie in memory, if they do."""

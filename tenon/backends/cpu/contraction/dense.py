@@ -81,7 +81,7 @@ def convolution(element: ir.Type, images: int, channels: int, height: int, width
         place = b.add(b.mul(b.add(b.mul(image, const(filters)), m), const(places)), place)
         b.store(value, address(b, args[0], place, element), align=element_bytes(element))
 
-    image = Operand(pointer=pixel, contiguous="outer", step=stride, inside=inside)
+    image = Operand(pointer=pixel, contiguous="outer", step=stride, inside=inside, tapped=True)
     columns = fixed(images), fixed(out_height), fixed(out_width)       # of all images: the weights are read once
     return Contraction((POINTER,) * 3, element, (), (fixed(filters),), columns,
                        (fixed(channels), fixed(kernel), fixed(kernel)),

@@ -2,9 +2,10 @@
 
     panel[k, i] = operand[first + i, k0 + k]        i < width, zero (or anything) where first + i is past the end
 
-This is where im2col, transposition and conversion happen.  Four ways, chosen by what the operand says of itself: lines
-(neighbours in memory are neighbours in the panel: vector copies), squares (neighbours along depth: vectors transposed),
-spans (a step between neighbours, or holes along depth: scalar copies), elements (only `load` is known).
+This is where im2col, transposition and conversion happen.  The way is chosen by what the operand says of itself: lines
+(neighbours in memory are neighbours in the panel: vector copies), pieces (so they are, in runs shorter than a panel),
+chunks (rows of left are copied as they lie), squares (neighbours along depth: vectors transposed), spans (a step
+between neighbours, or holes along depth: scalar copies), elements (only `load` is known).
 """
 from collections.abc import Sequence
 
@@ -17,6 +18,7 @@ from .emit import (
     POINTER,
     ZERO,
     address,
+    ceil_div,
     const,
     load_vector,
     loop,
@@ -33,6 +35,8 @@ from .emit import (
 )
 from .spec import Contraction, Index, Operand, Size, Tile, left_layout, reads_in_place
 
+MOST_RUNS = 5           # of memory in a vector, which a masked load each brings together
+
 
 def emit_pack(module: ir.Module, name: str, spec: Contraction, tile: Tile, side: str) -> ir.Function:
     """void name(arguments..., g, first, count, k0, depth, panel) for side "left" or "right"."""
@@ -47,8 +51,10 @@ def emit_pack(module: ir.Module, name: str, spec: Contraction, tile: Tile, side:
     pack = Pack(b, spec, tile, operand, outer_sizes, width, function.args)
     if operand.pointer is None:
         pack.elements()
+    elif (count := pack.runs_in_a_vector()) is not None:
+        pack.pieces(count)
     elif operand.contiguous == "outer" and operand.step == 1:
-        pack.vectors() if pack.in_whole_vectors() else pack.lines()
+        pack.lines()
     elif side == "left" and in_chunks(spec):
         pack.chunks(*left_layout(spec, tile)[1:3])
     elif reads_in_place(operand, len(spec.depth)) and width % tile.lanes == 0:
@@ -84,35 +90,36 @@ class Pack:
         with loop(self.b, ZERO, self.depth) as (k, _), loop(self.b, start, const(self.width)) as (i, _):
             self.b.store(zero(self.spec.element), self.slot(k, i))
 
-    def in_whole_vectors(self) -> bool:
-        """Whether the lanes of a vector are always neighbours, but not those of a line: small images are such."""
-        run = self.outer_sizes[-1]
-        known = isinstance(run, ir.Constant) and run.constant % self.lanes == 0 and run.constant % self.width != 0
-        return known and len(self.outer_sizes) > 1 and not self.operand.flat and self.width % self.lanes == 0
+    def runs_in_a_vector(self) -> int | None:
+        """How many runs of memory a vector of a line has at most, where pieces of vectors can be copied; else None."""
+        run, x = self.outer_sizes[-1], self.operand
+        fits = x.contiguous == "outer" and x.step <= 2 and not x.flat and self.width % self.lanes == 0
+        if not fits or not isinstance(run, ir.Constant) or run.constant < 1 or len(self.outer_sizes) < 2:
+            return None
+        if not x.tapped and (x.inside is not None or len(self.depth_sizes) > 1):
+            return None
+        aligned = run.constant % self.lanes == 0 or self.lanes % run.constant == 0
+        count = max(self.lanes // run.constant, 1) if aligned else (self.lanes + run.constant - 2) // run.constant + 1
+        return count if count <= MOST_RUNS else None
 
-    def vectors(self) -> None:
-        """Every vector of a line lies in one run: copy it, masked where the run has holes."""
-        b, element, lanes = self.b, self.spec.element, self.lanes
-        assert self.operand.pointer is not None
-        numbers = ir.Constant(ir.VectorType(I32, lanes), list(range(lanes)))
-        starts = range(0, self.width, lanes)
-        outers = [unravel(b, b.add(self.first, const(start)), self.outer_sizes) for start in starts]
-        there = [b.icmp_signed(">", self.count, const(start)) for start in starts]
-        with runs(b, self.k0, self.depth, self.depth_sizes) as (k, k_start, k_length), \
-                loop(b, ZERO, k_length) as (step, _):
-            index = (*k_start[:-1], b.add(k_start[-1], step))
-            for start, outer, some in zip(starts, outers, there, strict=True):
-                low, high = ZERO, const(lanes)
-                if self.operand.inside is not None:
-                    limits = self.operand.inside(b, self.args, self.g, outer, index)
-                    low, high = (minimum(b, maximum(b, b.sub(limit, outer[-1]), ZERO), const(lanes))
-                                 for limit in limits)
-                low, high = b.trunc(low, I32), b.trunc(b.select(some, high, ZERO), I32)
-                mask = b.and_(b.icmp_signed(">=", numbers, splat(b, low, lanes)),
-                              b.icmp_signed("<", numbers, splat(b, high, lanes)))
-                source = self.operand.pointer(b, self.args, self.g, outer, index)
-                store_vector(b, masked_load(b, source, mask, zero(ir.VectorType(element, lanes))),
-                             self.slot(b.add(k, step), const(start)))
+    def pieces(self, count: int) -> None:
+        """Every vector of a line is at most `count` runs of memory: masked loads of them, one into the other.
+
+        Which lanes a run has is found once for all lines of a tap: for those that differ in the first component of
+        depth only.
+        """
+        b = self.b
+        vectors = [Vector(self, lane, count) for lane in range(0, self.width, self.lanes)]
+        taps = product(b, self.depth_sizes[1:]) if self.depth_sizes[1:] else ONE
+        end = b.add(self.k0, self.depth)
+        with loop(b, ZERO, taps, short=True) as (tap, _):
+            index = unravel(b, tap, self.depth_sizes[1:]) if self.depth_sizes[1:] else ()
+            first, last = (ceil_div(b, maximum(b, b.sub(k, tap), ZERO), taps) for k in (self.k0, end))
+            masks = [vector.masks((first, *index)) for vector in vectors]
+            with loop(b, first, last, short=True) as (k, _):
+                line = b.sub(b.add(b.mul(k, taps), tap), self.k0)
+                for vector, lanes in zip(vectors, masks, strict=True):
+                    store_vector(b, vector.value((k, *index), lanes), self.slot(line, const(vector.lane)))
 
     def lines(self) -> None:
         """Neighbours of a line are neighbours in memory: copy vectors, masked where a line has holes or joints."""
@@ -154,12 +161,9 @@ class Pack:
         """Copy the lanes from `lane` on that lie in low <= i < high; the others are zero if this fills, or stay."""
         b, element, lanes = self.b, self.spec.element, min(self.lanes, self.width - lane)
         source, target = (address(b, base, const(lane), element) for base in (source, target))
-        numbers = ir.Constant(ir.VectorType(I32, lanes), list(range(lane, lane + lanes)))
-        above = b.icmp_signed(">=", numbers, splat(b, low, lanes))
-        below = b.icmp_signed("<", numbers, splat(b, high, lanes))
         before = load_vector(b, target, element, lanes)
         before = b.select(fills, zero(before.type), before)
-        store_vector(b, masked_load(b, source, b.and_(above, below), before), target)
+        store_vector(b, masked_load(b, source, between(b, low, high, lanes, lane), before), target)
 
     def squares(self) -> None:
         """Neighbours along depth are neighbours in memory: load lanes x lanes squares and transpose them."""
@@ -245,3 +249,59 @@ class Pack:
             assert self.operand.pointer is not None
             value = b.load(self.operand.pointer(b, self.args, self.g, outer, index), typ=self.spec.element)
         b.store(value, self.slot(b.add(k, step), b.add(i, lane)))
+
+
+class Vector:
+    """One vector of the lines of a panel, and the runs of memory that it is made of."""
+
+    def __init__(self, pack: Pack, lane: int, count: int) -> None:
+        self.pack, self.lane, b = pack, lane, pack.b
+        position, extent = b.add(pack.first, const(lane)), pack.outer_sizes[-1]
+        room = b.sub(extent, b.urem(position, extent))          # lanes before the second run
+        self.starts = [ZERO] + [b.add(room, b.mul(const(k), extent)) for k in range(count - 1)]
+        self.ends = [minimum(b, end, minimum(b, b.sub(pack.count, const(lane)), const(pack.lanes)))
+                     for end in [*self.starts[1:], const(pack.lanes)]]
+        self.outers = [unravel(b, b.add(position, start), pack.outer_sizes) for start in self.starts]
+
+    def masks(self, k: Index) -> list[tuple[ir.Value, ir.Value]]:
+        """The lanes (low <= lane < high) of each run that are in memory."""
+        pack, b, found = self.pack, self.pack.b, []
+        for start, end, outer in zip(self.starts, self.ends, self.outers, strict=True):
+            low, high = start, end
+            if pack.operand.inside is not None:
+                limits = pack.operand.inside(b, pack.args, pack.g, outer, k)
+                first, last = (b.add(start, b.sub(limit, outer[-1])) for limit in limits)
+                low, high = maximum(b, low, first), minimum(b, high, last)
+            found.append((b.trunc(maximum(b, low, ZERO), I32), b.trunc(maximum(b, high, ZERO), I32)))
+        return found
+
+    def value(self, k: Index, masks: list[tuple[ir.Value, ir.Value]]) -> ir.Value:
+        """The vector at depth k."""
+        pack, b, element = self.pack, self.pack.b, self.pack.spec.element
+        assert pack.operand.pointer is not None
+        value: ir.Value = zero(ir.VectorType(element, pack.lanes))
+        for start, outer, (low, high) in zip(self.starts, self.outers, masks, strict=True):
+            where = pack.operand.pointer(b, pack.args, pack.g, outer, k)
+            where = address(b, where, b.mul(start, const(-pack.operand.step)), element)
+            mask = between(b, low, high, pack.lanes)
+            value = masked_load(b, where, mask, value) if pack.operand.step == 1 else \
+                b.select(mask, self.every_second(where, low, high), value)
+        return value
+
+    def every_second(self, where: ir.Value, low: ir.Value, high: ir.Value) -> ir.Value:
+        """Elements two apart: of those between the first and the last, which are in memory, the even ones."""
+        pack, b, lanes = self.pack, self.pack.b, self.pack.lanes
+        low, high = b.shl(low, ir.Constant(I32, 1)), b.sub(b.shl(high, ir.Constant(I32, 1)), ir.Constant(I32, 1))
+        halves = []
+        for half in (0, lanes):
+            mask = between(b, low, high, lanes, half)
+            none = zero(ir.VectorType(pack.spec.element, lanes))
+            halves.append(masked_load(b, address(b, where, const(half), pack.spec.element), mask, none))
+        return b.shuffle_vector(*halves, ir.Constant(ir.VectorType(I32, lanes), list(range(0, 2 * lanes, 2))))
+
+
+def between(b: ir.IRBuilder, low: ir.Value, high: ir.Value, lanes: int, first: int = 0) -> ir.Value:
+    """The mask of the lanes, numbered from `first`, that are not below low and below high."""
+    numbers = ir.Constant(ir.VectorType(I32, lanes), list(range(first, first + lanes)))
+    return b.and_(b.icmp_signed(">=", numbers, splat(b, low, lanes)),
+                  b.icmp_signed("<", numbers, splat(b, high, lanes)))

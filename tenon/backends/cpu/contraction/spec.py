@@ -37,6 +37,7 @@ class Operand:
     step: int = 1                       # neighbours are so many elements apart (a convolution's stride)
     apart: int | None = None            # elements between neighbours across, where they are always as many
     flat: bool = False                  # adjacent along the whole contiguous axis, not only its innermost component
+    tapped: bool = False                # every component of depth but the first moves what is inside, and only those
     inside: Range | None = None         # low <= innermost contiguous index < high is in memory, elsewhere are zeros
 
     def __post_init__(self) -> None:
