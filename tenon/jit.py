@@ -36,9 +36,8 @@ from tenon.dims import (
     assuming,
     symbol,
 )
-from tenon.eager import program_of
-from tenon.errors import ArgumentError, CaptureError
-from tenon.graph.ir import Graph
+from tenon.errors import ArgumentError, CaptureError, Location
+from tenon.graph.ir import Graph, Node
 from tenon.graph.op import current
 from tenon.locks import Lock
 from tenon.observe import emit, span
@@ -58,8 +57,9 @@ class Reason:
     """Why a call was captured again, or was not captured at all."""
 
     what: str
-    where: Any = None
+    where: Location | None = None
     hint: str | None = None
+    before: tuple[Node, ...] = ()       # what was captured until then
 
     def __str__(self) -> str:
         return self.what + (f"\n{self.where.excerpt()}" if self.where else "")
@@ -150,15 +150,24 @@ class Jitted:
 
         Raises CaptureError when such a call would run by part.
         """
-        leaves, structure = flatten((args, keywords))
-        record = self._record(leaves, structure)
-        try:
-            captured = self._find(record, leaves) or self._capture(record, leaves, structure)
-        except Stopped as stopped:
-            raise stopped.error from None
+        record, captured = self.look(*args, **keywords)
         if captured is None:
             raise CaptureError(f"{self.__name__}: {record.eager}")
         return captured
+
+    def look(self, *args: Any, **keywords: Any) -> tuple[Record, Captured | None]:
+        """What a call with these arguments would use: what is known of such calls, and a capture if there can be one.
+
+        Nothing of the program is run, or compiled.
+        """
+        leaves, structure = flatten((args, keywords))
+        record = self._record(leaves, structure)
+        if record.eager is not None:
+            return record, None
+        try:
+            return record, self._find(record, leaves) or self._capture(record, leaves, structure)
+        except Stopped as stopped:
+            raise stopped.error from None
 
     def graph(self, *args: Any, **keywords: Any) -> Graph:
         """The captured graph of a call with these arguments, before any pass."""
@@ -188,9 +197,8 @@ class Jitted:
             with span("capture", function=self.__name__):
                 captured = self._trace_sizes(record, leaves, structure)
         except UnsafeCall as unsafe:
-            self._refuse(record, Reason(unsafe.what, unsafe.where, unsafe.hint))
+            self._refuse(record, Reason(unsafe.what, unsafe.where, unsafe.hint, unsafe.before))
             return None
-        captured.program = program_of(captured.graph)
         record.captures.append(captured)
         emit("captured", function=self.__name__, nodes=len(captured.graph.nodes))
         return captured
@@ -244,6 +252,9 @@ class Jitted:
                     result = self._call(args, keywords)
                 changes = snapshot.changes()
                 changed_leaves, changed_structure = flatten((args, keywords))
+            except UnsafeCall as unsafe:
+                unsafe.before = tuple(capture.builder.nodes)
+                raise
             finally:
                 snapshot.restore()
                 moved = [kept.put_back() for kept in before.kept]

@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import CodeType
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from tenon.capture.trace import Argument, Capture, GradientOf, Held, Source
 from tenon.capture.tree import Structure, containers, flatten
 from tenon.capture.watch import UnsafeCall
 from tenon.dims import SMALLEST_SYMBOLIC_SIZE, Assumptions, Dim, SymbolicDim, evaluate
+from tenon.eager import program_of
 from tenon.errors import TenonError
 from tenon.graph.ir import Graph, Value
 from tenon.recording import is_grad_enabled
@@ -90,10 +92,15 @@ class Captured:
     same: list[tuple[int, Tensor]]              # arguments that are such a tensor too: the leaf, and which tensor
     inputs: Inputs                              # the sources, as a call wants them
     outside: frozenset[int]                     # identities of the other tensors that can be reached from outside
-    program: Executable | None = None
+    codes: frozenset[CodeType]            # that ran
     calls: int = 0                              # that went the long way
     short: Any = None                           # the short way of calls like an earlier one (`tenon.capture.warm`)
     checked: int = -1                           # the state of `tenon.tensor.changes` when the held tensors were right
+
+    @cached_property
+    def program(self) -> Executable:
+        """The compiled graph, made when it is first wanted."""
+        return program_of(self.graph)
 
     @cached_property
     def donations(self) -> tuple[int, ...]:
@@ -160,7 +167,7 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
             if isinstance(seen.source, Argument) and key in reach.tensors]
     outside = reach.tensors.union(id(x) for x, *_ in held).difference(id(x) for _, x in same)
     return Captured(graph, sources, types, reach.guards(), assumptions, output, assigned, gradients, effects, flags,
-                    differentiable, held, same, Inputs(sources), frozenset(outside))
+                    differentiable, held, same, Inputs(sources), frozenset(outside), frozenset(reach.codes or ()))
 
 
 class _Left:
@@ -282,7 +289,6 @@ def run(captured: Captured, leaves: Sequence[Any]) -> Any:
 
     Raises Stopped where the graph fails, since the function may catch the error, or have done things before it.
     """
-    assert captured.program is not None
     holders = captured.inputs.holders(leaves)
     try:
         if captured.differentiable and is_grad_enabled():

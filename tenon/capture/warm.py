@@ -155,7 +155,7 @@ class _Maker:
         """Look at everything and run the program in one native call."""
         own, program = self.captured.donations, self.captured.program
         arrays: list[Any] = [x.own.payload for x in self.captured.inputs.holders(self.tensors)]
-        frame = program.quick_frame(arrays, own)  # type: ignore[union-attr]
+        frame = program.quick_frame(arrays, own)  # type: ignore[attr-defined]
         if frame is None:
             return None
         inputs = [replace(row, alone=1) if row.place in own else row for row in inputs]

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from tenon.errors import PACKAGE, CaptureError, Location, location_of
+from tenon.graph.ir import Node
 
 PRINTING = (print, input, open)
 NOW = ("now", "today", "utcnow")
@@ -37,6 +38,8 @@ class UnsafeCall(BaseException):
     Not an Exception, since user code that catches those must not see it; where it catches everything, the watch has
     noted it.
     """
+
+    before: tuple[Node, ...] = ()       # what was captured until then
 
     def __init__(self, what: str, frame: types.FrameType | None = None, where: Location | None = None,
                  hint: str | None = None):

@@ -1,34 +1,51 @@
-"""What `tn.jit` made of a function, in words: what is captured, what is guarded, what is assigned, why it was captured
-again, and what runs by part."""
+"""What `tn.jit` made of a function, in words: what is captured, which lines are in the graph, what is guarded and baked
+in, what would be captured again, what is assigned, and what runs by part and why.  As text, and as HTML."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from html import escape
 from typing import Any
 
 from tenon.capture.captured import Captured
+from tenon.capture.guards import is_atom
 from tenon.capture.trace import Argument, GradientOf
-from tenon.errors import ArgumentError
-from tenon.jit import Jitted
+from tenon.capture.tree import flatten
+from tenon.debug.notebook import MONOSPACE, block
+from tenon.debug.source_lines import GRAPH, PYTHON, STOP, Line, source_lines
+from tenon.dims import SymbolicDim
+from tenon.errors import ArgumentError, CaptureError
+from tenon.jit import Jitted, Reason, Record, argument_names
 
 SHOWN = 12      # of a long list
+MARKS = {GRAPH: "graph ", PYTHON: "      ", STOP: "python"}
+COLORS = {GRAPH: "#dfd", PYTHON: "", STOP: "#fdd"}
 
 
 @dataclass(frozen=True)
 class Explanation:
-    """Readable text; `lines` one by one."""
+    """Readable text, its lines one by one, and the marked source in which they end."""
 
     lines: tuple[str, ...]
+    source: tuple[Line, ...] = ()
 
     def __str__(self) -> str:
-        return "\n".join(self.lines)
+        width = max((len(line.text) for line in self.source), default=0)
+        rows = [f"  {MARKS[x.mark]} {x.place:>4}  {x.text:<{width}}  {x.operators}".rstrip() for x in self.source]
+        return "\n".join([*self.lines, *(["  lines:"] if rows else []), *rows])
 
     __repr__ = __str__
 
+    def _repr_html_(self) -> str:
+        cell = f'<td style="text-align: left; {MONOSPACE}">'
+        rows = [f'<tr style="background: {COLORS[x.mark]}">{cell}{x.place}</td>{cell}{escape(x.text)}</td>'
+                f'{cell}{escape(x.operators)}</td></tr>' for x in self.source]
+        return block("\n".join(self.lines), f"<table>{''.join(rows)}</table>" if rows else "")
+
 
 def explain(function: Any, *args: Any, **keywords: Any) -> Explanation:
-    """What a jitted function does with calls like this one; the function's effects are not made.
+    """What a jitted function does with calls like this one.  Nothing is run or compiled, no effects are made.
 
     Without arguments, what it did with the calls so far.  Raises ArgumentError for a function without `@tn.jit`.
 
@@ -36,19 +53,20 @@ def explain(function: Any, *args: Any, **keywords: Any) -> Explanation:
     ... def f(x, times=2):
     ...     return x * times
     >>> print(tn.explain(f, tn.ones(3)))
-    f: 1 capture
+    f: one graph
     capture 1: f(x: f32[3]), 1 node
       guarded: f.__defaults__ is (2,); 2 read from Python by identity
+      captured again for: another type of x (another size becomes a symbol); another value of what is guarded
+      lines:
+                1  @tn.jit
+                2  def f(x, times=2):
+      graph     3      return x * times  multiply
     """
     jitted = getattr(function, "__func__", function)
     if not isinstance(jitted, Jitted):
         raise ArgumentError(f"explain takes a function with @tn.jit, not {function!r}")
     if args or keywords:
-        bound = (function.__self__, *args) if function is not jitted else args
-        try:
-            jitted.capture(*bound, **keywords)
-        except Exception as error:
-            return Explanation((f"{jitted.__name__}: {error}",))
+        return _of_call(jitted, (function.__self__, *args) if function is not jitted else args, keywords)
     captures = [c for record in jitted.records.values() for c in record.captures]
     lines = [f"{jitted.__name__}: {len(captures)} capture{'s' * (len(captures) != 1)}"]
     for number, captured in enumerate(captures, 1):
@@ -56,6 +74,35 @@ def explain(function: Any, *args: Any, **keywords: Any) -> Explanation:
     lines += [f"runs by part: {record.eager}" for record in jitted.records.values() if record.eager]
     return Explanation(tuple(lines))
 
+
+def _of_call(jitted: Jitted, args: tuple[Any, ...], keywords: dict[str, Any]) -> Explanation:
+    """What one call would use."""
+    record: Record | None = None
+    try:
+        record, captured = jitted.look(*args, **keywords)
+    except CaptureError as error:       # of fullgraph=True
+        return Explanation((f"{jitted.__name__}: {error}",))
+    except Exception as error:
+        return Explanation((f"{jitted.__name__}: raises {type(error).__name__}: {error}",))
+    if captured is None:
+        assert record.eager is not None
+        return _by_part(jitted.__name__, record.eager)
+    number = [c for r in jitted.records.values() for c in r.captures].index(captured) + 1
+    constants = _constants(jitted, args, keywords)
+    lines = [f"{jitted.__name__}: one graph", f"capture {number}: {_signature(captured)}", *_details(captured)]
+    if constants:
+        lines.append(f"  baked in: {_some(constants)}")
+    lines.append(f"  captured again for: {'; '.join(_changes(captured, constants))}")
+    return Explanation(tuple(lines), source_lines(captured.graph.nodes, captured.codes))
+
+
+def _by_part(name: str, reason: Reason) -> Explanation:
+    hint = [f"  hint: {reason.hint}"] if reason.hint else []
+    return Explanation((f"{name}: runs by part, since one graph cannot hold it", *str(reason).splitlines(), *hint),
+                       source_lines(reason.before, (), reason.where))
+
+
+# ---------------------------------------------------------------- one capture
 
 def _signature(captured: Captured) -> str:
     names = [f"{p.name}: {p.type}" for p, source in zip(captured.graph.params, captured.sources, strict=True)
@@ -83,6 +130,32 @@ def _details(captured: Captured) -> Iterator[str]:
         facts = [f"{left} {relation} {right} is {answer}"
                  for (left, relation, right), answer in captured.assumptions.recorded.items()]
         yield f"  holds for sizes with: {_some(facts)}"
+
+
+def _constants(jitted: Jitted, args: Any, keywords: Any) -> list[str]:
+    """The Python values among the arguments, which the graph was made for."""
+    leaves, structure = flatten((args, keywords))
+    names = argument_names(getattr(jitted.function, "__func__", jitted.function), structure)
+    return [f"{name}={leaf!r:.60}" for name, leaf in zip(names, leaves, strict=True) if is_atom(leaf)]
+
+
+def _changes(captured: Captured, constants: Sequence[str]) -> Iterator[str]:
+    """What in a later call would not fit this capture."""
+    params = [p for p, source in zip(captured.graph.params, captured.sources, strict=True)
+              if isinstance(source, Argument)]
+    if params:
+        fixed = any(isinstance(d, int) for p in params for d in p.type.shape)
+        size = " (another size becomes a symbol)" if fixed else ""
+        yield f"another type of {', '.join(str(p.name) for p in params)}{size}"
+    symbols = sorted({str(d) for p in params for d in p.type.shape if isinstance(d, SymbolicDim)})
+    if symbols:
+        yield f"{', '.join(symbols)} of 0 or 1"
+    if captured.assumptions.recorded:
+        yield "sizes that compare otherwise"
+    if constants:
+        yield f"another value of {', '.join(c.partition('=')[0] for c in constants)}"
+    if len(captured.guards):
+        yield "another value of what is guarded"
 
 
 def _some(items: list[str]) -> str:

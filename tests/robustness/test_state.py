@@ -71,6 +71,32 @@ def test_a_warm_call_that_fails_leaves_what_eager_code_leaves():
     assert list(seen(tn.jit)) == list(seen(lambda f: f))
 
 
+def test_a_failing_training_step_leaves_what_eager_code_leaves():
+    def seen(jit):
+        mean, count = tn.zeros(4), tn.zeros(())
+        w = tn.tensor(np.full((4, 3), 0.1, np.float32), requires_grad=True)
+        opt, random = tn.optim.Adam([w], lr=0.1), np.random.default_rng(0)
+
+        @jit
+        def step(x, y):
+            mean.assign(mean * 0.9 + x.mean(axis=0) * 0.1)
+            count.assign(count + 1)
+            loss = nn.cross_entropy((x - mean) @ w, y)
+            loss.backward()
+            opt.step()
+            opt.zero_grad()
+            return loss
+        for k in range(12):
+            x = tn.asarray(random.standard_normal((5, 4)).astype(np.float32))
+            try:
+                loss = float(step(x, tn.asarray(random.integers(0, 3, 5) + 9 * (k in (5, 10)))))
+            except IndexError:
+                loss = -1.0
+            yield np.concatenate([[loss, float(count)], mean.numpy(), w.numpy().ravel()])
+    for jitted, eager in zip(seen(tn.jit), seen(lambda f: f), strict=True):
+        np.testing.assert_allclose(jitted, eager, rtol=1e-3, atol=1e-4)
+
+
 def test_an_exception_of_the_function_leaves_what_eager_code_leaves():
     class Counter:
         n = 0

@@ -1,0 +1,102 @@
+"""`tn.explain` tells a call's fate before anything is compiled: lines, guards, constants, reasons."""
+
+import pytest
+
+import tenon as tn
+from tenon.observe import subscribe
+
+SCALE = 2.0
+X = tn.tensor([1.0, 2.0, 3.0])
+
+
+def helper(x):
+    if SCALE > 1:
+        x = tn.relu(x) * SCALE
+    return x
+
+
+def model(x, times=2, mode="up"):
+    y = helper(x)
+    n = times * 2
+    return y * n + x.sum()
+
+
+
+
+def marked(explanation, mark):
+    return {line.text.strip(): line.operators for line in explanation.source if line.mark == mark}
+
+
+def test_the_lines_of_the_graph_are_marked_with_their_operators():
+    told = tn.explain(tn.jit(model), X)
+    assert marked(told, "graph") == {"x = tn.relu(x) * SCALE": "relu, multiply",
+                                     "return y * n + x.sum()": "multiply, sum, broadcast_to, add"}
+    assert {"n = times * 2", "y = helper(x)", "if SCALE > 1:"} <= marked(told, "python").keys()
+
+
+def test_guards_constants_and_what_is_captured_again_are_told():
+    text = str(tn.explain(tn.jit(model), X, times=3))
+    assert text.startswith("model: one graph\ncapture 1: model(x: f32[3]), 6 nodes\n")
+    assert "SCALE is 2.0" in text and "baked in: times=3" in text
+    assert "captured again for: another type of x (another size becomes a symbol); another value of times" in text
+
+
+def test_nothing_is_run_or_compiled():
+    seen = []
+    stop = subscribe(lambda event: seen.append(event.name))
+    log = []
+
+    @tn.jit
+    def f(x):
+        log.append(1)
+        return tn.tanh(x) * 1.2345
+    try:
+        tn.explain(f, X)
+    finally:
+        stop()
+    assert log == [] and not {"compile", "kernel", "run", "machine_code"} & set(seen)
+    assert [c for r in f.records.values() for c in r.captures if "program" in vars(c)] == []
+    assert f(X).tolist() == pytest.approx((tn.tanh(X) * 1.2345).tolist()) and log == [1]
+
+
+def test_symbols_and_conditions_on_sizes_are_told():
+    @tn.jit
+    def f(x):
+        return x * 2 if x.shape[0] > 3 else x
+    tn.explain(f, X)
+    text = str(tn.explain(f, tn.ones(5)))
+    assert "f(x: f32[N0])" in text and "holds for sizes with: 3 < N0 is True" in text
+    assert "N0 of 0 or 1; sizes that compare otherwise" in text
+
+
+def test_a_function_that_raises_is_told_so_and_can_be_asked_again():
+    @tn.jit
+    def f(x, by):
+        return x / (1 / by)
+    assert str(tn.explain(f, X, 0)) == "f: raises ZeroDivisionError: division by zero"
+    assert str(tn.explain(f, X, 1)).startswith("f: one graph")
+
+
+def test_html_holds_the_same_lines():
+    html = tn.explain(tn.jit(model), X)._repr_html_()
+    assert "relu, multiply" in html and "#dfd" in html and "<script" not in html
+
+
+def test_what_runs_by_part_is_told_with_its_line():
+    @tn.jit
+    def f(x):
+        y = x * 2
+        print(y.shape)
+        return y
+    told = tn.explain(f, X)
+    assert marked(told, "stop") == {"print(y.shape)": "needs Python"} and marked(told, "graph") == {"y = x * 2": "multiply"}
+    assert "f: runs by part" in str(told) and "^^^" in str(told)
+    with pytest.raises(tn.errors.CaptureError, match="print"):
+        tn.jit(f.function, fullgraph=True)(X)
+
+
+def test_a_function_without_source_is_explained_without_lines():
+    names = {"tn": tn}
+    exec("def f(x):\n    return tn.exp(x) * 2\n", names)
+    text = str(tn.explain(tn.jit(names["f"]), X))
+    assert "f: one graph" in text and "2 nodes" in text
