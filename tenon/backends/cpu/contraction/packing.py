@@ -92,9 +92,11 @@ class Pack:
 
     def runs_in_a_vector(self) -> int | None:
         """How many runs of memory a vector of a line has at most, where pieces of vectors can be copied; else None."""
+        if len(self.outer_sizes) < 2:
+            return None
         run, x = self.outer_sizes[-1], self.operand
         fits = x.contiguous == "outer" and x.step <= 2 and not x.flat and self.width % self.lanes == 0
-        if not fits or not isinstance(run, ir.Constant) or run.constant < 1 or len(self.outer_sizes) < 2:
+        if not fits or not isinstance(run, ir.Constant) or run.constant < 1:
             return None
         if not x.tapped and (x.inside is not None or len(self.depth_sizes) > 1):
             return None
