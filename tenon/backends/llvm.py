@@ -33,7 +33,7 @@ from tenon.errors import TenonError
 from tenon.observe import emit, span
 
 MAPPINGS = 3            # of memory that a library takes
-OPTIONS = "O3, loop and SLP vectorisation, PIC, small code model"
+OPTIONS = "O2, loop and SLP vectorisation, unrolling where asked, PIC, small code model"
 
 
 class CodeError(TenonError, RuntimeError):
@@ -181,9 +181,10 @@ def _parse(ir_text: str, machine: Any) -> Any:
 
 
 def _optimise(module: Any, machine: Any) -> Any:
-    tuning = llvm.create_pipeline_tuning_options(speed_level=3)
+    tuning = llvm.create_pipeline_tuning_options(speed_level=2)
     tuning.loop_vectorization = True
     tuning.slp_vectorization = True
+    tuning.loop_unrolling = False   # but where the emitter says so: copies of long bodies take a third of the time
     builder = llvm.create_pass_builder(machine, tuning)
     _unlocked(ffi.lib.LLVMPY_RunNewModulePassManager)(builder.getModulePassManager(), module, builder)
     return module
@@ -247,7 +248,7 @@ def features() -> str:
 def _target_machine() -> Any:
     """A new one for every compilation: they may not be shared between threads, and are cheap."""
     target, processor, features = _target()
-    return target.create_target_machine(processor, features, opt=3, reloc="pic", codemodel="small", jit=True)
+    return target.create_target_machine(processor, features, opt=2, reloc="pic", codemodel="small", jit=True)
 
 
 def _linker() -> Any:

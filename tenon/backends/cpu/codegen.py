@@ -28,7 +28,8 @@ REDUCTION = {"add": "+", "mul": "*", "min": "min", "max": "max", "any": "|", "al
 LOCAL_ALIGNMENT = 64
 PARTIAL_RESULTS = 4
 SHORT_ROW = 256     # elements
-UNROLLED = 8        # turns of the longest loop that LLVM may unroll wholly: a longer one is to be vectorised first
+UNROLLED = 8        # turns of the longest loop that is unrolled wholly: a longer one is to be vectorised first
+MOST_COPIES = 32    # of the innermost statements, where loops that are unrolled are nested
 
 
 def emit_kernel(module: ir.Module, kernel: Kernel, shared: Mapping[int, int] | None = None) -> list[ir.Function]:
@@ -119,6 +120,15 @@ def _partial_results(loop: Loop) -> int:
     return PARTIAL_RESULTS if long and work < FUNCTION else 1
 
 
+def copies(statement: Stmt) -> int:
+    """How often the innermost statements of a loop would stand in the code, if it is unrolled with all inside of it."""
+    if not isinstance(statement, Loop):
+        return 1
+    turns = statement.extent.value if isinstance(statement.extent, Const) else MOST_COPIES + 1
+    inner = max(map(copies, statement.body), default=1)
+    return turns * inner if turns <= UNROLLED else MOST_COPIES + 1
+
+
 def buffers_of(body: Block) -> set[Buffer]:
     """Every buffer that the statements read or write."""
     listed = statements(body)
@@ -201,9 +211,10 @@ class _Loops(Values):
         following = b.add(index, ONE, flags=("nsw", "nuw"))
         index.add_incoming(following, b.block)
         again = b.cbranch(b.icmp_signed("<", following, stop), body, done)
-        if not isinstance(statement.extent, Const) or statement.extent.value > UNROLLED:
-            partial = f"llvm.loop.interleave.count={_partial_results(statement)}"
-            again.set_metadata("llvm.loop", loop_flags(b.module, "llvm.loop.unroll.disable", partial))
+        flags = ["llvm.loop.unroll.full"]
+        if copies(statement) > MOST_COPIES:
+            flags = ["llvm.loop.unroll.disable", f"llvm.loop.interleave.count={_partial_results(statement)}"]
+        again.set_metadata("llvm.loop", loop_flags(b.module, *flags))
         b.position_at_end(done)
 
     def share(self, extent: ir.Value, grain: Expr) -> tuple[ir.Value, ir.Value]:

@@ -7,6 +7,7 @@ This is where im2col, transposition and conversion happen.  The way is chosen by
 chunks (rows of left are copied as they lie), squares (neighbours along depth: vectors transposed), spans (a step
 between neighbours, or holes along depth: scalar copies), elements (only `load` is known).
 """
+import math
 from collections.abc import Sequence
 
 from llvmlite import ir
@@ -172,19 +173,26 @@ class Pack:
         b, lanes, element = self.b, self.lanes, self.spec.element
         assert self.operand.pointer is not None
         k_start, last = unravel(b, self.k0, self.depth_sizes), b.sub(self.count, ONE)
-        whole = b.and_(self.depth, const(-lanes))
-        for group in range(0, self.width, lanes):
+        whole = self.depth if self.in_whole_squares() else b.and_(self.depth, const(-lanes))
+        with loop(b, ZERO, const(self.width), const(lanes), short=True) as (group, _):
             rows = []
-            for i in range(group, group + lanes):               # past the end the last row serves, to no effect
-                outer = unravel(b, b.add(self.first, minimum(b, const(i), last)), self.outer_sizes)
+            for i in range(lanes):                              # past the end the last row serves, to no effect
+                outer = unravel(b, b.add(self.first, minimum(b, b.add(group, const(i)), last)), self.outer_sizes)
                 rows.append(self.operand.pointer(b, self.args, self.g, outer, k_start))
-            with loop(b, ZERO, whole, const(lanes)) as (k, _):
+            with loop(b, ZERO, whole, const(lanes), short=True) as (k, _):
                 loaded = [load_vector(b, address(b, row, k, element), element, lanes) for row in rows]
                 for step, column in enumerate(transpose(b, loaded)):
-                    store_vector(b, column, self.slot(b.add(k, const(step)), const(group)))
-            with loop(b, whole, self.depth) as (k, _):
-                for i, row in enumerate(rows):
-                    b.store(b.load(address(b, row, k, element), typ=element), self.slot(k, const(group + i)))
+                    store_vector(b, column, self.slot(b.add(k, const(step)), group))
+            if whole is not self.depth:
+                with loop(b, whole, self.depth, short=True) as (k, _):
+                    for i, row in enumerate(rows):
+                        value = b.load(address(b, row, k, element), typ=element)
+                        b.store(value, self.slot(k, b.add(group, const(i))))
+
+    def in_whole_squares(self) -> bool:
+        """Whether any block of depth is so many squares: blocks are whole vectors, but for the last."""
+        known = all(isinstance(size, ir.Constant) for size in self.depth_sizes)
+        return known and math.prod(size.constant for size in self.depth_sizes) % self.lanes == 0
 
     def chunks(self, row_apart: int, chunk_apart: int) -> None:
         """Rows are runs of memory: copy vectors of them, each to the place that a tile looks for it at."""
