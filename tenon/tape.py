@@ -37,7 +37,7 @@ class TapeNode:
 
     def release(self) -> None:
         """Let go of inputs and outputs; the node cannot be differentiated any more."""
-        self.inputs, self.payloads, self.root = (), (), None
+        self.inputs, self.payloads, self.attrs, self.root = (), (), NO_ATTRS, None
 
     @property
     def released(self) -> bool:

@@ -22,6 +22,7 @@ from tenon.capture.donation import are_alone
 from tenon.capture.effects import MISSING, Effect
 from tenon.capture.guards import Guards, is_atom
 from tenon.capture.reach import Reach
+from tenon.capture.residuals import Halves, halves, recorded_call
 from tenon.capture.trace import Argument, Capture, GradientOf, Held, Source
 from tenon.capture.tree import Structure, containers, flatten
 from tenon.capture.watch import UnsafeCall
@@ -88,19 +89,25 @@ class Captured:
     effects: list[tuple[Effect, Nest]]
     flags: list[tuple[Source, bool]]            # tensor.requires_grad <- flag
     differentiable: bool
+    wanted: tuple[int, ...]                     # the inputs that require a gradient
     held: list[tuple[Tensor, bool, bool, TensorType]]   # tensors from outside: requires_grad, .grad is None, type
     same: list[tuple[int, Tensor]]              # arguments that are such a tensor too: the leaf, and which tensor
     inputs: Inputs                              # the sources, as a call wants them
     outside: frozenset[int]                     # identities of the other tensors that can be reached from outside
-    codes: frozenset[CodeType]            # that ran
+    codes: frozenset[CodeType]                  # that ran
     calls: int = 0                              # that went the long way
     short: Any = None                           # the short way of calls like an earlier one (`tenon.capture.warm`)
     checked: int = -1                           # the state of `tenon.tensor.changes` when the held tensors were right
 
     @cached_property
     def program(self) -> Executable:
-        """The compiled graph, made when it is first wanted."""
-        return program_of(self.graph)
+        """What a call runs, compiled when it is first wanted."""
+        return program_of(self.graph if self.halves is None else self.halves.forward)
+
+    @cached_property
+    def halves(self) -> Halves | None:
+        """The programs for the results and for the gradients, of a capture that is recorded on the tape."""
+        return halves(self.graph, self.wanted) if self.differentiable else None
 
     @cached_property
     def donations(self) -> tuple[int, ...]:
@@ -161,13 +168,16 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
     nodes = [x.own.node for x in tracked if x.own.node is not None]
     differentiable = any(not node.released for node in nodes) or any(carries for _, _, carries in assigned)
     graph, sources = capture.finish(list(values))
+    requiring = {id(seen.source) for seen in capture.seen.values() if seen.tensor.own.requires_grad}
+    wanted = tuple(k for k, source in enumerate(sources) if id(source) in requiring)
     held = [(seen.tensor, seen.tensor.own.requires_grad, seen.tensor.own.grad is None, seen.start.type)
             for seen in capture.seen.values() if isinstance(seen.source, Held)]
     same = [(seen.source.position, seen.tensor) for key, seen in capture.seen.items()
             if isinstance(seen.source, Argument) and key in reach.tensors]
     outside = reach.tensors.union(id(x) for x, *_ in held).difference(id(x) for _, x in same)
     return Captured(graph, sources, types, reach.guards(), assumptions, output, assigned, gradients, effects, flags,
-                    differentiable, held, same, Inputs(sources), frozenset(outside), frozenset(reach.codes or ()))
+                    differentiable, wanted, held, same, Inputs(sources), frozenset(outside),
+                    frozenset(reach.codes or ()))
 
 
 class _Left:
@@ -292,7 +302,9 @@ def run(captured: Captured, leaves: Sequence[Any]) -> Any:
     holders = captured.inputs.holders(leaves)
     try:
         if captured.differentiable and is_grad_enabled():
-            out = call(*holders, body=captured.graph)
+            parts = captured.halves
+            out = call(*holders, body=captured.graph) if parts is None else \
+                recorded_call(captured.graph, parts, holders)
             results: Any = out if isinstance(out, tuple) else (out,)
         else:
             arrays: Any = [x.own.payload for x in holders]

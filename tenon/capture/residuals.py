@@ -1,0 +1,104 @@
+"""A captured graph on the tape: one program computes its results and what the gradient needs, another the gradient.
+
+Without this, the gradient's program would compute the results once more.  What is kept is what crosses from one part of
+the derivative graph to the other (`tenon.graph.cut.split`); parameters are not copied, and what is as cheap to compute
+as to keep is computed again.  A gradient that is itself recorded is the pullback of the whole graph, a `call`, which
+has derivatives of any order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from tenon.autodiff import call
+from tenon.dims import SymbolicDim
+from tenon.eager import program_of
+from tenon.errors import GradientError
+from tenon.graph.cut import derivative_of, split
+from tenon.graph.ir import Graph, Value
+from tenon.recording import is_grad_enabled
+from tenon.tape import TapeNode, linked, saved
+from tenon.tensor import Tensor, fresh
+
+
+@dataclass(frozen=True, eq=False)
+class Halves:
+    """`forward` gives the results and values to keep, `backward` takes what is kept and gradients of the results."""
+
+    forward: Graph
+    backward: Graph
+    kept: tuple[int, ...]       # a parameter by its place, and further results of `forward` by theirs: -1, -2 ...
+    wanted: tuple[int, ...]     # the parameters whose gradients `backward` gives
+
+
+@lru_cache(maxsize=1024)
+def halves(graph: Graph, wanted: tuple[int, ...]) -> Halves | None:
+    """The two programs of a differentiable graph; None where it has effects, which belong to both or neither, or no
+    gradient, which `backward` says if it is ever called."""
+    if any(node.op.effect for node in graph.nodes):
+        return None
+    try:
+        both = derivative_of(graph)
+    except GradientError:
+        return None
+    count = len(graph.params)
+    results, gradients = both.results[:len(graph.results)], both.results[len(graph.results):]
+    place = {k: n for n, k in enumerate(k for k, p in enumerate(graph.params) if p.dtype.is_differentiable)}
+    parts = split(both, count, [gradients[place[k]] for k in wanted], results)
+    forward, backward = parts.early, parts.late
+    params = {p: k for k, p in enumerate(forward.params)}
+    crossing = forward.results[len(results):]
+    values = [x for x in crossing if x not in params]
+    kept = tuple(params[x] if x in params else -1 - values.index(x) for x in crossing)
+    missing = _sizes_from(backward, graph.params)
+    extra = [Value(graph.params[k].type) for k in missing]
+    backward = replace(backward, name=f"{graph.name}_gradient", params=(*extra, *backward.params))
+    forward = replace(forward, name=graph.name, results=(*forward.results[:len(results)], *values))
+    return Halves(forward, backward, (*missing, *kept), wanted)
+
+
+def _sizes_from(graph: Graph, params: Sequence[Value]) -> list[int]:
+    """Which of `params` tell the symbolic sizes that those of the graph itself do not."""
+    found: list[int] = []
+    known = {str(dim) for p in graph.params for dim in p.shape if isinstance(dim, SymbolicDim)}
+    for name in graph.symbols():
+        if name not in known:
+            k = next(k for k, p in enumerate(params) if any(str(dim) == name for dim in p.shape))
+            found.append(k)
+            known.update(str(dim) for dim in params[k].shape)
+    return found
+
+
+def recorded_call(graph: Graph, parts: Halves, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """The results of the graph, recorded as one call."""
+    arrays: list[Any] = [x.own.payload for x in inputs]
+    out = program_of(parts.forward).run(arrays)
+    results, values = out[:len(graph.results)], out[len(graph.results):]
+    kept = [arrays[k] if k >= 0 else values[-1 - k] for k in parts.kept]
+    node = TapeNode(KEPT_CALL, tuple(map(saved, inputs)), {"body": graph, "parts": parts, "kept": kept}, tuple(results))
+    return tuple([linked(array, node, k) for k, array in enumerate(results)])
+
+
+def _gradients(g: Any, y: Any, *xs: Any, body: Graph, parts: Halves, kept: Sequence[np.ndarray]) -> list[Any]:
+    if is_grad_enabled():           # a gradient of the gradient may be wanted
+        found: list[Any] = call.vjp(g, y, *xs, body=body)  # type: ignore[misc]
+        return found
+    given = g if isinstance(g, tuple) else (g,)
+    seeds = [seed for seed, r in zip(given, body.results, strict=True) if r.dtype.is_differentiable]
+    out = call(*map(fresh, kept), *seeds, body=parts.backward)
+    listed = iter(out if isinstance(out, tuple) else (out,))
+    return [next(listed) if k in parts.wanted else None for k in range(len(xs))]
+
+
+@dataclass(frozen=True)
+class _Rule:
+    name: str
+    vjp: Callable[..., Any]
+
+
+KEPT_CALL = _Rule("call", _gradients)

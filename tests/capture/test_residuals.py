@@ -1,0 +1,106 @@
+"""A jitted function on the tape keeps what its gradient needs: nothing is computed twice, nothing is kept too long."""
+
+import weakref
+
+import numpy as np
+import pytest
+
+import tenon as tn
+from tenon.capture.residuals import halves
+from tenon.errors import GradientError
+from tenon.graph.op import OPS
+
+X = np.random.default_rng(0).standard_normal((4, 3)).astype(np.float32)
+
+
+def pieces(f, *args):
+    captured = f.capture(*args)
+    return halves(captured.graph, captured.wanted)
+
+
+def gradients(f, shape, *tensors):
+    for x in tensors:
+        x.grad = None
+    out = f(tn.asarray(np.resize(X, shape)))
+    sum((y * y).sum() for y in (out if isinstance(out, tuple) else (out,)) if y.requires_grad).backward()
+    return [x.grad.numpy() for x in tensors]
+
+
+W = tn.asarray(X.T.copy()).requires_grad_()
+V = tn.ones(3, requires_grad=True)
+
+
+@pytest.mark.parametrize("function", [
+    lambda x: tn.tanh(x @ W) * V.sum(),
+    lambda x: (x * V).mean(),                           # its gradient knows the size of the batch from nothing it reads
+    lambda x: ((x * V).sum(), tn.argmax(x * V, axis=1), x.shape[0] * V),
+    lambda x: tn.where(x > 0, x * V, tn.exp(x) * V).sum(axis=0),
+    lambda x: (V * 1.0, V + 0.0),
+    lambda x: tn.cumsum(x * V, axis=0),
+    lambda x: tn.dropout(x * V, 0.0),
+])
+def test_gradients_are_those_of_eager_code(function):
+    f = tn.jit(function)
+    tensors = [W, V] if "W" in function.__code__.co_names else [V]
+    for shape in ((4, 3), (5, 3), (6, 3), (1, 3), (6, 3)):
+        for got, want in zip(gradients(f, shape, *tensors), gradients(function, shape, *tensors), strict=True):
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
+def test_the_gradient_computes_nothing_again():
+    parts = pieces(tn.jit(lambda x: tn.tanh(x @ W).sum()), tn.asarray(X))
+    assert [node.op.name for node in parts.backward.nodes].count("tanh") == 0
+    # x asks for no gradient, so the one product is that for W
+    assert [node.op.name for node in parts.backward.nodes].count("matmul") == 1
+    assert [node.op.name for node in parts.forward.nodes].count("matmul") == 1
+
+
+def test_what_an_in_place_operation_changes_afterwards_does_not_matter():
+    w = tn.ones(3, requires_grad=True)
+    f = tn.jit(lambda x: x * w * w)
+    x = tn.ones(3)
+    for _ in range(3):
+        w.grad, y = None, f(x)
+        kept = w.numpy().copy()
+        with tn.no_grad():
+            w.assign(w * 2)
+        y.sum().backward()
+        np.testing.assert_array_equal(w.grad.numpy(), 2 * kept)
+
+
+def test_what_is_kept_is_let_go_by_backward():
+    f = tn.jit(lambda x: tn.tanh(x) * tn.exp(x))
+    y = f(tn.ones(3, requires_grad=True)).sum()
+    node = next(n for n in y.node.tape() if n.attrs.get("kept"))
+    kept = [weakref.ref(a) for k, a in zip(node.attrs["parts"].kept, node.attrs["kept"], strict=True) if k < 0]
+    assert kept
+    y.backward()
+    assert not any(a() is not None for a in kept)
+
+
+def test_what_has_no_gradient_runs_and_says_so_in_backward():
+    rounds = OPS.get("rounds_without_gradient") or tn.op("rounds_without_gradient", type=lambda x: x, ref=np.round)
+    x = tn.asarray(X).requires_grad_()
+    f = tn.jit(lambda x: rounds(x) * 2)
+    for _ in range(3):
+        y = f(x)
+        np.testing.assert_array_equal(y.numpy(), np.round(X) * 2)
+        with pytest.raises(GradientError, match="rounds_without_gradient"):
+            y.sum().backward()
+
+
+def test_higher_derivatives():
+    f = tn.jit(lambda x: x ** 3 + tn.sin(x))
+    found = []
+    for g in (f, f.function):
+        first = tn.grad(lambda x, g=g: g(x).sum())
+        second = tn.grad(lambda x, first=first: first(x).sum())
+        third = tn.grad(lambda x, second=second: second(x).sum())
+        found.append([d(tn.asarray(X)).numpy() for d in (first, second, third)])
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5)
+    x = tn.asarray(X).requires_grad_()
+    f(x).sum().backward(create_graph=True)
+    g, x.grad = x.grad, None
+    g.sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), 6 * X - np.sin(X), rtol=1e-5)
