@@ -8,10 +8,12 @@ import pytest
 
 import tenon as tn
 from tenon.capture.tree import flatten
-from tenon.errors import ArgumentError, CaptureError, DTypeError, ShapeError
+from tenon.errors import ArgumentError, CaptureError, DTypeError, GraphError, ShapeError
 from tenon.graph.interpret import interpret
+from tenon.graph.ir import Value
 from tenon.graph.text import parse_graph, print_graph
 from tenon.graph.verify import verify
+from tenon.pipeline import optimize
 
 
 def numbers(tree: Any) -> list[np.ndarray]:
@@ -391,3 +393,112 @@ def test_forward_mode_is_the_difference_and_agrees_with_reverse(f: Any) -> None:
     same(tn.jit(tn.jacrev(f), fullgraph=True)(x), jacobian)
     hessian = tn.hessian(lambda x: (f(x) ** 3).sum())
     same(tn.jit(hessian, fullgraph=True)(x), hessian(x))
+
+
+# ---------------------------------------------------------------- what a gradient keeps
+
+def nodes_of(graph: Any) -> Any:
+    for node in graph.nodes:
+        yield node
+        for body in node.graphs:
+            yield from nodes_of(body)
+
+
+def pushed_sizes(function: Any, *args: Any) -> list[int]:
+    """The elements that each push of the optimised program keeps."""
+    graph = optimize(tn.jit(function, fullgraph=True).graph(*args), backend="cpu")
+    return [sum(int(x.size) for x in node.inputs[1:] if isinstance(x, Value))
+            for node in nodes_of(graph) if node.op.name == "push"]
+
+
+def test_requirement_42_the_gradient_runs_as_often_as_the_loop() -> None:
+    """The reverse loop takes what the forward one pushed, until nothing is left; the forward one runs once."""
+    def f(x: Any, n: Any) -> Any:
+        return tn.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1, tn.sin(c[1])), (0, x))[1]
+    both_ways = tn.jit(tn.value_and_grad(f), fullgraph=True)
+    for n in (0, 1, 7):
+        x, slope = tn.tensor(0.7, dtype="f64"), 1.0
+        for _ in range(n):
+            slope, x = slope * np.cos(x.item()), tn.sin(x)
+        value, gradient = both_ways(tn.tensor(0.7, dtype="f64"), tn.tensor(n))
+        assert value.item() == pytest.approx(x.item()) and gradient.item() == pytest.approx(slope)
+    graph = optimize(both_ways.graph(tn.tensor(0.7, dtype="f64"), tn.tensor(3)), backend="cpu")
+    assert [node.op.name for node in nodes_of(graph)].count("while_loop") == 2
+
+
+def test_checkpoint_bounds_what_a_loop_keeps() -> None:
+    def step(c: Any) -> Any:
+        return tn.tanh(tn.sin(tn.exp(c * 0.3)) * tn.cos(c)) + 0.2
+
+    def loop(body: Any) -> Any:
+        return lambda x: tn.while_loop(lambda c: c[0] < 9, lambda c: (c[0] + 1, body(c[1])), (0, x))[1].sum()
+
+    def segments(x: Any) -> Any:
+        @tn.checkpoint
+        def some(c: Any) -> Any:
+            start = c[0]
+            return tn.while_loop(lambda d: (d[0] < 9) & (d[0] < start + 3), lambda d: (d[0] + 1, step(d[1])), c)
+        return tn.while_loop(lambda c: c[0] < 9, some, (0, x))[1].sum()
+    x = tn.tensor([0.1, 0.5, -0.3, 0.9], dtype="f64")
+    expected = tn.grad(loop(step))(x)
+    for f in (loop(step), loop(tn.checkpoint(step)), segments):
+        for gradient in (tn.grad(f), tn.jit(tn.grad(f), fullgraph=True), tn.grad(tn.jit(f, fullgraph=True))):
+            same(gradient(x), expected)
+    assert pushed_sizes(tn.grad(loop(tn.checkpoint(step))), x) == [4] < pushed_sizes(tn.grad(loop(step)), x)
+    outer, inner = pushed_sizes(tn.grad(segments), x)       # every third state; and what three steps need
+    assert outer == 5 and inner > 4
+
+
+def test_a_list_made_by_the_function_and_changed_in_a_body() -> None:
+    class Log:
+        items: list[int]
+
+    log = Log()
+
+    def f(x: Any) -> Any:
+        log.items = []
+
+        def body(c: Any) -> Any:
+            log.items.append(1)
+            return c + 1
+        first = tn.while_loop(lambda c: c < 2, body, x)
+        return tn.while_loop(lambda c: c < 5, body, first)
+    for _ in range(2):
+        assert tn.jit(f)(tn.tensor(0)).item() == 5 and log.items == [1] * 5
+
+
+def test_requirement_24_a_loop_is_no_cycle_and_a_cycle_is_refused() -> None:
+    """What a loop carries is a value of the body's; a graph that reads its own output is no graph."""
+    with pytest.raises(GraphError):
+        verify(parse_graph("def f(x: f32):\n    v0: f32 = add(x, v1)\n    v1: f32 = sin(v0)\n    return v1"))
+    graph = tn.jit(lambda xs: tn.scan(lambda c, x: (c + x, c), 0.0, xs)).graph(tn.ones(3))
+    assert len({id(x) for node in nodes_of(optimize(graph, backend="cpu")) for x in node.outputs}) == \
+        sum(len(node.outputs) for node in nodes_of(optimize(graph, backend="cpu")))
+
+
+# ---------------------------------------------------------------- JAX
+
+def test_jax_says_the_same() -> None:
+    jax = pytest.importorskip("jax")
+    lax, jnp = jax.lax, jax.numpy
+
+    def in_tenon(x: Any, w: Any) -> Any:
+        h, ys = tn.scan(lambda h, a: (tn.tanh(w @ h + a), (h * a).sum()), x, tn.arange(6).reshape(3, 2).astype("f32"))
+        h = tn.while_loop(lambda h: (h * h).sum() < 9, lambda h: h * 1.5 + 0.1, h)
+        h = tn.fori_loop(1, 4, lambda i, h: h / i, h)
+        return tn.switch(h.sum().astype("i64"), [lambda: h.sum(), lambda: (h * ys.sum()).sum()]) + tn.map(tn.sin, ys).sum()
+
+    def in_jax(x: Any, w: Any) -> Any:
+        h, ys = lax.scan(lambda h, a: (jnp.tanh(w @ h + a), (h * a).sum()), x, jnp.arange(6.0).reshape(3, 2))
+        for _ in range(20):         # a while_loop of JAX has no reverse
+            h = jnp.where((h * h).sum() < 9, h * 1.5 + 0.1, h)
+        h = lax.fori_loop(1, 4, lambda i, h: h / i, h)
+        return lax.switch(h.sum().astype(int), [lambda: h.sum(), lambda: (h * ys.sum()).sum()]) + lax.map(jnp.sin, ys).sum()
+    x, w = np.array([0.3, -0.2], np.float32), np.array([[0.5, -1.0], [0.2, 0.8]], np.float32)
+    expected = jax.value_and_grad(in_jax, argnums=(0, 1))(x, w)
+    for both_ways in (tn.value_and_grad(in_tenon, argnums=(0, 1)),
+                      tn.jit(tn.value_and_grad(in_tenon, argnums=(0, 1)), fullgraph=True)):
+        value, gradients = both_ways(tn.tensor(x), tn.tensor(w))
+        np.testing.assert_allclose(value.numpy(), expected[0], rtol=1e-5)
+        for got, wanted in zip(gradients, expected[1], strict=True):
+            np.testing.assert_allclose(got.numpy(), wanted, rtol=1e-4)

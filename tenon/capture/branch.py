@@ -16,13 +16,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from tenon.capture.effects import Snapshot
 from tenon.capture.reach import Reach
 from tenon.capture.trace import Capture, GradientOf, Held, Seen, Source, capturing
-from tenon.capture.watch import UnsafeCall
+from tenon.capture.watch import UnsafeCall, unwatched
 from tenon.errors import CaptureError
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import Op
@@ -39,6 +40,10 @@ class Branch(Capture):
     def __init__(self, name: str):
         super().__init__(name)
         self.around = recorder.get()
+        known = _surroundings.get(self.around) if self.around is not None else None
+        self.surroundings = known or Surroundings()
+        for capture in (self, self.around or self):
+            _surroundings[capture] = self.surroundings
         self.values: set[Any] = set()
         self.given: list[Value] = []            # parameters for what the function is called with
         self.returned: list[Value] = []         # what is to be a result of the graph
@@ -98,18 +103,18 @@ class Branch(Capture):
 
         Raises UnsafeCall when they change anything in Python: it would happen once, however often the branch runs.
         """
-        reach = Reach(None)
-        for function in functions:
-            reach.add(function, getattr(function, "__name__", "the function"))
-        snapshot = Snapshot(list(reach.holders.values()), reach.cells)
+        with unwatched():
+            snapshot = self.surroundings.before(functions)
         try:
             with capturing(self):
                 yield
-            changes = snapshot.changes()
+            with unwatched():
+                changes = snapshot.changes()
         except UnsafeCall as unsafe:
             raise self.refusal(unsafe) from None
         finally:
-            snapshot.restore()
+            with unwatched():
+                snapshot.restore()
         if changes:
             raise self.refusal(UnsafeCall(f"{self.builder.name}: the function changes {described(changes[0])} in "
                                           "Python"))
@@ -158,6 +163,26 @@ class Branch(Capture):
     def graph(self, params: Sequence[Value], results: Sequence[Value]) -> Graph:
         """The graph with these parameters, which must be all that is used."""
         return Graph(self.builder.name, tuple(params), tuple(self.builder.nodes), tuple(results))
+
+
+class Surroundings:
+    """What the functions of one program can reach in Python, found once; what was changed since is looked at anew."""
+
+    def __init__(self) -> None:
+        self.reach = Reach(None)
+        self.snapshot = Snapshot([], [])
+
+    def before(self, functions: Sequence[Callable[..., Any]]) -> Snapshot:
+        """What is there now, these functions included."""
+        for effect in self.snapshot.changes():
+            self.reach.add(effect.value, "what the function made")
+        for function in functions:
+            self.reach.add(function, getattr(function, "__name__", "the function"))
+        self.snapshot = Snapshot(list(self.reach.holders.values()), self.reach.cells)
+        return self.snapshot
+
+
+_surroundings: WeakKeyDictionary[Any, Surroundings] = WeakKeyDictionary()
 
 
 class _Entry:

@@ -19,6 +19,7 @@ from tenon.graph.ir import Graph, Value
 from tenon.graph.op import interpreter
 from tenon.ops.control import all_of
 from tenon.ops.control import cond as cond_op
+from tenon.ops.control import recomputed as recomputed_op
 from tenon.ops.control import switch as switch_op
 from tenon.tensor import Tensor
 
@@ -37,7 +38,7 @@ def cond(pred: Any, true_fn: Function, false_fn: Function, *operands: Any) -> An
     known = condition_of("cond", pred)
     if isinstance(known, bool):
         return as_tensors((true_fn if known else false_fn)(*operands))
-    return choice("cond", known, {"the true branch": true_fn, "the false branch": false_fn}, operands,
+    return choice("cond", {"the true branch": true_fn, "the false branch": false_fn}, operands,
                   lambda graphs: cond_op(known, *graphs.operands, true=graphs.graphs[0], false=graphs.graphs[1]))
 
 
@@ -57,7 +58,7 @@ def switch(index: Any, branches: Sequence[Function], *operands: Any) -> Any:
         raise error(f"switch: the index must be one integer, it is {chosen.type}")
     if not isinstance(chosen, Tensor) or is_known(chosen):
         return as_tensors(branches[min(max(int(chosen), 0), len(branches) - 1)](*operands))
-    return choice("switch", chosen, {f"branch {k}": f for k, f in enumerate(branches)}, operands,
+    return choice("switch", {f"branch {k}": f for k, f in enumerate(branches)}, operands,
                   lambda graphs: switch_op(chosen, *graphs.operands, branches=graphs.graphs))
 
 
@@ -91,8 +92,13 @@ def trace_branch(name: str, function: Function, *args: Any) -> Traced:
         return Traced(branch, lifted(leaves), structure)
 
 
-def choice(name: str, index: Tensor, functions: dict[str, Function], operands: Sequence[Any],
-           emit: Callable[[Graphs], Any]) -> Any:
+def recomputed(function: Function, *args: Any) -> Any:
+    """What the function returns; in a graph, its gradient computes it again (`tenon.transforms.checkpoint`)."""
+    return choice("checkpoint", {"recomputed": function}, args,
+                  lambda graphs: recomputed_op(*graphs.operands, body=graphs.graphs[0]))
+
+
+def choice(name: str, functions: dict[str, Function], operands: Sequence[Any], emit: Callable[[Graphs], Any]) -> Any:
     """The result of one of the functions, chosen when the program runs."""
     sides = list(functions)
     traced = [trace_branch(side.replace("the ", "").replace(" ", "_"), f, *operands) for side, f in functions.items()]
@@ -102,7 +108,8 @@ def choice(name: str, index: Tensor, functions: dict[str, Function], operands: S
                                 f"{form(other.structure)}", hint="both must return the same form")
     columns = list(zip(*(t.leaves for t in traced), strict=True))
     paths = labels(traced[0].structure, "the result")
-    types = [agreed_type(name, sides, column, path) for column, path in zip(columns, paths, strict=True)]
+    types = [agreed_type(name, sides, column, path) if len(sides) > 1 else getattr(column[0], "dtype", None)
+             for column, path in zip(columns, paths, strict=True)]
     assigned = list({id(seen.tensor): seen.tensor for t in traced for seen in t.branch.assigned}.values())
     results = [[*(t.branch.value(as_tensor(x, dtype)) for x, dtype in zip(t.leaves, types, strict=True) if dtype),
                 *map(t.branch.value, assigned)] for t in traced]

@@ -1,4 +1,4 @@
-"""Branches as operators that hold graphs: cond and switch.
+"""Branches as operators that hold graphs: cond and switch; and `recomputed`, one graph for memory's sake.
 
     cond(pred, *operands, true=Graph, false=Graph)          one of two graphs, on the same operands
     switch(index, *operands, branches=(Graph, ...))         one of several; the index is clamped
@@ -19,6 +19,8 @@ from tenon.graph.cut import pullback_of
 from tenon.graph.interpret import interpret_within
 from tenon.graph.ir import Graph
 from tenon.graph.op import Op
+from tenon.ops.barrier import barrier
+from tenon.ops.custom import apply_graph
 from tenon.ops.define import define
 from tenon.types import TensorType, bool_
 
@@ -124,3 +126,25 @@ switch: Op = define(
     "switch", public=False, type=_switch_type, ref=_switch_ref, vjp=_switch_vjp,
     doc="The results of `branches[index]` on the operands; an index before the first or behind the last is moved "
         "there.  The gradient is the switch of the pullbacks.")
+
+
+# ---------------------------------------------------------------- computed again for the gradient
+
+def _recomputed_type(*operands: TensorType, body: Graph) -> Types:
+    check_takes("recomputed", "the body", body, operands)
+    return one_or_all(result_types(body))
+
+
+def _recomputed_vjp(g: Any, y: Any, *operands: Any, body: Graph) -> list[Any]:
+    """The barrier makes the body's values depend on the gradients, so that none of them is kept for it."""
+    seeds = seeds_of(g, body)
+    walled = all_of(barrier(*operands, *seeds))
+    return spread(apply_graph(pullback_of(body), walled), operands)
+
+
+recomputed: Op = define(
+    "recomputed", public=False, type=_recomputed_type,
+    ref=lambda *operands, body: one_or_all(interpret_within(body, operands)),
+    expand=lambda *operands, body: one_or_all(apply_graph(body, operands)), vjp=_recomputed_vjp,
+    doc="The results of a graph.  The gradient computes the graph again instead of keeping values of it: what "
+        "`tn.checkpoint` leaves in a program.")

@@ -44,9 +44,9 @@ def loop_parts(body: Graph, constants: int, carried: int) -> Parts:
     groups: dict[str, list[int]] = {"fixed": [], "invariant": [], "stacked": [], "sequences": []}
     kept = early.results[count:]
     for k, x in enumerate(kept):
-        at = position.get(x, constants)
-        groups["fixed" if at < constants else "sequences" if at >= constants + carried else
-               "stacked" if x in varying else "invariant"].append(k)
+        at = position.get(x)
+        groups["stacked" if x in varying and (at is None or at < constants + carried) else
+               "invariant" if at is None else "fixed" if at < constants else "sequences"].append(k)
     order = [k for group in groups.values() for k in group]
     late = part(cut.late, body.name + "_back", [*(cut.late.params[k] for k in order), *cut.late.params[len(kept):]],
                 cut.late.results)

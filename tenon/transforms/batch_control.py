@@ -19,7 +19,7 @@ from tenon.graph.build import Builder, call_graph
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import Op, using
 from tenon.ops.comparison import equal, where
-from tenon.ops.control import all_of, cond, one_or_all, switch
+from tenon.ops.control import all_of, cond, one_or_all, recomputed, switch
 from tenon.ops.creation import zeros_like
 from tenon.ops.custom import apply_graph
 from tenon.ops.indexing import take
@@ -99,6 +99,11 @@ def nothing(graph: Graph) -> Graph:
     b = Builder("nothing", [Value(p.type, name=p.name) for p in graph.params], rewriting=True)
     with using(b):
         return b.finish([zeros_like(r) for r in graph.results])
+
+
+def recomputed_batch(op: Op, a: Arguments, body: Graph) -> Any:
+    """recomputed."""
+    return op(*tensors(a), body=batched_graph(body, a, a.batched, (True,) * len(body.results))[0])
 
 
 # ---------------------------------------------------------------- loops
@@ -189,4 +194,5 @@ def with_active(turn: Graph, constants: int, size: Dim, results: Callable[[Any, 
 
 
 CONTROL: dict[Op, Callable[..., Any]] = {
-    cond: chosen, switch: chosen, scan: scanned, while_loop: looped, while_gradient: gradient_of_loop}
+    cond: chosen, switch: chosen, recomputed: recomputed_batch, scan: scanned, while_loop: looped,
+    while_gradient: gradient_of_loop}

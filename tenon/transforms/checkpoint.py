@@ -2,7 +2,7 @@
 gradient is.
 
 The second run sees the tensors, and so the random numbers, that the first one saw, and leaves no trace.  In a captured
-program it stands behind a barrier, so that it is not merged with the first.
+program the function is one operator, `recomputed`, so that gradients of the program keep to it too.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from tenon.capture.control import recomputed
 from tenon.capture.trace import is_capturing
 from tenon.capture.tree import flatten
-from tenon.ops.barrier import barrier
 from tenon.recording import is_grad_enabled
 from tenon.state import Changes
 from tenon.tape import TapeNode, linked, saved
@@ -25,7 +25,8 @@ from tenon.transforms.follow import Followed, Nest, is_differentiable, settled
 def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
     """The function `f`, which keeps only its arguments for the gradient and runs again when that is computed.
 
-    The gradient reaches the arguments and every tensor that `f` reads elsewhere.
+    The gradient reaches the arguments and every tensor that `f` reads elsewhere.  As the body of a loop it leaves the
+    gradient what the loop carries; around a loop of some turns, in a loop of such, what is carried every so often.
 
     >>> layer = tn.checkpoint(lambda x: tn.exp(tn.sin(x)))
     >>> tn.grad(layer)(0.0)
@@ -35,6 +36,8 @@ def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
     def checkpointed(*args: Any, **keywords: Any) -> Any:
         if not is_grad_enabled():
             return f(*args, **keywords)
+        if is_capturing():
+            return recomputed(functools.partial(f, **keywords), *args)
         leaves, structure = flatten((args, keywords))
         inputs = Nest(tuple(leaves), structure)
 
@@ -89,9 +92,6 @@ class Recomputed:
         """The gradients of the inputs."""
         seeds = list(g) if isinstance(g, tuple) else [g]
         arguments, others = list(inputs[:self.count]), inputs[self.count:]
-        if is_capturing() and arguments:
-            walled = barrier(*arguments, *seeds)
-            arguments, seeds = list(walled[:self.count]), list(walled[self.count:])
         with self.changes.undone():
             run = Followed(self.function, arguments)
         outputs = [x for x in flatten(run.result)[0] if is_differentiable(x)]
