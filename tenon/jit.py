@@ -283,6 +283,8 @@ def leaf_key(leaf: Any) -> Any:
     if isinstance(leaf, Tensor):
         own = leaf.own
         return (own.payload.dtype, own.payload.ndim, own.requires_grad, own.grad is None)
+    if isinstance(leaf, slice):
+        return (slice, leaf_key(leaf.start), leaf_key(leaf.stop), leaf_key(leaf.step))
     if is_atom(leaf):
         return (type(leaf), repr(leaf) if isinstance(leaf, (float, complex)) else leaf)
     return (type(leaf), id(leaf))

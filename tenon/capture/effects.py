@@ -20,7 +20,7 @@ MISSING = object()
 class Effect:
     """A store into `holder`: `kind` says which, `key` where, `value` what (MISSING: deleted)."""
 
-    kind: str                   # "item", "dict", "attribute", "list", "deque", "set", "cell"
+    kind: str                   # "item", "dict", "attribute", "slot", "list", "deque", "set", "cell"
     holder: Any
     key: Any
     value: Any
@@ -50,6 +50,13 @@ def _store_attribute(holder: Any, key: str, value: Any) -> None:
         delattr(holder, key)
 
 
+def _store_slot(holder: Any, key: str, value: Any) -> None:
+    if value is not MISSING:
+        setattr(holder, key, value)
+    elif hasattr(holder, key):
+        delattr(holder, key)
+
+
 def _store_list(holder: list[Any], key: int | None, value: Any) -> None:
     if key is None:
         holder[:] = value
@@ -73,8 +80,8 @@ def _store_cell(holder: types.CellType, key: None, value: Any) -> None:
 
 
 STORES: dict[str, Callable[[Any, Any, Any], None]] = {
-    "item": _store_item, "dict": _store_dict, "attribute": _store_attribute, "list": _store_list, "deque": _store_deque,
-    "set": _store_set, "cell": _store_cell,
+    "item": _store_item, "dict": _store_dict, "attribute": _store_attribute, "slot": _store_slot, "list": _store_list,
+    "deque": _store_deque, "set": _store_set, "cell": _store_cell,
 }
 
 
@@ -88,6 +95,7 @@ class Snapshot:
         self._deques = [(x, list(x)) for x in holders if isinstance(x, deque)]
         self._objects = [(x, dict(x.__dict__)) for x in holders
                          if isinstance(getattr(x, "__dict__", None), (dict, types.MappingProxyType))]
+        self._slots = [(x, slots_of(x)) for x in holders if hasattr(type(x), "__slots__")]
         self._cells = [(cell, _contents(cell)) for cell in cells]
 
     def changes(self) -> list[Effect]:
@@ -109,6 +117,7 @@ class Snapshot:
                 else [Effect("dict", table, None, dict(table))]
         found += [Effect("attribute", x, k, v)
                   for x, before in self._objects for k, v in _differences(x.__dict__, before)]
+        found += [Effect("slot", x, k, v) for x, before in self._slots for k, v in _differences(slots_of(x), before)]
         found += [Effect("set", now, None, set(now)) for now, before in self._sets if now != before]
         found += [Effect("cell", c, None, _contents(c)) for c, before in self._cells if _contents(c) is not before]
         return found
@@ -130,12 +139,22 @@ class Snapshot:
                     _store_attribute(x, key, entries.get(key, MISSING))
                 else:
                     _store_item(x.__dict__, key, entries.get(key, MISSING))
+        for x, entries in self._slots:
+            for key, _ in _differences(slots_of(x), entries):
+                _store_slot(x, key, entries.get(key, MISSING))
         for group, members in self._sets:
             if group != members:
                 _store_set(group, None, members)
         for cell, value in self._cells:
             if _contents(cell) is not value and value is not MISSING:
                 cell.cell_contents = value
+
+
+def slots_of(x: Any) -> dict[str, Any]:
+    """What an object holds in the `__slots__` of its classes."""
+    members = {name: member for base in type(x).__mro__ for name, member in vars(base).items()
+               if isinstance(member, types.MemberDescriptorType) and base.__module__ != "builtins"}
+    return {name: value for name, member in members.items() if (value := getattr(x, name, MISSING)) is not MISSING}
 
 
 def _contents(cell: types.CellType) -> Any:

@@ -353,6 +353,7 @@ class Reach:
         if slots:
             read = partial(_read_slots, slots)
             self._items(read, value, read(value), path, [f".{s}" for s in slots])
+            self._hold(value)
         if not isinstance(table, dict):
             return
         self._hold(value)

@@ -151,7 +151,7 @@ def is_unrepeatable(function: Any) -> bool:
     if isinstance(owner, type):
         return issubclass(owner, datetime.date) and str(getattr(function, "__name__", "")) in NOW
     return bool(function in PRINTING or function in LOOKING_UP
-                or getattr(function, "__module__", None) in ("time", "_random")
+                or getattr(function, "__module__", None) in ("time", "_random", "_warnings")
                 or getattr(function, "__name__", None) in DRAWING
                 or (getattr(function, "__module__", None) in OPERATING_SYSTEM and function.__name__ in FILES)
                 or isinstance(owner, (random.Random, np.random.Generator, np.random.RandomState, io.IOBase)))

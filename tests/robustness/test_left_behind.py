@@ -4,6 +4,7 @@ import contextvars
 import os
 import secrets
 import uuid
+import warnings
 from collections import OrderedDict
 
 import pytest
@@ -167,7 +168,28 @@ def context_variable(jit):
         yield f(X).tolist(), variable.get()
 
 
-PROGRAMS = [global_list_returned, argument_list_returned, one_tensor_twice, state_returned, gradient_returned,
+def slots(jit):
+    class Cell:
+        __slots__ = ("count", "last")
+    cell = Cell()
+    cell.count = 0
+
+    @jit
+    def f(x):
+        cell.count += 1
+        cell.last = x * cell.count
+        return cell.last
+    for _ in range(3):
+        yield f(X) is cell.last, cell.last.tolist(), cell.count
+
+
+def slices_as_arguments(jit):
+    f = jit(lambda x, key: x[key])
+    for key in (slice(None, 1), slice(1, None), slice(None, 1), 0, [1, 0]):
+        yield f(X, key).tolist()
+
+
+PROGRAMS = [slots, slices_as_arguments, global_list_returned, argument_list_returned, one_tensor_twice, state_returned, gradient_returned,
             known_list_within_a_new_dictionary, known_list_under_a_new_name, new_list_in_two_places, moved_to_the_end,
             taken_out_and_put_back, least_recently_used, attribute_of_the_function_itself, context_variable]
 
@@ -181,6 +203,16 @@ def test_objects_are_those_of_eager_code(program):
 def test_random_numbers_of_the_operating_system_are_drawn_in_every_call(draw):
     f = tn.jit(lambda x: (x, draw()))
     assert len({f(X)[1] for _ in range(4)}) == 4
+
+
+def test_warnings_are_given_in_every_call():
+    @tn.jit
+    def f(x):
+        warnings.warn("careful", stacklevel=1)
+        return x
+    for _ in range(3):
+        with pytest.warns(UserWarning, match="careful"):
+            f(X)
 
 
 def test_files_are_looked_for_in_every_call(tmp_path):
