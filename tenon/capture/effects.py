@@ -152,8 +152,9 @@ class Snapshot:
 
 def slots_of(x: Any) -> dict[str, Any]:
     """What an object holds in the `__slots__` of its classes, but for Tenon's own."""
-    members = {name: member for base in type(x).__mro__ for name, member in vars(base).items()
-               if isinstance(member, types.MemberDescriptorType) and not base.__module__.startswith(("builtins", "tenon."))}
+    bases = [base for base in type(x).__mro__ if not base.__module__.startswith(("builtins", "tenon."))]
+    members = {name: member for base in bases for name, member in vars(base).items()
+               if isinstance(member, types.MemberDescriptorType)}
     return {name: value for name, member in members.items() if (value := getattr(x, name, MISSING)) is not MISSING}
 
 
