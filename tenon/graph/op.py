@@ -7,6 +7,7 @@ optional, `*xs` takes any number), keyword-only parameters are static attributes
 
     compute(s, i, *loads, **attrs)   the scalar at output index `i`; `s` is whoever asks (tenon.loops.build)
     expand(*inputs, **attrs)         the same thing in simpler operators
+    fill(s, *loads, **attrs)         loops that store the output in an order (tenon.loops.filling)
     host                             only `ref`: a step that NumPy does at run time
 
 Calling an operator asks the innermost interpreter what the call means: evaluate, record, or rewrite.
@@ -135,6 +136,7 @@ class Op:
     vjp: Callable[..., Any] | None = None               # (g, y, *inputs, **attrs) -> gradient, None or thunk an input
     compute: Callable[..., Any] | None = None
     expand: Callable[..., Any] | None = None
+    fill: Callable[..., Any] | None = None
     canonical: Callable[..., Mapping[str, Any]] | None = None  # (*types, **attrs) -> attributes in their one IR form
     promote: Callable[..., Any] | None = None           # how inputs agree on an element type (tenon.graph.promotion)
     elementwise: bool = False                           # inputs broadcast; element i depends on input elements i only
@@ -158,8 +160,8 @@ class Op:
         self.signature = Signature.of(self.type)
         self.inputs = len(self.signature.data)
         self.__doc__, self.__name__ = self.doc, self.name
-        rules = [inspect.unwrap(rule) for rule in (self.type, self.ref, self.compute, self.expand, self.canonical,
-                                                   self.promote) if rule is not None]
+        rules = [inspect.unwrap(rule) for rule in (self.type, self.ref, self.compute, self.expand, self.fill,
+                                                   self.canonical, self.promote) if rule is not None]
         codes = [rule.__code__ for rule in rules if hasattr(rule, "__code__")]
         self.is_own = all(code.co_filename.startswith(KNOWN_CODE) for code in codes)
         OPS[self.name] = self
@@ -167,7 +169,7 @@ class Op:
     @property
     def is_host(self) -> bool:
         """Whether NumPy does this step at run time."""
-        return self.compute is None and self.expand is None
+        return self.compute is None and self.expand is None and self.fill is None
 
     @property
     def __signature__(self) -> inspect.Signature:

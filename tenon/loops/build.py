@@ -219,13 +219,14 @@ class GraphExpressions:
     def _run(self, node: Node, index: Indices) -> tuple[Expr, ...]:
         assert node.op.compute is not None, f"{node.op.name} has no compute rule"
         outer, self.scalars.value = self.scalars.value, node.output
-        loads = [self._read(x) for x in node.inputs]
+        loads = [self.read(x) for x in node.inputs]
         found = node.op.compute(self.scalars, index, *loads, **node.attrs)
         self.scalars.value = outer
         listed = found if isinstance(found, tuple) else (found,)
         return tuple(simplify(lift(x, out.dtype)) for x, out in zip(listed, node.outputs, strict=True))
 
-    def _read(self, x: Value | Literal | None) -> Read | None:
+    def read(self, x: Value | Literal | None) -> Read | None:
+        """What a rule sees of an input."""
         if x is None:
             return None
         if isinstance(x, Literal):

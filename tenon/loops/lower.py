@@ -19,8 +19,9 @@ from tenon.loops.build import GraphExpressions, is_empty, offset
 from tenon.loops.chunks import in_chunks
 from tenon.loops.contraction import misplaced
 from tenon.loops.expressions import Buffer, Call, CheckedIndex, Expr, Index, Reduce, size, walk
+from tenon.loops.filling import Filling, fill_node
 from tenon.loops.flattening import with_flat_reductions
-from tenon.loops.ir import Kernel, roots, statements
+from tenon.loops.ir import Kernel, Nest, roots, statements
 from tenon.loops.rows import with_dense_rows
 from tenon.loops.schedule import alone, product_of, schedule
 from tenon.loops.splitting import with_split_loops
@@ -37,6 +38,10 @@ def lower(graph: Graph, name: str) -> Kernel:
     inputs = {p: Buffer(p.name or f"p{k}", p.type, "input") for k, p in enumerate(graph.params)}
     outputs = [Buffer(f"out{k}" if len(graph.results) > 1 else "out", r.type, "output")
                for k, r in enumerate(graph.results)]
+    node = fill_node(graph)
+    if node is not None:
+        filling = Filling(GraphExpressions(graph, inputs), node, outputs)
+        return _kernel(name, graph, inputs, outputs, (), filling.nests)
     stored = _long_chains(graph)
     while True:
         buffers = _buffers_of(graph, outputs, stored)
@@ -57,11 +62,15 @@ def lower(graph: Graph, name: str) -> Kernel:
     for target in map(with_flat_reductions, along_rows(targets, temporary)):
         found = product_of(target)
         parted += with_dense_rows(target, found, temporary) if found else in_chunks(target, temporary)
-    nests = tuple(schedule(group) for group in grouped(parted))
+    return _kernel(name, graph, inputs, outputs, temporaries + parts, [schedule(group) for group in grouped(parted)])
+
+
+def _kernel(name: str, graph: Graph, inputs: Mapping[Value, Buffer], outputs: Sequence[Buffer],
+            temporaries: Sequence[Buffer], nests: Sequence[Nest]) -> Kernel:
     checks = tuple(dict.fromkeys(x for nest in nests for statement in statements(nest.body)
                                  for x in walk(*roots(statement)) if isinstance(x, CheckedIndex)))
-    return Kernel(name, tuple(inputs.values()), tuple(outputs), tuple(temporaries + parts), graph.symbols(),
-                  nests, checks)
+    return Kernel(name, tuple(inputs.values()), tuple(outputs), tuple(temporaries), graph.symbols(), tuple(nests),
+                  checks)
 
 
 def _long_chains(graph: Graph) -> set[Value]:

@@ -26,6 +26,7 @@ from tenon.loops.ir import Block, Contraction, Let, Loop, Nest, Store
 from tenon.loops.keeping import kept_rows
 from tenon.loops.placing import Placing, Scope
 from tenon.loops.target import Target, grain_of
+from tenon.loops.turned import turned_nest
 
 ENOUGH = 16         # turns of the parallel loop that keep all threads busy
 
@@ -33,7 +34,8 @@ ENOUGH = 16         # turns of the parallel loop that keep all threads busy
 def schedule(targets: Sequence[Target]) -> Nest:
     """The nest that stores the targets, whose loops are a prefix of the longest list of loops among them."""
     targets = [with_flat_reductions(target) for target in with_flat_loops(targets)]
-    return _contraction(targets[0]) or column_nest(targets) or _loops(targets)
+    found = _contraction(targets[0]) or column_nest(targets) or turned_nest(targets)
+    return found or _loops(targets)
 
 
 def alone(target: Target) -> bool:

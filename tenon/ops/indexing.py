@@ -144,6 +144,7 @@ def _written_vjp(read: Callable[..., Any], write: Callable[..., Any]) -> Callabl
 put: Op = define(
     "put", public=False, type=_put_type, canonical=_axis, promote=_written, ref=_put_ref,
     vjp=_written_vjp(lambda *a, **k: take(*a, **k), lambda *a, **k: put(*a, **k)),
+    fill=lambda s, x, at, updates, axis, reduce: s.write_rows(x, at, updates, axis, reduce),
     doc="x with `updates` written to these places along an axis: set, add, mul, max or min.",
     examples=["put(f32[5, 3], i64[4], f32[4, 3], axis=0, reduce='add') -> f32[5, 3]",
               "put(f32[2, 5], i64[2, 2], f32[2, 2, 2], axis=1, reduce='set') -> f32[2, 5]",
@@ -193,6 +194,7 @@ def _scatter_ref(x: Any, at: Any, updates: Any, axis: int, reduce: str) -> Any:
 scatter_op: Op = define(
     "scatter", public=False, type=_scatter_type, canonical=_axis, promote=_written, ref=_scatter_ref,
     vjp=_written_vjp(lambda *a, **k: gather(*a, **k), lambda *a, **k: scatter_op(*a, **k)),
+    fill=lambda s, x, at, updates, axis, reduce: s.write_elements(x, at, updates, axis, reduce),
     doc="x with x[a, indices[a, i, b], b] set to updates[a, i, b], or combined with it by add, mul, max or min.",
     examples=["scatter(f32[2, 5], i64[2, 3], f32[2, 3], axis=1, reduce='add') -> f32[2, 5]",
               "scatter(f32[5, 3], i64[2, 2], f32[2, 2], axis=0, reduce='set') -> f32[5, 3]",

@@ -1,6 +1,6 @@
 """Running totals along an axis: cumsum, cumprod, cummax ..., and differences of neighbours.
 
-A running total is a host step for now: as a per-element formula it would add the same elements again and again.
+A running total is filled in an order: as a per-element formula it would add the same elements again and again.
 """
 
 from __future__ import annotations
@@ -24,16 +24,18 @@ from tenon.ops.shape import cast, full_op
 from tenon.types import DType, TensorType, as_dtype, int64, normalize_axis
 
 
-def _scan(name: str, total: Callable[[Any, int], Any], vjp: Callable[..., Any], doc: str, promote: Any = same,
-          kinds: str = "buifc") -> Op:
-    """A running total; `reverse` runs from the last element to the first."""
+def _scan(name: str, total: Callable[[Any, int], Any], start: float, step: Callable[[Any, Any, Any], Any],
+          vjp: Callable[..., Any], doc: str, promote: Any = same, kinds: str = "buifc") -> Op:
+    """A running total, `step(s, total, element)` after each; `reverse` runs from the last element to the first."""
     def rule(x: TensorType, *, axis: int, reverse: bool = False) -> TensorType:
         check_kind(name, x.dtype, kinds)
         return x
 
     def ref(x: Any, axis: int, reverse: bool) -> Any:
         return np.flip(total(np.flip(x, axis), axis), axis) if reverse else total(x, axis)
-    return define(name, public=False, type=rule, ref=ref, vjp=vjp, promote=promote, doc=doc,
+    def fill(s: Any, x: Any, axis: int, reverse: bool) -> None:
+        s.scan(x, axis, reverse, [start], lambda state, element, place: (step(s, state[0], element),))
+    return define(name, public=False, type=rule, ref=ref, vjp=vjp, fill=fill, promote=promote, doc=doc,
                   canonical=lambda x, axis, reverse: {"axis": normalize_axis(axis, x.ndim), "reverse": bool(reverse)},
                   examples=[f"{name}(f32[2, 3], axis=1) -> f32[2, 3]",
                             f"{name}(f32[2, 3], axis=0, reverse=True) -> f32[2, 3]",
@@ -63,12 +65,13 @@ def _log_total(x: Any, axis: int) -> Any:
     return np.logaddexp.accumulate(x, axis) if x.size else x
 
 
-cumsum_op: Op = _scan("cumsum", np.cumsum,
+cumsum_op: Op = _scan("cumsum", np.cumsum, 0, lambda s, total, x: total + x,
                       lambda g, y, x, axis, reverse: (cumsum_op(g, axis=axis, reverse=not reverse),),
                       "The running sum along an axis.")
-cumprod_op = _scan("cumprod", np.cumprod, _cumprod_vjp, "The running product along an axis.")
-logcumsumexp_op = _scan("logcumsumexp", _log_total, _logcumsumexp_vjp,
-                        "The running log(sum(exp(x))) along an axis.", promote=floating, kinds="f")
+cumprod_op = _scan("cumprod", np.cumprod, 1, lambda s, total, x: total * x, _cumprod_vjp,
+                   "The running product along an axis.")
+logcumsumexp_op = _scan("logcumsumexp", _log_total, -np.inf, lambda s, total, x: s.call("logaddexp", total, x),
+                        _logcumsumexp_vjp, "The running log(sum(exp(x))) along an axis.", promote=floating, kinds="f")
 
 
 def _running_extreme(name: str, extreme: Any, doc: str) -> Op:
@@ -87,7 +90,13 @@ def _running_extreme(name: str, extreme: Any, doc: str) -> Op:
         gradient, taken = expand_dims(g[0], axis), expand_dims(y[1], axis)      # ..., source, place, ...
         source = iota(x.shape[axis], axis, x.ndim + 1)
         return (where(equal(taken, source), gradient, 0).sum(axis=axis + 1),)
-    return define(name, public=False, type=rule, ref=ref, vjp=vjp, doc=doc,
+
+    def fill(s: Any, x: Any, axis: int) -> None:
+        def step(state: Any, element: Any, place: Any) -> Any:
+            best = (s.maximum if extreme is np.maximum else s.minimum)(state[0], element)
+            return best, s.select(s.eq(element, best) | s.isnan(element), place, state[1])
+        s.scan(x, axis, False, [s.least(x.dtype) if extreme is np.maximum else s.most(x.dtype), 0], step)
+    return define(name, public=False, type=rule, ref=ref, vjp=vjp, fill=fill, doc=doc,
                   canonical=lambda x, axis: {"axis": normalize_axis(axis, x.ndim)},
                   examples=[f"{name}(f32[2, 3], axis=1) -> f32[2, 3], i64[2, 3]"])
 

@@ -4,6 +4,7 @@
     map          element by element, or with a few elements read for each
     reduce       many elements to one
     contraction  a sum of products: a kernel of its own, that takes little else in
+    fill         filled in an order: a kernel of its own, that reads through views
     opaque       no kernel, or none that may be combined with others
 """
 
@@ -73,11 +74,11 @@ def body_of(nodes: Sequence[Node], results: Iterable[Value]) -> tuple[Graph, tup
     return Graph("body", params, tuple(copies), tuple(values[r] for r in results)), tuple(outside)
 
 
-def computed_by_element(node: Node) -> bool:
+def has_loops(node: Node) -> bool:
     """Whether a kernel can compute the node."""
     values = (*node.outputs, *(x for x in node.inputs if x is not None))
-    return (node.op.compute is not None and not has_effect(node) and not node.after and not has_kernel(node)
-            and all(x.dtype.kind in "buif" for x in values))
+    return ((node.op.compute is not None or node.op.fill is not None) and not has_effect(node) and not node.after
+            and not has_kernel(node) and all(x.dtype.kind in "buif" for x in values))
 
 
 def key_of(body: Graph) -> str:
@@ -89,8 +90,10 @@ def key_of(body: Graph) -> str:
 
 def kind_of(node: Node) -> Kind:
     """What kind of work the node is."""
-    if not computed_by_element(node) or len(node.outputs) != 1:
+    if not has_loops(node) or len(node.outputs) != 1:
         return OPAQUE
+    if node.op.fill is not None:
+        return Kind("fill", expensive=True)
     inputs = tuple(x if isinstance(x, Literal) else None if x is None else x.type for x in node.inputs)
     return _kind(node.op, inputs, tuple(node.attrs.items()))
 

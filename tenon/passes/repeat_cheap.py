@@ -42,7 +42,7 @@ def _may_repeat(node: Node, groups: Groups) -> bool:
     if not _is_cheap(node, groups) or groups.is_stored(node.output):
         return False
     readers = groups.readers(node.output) - {groups.group_of(node)}
-    return bool(readers) and not any("contraction" in reader.kinds for reader in readers)
+    return bool(readers) and all(reader.kinds <= {"map", "reduce"} for reader in readers)
 
 
 def _is_cheap(node: Node, groups: Groups) -> bool:

@@ -30,7 +30,7 @@ from tenon.graph.interpret import evaluate_op
 from tenon.graph.ir import Graph, Input, Literal, Node, Value
 from tenon.ops.call import fused
 from tenon.ops.shape import constant, reshape_op
-from tenon.passes.bodies import body_of, computed_by_element
+from tenon.passes.bodies import body_of, has_loops
 
 MakeUnit = Callable[[Graph], Unit | None]
 Start = Callable[[Unit], None]
@@ -104,7 +104,7 @@ class Assembler:
         """One kernel for the node; False where none can be made."""
         if node.op is fused:
             body, outside = node.attrs["body"], tuple(x for x in node.inputs if isinstance(x, Value))
-        elif computed_by_element(node):
+        elif has_loops(node):
             body, outside = body_of([node], node.outputs)
         else:
             return False

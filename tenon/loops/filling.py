@@ -1,0 +1,184 @@
+"""Fill rules -> nests: operators whose elements depend on the order of others, as running totals and scattered writes.
+
+    fill=lambda s, x, *, axis, reverse: s.scan(x, axis, reverse, [0], lambda state, x, k: (state[0] + x,))
+
+A rule reads its inputs as a compute rule does, so that views are read through; its loops run over places that do not
+depend on one another in parallel, and over the others in order, so the result does not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tenon.dims import Dim, product
+from tenon.graph.ir import Graph, Node
+from tenon.loops.build import GraphExpressions, Read, Scalars, is_empty, offset
+from tenon.loops.expressions import OPERATION, Binary, Buffer, Expr, Index, Load, Local, identity, lift, size
+from tenon.loops.ir import Block, Let, Loop, Nest, Stmt, Store
+from tenon.loops.schedule import schedule
+from tenon.loops.simplify import simplify
+from tenon.loops.target import GRAIN, Target
+from tenon.types import DType, Shape, TensorType, float32, int64
+
+TILE = 256          # neighbours that are computed together
+TOGETHER = 8        # rows that take turns, so that no addition waits for the last one
+Step = Callable[[Sequence[Expr], Expr, Expr], Sequence[Expr]]
+
+
+def fill_node(graph: Graph) -> Node | None:
+    """The node of a body that is filled in an order; it is the last."""
+    return next((node for node in graph.nodes if node.op.fill is not None), None)
+
+
+class Filling(Scalars):
+    """What a fill rule is written against: it adds nests that store the outputs."""
+
+    def __init__(self, build: GraphExpressions, node: Node, outputs: Sequence[Buffer]):
+        super().__init__()
+        self.build, self.outputs, self.value = build, outputs, node.output
+        self.nests: list[Nest] = []
+        build.scalars = self
+        rule = node.op.fill
+        assert rule is not None
+        if not any(is_empty(buffer.type) for buffer in outputs):
+            rule(self, *map(build.read, node.inputs), **node.attrs)
+
+    # ------------------------------------------------------------ running totals
+
+    def least(self, dtype: DType) -> Expr:
+        """What no element is below."""
+        return identity("max", dtype)
+
+    def most(self, dtype: DType) -> Expr:
+        """What no element is above."""
+        return identity("min", dtype)
+
+    def scan(self, x: Read, axis: int, reverse: bool, start: Sequence[Any], step: Step) -> None:
+        """Along an axis: state = step(state, element, place); the outputs hold the state after each element."""
+        inner = product(x.shape[axis + 1:])
+        along = self._scan_neighbours if not isinstance(inner, int) or inner >= TOGETHER else self._scan_rows
+        along(x, axis, reverse, [lift(s, b.type.dtype) for s, b in zip(start, self.outputs, strict=True)], step)
+
+    def _scan_rows(self, x: Read, axis: int, reverse: bool, start: Sequence[Expr], step: Step) -> None:
+        """Several rows at a time, element after element."""
+        rest = (*x.shape[:axis], *x.shape[axis + 1:])
+        rows = product(rest)
+        together = min(rows, TOGETHER) if isinstance(rows, int) else TOGETHER
+        states = self._states(start, together)
+        turn, k = Index("rows", (rows + (together - 1)) // together), Index("k", x.shape[axis])
+        clear: list[Stmt] = []
+        body: list[Stmt] = []
+        for r in range(together):
+            row: Expr = turn * size(together) + size(r)
+            if not isinstance(rows, int) or rows % together:
+                row = Binary("min", row, size(rows) - size(1))      # the last row may be computed again
+            clear += [Store(b, size(r), s) for b, s in zip(states, start, strict=True)]
+            body += self._stepped(x, axis, _index(rest, row), k, reverse, states, size(r), step)
+        loops = (*clear, Loop(k, size(k.extent), tuple(body)))
+        self._parallel(turn, loops, together * _work(x.shape[axis]), states)
+
+    def _scan_neighbours(self, x: Read, axis: int, reverse: bool, start: Sequence[Expr], step: Step) -> None:
+        """Rows of neighbours, row after row."""
+        outer, inner = x.shape[:axis], x.shape[axis + 1:]
+        tiles, lanes, lane = _tiles(product(inner))
+        both, k = Index("tile", product(outer) * tiles.extent), Index("k", x.shape[axis])
+        states = self._states(start, lane.extent)
+        count = lanes(both % size(tiles.extent))
+        place = _index(outer, both // size(tiles.extent)) + _index(inner, both % size(tiles.extent) * size(TILE) + lane)
+        clear = Loop(lane, count, tuple(Store(b, lane, s) for b, s in zip(states, start, strict=True)), "vector")
+        body = self._stepped(x, axis, place, k, reverse, states, lane, step)
+        row = Loop(k, size(k.extent), (Loop(lane, count, tuple(body), "vector"),))
+        self._parallel(both, (clear, row), TILE * _work(x.shape[axis]), states)
+
+    def _states(self, start: Sequence[Expr], count: Dim) -> list[Buffer]:
+        return [Buffer(f"state{n}", TensorType(_wide(s.dtype), (count,)), "local") for n, s in enumerate(start)]
+
+    def _stepped(self, x: Read, axis: int, others: Sequence[Expr], k: Index, reverse: bool, states: Sequence[Buffer],
+                 at: Expr, step: Step) -> list[Stmt]:
+        """One element of a row: the new state, stored in both places."""
+        position = size(k.extent) - size(1) - k if reverse else k
+        index = tuple(map(simplify, (*others[:axis], position, *others[axis:])))
+        found = step([Load(b, at, None) for b in states], self.cast(x(index), _wide(x.dtype)), position)
+        names = [Local(f"v{b.name}_{at}".replace(" ", ""), b.type.dtype) for b in states]
+        body: list[Stmt] = [Let(name, self.cast(value, name.dtype)) for name, value in zip(names, found, strict=True)]
+        for name, state, out in zip(names, states, self.outputs, strict=True):
+            body += [Store(state, at, name), Store(out, offset(out.type.shape, index), self.cast(name, out.type.dtype))]
+        return body
+
+    # ------------------------------------------------------------ scattered writes
+
+    def write_rows(self, x: Read, at: Read, updates: Read, axis: int, reduce: str) -> None:
+        """x, and then updates[a, i, b] written to [a, at[i], b] for every i in order."""
+        self._copy(x)
+        outer, inner = x.shape[:axis], x.shape[axis + 1:]
+        tiles, lanes, lane = _tiles(product(inner))
+        both = Index("tile", product(outer) * tiles.extent)
+        first, last = _index(outer, both // size(tiles.extent)), _index(
+            inner, both % size(tiles.extent) * size(TILE) + lane)
+        numbers = tuple(Index(f"k{n}", extent) for n, extent in enumerate(at.shape))
+        place = Local("place", int64)
+        write = self._written((*first, place, *last), updates((*first, *numbers, *last)), reduce)
+        body: Block = (Let(place, self.index(at(numbers), x.shape[axis])),
+                       Loop(lane, lanes(both % size(tiles.extent)), (write,), "vector"))
+        for number in reversed(numbers):
+            body = (Loop(number, size(number.extent), body),)
+        self._parallel(both, body, TILE * _work(product(at.shape)))
+
+    def write_elements(self, x: Read, at: Read, updates: Read, axis: int, reduce: str) -> None:
+        """x, and then updates[a, i, b] written to [a, at[a, i, b], b] for every i in order."""
+        self._copy(x)
+        outer, inner = at.shape[:axis], at.shape[axis + 1:]
+        rest = Index("rest", product((*outer, *inner)))
+        others = _index((*outer, *inner), rest)
+        k = Index("k", at.shape[axis])
+        index = (*others[:axis], k, *others[axis:])
+        place = Local("place", int64)
+        write = self._written((*others[:axis], place, *others[axis:]), updates(index), reduce)
+        row = Loop(k, size(k.extent), (Let(place, self.index(at(index), x.shape[axis])), write))
+        self._parallel(rest, (row,), _work(at.shape[axis]))
+
+    def _copy(self, x: Read) -> None:
+        """x, to write to."""
+        (out,) = self.outputs
+        loops = tuple(Index(f"i{n}", extent) for n, extent in enumerate(out.type.shape))
+        self.nests.append(schedule([Target(out, loops, offset(out.type.shape, loops), x(loops))]))
+
+    def _written(self, index: Sequence[Expr], value: Expr, reduce: str) -> Store:
+        (out,) = self.outputs
+        where = offset(out.type.shape, tuple(index))
+        if reduce != "set":
+            value = Binary(OPERATION[reduce], Load(out, where, None), value)
+        return Store(out, where, value)
+
+    def _parallel(self, index: Index, body: Block, work: int, states: Sequence[Buffer] = ()) -> None:
+        grain = size(max(1, GRAIN // max(1, work)))
+        self.nests.append(Nest((Loop(index, size(index.extent), tuple(body), "parallel", grain),), tuple(states)))
+
+
+def _tiles(extent: Dim) -> tuple[Index, Callable[[Expr], Expr], Index]:
+    """(tiles of neighbours, how many there are in one, their index in it)."""
+    width = min(TILE, extent) if isinstance(extent, int) else TILE
+    tiles = Index("tiles", (extent + (TILE - 1)) // TILE)
+    whole = isinstance(extent, int) and extent % width == 0
+
+    def lanes(tile: Expr) -> Expr:
+        return size(width) if whole else Binary("min", size(width), simplify(size(extent) - tile * size(TILE)))
+    return tiles, lanes, Index("lane", width)
+
+
+def _index(shape: Shape, flat: Expr) -> tuple[Expr, ...]:
+    """The index of a flat, row-major position."""
+    found: list[Expr] = []
+    for extent in reversed(shape):
+        found.insert(0, simplify(flat % size(extent)) if len(found) < len(shape) - 1 else simplify(flat))
+        flat = simplify(flat // size(extent))
+    return tuple(found)
+
+
+def _wide(dtype: DType) -> DType:
+    return float32 if dtype.kind == "f" and dtype.bits < 32 else dtype
+
+
+def _work(extent: Dim) -> int:
+    return extent if isinstance(extent, int) else 64

@@ -1,0 +1,92 @@
+"""Operators that are filled in an order: compiled == interpreted == NumPy, the same bits on any number of threads."""
+
+import numpy as np
+import pytest
+
+from loops.compiled import check, run
+from tenon.graph.text import parse_graph
+from tenon.loops.lower import lower
+from tenon.loops.text import print_kernel
+
+random = np.random.default_rng(0)
+
+
+def graph_of(params, line, result):
+    return parse_graph(f"def f({params}):\n    v0: {result} = {line}\n    return v0\n")
+
+
+def numbers(*shape, dtype=np.float32):
+    return (random.uniform(-2, 3, shape)).astype(dtype)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("shape, axis", [((1,), 0), ((9,), 0), ((3, 7), 1), ((19, 5), 1), ((5, 19), 0), ((2, 6, 3), 1),
+                                         ((2, 4, 600), 1), ((4, 1), 1), ((0, 3), 1), ((3, 0), 0)])
+def test_running_totals(shape, axis, reverse):
+    t = f"f32{list(shape)}"
+    for name in ("cumsum", "cumprod", "logcumsumexp"):
+        x = numbers(*shape)
+        check(graph_of(f"x: {t}", f"{name}(x, axis={axis}, reverse={reverse})", t), x, tolerance=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["i32", "i64", "u8", "f64", "f16", "bf16"])
+def test_running_totals_of_every_type(dtype):
+    graph = graph_of(f"x: {dtype}[11, 6]", "cumsum(x, axis=0, reverse=False)", f"{dtype}[11, 6]")
+    x = np.abs(numbers(11, 6)).astype(graph.params[0].dtype.numpy)
+    check(graph, x, tolerance=5e-2 if dtype.endswith("16") else None)
+
+
+def test_running_totals_of_symbolic_sizes():
+    for axis in (0, 1):
+        graph = graph_of("x: f32[B, N]", f"cumsum(x, axis={axis}, reverse=False)", "f32[B, N]")
+        for shape in [(2, 3), (13, 700), (9, 2)]:
+            check(graph, numbers(*shape), interpreted=shape[1] < 10, tolerance=1e-4)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_running_extremes_and_their_places(axis):
+    x = numbers(6, 9).round()
+    x[2, 3] = x[2, 5] = np.nan
+    for name in ("cummax", "cummin"):
+        check(parse_graph(f"def f(x: f32[6, 9]):\n    v0: tuple[f32[6, 9], i64[6, 9]] = {name}(x, axis={axis})\n"
+                          "    return v0[0], v0[1]\n"), x)
+
+
+@pytest.mark.parametrize("reduce", ["set", "add", "mul", "max", "min"])
+@pytest.mark.parametrize("shape, axis, at", [((5, 3), 0, (4,)), ((5,), 0, (2, 2)), ((2, 5, 7), 1, (3,)), ((5, 700), 0, (9,)),
+                                             ((4, 3), 1, (0,)), ((4, 0), 0, (2,))])
+def test_rows_are_written_in_order(shape, axis, at, reduce):
+    places = random.integers(-shape[axis], shape[axis], at)
+    new = (*shape[:axis], *at, *shape[axis + 1:])
+    graph = graph_of(f"x: f32{list(shape)}, at: i64{list(at)}, u: f32{list(new)}",
+                     f"put(x, at, u, axis={axis}, reduce={reduce!r})", f"f32{list(shape)}")
+    check(graph, numbers(*shape), places, numbers(*new), tolerance=1e-5)
+
+
+@pytest.mark.parametrize("reduce", ["set", "add", "mul", "max", "min"])
+@pytest.mark.parametrize("shape, axis, at", [((5, 3), 0, (4, 2)), ((2, 5), 1, (2, 9)), ((7,), 0, (20,))])
+def test_elements_are_written_in_order(shape, axis, at, reduce):
+    graph = graph_of(f"x: f32{list(shape)}, at: i32{list(at)}, u: f32{list(at)}",
+                     f"scatter(x, at, u, axis={axis}, reduce={reduce!r})", f"f32{list(shape)}")
+    check(graph, numbers(*shape), random.integers(-shape[axis], shape[axis], at).astype(np.int32), numbers(*at),
+          tolerance=1e-5)
+
+
+def test_a_place_outside_is_an_error():
+    graph = graph_of("x: f32[5, 3], at: i64[2], u: f32[2, 3]", "put(x, at, u, axis=0, reduce='add')", "f32[5, 3]")
+    kernel = lower(graph, "k")
+    for bad in (5, -6):
+        with pytest.raises(IndexError, match=f"index {bad} is out of range"):
+            run(kernel, [numbers(5, 3), np.array([0, bad]), numbers(2, 3)])
+
+
+def test_what_is_filled_reads_through_views():
+    graph = parse_graph("def f(at: i64[3], u: f32[2, 3]):\n    v0: f32[5, 2] = full_op(f32(0.0), shape=(5, 2))\n"
+                        "    v1: f32[3, 2] = permute(u, axes=(1, 0))\n"
+                        "    v2: f32[5, 2] = put(v0, at, v1, axis=0, reduce='add')\n    return v2\n")
+    check(graph, np.array([4, 0, 4]), numbers(2, 3))
+
+
+def test_rows_take_turns_so_that_additions_need_not_wait():
+    text = print_kernel(lower(graph_of("x: f32[64, 9]", "cumsum(x, axis=1, reverse=False)", "f32[64, 9]"), "k"))
+    assert "for rows in parallel(8):" in text and text.count("state0[7] = ") == 2

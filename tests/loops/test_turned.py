@@ -1,0 +1,52 @@
+"""Transposed reads: in squares, right at every size, and no element read or written outside."""
+
+import pytest
+
+from loops import toy
+from loops.compiled import check
+from loops.test_maps import data, type_of
+from tenon.dims import symbol
+from tenon.graph.build import trace
+from tenon.graph.text import parse_graph
+
+
+def is_turned(kernel):
+    return any(b.name.startswith("square") for nest in kernel.nests for b in nest.locals)
+
+
+@pytest.mark.parametrize("shape", [(64, 64), (65, 71), (8, 700), (700, 8), (33, 127)])
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "i8", "f64", "bool"])
+def test_transposes(shape, dtype):
+    t = type_of(dtype, *shape)
+    kernel = check(trace(toy.transpose, t), data(t, 0, 2), interpreted=dtype == "f32")
+    assert is_turned(kernel) == (shape[0] * shape[1] >= 4096)
+
+
+def test_a_transpose_beside_other_reads():
+    t, u = type_of("f32", 70, 66), type_of("f32", 66, 70)
+
+    def body(x, y, z):
+        turned = toy.transpose(x)
+        return toy.add(toy.mul(turned, y), toy.transpose(z)), toy.exp(turned)
+
+    assert is_turned(check(trace(body, t, u, t), data(t), data(u, -1, 1), data(t), interpreted=False))
+
+
+@pytest.mark.parametrize("axes", [(0, 2, 1), (2, 1, 0), (1, 2, 0), (2, 0, 1), (1, 0, 2)])
+def test_permutes(axes):
+    shape = (9, 21, 40)
+    result = [shape[a] for a in axes]
+    kernel = check(parse_graph(f"def f(x: f32{list(shape)}):\n    v0: f32{result} = permute(x, axes={axes})\n"
+                               "    return v0\n"), data(type_of("f32", *shape)), interpreted=False)
+    assert is_turned(kernel) == (axes != (1, 0, 2))
+
+
+def test_symbolic_sizes():
+    graph = trace(toy.transpose, type_of("f32", symbol("B"), symbol("N")))
+    for shape in [(2, 3), (64, 33), (131, 70)]:
+        assert is_turned(check(graph, data(type_of("f32", *shape)), interpreted=False))
+
+
+def test_short_rows_are_left_as_they_are():
+    t = type_of("f32", 3, 2000)
+    assert not is_turned(check(trace(toy.transpose, t), data(t), interpreted=False))
