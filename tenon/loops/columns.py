@@ -43,17 +43,15 @@ def column_nest(targets: Sequence[Target]) -> Nest | None:
     loops = targets[0].indices
     if not loops or any(t.indices != loops for t in targets):
         return None
-    found = _outermost(targets)
-    if not found or not all(is_across(x, loops[-1]) for x in found):
+    found = [x for x in walk(*(t.value for t in targets)) if isinstance(x, Reduce)]
+    if not found or not all(_stands_alone(x) and loops[-1] in x.free and lies_across(x, loops[-1]) for x in found):
         return None
     return _tiled(targets, found)
 
 
-def _outermost(targets: Sequence[Target]) -> list[Reduce]:
-    """The reductions that are inside of no other one."""
-    listed = [x for x in walk(*(t.value for t in targets)) if isinstance(x, Reduce)]
-    inside = {y for x in listed for y in walk(x.body) if isinstance(y, Reduce)}
-    return [x for x in listed if x not in inside]
+def _stands_alone(x: Reduce) -> bool:
+    """Whether all reductions inside of x can be finished before it."""
+    return all(y.free.isdisjoint(x.indices) for y in walk(x.body) if isinstance(y, Reduce))
 
 
 def is_across(x: Reduce, index: Index) -> bool:
@@ -74,6 +72,7 @@ def lies_across(x: Reduce, index: Index) -> bool:
 
 
 def _tiled(targets: Sequence[Target], reductions: Sequence[Reduce]) -> Nest:
+    """The nest; a reduction comes after those inside of it."""
     *outer, column = targets[0].indices
     width = min(TILE, column.extent) if isinstance(column.extent, int) else TILE
     tile = Index("tile", -(-column.extent // width) if isinstance(column.extent, int)
@@ -98,7 +97,7 @@ def _tiled(targets: Sequence[Target], reductions: Sequence[Reduce]) -> Nest:
         buffers.append(buffer)
         sum_ = Load(buffer, lane, None)
         sums[x] = sum_ if wide is x.dtype else Cast(sum_, x.dtype)
-        moved = substitute(x.body, {column: position})
+        moved = substitute(replace(x.body, sums), {column: position})
         start = Store(buffer, lane, identity(x.kind, wide))
         body.body.append(Loop(lane, lanes, (start,), "vector"))
         for index, extent, positions in _groups(x):

@@ -114,3 +114,17 @@ def f(x: f64[3, 3, 5]):
     v1: f64[9, 5] = concat(v0, v0, v0, axis=0)
     return v1
 """), data(type_of("f64", 3, 3, 5)))
+
+
+def test_columns_of_which_one_reduction_needs_another_are_read_line_by_line():
+    t = type_of("f32", 40, 300)
+
+    def body(x):
+        largest = toy.max_(x, axis=0)
+        return toy.sum_(toy.exp(toy.sub(x, toy.spread(largest, axis=0, n=x.shape[0]))), axis=0), toy.argmax(x, axis=0), largest
+
+    x = data(t, -1, 1)
+    x[3, 5] = np.nan
+    kernel = check(trace(body, t), x)
+    assert len(kernel.nests) == 1 and kernel.nests[0].locals
+    check(trace(body, type_of("f64", symbol("B"), symbol("N"))), data(type_of("f64", 7, 11)))
