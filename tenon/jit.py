@@ -264,7 +264,7 @@ class Jitted:
             raise UnsafeCall("the function changes a container among its arguments")
         if assumptions.sizes and any({"type", "int"} <= names_of(code).global_names for code in watch.codes):
             raise UndecidedSize("a size may have been asked for its type, which is not that of an integer")
-        reach = Reach(watch.codes)
+        reach = Reach(watch.codes, [id(e.holder) for e in changes if e.kind in ("list", "deque") and e.key is not None])
         reach.add(root, self.__name__)
         for k, leaf in enumerate(leaves):
             if not isinstance(leaf, Tensor):

@@ -70,6 +70,15 @@ def names_of(code: types.CodeType) -> Names:
     return Names(frozenset(loads), frozenset(attributes | strings), tuple(imports), computed)
 
 
+@lru_cache(maxsize=4096)
+def only_appends(code: types.CodeType, name: str) -> bool:
+    """Whether every use of a name in the code is the call of its `append` or `extend`."""
+    instructions = [i for i in dis.get_instructions(code) if i.opname != "CACHE"]
+    uses = [following for i, following in pairwise(instructions) if i.argval == name]
+    return name not in _strings(code.co_consts) and all(
+        i.opname in ATTRIBUTES and i.argval in ("append", "extend") for i in uses)
+
+
 def _strings(constants: Iterable[Any]) -> Iterator[str]:
     for constant in constants:
         if isinstance(constant, str):
@@ -100,8 +109,9 @@ def _names_a_constant(instructions: Sequence[dis.Instruction], start: int) -> bo
 class Reach:
     """Everything that a set of code can read from given roots by name."""
 
-    def __init__(self, codes: set[types.CodeType] | None):
+    def __init__(self, codes: set[types.CodeType] | None, appended: Iterable[int] = ()):
         self.codes = codes                      # None: whatever code the roots lead to, and every attribute
+        self._appended = frozenset(appended)    # identities of lists and queues that got longer
         self.groups: list[Group] = []
         self.absent: list[tuple[Any, frozenset[str], str]] = []
         self.holders: dict[int, Any] = {}       # mutable containers and objects found, for effects
@@ -138,6 +148,9 @@ class Reach:
         if isinstance(value, Tensor):
             self.tensors.add(id(value))
             return
+        if id(value) in self._appended and self._only_appended(path):
+            self._alive.append(value)           # what it holds does not matter
+            return
         if id(value) in self._visited:
             return
         self._visited.add(id(value))
@@ -152,13 +165,18 @@ class Reach:
             return
         self._add_object(value, path)
 
+    def _only_appended(self, path: str) -> bool:
+        """Whether the code does nothing with what it finds under the last name of a path but append to it."""
+        name = path.rpartition(".")[2].strip("<>")
+        return name.isidentifier() and self._names is not None and all(only_appends(c, name) for c in self.codes or ())
+
     def _items(self, read: Callable[[Any], Iterable[Any]], holder: Any, values: Sequence[Any], path: str,
                labels: Sequence[Any] = (), sized: bool = False, follow: bool = True) -> None:
         """Guard what `read(holder)` gives, and follow it."""
         self.groups.append(Group(read, holder, tuple(values), path, labels, sized))
         if follow:
             for k, value in enumerate(values):
-                self.add(value, path + (labels[k] if k < len(labels) else ""))
+                self.add(value, path + (labels[min(k, len(labels) - 1)] if labels else ""))    # one name is read twice
 
     def _entries(self, table: Any, names: Sequence[str], path: str, follow: bool = True) -> None:
         """Guard some entries of a dictionary of names."""

@@ -1,9 +1,11 @@
 """What is called often stays small: few programs, few records, no memory that grows."""
 
+import collections
 import gc
 import sys
 
 import numpy as np
+import pytest
 
 import tenon as tn
 from tenon.jit import MOST_CAPTURES, MOST_RECORDS
@@ -84,3 +86,81 @@ def test_memory_stays_over_thousands_of_steps():
     assert grown(lambda: step(x), 2000) < 300
     assert grown(eager, 2000) < 300
     assert grown(mixed, 1000) < 300
+
+
+class Logging:
+    def __init__(self):
+        self.history, self.recent = [], collections.deque(maxlen=3)
+
+
+LOG: list = []
+
+
+def appending(run):
+    LOG.clear()
+    noted, own = [], Logging()
+
+    def step(x):
+        y = x * 2
+        LOG.append(y)
+        noted.extend([y, 1])
+        own.history.append((y, "step"))
+        own.recent.append(y)
+        return y
+    return run(step), lambda: [*LOG, *noted, *(y for y, _ in own.history), *own.recent]
+
+
+def test_lists_that_a_function_only_appends_to_are_captured_once():
+    seen = []
+    for run in (lambda f: f, tn.jit):
+        step, held = appending(run)
+        for k in range(50):
+            step(tn.full((2,), float(k)))
+        seen.append([x if isinstance(x, int) else x.tolist() for x in held()])
+    assert seen[0] == seen[1] and len(seen[0]) == 4 * 50 + 3
+    assert [len(r.captures) for r in step.records.values()] == [1]
+
+
+@pytest.mark.parametrize("body", [
+    lambda log, x: log.append(x * len(log)),
+    lambda log, x: log.append(x + log[-1] if log else x),
+    lambda log, x: log.append(sum(log, x)),
+    lambda log, x: [log.append(x), log.pop(0)] if len(log) > 2 else log.append(x * 2),
+], ids=["length", "last", "sum", "pop"])
+def test_lists_that_are_read_too_are_read_at_every_call(body):
+    seen = []
+    for run in (lambda f: f, tn.jit):
+        log: list = []
+
+        def step(x, log=log):
+            body(log, x)
+        alias = {"log": log}
+
+        def through_a_closure(x, log=log, alias=alias):
+            alias["log"].append(x)
+            return x * len(alias["log"])
+        step, reading = run(step), run(through_a_closure)
+        values = []
+        for k in range(1, 8):
+            step(tn.full((2,), float(k)))
+            values.append(reading(tn.ones(2)).tolist())
+            values.append([x.tolist() for x in log])
+        seen.append(values)
+    assert seen[0] == seen[1]
+
+
+def two_names(log):
+    same = log
+
+    def step(x):
+        log.append(x)
+        return x * len(same)
+    return step
+
+
+def test_a_list_that_has_two_names():
+    seen = []
+    for run in (lambda f: f, tn.jit):
+        step = run(two_names([]))
+        seen.append([step(tn.ones(1)).item() for _ in range(6)])
+    assert seen[0] == seen[1] == [1, 2, 3, 4, 5, 6]
