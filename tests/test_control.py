@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import tenon as tn
+from tenon import nn, optim
 from tenon.capture.tree import flatten
 from tenon.errors import ArgumentError, CaptureError, DTypeError, GraphError, ShapeError
 from tenon.graph.interpret import interpret
@@ -502,3 +503,30 @@ def test_jax_says_the_same() -> None:
         np.testing.assert_allclose(value.numpy(), expected[0], rtol=1e-5)
         for got, wanted in zip(gradients, expected[1], strict=True):
             np.testing.assert_allclose(got.numpy(), wanted, rtol=1e-4)
+
+
+# ---------------------------------------------------------------- state
+
+@pytest.mark.parametrize("optimizer", [lambda p: optim.SGD(p, lr=0.1, momentum=0.9), lambda p: optim.Adam(p, lr=0.01)],
+                         ids=["sgd", "adam"])
+def test_a_training_loop_is_one_node(optimizer: Any) -> None:
+    """Gradients, updates, running statistics and random numbers in the body of a loop."""
+    found = []
+    for jitted in (False, True):
+        tn.manual_seed(0)
+        net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.2), nn.Linear(8, 1))
+        opt, x, y = optimizer(net.parameters()), tn.randn(16, 4), tn.randn(16, 1)
+
+        def train(net: Any = net, opt: Any = opt, x: Any = x, y: Any = y) -> Any:
+            def body(i: Any, total: Any) -> Any:
+                loss = ((net(x) - y) ** 2).mean()
+                loss.backward()
+                opt.step()
+                opt.zero_grad()
+                return total + loss.detach()
+            return tn.fori_loop(0, 5, body, 0.0)
+        run = tn.jit(train, fullgraph=True) if jitted else train
+        totals = [run().item() for _ in range(2)]
+        found.append([*totals, *(value.numpy() for value in net.state_dict().values())])
+    for eager, captured in zip(*found, strict=True):
+        np.testing.assert_allclose(captured, eager, rtol=1e-4, atol=1e-6)
