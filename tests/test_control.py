@@ -514,7 +514,7 @@ def test_a_training_loop_is_one_node(optimizer: Any) -> None:
     found = []
     for jitted in (False, True):
         tn.manual_seed(0)
-        net = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.2), nn.Linear(8, 1))
+        net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.BatchNorm1d(8), nn.Dropout(0.2), nn.Linear(8, 1))
         opt, x, y = optimizer(net.parameters()), tn.randn(16, 4), tn.randn(16, 1)
 
         def train(net: Any = net, opt: Any = opt, x: Any = x, y: Any = y) -> Any:
