@@ -19,6 +19,7 @@ from tenon.types import bfloat16, float16, float32, float64, int32, int64
 
 ACCUMULATED = (float16, bfloat16, float32, float64, int32, int64)
 SMALLEST = 4096         # multiplications that are worth more than a plain loop
+DEEP = 4                # times as many products as rows or columns make the way in which results are stored unimportant
 SHORTEST = 3            # rows, columns or depth below which a plain loop does as well
 
 
@@ -49,10 +50,28 @@ def as_product(x: Expr, indices: Sequence[Index]) -> Product | None:
     columns = tuple(i for i in indices if i in right.free and i not in left.free)
     if indices and indices[-1] in rows:
         rows, columns, left, right = columns, rows, right, left
-    found = Product(x, batch, rows, columns, left, right)
+    found = _with_windows_left(Product(x, batch, rows, columns, left, right))
     if not _is_worthwhile(found) or any(isinstance(y, CheckedIndex) for y in walk(x.body)):
         return None
     return found
+
+
+def _with_windows_left(x: Product) -> Product:
+    """The product with its sides changed where a deep sum runs along the masked lines of right.
+
+    Windows of an image (the gradient of a convolution's kernel) are put together as rows by copying, as columns by
+    transposing; so many products are added up for a result that it does not matter how results are stored.
+    """
+    size = [product(index.extent for index in axis) for axis in (x.rows, x.columns, x.sum.indices)]
+    known = [n for n in size if isinstance(n, int)]
+    if len(known) < 3 or known[2] < DEEP * min(known[:2]) or not isinstance(x.right, Load) or x.right.mask is None:
+        return x
+    if not isinstance(x.left, Load) or x.left.mask is not None:
+        return x
+    steps = [affine(y.offset).terms.get(x.sum.indices[-1], 0) for y in (x.left, x.right)]
+    if not is_same(steps[0], 1) or steps[1] not in (1, 2):
+        return x
+    return Product(x.sum, x.batch, x.columns, x.rows, x.right, x.left)
 
 
 def _is_worthwhile(x: Product) -> bool:

@@ -24,6 +24,7 @@ from tenon.loops.ir import Contraction, Store
 from tenon.loops.simplify import simplify
 
 Axis = tuple[Index, ...]
+SEVERAL = 16            # neighbours that a vector may hold
 # along which axis, step, elements between neighbours across, all of the axis, range in memory
 Layout = tuple[str, int, int | None, bool, tuple[Expr, Expr] | None]
 
@@ -122,11 +123,13 @@ class _Product:
             return None
         axes = {"outer": outer, "depth": self.statement.depth}
         steps = {name: terms.get(axis[-1], 0) for name, axis in axes.items() if axis}
-        found = [(step, -_longest(axes[name][-1]), name) for name, step in steps.items()
-                 if isinstance(step, int) and step > 0]
+        found = [(min(_longest(axes[name][-1]), SEVERAL) / step, _longest(axes[name][-1]), name)
+                 for name, step in steps.items() if isinstance(step, int) and step > 0]
         if not found:
             return None
-        step, _, along = min(found)         # the closest neighbours, in the longest runs
+        along = max(found)[2]               # the most neighbours in one vector, in the longest runs
+        step = steps[along]
+        assert isinstance(step, int)
         span = None if x.mask is None else span_of(x.mask, axes[along][-1])
         if x.mask is not None and span is None:
             return None

@@ -22,8 +22,8 @@ from .emit import (
     maximum,
     minimum,
 )
-from .packing import emit_pack, in_chunks
-from .spec import Args, Contraction, Operand, Tile, choose_tile, extent, left_layout, region_function
+from .packing import emit_pack
+from .spec import Args, Contraction, Operand, Tile, choose_tile, copies_rows, extent, left_layout, region_function
 from .tiles import emit_tile
 from .unpacked import emit_unpacked, stays_unpacked
 
@@ -85,14 +85,15 @@ def scratch_parts(spec: Contraction, tile: Tile) -> tuple[int, int, int]:
     """Bytes of the packed block of right, of packed left, of the partial sums."""
     _, columns, depth = spec.known
     block = tile.depth if depth is None else up(-(-depth // max(-(-depth // tile.depth), 1)), tile.lanes) or tile.lanes
-    in_place, row_apart, *_ = left_layout(spec, tile)
-    left = (1 if in_chunks(spec) else LEFT_PANELS) * tile.rows * max(block, row_apart if in_place else 0)
+    _, row_apart, *_ = left_layout(spec, tile)
+    left = (1 if copies_rows(spec) else LEFT_PANELS) * tile.rows * max(block, row_apart)
     right = tile.depth * tile.columns
     if columns is not None:
         right = min(right, block * max(up(columns, tile.width), tile.width))
     cut = spec.target is None and (depth is None or depth > tile.depth)
     sums = tile.sum_rows * 2 * tile.columns if cut else tile.rows * tile.width
-    size = element_bytes(spec.element)
+    size, behind = element_bytes(spec.element), tile.lanes * max(tile.width, tile.rows) + tile.lanes
+    right, left = right + behind, left + behind         # packing in squares writes over the end
     return up(right * size, LINE), up(left * size, LINE), up(sums * size, LINE)
 
 
@@ -151,7 +152,7 @@ class _Packed:
         self.k_size = minimum(b, self.depth_block, b.sub(self.depth, k0))
         self.origin = m0, n0, k0
         pack_block(b, self.pack_right, spec, spec.right, whole, n0, self.n_end, tile.width, k0, self.k_size, self.right)
-        group = const(tile.rows * (1 if in_chunks(spec) else LEFT_PANELS))
+        group = const(tile.rows * (1 if copies_rows(spec) else LEFT_PANELS))
         following = self.following()
         with loop(b, m0, self.m_end, group) as (m1, _):
             group_end = minimum(b, b.add(m1, group), self.m_end)

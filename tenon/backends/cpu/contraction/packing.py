@@ -34,7 +34,7 @@ from .emit import (
     unravel,
     zero,
 )
-from .spec import Contraction, Index, Operand, Size, Tile, left_layout, reads_in_place
+from .spec import Contraction, Index, Operand, Size, Tile, copies_rows, left_layout, reads_in_place
 
 MOST_RUNS = 5           # of memory in a vector, which a masked load each brings together
 
@@ -56,19 +56,18 @@ def emit_pack(module: ir.Module, name: str, spec: Contraction, tile: Tile, side:
         pack.pieces(count)
     elif operand.contiguous == "outer" and operand.step == 1:
         pack.lines()
-    elif side == "left" and in_chunks(spec):
+    elif side == "left" and reads_in_place(operand, len(spec.depth)):
         pack.chunks(*left_layout(spec, tile)[1:3])
+    elif side == "left" and copies_rows(spec):
+        pack.rows(left_layout(spec, tile)[1])
     elif reads_in_place(operand, len(spec.depth)) and width % tile.lanes == 0:
         pack.squares()
+    elif operand.contiguous == "depth" and operand.step <= 2 and width <= 2 * tile.lanes:
+        pack.turned()
     else:
         pack.spans()
     b.ret_void()
     return function
-
-
-def in_chunks(spec: Contraction) -> bool:
-    """Whether a tile of left is packed by copying runs of its rows, in chunks or as they lie."""
-    return reads_in_place(spec.left, len(spec.depth))
 
 
 class Pack:
@@ -215,6 +214,66 @@ class Pack:
                 rest_of_row = masked_load(b, address(b, row, whole, element), mask, zero(ir.VectorType(element, lanes)))
                 store_vector(b, rest_of_row, place(whole))
 
+    def rows(self, row_apart: int) -> None:
+        """Neighbours along depth are, in short runs, neighbours in memory: a row is put together, vector by vector."""
+        b, lanes = self.b, self.lanes
+        last = b.sub(self.count, ONE)
+        with loop(b, ZERO, const(self.width), short=True) as (i, _):
+            outer = unravel(b, b.add(self.first, minimum(b, i, last)), self.outer_sizes)
+            row = address(b, self.panel, b.mul(i, const(row_apart)), self.spec.element)
+            with runs(b, self.k0, self.depth, self.depth_sizes) as (k, k_start, length), \
+                    loop(b, ZERO, length, const(lanes), short=True) as (step, _):
+                index = (*k_start[:-1], b.add(k_start[-1], step))
+                value = self.along_depth(outer, index, minimum(b, b.sub(length, step), const(lanes)))
+                store_vector(b, value, address(b, row, b.add(k, step), self.spec.element))
+
+    def turned(self) -> None:
+        """Neighbours along depth are, in short runs, neighbours in memory: squares that are masked and transposed.
+
+        A square writes whole vectors, over the end of its lines and over lines that come after; what is written later
+        puts that right, and behind the panel there is room for it.
+        """
+        b, lanes = self.b, self.lanes
+        groups = range(0, self.width, lanes)
+        last = b.sub(self.count, ONE)
+        outers = [unravel(b, b.add(self.first, minimum(b, const(i), last)), self.outer_sizes)
+                  for i in range(min(self.width, len(groups) * lanes))]
+        with runs(b, self.k0, self.depth, self.depth_sizes) as (k, k_start, length), \
+                loop(b, ZERO, length, const(lanes), short=True) as (step, _):
+            index = (*k_start[:-1], b.add(k_start[-1], step))
+            here = minimum(b, b.sub(length, step), const(lanes))
+            for group in reversed(groups):
+                rows = [self.along_depth(outer, index, here) for outer in outers[group:group + lanes]]
+                rows += [zero(rows[0].type)] * (lanes - len(rows))
+                for i, column in enumerate(transpose(b, rows)):
+                    store_vector(b, column, self.slot(b.add(b.add(k, step), const(i)), const(group)))
+
+    def along_depth(self, outer: Index, index: Index, count: ir.Value) -> ir.Value:
+        """A vector of `count` elements along depth, zeros where they are not in memory."""
+        b, operand, low, high = self.b, self.operand, ZERO, count
+        assert operand.pointer is not None
+        if operand.inside is not None:
+            limits = operand.inside(b, self.args, self.g, outer, index)
+            first, last = (b.sub(limit, index[-1]) for limit in limits)
+            low, high = maximum(b, low, first), maximum(b, minimum(b, high, last), ZERO)
+        where = operand.pointer(b, self.args, self.g, outer, index)
+        low, high = b.trunc(low, I32), b.trunc(high, I32)
+        if operand.step == 2:
+            return self.every_second(where, low, high)
+        return masked_load(b, where, between(b, low, high, self.lanes),
+                           zero(ir.VectorType(self.spec.element, self.lanes)))
+
+    def every_second(self, where: ir.Value, low: ir.Value, high: ir.Value) -> ir.Value:
+        """Elements two apart: of those between the first and the last, which are in memory, the even ones."""
+        b, lanes = self.b, self.lanes
+        low, high = b.shl(low, ir.Constant(I32, 1)), b.sub(b.shl(high, ir.Constant(I32, 1)), ir.Constant(I32, 1))
+        halves = []
+        for half in (0, lanes):
+            none = zero(ir.VectorType(self.spec.element, lanes))
+            there = address(b, where, const(half), self.spec.element)
+            halves.append(masked_load(b, there, between(b, low, high, lanes, half), none))
+        return b.shuffle_vector(*halves, ir.Constant(ir.VectorType(I32, lanes), list(range(0, 2 * lanes, 2))))
+
     def spans(self) -> None:
         """Neighbours are apart in memory or in the panel: copy what of a run is in memory, zero the rest."""
         b, by_depth = self.b, self.operand.contiguous == "depth"
@@ -295,19 +354,8 @@ class Vector:
             where = address(b, where, b.mul(start, const(-pack.operand.step)), element)
             mask = between(b, low, high, pack.lanes)
             value = masked_load(b, where, mask, value) if pack.operand.step == 1 else \
-                b.select(mask, self.every_second(where, low, high), value)
+                b.select(mask, pack.every_second(where, low, high), value)
         return value
-
-    def every_second(self, where: ir.Value, low: ir.Value, high: ir.Value) -> ir.Value:
-        """Elements two apart: of those between the first and the last, which are in memory, the even ones."""
-        pack, b, lanes = self.pack, self.pack.b, self.pack.lanes
-        low, high = b.shl(low, ir.Constant(I32, 1)), b.sub(b.shl(high, ir.Constant(I32, 1)), ir.Constant(I32, 1))
-        halves = []
-        for half in (0, lanes):
-            mask = between(b, low, high, lanes, half)
-            none = zero(ir.VectorType(pack.spec.element, lanes))
-            halves.append(masked_load(b, address(b, where, const(half), pack.spec.element), mask, none))
-        return b.shuffle_vector(*halves, ir.Constant(ir.VectorType(I32, lanes), list(range(0, 2 * lanes, 2))))
 
 
 def between(b: ir.IRBuilder, low: ir.Value, high: ir.Value, lanes: int, first: int = 0) -> ir.Value:

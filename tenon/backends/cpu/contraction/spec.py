@@ -107,14 +107,22 @@ def reads_in_place(operand: Operand, depth_components: int) -> bool:
     return plain and operand.contiguous == "depth" and (operand.flat or depth_components == 1)
 
 
+def copies_rows(spec: Contraction) -> bool:
+    """Whether rows of left are packed as they lie in memory, since neighbours along depth are neighbours there."""
+    return spec.left.pointer is not None and spec.left.contiguous == "depth" and spec.left.step <= 2
+
+
 def left_layout(spec: Contraction, tile: Tile) -> tuple[bool, int, int, int]:
     """How a tile finds left[row, k]: (in place, elements between rows, between chunks of `lanes` steps, between steps).
 
-    Rows that are runs of memory are read where they are, or copied in chunks if their lines compete; others are packed.
+    Rows that are runs of memory are read where they are, or copied in chunks if their lines compete; of several runs a
+    row is put together; others are packed line by line.
     """
     x = spec.left
-    if not reads_in_place(x, len(spec.depth)):
+    if not copies_rows(spec):
         return False, 1, tile.rows * tile.lanes, tile.rows
+    if not reads_in_place(x, len(spec.depth)):
+        return False, tile.depth + tile.lanes, tile.lanes, 1
     crowded = x.apart is None or x.apart * element_bytes(spec.element) % CROWDED == 0
     few = spec.known[1] is not None and spec.known[1] <= FEW_PANELS * tile.width
     if x.apart is not None and tile.lanes <= x.apart <= FAR_APART and (few or not crowded):
