@@ -168,9 +168,10 @@ FITS: dict[str, Fit] = {
     # erf(x) = x + x*P(x*x) for |x| < 1
     "erf": Fit(lambda x: mpmath.erf(x) / x - 1, lambda x: x / mpmath.erf(x), mpf("1e-6"), mpf(1),
                {32: 7, 64: 13}, lambda x: x * x),
+    # erfc(a) = P((a - 2.5) * 0.6875) for a >= 1
+    "erf_far_32": Fit(mpmath.erfc, lambda a: mpf(1), mpf("0.99"), mpf("3.95"), {32: 13},
+                      lambda a: (a - mpf("2.5")) * mpf("0.6875")),
     # erfc(a) = exp(-a * P(a)) for a >= 1, good to the rounding of 1 - erfc(a)
-    "erf_far_32": Fit(lambda a: -mpmath.log(mpmath.erfc(a)) / a, lambda a: a * mpmath.erfc(a) / mpmath.erf(a),
-                      mpf("0.9"), mpf("4"), {32: 8}),
     "erf_far_64": Fit(lambda a: -mpmath.log(mpmath.erfc(a)) / a, lambda a: a * mpmath.erfc(a) / mpmath.erf(a),
                       mpf("0.9"), mpf("6"), {64: 20}),
     # (1 + 2*a) * exp(a*a) * erfc(a) = P(t), t = (a - k) / (a + k)

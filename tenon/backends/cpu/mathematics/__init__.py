@@ -44,7 +44,7 @@ TABLE: list[tuple[str, Callable[..., Number], tuple[float, float]]] = [
     ("cos", trigonometric.cos, (1.6, 0.8)),
     ("cosh", hyperbolic.cosh, (1.5, 1.5)),
     ("digamma", gamma.digamma, (0.6, 32.0)),
-    ("erf", error_function.erf, (1.2, 1.1)),
+    ("erf", error_function.erf, (1.9, 1.1)),
     ("erfc", error_function.erfc, (2.2, 2.0)),
     ("erfinv", error_function.erfinv, (2.6, 8.0)),
     ("exp", exponential.exp, (1.1, 1.1)),

@@ -1,8 +1,8 @@
 """Turns erf, erfc and erfinv into polynomials and one exponential or logarithm.
 
-erf: a polynomial near zero, 1 - exp(-a*F(a)) beyond. erfc: exp(-a*a) times a polynomial in (a - k)/(a + k) over 1 +
-2*a (Shepherd and Laframboise 1981). erfinv: polynomials in w = -log(1 - x*x) (Giles 2010). Polynomials:
-tools/minimax.py erf erf_far_32 erf_far_64 erfc_32 erfc_64 erfinv ...
+erf: a polynomial near zero; beyond, 1 less another one, or 1 - exp(-a*F(a)) in double precision. erfc: exp(-a*a) times
+a polynomial in (a - k)/(a + k) over 1 + 2*a (Shepherd and Laframboise 1981). erfinv: polynomials in
+w = -log(1 - x*x) (Giles 2010). Polynomials: tools/minimax.py erf erf_far_32 erf_far_64 erfc_32 erfc_64 erfinv ...
 """
 
 import math
@@ -19,16 +19,18 @@ NEAR = {
     64: (0.1283791670955126, -0.376126389031841, 0.11283791670971098, -0.026866170648031127, 0.005223977652692067,
          -0.0008548328535741965, 0.000120553861900509, -1.4926881350987045e-05, 1.648105651387515e-06,
          -1.6557099060428168e-07, 1.6012989028754054e-08, -1.6463700063234825e-09, 1.4341620756628042e-10)}  # fmt: skip
-# erf(a) = 1 - exp(-a * FAR(a)) from 1 to where it is 1
+# erf(a) = 1 - FAR((a - 2.5) * 0.6875) from 1 to where it is 1 in single precision, 1 - exp(-a * FAR(a)) in double
 FAR = {
-    32: (1.1285414695739746, 0.6356729865074158, 0.1051698550581932, -0.022576039656996727, 0.002869405085220933,
-         -2.754093293333426e-05, -4.992065441911109e-05, 5.295568826113595e-06),
+    32: (0.00040693324990570545, -0.0031680932734161615, 0.011523750610649586, -0.025706686079502106,
+         0.03856036067008972, -0.039733532816171646, 0.02670578472316265, -0.007866719737648964,
+         -0.005776542238891125, 0.008139658719301224, -0.0025883286725729704, -0.0013021192280575633,
+         0.0008055981015786529),
     64: (1.1283792000864785, 0.6366193775138965, 0.10277482588130668, -0.019136271362490496, -0.00018987291302286445,
          0.001660632802664286, -0.0005394834874224566, -3.113491568426457e-05, 0.00011591195115121231,
          -6.704111244356996e-05, 2.50739846950791e-05, -6.995322937297996e-06, 1.5103433956001653e-06,
          -2.5294940296460906e-07, 3.225625681445732e-08, -3.0051561574731475e-09, 1.8844302465488164e-10,
          -6.516761899596907e-12, 3.353260493064435e-14, 3.809561758604771e-15)}  # fmt: skip
-FAR_END = {32: 4.0, 64: 6.0}
+FAR_END = {32: 3.9, 64: 6.0}
 # (1 + 2*a) * exp(a*a) * erfc(a) = 1 + ERFC((a - centre) / (a + centre)) from 1/2 to where erfc is 0
 ERFC = {
     32: (0.27697837352752686, -0.09276379644870758, -0.16603045165538788, 0.16405010223388672,
@@ -72,8 +74,11 @@ def erf(x: Number) -> Number:
     """The error function, within 2 ulp."""
     a = abs(x)
     far = minimum(a, FAR_END[x.format.bits])
-    beyond = 1.0 - exp_of_sum(-far * polynomial(far, FAR[x.format.bits]))
-    return where(a < 1.0, near_zero(x), copysign(beyond, x))
+    if x.is_double:
+        rest = exp_of_sum(-far * polynomial(far, FAR[64]))
+    else:       # no exponential: all constants of a loop stay in registers
+        rest = polynomial((far - 2.5) * 0.6875, FAR[32])
+    return where(a < 1.0, near_zero(x), copysign(1.0 - rest, x))
 
 
 def near_zero(x: Number) -> Number:
