@@ -128,13 +128,13 @@ def test_what_a_larger_loop_carries_is_not_copied_between_turns() -> None:
 
 
 SCAN = """
-def run(w: f32[N, N], h: f32[1, N], xs: f32[T, 1, N]):
-    def step(w: f32[N, N], h: f32[1, N], x: f32[1, N]):
-        v0: f32[1, N] = matmul(h, w)
-        v1: f32[1, N] = add(v0, x)
-        v2: f32[1, N] = tanh(v1)
+def run(w: f32[N, N], h: f32[5, N], xs: f32[T, 5, N]):
+    def step(w: f32[N, N], h: f32[5, N], x: f32[5, N]):
+        v0: f32[5, N] = matmul(h, w)
+        v1: f32[5, N] = add(v0, x)
+        v2: f32[5, N] = tanh(v1)
         return v2, v2
-    v0: tuple[f32[1, N], f32[T, 1, N]] = scan(w, h, xs, constants=1, carried=1, length=T, body=step, reverse=R)
+    v0: tuple[f32[5, N], f32[T, 5, N]] = scan(w, h, xs, constants=1, carried=1, length=T, body=step, reverse=R)
     return v0[0], v0[1]
 """
 
@@ -149,13 +149,47 @@ def recurrent(size: int, length: int, reverse: bool) -> Program:
 @pytest.mark.parametrize("length", [0, 1, 7])
 def test_a_scan_goes_along_its_sequences(size: int, length: int, reverse: bool) -> None:
     random = np.random.default_rng(0)
-    shapes = (size, size), (1, size), (length, 1, size)
+    shapes = (size, size), (5, size), (length, 5, size)
     check(recurrent(size, length, reverse), *(random.normal(size=s).astype(np.float32) * 0.1 for s in shapes))
 
 
 def test_rows_of_sequences_and_stacks_are_not_copied() -> None:
     labels = recurrent(300, 7, False).plan.labels
     assert "copy" not in labels[:labels.index("jump while")]      # afterwards the last state is, to its own memory
+
+
+@pytest.mark.parametrize("kind", ["f32", "f64", "i32"])
+@pytest.mark.parametrize("weights", [(130, 70), (400, 300), (37, 41)])
+def test_weights_of_a_loop_are_packed_once(kind: str, weights: tuple[int, int]) -> None:
+    depth, columns = weights
+    made = program(f"""
+def run(w: {kind}[{columns}, {depth}], u: {kind}[{columns}, {depth}], h: {kind}[7, {depth}]):
+    def step(w: {kind}[{columns}, {depth}], u: {kind}[{columns}, {depth}], h: {kind}[7, {depth}]):
+        v0: {kind}[{depth}, {columns}] = permute(w, axes=(1, 0))
+        v1: {kind}[7, {columns}] = matmul(h, v0)
+        v2: {kind}[7, {depth}] = matmul(v1, u)
+        v3: {kind}[7, {depth}] = subtract(v2, h)
+        return v3
+    v0: {kind}[7, {depth}] = scan(w, u, h, constants=2, carried=1, length=30, body=step, reverse=False)
+    return v0
+""")
+    labels = made.plan.labels
+    assert sum("packing" in x for x in labels[:labels.index("jump while")]) == 2
+    random, dtype = np.random.default_rng(0), made.graph.params[0].dtype.numpy
+    scale = 1 if kind == "i32" else 0.05
+    arrays = [(random.normal(size=p.shape) * scale).astype(dtype) for p in made.graph.params]
+    got, wanted = made.run(arrays)[0], interpret(made.graph, arrays)[0]
+    np.testing.assert_allclose(got, wanted, rtol=1e-3, atol=1e-3)
+
+
+def test_threads_pack_the_same_weights(many_threads: object) -> None:
+    arrays = [np.random.default_rng(k).normal(size=s).astype(np.float32) * 0.1
+              for k, s in enumerate(((300, 300), (5, 300), (7, 5, 300)))]
+    made = recurrent(300, 7, False)
+    shared = made.run(arrays)
+    set_num_threads(1)
+    assert [x.tobytes() for x in shared] == [x.tobytes() for x in made.run(arrays)]
+    set_num_threads(3)
 
 
 def test_carried_values_may_change_places() -> None:

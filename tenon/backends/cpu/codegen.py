@@ -16,7 +16,7 @@ from llvmlite import ir
 from tenon.backends.cpu import arithmetic as scalar
 from tenon.backends.cpu.arithmetic import I32, I64, POINTER, REORDER, number, register
 from tenon.backends.cpu.contraction.emit import loop_flags
-from tenon.backends.cpu.products import contraction_scratch, emit_product
+from tenon.backends.cpu.products import contraction_scratch, emit_packing_of, emit_product
 from tenon.backends.cpu.values import ONE, ZERO, Values
 from tenon.dims import Dim, maximum
 from tenon.loops.cost import FUNCTION, operations
@@ -32,11 +32,33 @@ UNROLLED = 8        # turns of the longest loop that is unrolled wholly: a longe
 MOST_COPIES = 32    # of the innermost statements, where loops that are unrolled are nested
 
 
-def emit_kernel(module: ir.Module, kernel: Kernel, shared: Mapping[int, int] | None = None) -> list[ir.Function]:
-    """The functions of a kernel, to be called in order.  `shared` says which buffers (by number) have the memory of
-    another one: output -> input."""
-    return [_emit_nest(module, kernel, nest, f"{kernel.name}_{number}", shared or {})
+def emit_kernel(module: ir.Module, kernel: Kernel, shared: Mapping[int, int] | None = None,
+                packed: bool = False) -> list[ir.Function]:
+    """The functions of a kernel, to be called in order.
+
+    `shared` says which buffers (by number) have the memory of another one: output -> input.  `packed`: behind the
+    inputs stands the right factor of the product, packed already.
+    """
+    return [_emit_nest(module, kernel, nest, f"{kernel.name}_{number}", shared or {}, packed)
             for number, nest in enumerate(kernel.nests)]
+
+
+def emit_packing_kernel(module: ir.Module, kernel: Kernel) -> ir.Function:
+    """The function that packs the right factor of the product that a kernel is: what it is made of, the panels."""
+    statement, right = kernel.nests[0].body[0], read_on_the_right(kernel)
+    assert isinstance(statement, Contraction)
+    count = len(right)
+    inner = emit_packing_of(module, f"{kernel.name}_packing_product", statement,
+                            {buffer: place for place, buffer in enumerate(right)}, count + 1, count)
+    return _entry(module, f"{kernel.name}_packing_0", inner, range(count + 1), 0)
+
+
+def read_on_the_right(kernel: Kernel) -> list[Buffer]:
+    """The buffers that the right factor of a product is made of."""
+    statement = kernel.nests[0].body[0]
+    assert isinstance(statement, Contraction)
+    read = {x.buffer for x in walk(statement.right) if isinstance(x, Load)}
+    return [buffer for buffer in kernel.buffers if buffer in read]
 
 
 def emit_inline(module: ir.Module, kernel: Kernel, name: str) -> list[tuple[ir.Function, list[int]]]:
@@ -69,25 +91,36 @@ def _padded(buffer: Buffer) -> Dim:
     return size + LOCAL_ALIGNMENT       # a symbolic size: aligned when it is used
 
 
-def _emit_nest(module: ir.Module, kernel: Kernel, nest: Nest, name: str, shared: Mapping[int, int]) -> ir.Function:
+def _emit_nest(module: ir.Module, kernel: Kernel, nest: Nest, name: str, shared: Mapping[int, int],
+               packed: bool = False) -> ir.Function:
     """The function with the public signature, which unpacks the pointers, and the one with the loops.
 
     Only the parameters of a function can be declared not to overlap.
     """
     used = [b for b in kernel.buffers if b in buffers_of(nest.body)]
+    first = len(kernel.inputs)
     place = {b: shared.get(k, k) for k, b in enumerate(kernel.buffers)}
+    place = {b: k + (packed and k >= first) for b, k in place.items()}
     slots = list(dict.fromkeys(place[b] for b in used))
     arguments = {buffer: slots.index(place[buffer]) for buffer in used}
+    if packed:
+        slots.append(first)
     if isinstance(nest.body[0], Contraction):
-        inner = emit_product(module, name + "_product", nest.body[0], arguments, len(slots), kernel.sizes)
+        inner = emit_product(module, name + "_product", nest.body[0], arguments, len(slots), kernel.sizes,
+                             len(slots) - 1 if packed else None)
     else:
         inner = _emit_loops(module, name + "_loops", kernel, nest, arguments, len(slots))
+    return _entry(module, name, inner, slots, len(kernel.sizes))
+
+
+def _entry(module: ir.Module, name: str, inner: ir.Function, slots: Sequence[int], symbols: int) -> ir.Function:
+    """The function with the public signature that calls `inner` on the buffers in these slots."""
     function = ir.Function(module, SIGNATURE, name)
     function.attributes.add("nounwind")
     buffers, sizes, *rest = function.args
     b = ir.IRBuilder(function.append_basic_block("entry"))
     pointers = [b.load(b.gep(buffers, [ir.Constant(I64, slot)], source_etype=POINTER), typ=POINTER) for slot in slots]
-    numbers = [b.load(b.gep(sizes, [ir.Constant(I64, k)], source_etype=I64), typ=I64) for k in range(len(kernel.sizes))]
+    numbers = [b.load(b.gep(sizes, [ir.Constant(I64, k)], source_etype=I64), typ=I64) for k in range(symbols)]
     b.call(inner, [*pointers, *numbers, *rest][:len(inner.args)])
     b.ret_void()
     return function

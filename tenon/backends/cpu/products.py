@@ -13,7 +13,7 @@ from llvmlite import ir
 
 from tenon.backends.cpu.arithmetic import I64, POINTER, register
 from tenon.backends.cpu.contraction import Contraction as Template
-from tenon.backends.cpu.contraction import Operand, emit_contraction, scratch_size
+from tenon.backends.cpu.contraction import Operand, emit_contraction, emit_packing, packed_size, scratch_size
 from tenon.backends.cpu.contraction.spec import Args, Size
 from tenon.backends.cpu.contraction.spec import Index as Places
 from tenon.backends.cpu.values import ONE, ZERO, Values
@@ -30,12 +30,26 @@ Layout = tuple[str, int, int | None, bool, tuple[Expr, Expr] | None]
 
 
 def emit_product(module: ir.Module, name: str, statement: Contraction, arguments: Mapping[Buffer, int], pointers: int,
-                 symbols: Sequence[str]) -> ir.Function:
-    """void name(pointers..., sizes..., thread, threads, scratch)."""
-    template = _Product(module, name, statement, arguments, pointers, symbols).template()
+                 symbols: Sequence[str], packed: int | None = None) -> ir.Function:
+    """void name(pointers..., sizes..., thread, threads, scratch); pointer `packed` is right, packed already."""
+    template = _Product(module, name, statement, arguments, pointers, symbols, packed).template()
     function = emit_contraction(module, name, template)
     function.linkage = "internal"
     return function
+
+
+def emit_packing_of(module: ir.Module, name: str, statement: Contraction, arguments: Mapping[Buffer, int],
+                    pointers: int, packed: int) -> ir.Function:
+    """void name(pointers..., thread, threads): pack the right factor, of known sizes, to pointer `packed`."""
+    template = _Product(module, name, statement, arguments, pointers, (), packed).template()
+    function = emit_packing(module, name, template)
+    function.linkage = "internal"
+    return function
+
+
+def packed_right(statement: Contraction) -> int | None:
+    """Bytes of the right factor once it is packed; None where it cannot be packed by itself."""
+    return packed_size(_Product(ir.Module(), "", statement, {}, 0, ()).template())
 
 
 def contraction_scratch(statement: Contraction) -> int:
@@ -51,6 +65,7 @@ class _Product:
     arguments: Mapping[Buffer, int]
     pointers: int
     symbols: Sequence[str]
+    packed: int | None = None
 
     @property
     def element(self) -> ir.Type:
@@ -64,7 +79,7 @@ class _Product:
         run = self.sizes(x.columns[-1:])[0] if len(columns) > 1 else None
         return Template(kinds, self.element, batch, rows, columns, depth, self.operand(x.left, x.rows),
                         self.operand(x.right, x.columns), self.store, run,
-                        self.target if self.is_plain() else None, self.known())
+                        self.target if self.is_plain() else None, self.known(), self.packed)
 
     def known(self) -> tuple[int | None, int | None, int | None]:
         """Rows, columns and depth, where they are numbers."""

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tenon.backends.cpu.cells import STACKS
+from tenon.backends.cpu.prepack import prepack
 from tenon.backends.cpu.steps import BranchStep, CopyStep, KernelStep, LoopStep, Move, Step, Storage, now, share
 from tenon.backends.cpu.whole import Turns, make_whole, suits
 from tenon.dims import Dim
@@ -83,7 +84,8 @@ def _while_loop(assembler: Assembler, node: Node) -> None:
         return
     share(condition, kept=[proceed])
     loop.close(body, results)
-    assembler.steps += [*loop.before, loop.step(node, body, condition=tuple(condition), proceed=proceed)]
+    before, step = prepack(loop.step(node, body, condition=tuple(condition), proceed=proceed))
+    assembler.steps += [*loop.before, *before, step]
     assembler.set_results(node, loop.carried)
 
 
@@ -107,7 +109,8 @@ def _scan(assembler: Assembler, node: Node) -> None:
     for place, array in stacked:
         loop.stack(steps, place, array, length, reverse)
     loop.close(steps, results[:after - first])
-    assembler.steps += [*loop.before, loop.step(node, steps, length=length)]
+    before, step = prepack(loop.step(node, steps, length=length))
+    assembler.steps += [*loop.before, *before, step]
     assembler.set_results(node, (*loop.carried, *arrays))
 
 

@@ -5,7 +5,8 @@
 `spec` the description, `packing` operands to panels, `tiles` the register tile, `blocking` the loops and threads
 around it, `unpacked` what is too small or narrow for that, `emit` the IR they are made of; `dense` worked examples.
 """
-from .blocking import emit_contraction, scratch_size
+from .blocking import emit_contraction, emit_packing, packed_size, scratch_size
 from .spec import Contraction, Operand, Tile, choose_tile
 
-__all__ = ["Contraction", "Operand", "Tile", "choose_tile", "emit_contraction", "scratch_size"]
+__all__ = ["Contraction", "Operand", "Tile", "choose_tile", "emit_contraction", "emit_packing", "packed_size",
+           "scratch_size"]

@@ -26,7 +26,7 @@ def fetches_left(spec: Contraction) -> bool:
 def fetches_right(spec: Contraction) -> bool:
     """Whether lines of right are runs of memory, along columns or along depth."""
     x = spec.right
-    plain = x.pointer is not None and x.inside is None and x.step == 1
+    plain = x.pointer is not None and x.inside is None and x.step == 1 and spec.packed is None
     return plain and (x.flat or len(spec.depth if x.contiguous == "depth" else spec.columns) == 1)
 
 

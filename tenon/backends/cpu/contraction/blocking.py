@@ -45,7 +45,7 @@ def emit_contraction(module: ir.Module, name: str, spec: Contraction, tile: Tile
     tiles = b.select(by_columns, column_tiles, row_tiles)
     start = b.udiv(b.mul(b.mul(batch, tiles), thread), threads)
     stop = b.udiv(b.mul(b.mul(batch, tiles), b.add(thread, ONE)), threads)
-    plain = stays_unpacked(b, spec, rows, columns, depth)
+    plain = spec.packed is None and stays_unpacked(b, spec, rows, columns, depth)
     some = b.icmp_signed(">", b.mul(rows, columns), ZERO)
 
     def schedule(unpacked: bool) -> None:
@@ -151,7 +151,11 @@ class _Packed:
         self.m_end = minimum(b, b.add(m0, self.row_block), self.row_to)
         self.k_size = minimum(b, self.depth_block, b.sub(self.depth, k0))
         self.origin = m0, n0, k0
-        pack_block(b, self.pack_right, spec, spec.right, whole, n0, self.n_end, tile.width, k0, self.k_size, self.right)
+        if spec.packed is None:
+            pack_block(b, self.pack_right, spec, spec.right, whole, n0, self.n_end, tile.width, k0, self.k_size,
+                       self.right)
+        else:
+            self.right = packed_block(b, spec, tile, self.args, n0, k0, self.k_size)
         group = const(tile.rows * (1 if copies_rows(spec) else LEFT_PANELS))
         following = self.following()
         with loop(b, m0, self.m_end, group) as (m1, _):
@@ -218,6 +222,48 @@ class _Packed:
                             (self.column_block, self.depth_block))
             runs.append(choose(b, some, run, no_run(near)))
         return [value for run in runs for value in run]
+
+
+def emit_packing(module: ir.Module, name: str, spec: Contraction, tile: Tile | None = None) -> ir.Function:
+    """void name(arguments..., i32 thread, i32 threads): pack all of right, which is no batch, for later products."""
+    tile = tile or choose_tile(spec.element, known=spec.known)
+    pack = emit_pack(module, f"{name}.pack_right", spec, tile, "right")
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [*spec.arguments, I32, I32]), name)
+    args, (thread, threads) = tuple(function.args[:-2]), function.args[-2:]
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    columns, depth = extent(b, args, spec.columns), extent(b, args, spec.depth)
+    panels, width = ceil_div(b, columns, const(tile.width)), const(tile.width)
+    thread, threads = b.zext(thread, I64), b.zext(threads, I64)
+    first = b.mul(b.udiv(b.mul(panels, thread), threads), width)
+    end = minimum(b, b.mul(b.udiv(b.mul(panels, b.add(thread, ONE)), threads), width), columns)
+    depth_block = balanced(b, depth, const(tile.depth), tile.lanes)
+    with loop(b, ZERO, depth, depth_block) as (k, _):
+        k_size = minimum(b, depth_block, b.sub(depth, k))
+        pack_block(b, pack, spec, spec.right, (*args, ZERO), first, end, tile.width, k, k_size,
+                   packed_block(b, spec, tile, args, first, k, k_size))
+    b.ret_void()
+    return function
+
+
+def packed_block(b: ir.IRBuilder, spec: Contraction, tile: Tile, args: Args, n: ir.Value, k: ir.Value,
+                 k_size: ir.Value) -> ir.Value:
+    """Where the panels from column n, depth k on are in what `emit_packing` has packed."""
+    assert spec.packed is not None
+    width = const(tile.width)
+    padded = b.mul(ceil_div(b, extent(b, args, spec.columns), width), width)
+    return address(b, args[spec.packed], b.add(b.mul(k, padded), b.mul(n, k_size)), spec.element)
+
+
+def packed_size(spec: Contraction, tile: Tile | None = None) -> int | None:
+    """Bytes of all of right when it is packed; None where they are not known, or packing is of no use."""
+    tile = tile or choose_tile(spec.element, known=spec.known)
+    rows, columns, depth = spec.known
+    if rows is None or columns is None or depth is None or spec.batch:
+        return None
+    b = ir.IRBuilder()
+    if stays_unpacked(b, spec, const(rows), const(columns), const(depth)) is not False:
+        return None
+    return up(columns, tile.width) * depth * element_bytes(spec.element)
 
 
 def pack_block(b: ir.IRBuilder, pack: ir.Function, spec: Contraction, operand: Operand, args: Args, first: ir.Value,

@@ -65,6 +65,7 @@ class Contraction:
     store_run: Size | None = None
     target: Target | None = None        # where `store` puts the sums, if it only does that: partial sums wait there
     known: tuple[int | None, int | None, int | None] = (None, None, None)   # rows, columns and depth, if they are
+    packed: int | None = None           # the argument that points to all of right, packed already by `emit_packing`
 
 
 @dataclass(frozen=True)

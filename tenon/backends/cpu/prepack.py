@@ -1,0 +1,106 @@
+"""Products inside of a loop with a factor that no turn changes -> that factor packed once, before the loop.
+
+A product packs its right factor into panels, in the order in which the tiles read it.  With few rows that takes as long
+as the product itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from llvmlite import ir
+
+from tenon.backends.cpu.codegen import emit_kernel, emit_packing_kernel, read_on_the_right
+from tenon.backends.cpu.facts import Facts, Shared
+from tenon.backends.cpu.products import packed_right
+from tenon.backends.cpu.steps import KernelStep, LoopStep, Step, Storage, homes, leaves, now
+from tenon.backends.cpu.unit import Unit, name_of
+from tenon.backends.cpu.unit_cache import find, key_for
+from tenon.dims import product
+from tenon.loops.ir import Contraction
+from tenon.passes.bodies import key_of
+from tenon.types import TensorType, uint8
+
+MOST_ROWS = 256             # with more, packing takes little of the time
+
+
+@dataclass(eq=False)
+class Packing(Unit):
+    """The kernel that packs the right factor of a product; its inputs are the product's, its output the panels."""
+
+    @cached_property
+    def name(self) -> str:
+        return f"{name_of(self.body)}_packing"
+
+    @cached_property
+    def ir(self) -> str:
+        """The text of a module that defines the function."""
+        module = ir.Module(name=self.name)
+        emit_packing_kernel(module, self.kernel)
+        return str(module)
+
+
+@dataclass(eq=False)
+class Packed(Unit):
+    """The product, given the panels behind its inputs."""
+
+    @cached_property
+    def ir(self) -> str:
+        """The text of a module that defines the functions."""
+        module, outputs = ir.Module(name=self.name), len(self.kernel.inputs)
+        emit_kernel(module, self.kernel, {outputs + output: source for output, source in self.shared}, packed=True)
+        return str(module)
+
+    def sharing(self, shared: Shared) -> Unit:
+        """The same kernel for outputs that have the memory of inputs."""
+        if shared == self.shared:
+            return self
+        if shared not in self._variants:
+            self._variants[shared] = _variant(Packed, self, self.facts, "packed", shared)
+        return self._variants[shared]
+
+
+def _variant(kind: type[Unit], unit: Unit, facts: Facts, what: str, shared: Shared = ()) -> Unit:
+    """A variant of a kernel, with its code where that is on the disk."""
+    key = key_for(f"{what} {key_of(unit.body)}", unit.body, shared)
+    found = None if key is None else find(key)
+    return kind(unit.body, facts, shared, key, None if found is None else found[1])
+
+
+def prepack(loop: LoopStep) -> tuple[list[Step], LoopStep]:
+    """(the steps that pack before the loop, the loop that uses what they packed)."""
+    changed = {x for step in leaves(loop.body) for y in step.outputs for x in homes(y)}
+    changed |= {now(move.target) for move in loop.turn}
+    before: list[Step] = []
+    body: list[Step] = []
+    for step in loop.body:
+        found = _right_of(step)
+        if found is None or not changed.isdisjoint(x for y in found[0] for x in (now(y), *homes(y))):
+            body.append(step)
+            continue
+        assert isinstance(step, KernelStep)
+        right, size = found
+        panels = Storage("arena", TensorType(uint8, (size,)))
+        facts = Facts(1, (), 0, frozenset(), (), ())
+        before.append(KernelStep(step.node, _variant(Packing, step.unit, facts, "packing"), right, (panels,)))
+        packed = _variant(Packed, step.unit, step.unit.facts, "packed")
+        body.append(KernelStep(step.node, packed, (*step.inputs, panels), step.outputs, step.temporaries))
+    return before, replace(loop, body=tuple(body))
+
+
+def _right_of(step: Step) -> tuple[tuple[Storage, ...], int] | None:
+    """(what the right factor is made of, its bytes when it is packed) of a product with few rows."""
+    if not isinstance(step, KernelStep) or type(step.unit) is not Unit:
+        return None
+    facts = step.unit.facts
+    if facts.scratch == 0 or facts.sizes or facts.stages != 1:
+        return None
+    kernel = step.unit.kernel
+    statement = kernel.nests[0].body[0]
+    if not isinstance(statement, Contraction):
+        return None
+    rows, size, right = product(x.extent for x in statement.rows), packed_right(statement), read_on_the_right(kernel)
+    if size is None or not isinstance(rows, int) or rows > MOST_ROWS or not set(right) <= set(kernel.inputs):
+        return None
+    return tuple(step.inputs[kernel.inputs.index(buffer)] for buffer in right), size
