@@ -75,6 +75,7 @@ class TensorInterpreter:
         if x is None or dtype is None:
             return None
         if isinstance(x, Tensor):
+            x = x if x.weak is None else x.detach()
             return x if x.dtype is dtype else shape_ops.cast(x, dtype=dtype)
         if isinstance(x, SymbolicDim):
             return shape_ops.dimension(size=x, dtype=dtype)

@@ -29,7 +29,9 @@ class Elements(Operators):
         """The one element as a Python number."""
         if self.size != 1:
             raise ShapeError(f"item() needs exactly one element, this tensor is {self.type}")
-        return self._concrete("item()").item()
+        capture = recorder.get()
+        number = None if capture is None else capture.number(self)
+        return self._concrete("item()").item() if number is None else number
 
     def tolist(self) -> Any:
         """The elements as nested Python lists."""

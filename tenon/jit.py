@@ -18,6 +18,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tenon.capture.captured import Captured, Stopped, conclude, holds, run, why_not
+from tenon.capture.convert.entry import convert
+from tenon.capture.convert.session import Session
+from tenon.capture.convert.state import World
 from tenon.capture.effects import Snapshot
 from tenon.capture.guards import is_atom
 from tenon.capture.reach import Reach, names_of
@@ -85,6 +88,7 @@ class Jitted:
         name = getattr(function, "__name__", type(function).__name__)
         self.__name__: str = name if name.isidentifier() else "function"
         self.function, self.fullgraph = function, fullgraph
+        self.converting = False         # whether its control flow depends on tensors
         self.records: dict[Any, Record] = {}
         self._lock = Lock()
         self._short_ways: tuple[tuple[bool, Call], ...] = ()
@@ -195,13 +199,23 @@ class Jitted:
             return None
         try:
             with span("capture", function=self.__name__):
-                captured = self._trace_sizes(record, leaves, structure)
+                captured = self._converted(record, leaves, structure)
         except UnsafeCall as unsafe:
             self._refuse(record, Reason(unsafe.what, unsafe.where, unsafe.hint, unsafe.before))
             return None
         record.captures.append(captured)
         emit("captured", function=self.__name__, nodes=len(captured.graph.nodes))
         return captured
+
+    def _converted(self, record: Record, leaves: list[Any], structure: Structure) -> Captured:
+        """A capture, with control flow on tensors where the function has any."""
+        try:
+            return self._trace_sizes(record, leaves, structure)
+        except UnsafeCall as unsafe:
+            if self.converting or not unsafe.convertible:
+                raise
+        self.converting = True
+        return self._trace_sizes(record, leaves, structure)
 
     def _trace_sizes(self, record: Record, leaves: list[Any], structure: Structure) -> Captured:
         """A capture with symbols for the sizes that change, as far as the function does not need their numbers."""
@@ -219,7 +233,8 @@ class Jitted:
 
     def _call(self, args: Any, keywords: Any) -> Any:
         try:
-            return self.function(*args, **keywords)
+            function = convert(self.function) if self.converting else self.function
+            return function(*args, **keywords)
         except (CaptureError, UndecidedSize):
             raise
         except Exception as error:
@@ -240,7 +255,9 @@ class Jitted:
         for leaf in leaves:
             before.add(leaf, "argument")
         snapshot = Snapshot(list(before.holders.values()), before.cells)
-        capture, watch = Capture(self.__name__), Watch(iterators=before.iterators)
+        world = World(list(before.holders.values()), before.cells, snapshot)
+        capture = Session(self.__name__, world) if self.converting else Capture(self.__name__)
+        watch = Watch(iterators=before.iterators)
         assumptions = Assumptions(symbol_sizes(types, leaves))
         with assuming(assumptions), capturing(capture):
             tensors = [(k, x) for k, x in enumerate(leaves) if isinstance(x, Tensor)]

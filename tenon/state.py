@@ -136,8 +136,8 @@ def changed() -> None:
 
 
 class TensorState:
-    """All that can change about a tensor.  A state itself only changes in `grad`, and gets the elements it waits for:
-    a tensor given new elements holds another one, and who kept the old one, as the tape does, sees what was."""
+    """All that can change about a tensor.  A state itself only gets the elements it waits for: a tensor given new
+    elements, or a gradient, holds another one, and who kept the old one, as the tape does, sees what was."""
 
     __slots__ = ("__weakref__", "grad", "index", "node", "payload", "requires_grad")
 
@@ -161,6 +161,12 @@ class Recorder(Protocol):
 
     def constant(self, array: np.ndarray) -> Value:
         """The edge of the graph that holds this array."""
+
+    def number(self, tensor: Any) -> Any:
+        """The element of a captured tensor as a Python number of the graph; None where there are none."""
+
+    def fail_if(self, condition: Any) -> None:
+        """Let calls in which this bool of the graph holds run eagerly."""
 
     def needs_value(self, tensor: Any, what: str) -> BaseException:
         """What is raised where Python code needs the elements of a captured tensor."""

@@ -26,7 +26,7 @@ from tenon.ops.creation import ones_like
 from tenon.ops.getitem import setitem
 from tenon.recording import is_grad_enabled, recording_is
 from tenon.state import Deferred, Examples, Payload, TensorState, changed, journal, recorder
-from tenon.types import DTYPE_OF, DType, Shape, TensorType, as_dtype, check_device, float32
+from tenon.types import DEFAULT_OF_KIND, DTYPE_OF, DType, Shape, TensorType, as_dtype, check_device, float32
 
 if TYPE_CHECKING:
     from tenon.tape import TapeNode
@@ -48,6 +48,7 @@ class Tensor(Elements):
     """
 
     __slots__ = ("__weakref__", "own")
+    weak: type | None = None    # the kind of a Python number that the graph computes: it does not decide types
 
     def __init__(self, payload: Payload, requires_grad: bool = False):
         if isinstance(payload, np.ndarray) and (capture := recorder.get()) is not None:
@@ -189,8 +190,8 @@ class Tensor(Elements):
     def grad(self, value: Tensor | None) -> None:
         if value is not None and value.shape != self.shape:
             raise ShapeError(f"the gradient of a tensor {self.type} was set to {value.type}")
-        self.state.grad = value
-        changed()
+        state = self.state
+        self.hold(TensorState(state.payload, state.requires_grad, value, state.node, state.index))
 
     @property
     def is_leaf(self) -> bool:
@@ -324,7 +325,10 @@ def asarray(data: Any, dtype: Any = None, copy: bool | None = None, *, device: A
     check_device(device)
     wanted = None if dtype is None else as_dtype(dtype)
     if isinstance(data, Tensor) and not isinstance(data.payload, (np.ndarray, Deferred)):
-        return data if wanted is None or wanted is data.dtype else shape_ops.cast(data, dtype=wanted)
+        if data.weak is not None:
+            data, wanted = data.detach(), wanted or DEFAULT_OF_KIND[data.dtype.kind]
+        found: Tensor = data if wanted is None or wanted is data.dtype else shape_ops.cast(data, dtype=wanted)
+        return found
     array = _as_array(data, wanted)
     shares = isinstance(data, (np.ndarray, Tensor)) and np.shares_memory(array, np.asarray(data))
     if copy is False and not shares and array.size:

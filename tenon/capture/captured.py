@@ -18,6 +18,7 @@ import numpy as np
 
 from tenon.autodiff import call
 from tenon.backends.base import Executable
+from tenon.capture.convert.choice import Choice
 from tenon.capture.donation import are_alone
 from tenon.capture.effects import MISSING, Effect
 from tenon.capture.guards import Guards, is_atom
@@ -28,7 +29,7 @@ from tenon.capture.tree import Structure, containers, flatten
 from tenon.capture.watch import UnsafeCall
 from tenon.dims import SMALLEST_SYMBOLIC_SIZE, Assumptions, Dim, SymbolicDim, evaluate
 from tenon.eager import program_of
-from tenon.errors import TenonError
+from tenon.errors import CaptureError, TenonError
 from tenon.graph.ir import Graph, Value
 from tenon.recording import is_grad_enabled
 from tenon.state import TensorState, changed, changes
@@ -47,6 +48,14 @@ class FromGraph:
     requires_grad: bool
     released: bool      # it requires a gradient, and backward() has been through its tape
     name: int | None = None     # of a tensor that is left in several places, and is one tensor in all of them
+    number: bool = False        # a Python number
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """A leaf that is one of several things: the first whose condition, a result of the graph, holds."""
+
+    options: tuple[tuple[Any, Nest], ...]
 
 
 @dataclass(frozen=True)
@@ -95,6 +104,7 @@ class Captured:
     inputs: Inputs                              # the sources, as a call wants them
     outside: frozenset[int]                     # identities of the other tensors that can be reached from outside
     codes: frozenset[CodeType]                  # that ran
+    failed: int | None = None                   # the result that says that the call has to run eagerly after all
     calls: int = 0                              # that went the long way
     short: Any = None                           # the short way of calls like an earlier one (`tenon.capture.warm`)
     checked: int = -1                           # the state of `tenon.tensor.changes` when the held tensors were right
@@ -112,6 +122,8 @@ class Captured:
     @cached_property
     def donations(self) -> tuple[int, ...]:
         """The inputs that the program assigns: they may give their memory to the results."""
+        if self.failed is not None:
+            return ()
         position = {id(source): k for k, source in enumerate(self.sources)}
         return tuple([position[id(source)] for source, _, carries in self.assigned
                       if not carries and id(source) in position])
@@ -144,13 +156,16 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
             return FromOutside(GradientOf(source))
         if type(x) is SymbolicDim:
             return FromSize(x)
+        if type(x) is Choice:
+            return OneOf(tuple((leaf(p), left.opened_later(y, leaf)) for p, y in x.options))
         if not isinstance(x, Tensor) or not isinstance(x.own.payload, Value):
             if not (is_atom(x) or id(x) in known or x is MISSING or isinstance(x, SHARED)):
                 raise UnsafeCall(f"the function makes an object of type {type(x).__name__}, new in every call")
             return x
         tracked.append(x)
         node = x.own.node
-        return FromGraph(index_of(x), x.own.requires_grad, node is not None and node.released, left.name(x))
+        return FromGraph(index_of(x), x.own.requires_grad, node is not None and node.released,
+                         left.name(x), x.weak is not None)
 
     output, *values_left = [Nest(structure, tuple(map(leaf, leaves))) for leaves, structure in left.nests]
     effects = list(zip(changes, values_left, strict=True))
@@ -167,6 +182,7 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
             flags.append((seen.source, state.requires_grad))
     nodes = [x.own.node for x in tracked if x.own.node is not None]
     differentiable = any(not node.released for node in nodes) or any(carries for _, _, carries in assigned)
+    failed = None if capture.failed is False else index_of(capture.failed)
     graph, sources = capture.finish(list(values))
     requiring = {id(seen.source) for seen in capture.seen.values() if seen.tensor.own.requires_grad}
     wanted = tuple(k for k, source in enumerate(sources) if id(source) in requiring)
@@ -177,7 +193,7 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
     outside = reach.tensors.union(id(x) for x, *_ in held).difference(id(x) for _, x in same)
     return Captured(graph, sources, types, reach.guards(), assumptions, output, assigned, gradients, effects, flags,
                     differentiable, wanted, held, same, Inputs(sources), frozenset(outside),
-                    frozenset(reach.codes or ()))
+                    frozenset(reach.codes or ()), failed)
 
 
 class _Left:
@@ -204,6 +220,11 @@ class _Left:
                 raise UnsafeCall("the function leaves one container in two places")
             self.opened.add(id(container))
         return False
+
+    def opened_later(self, tree: Any, leaf: Callable[[Any], Any]) -> Nest:
+        """One of several things that a leaf may be."""
+        leaves, structure = flatten(tree, self.is_whole)
+        return Nest(structure, tuple(map(leaf, leaves)))
 
     def name(self, tensor: Tensor) -> int | None:
         """A name for a tensor that is left in several places."""
@@ -319,6 +340,9 @@ def run(captured: Captured, leaves: Sequence[Any]) -> Any:
 def settle(captured: Captured, leaves: Sequence[Any], results: Any,
            assigned: Sequence[tuple[Source, int, bool]]) -> Any:
     """Do what the function did, given the results of its graph; returns what it returned."""
+    if captured.failed is not None and results[captured.failed].own.payload:
+        raise Stopped(CaptureError("the call takes a way that its graph does not hold"))
+
     def fill(leaf: Any) -> Any:
         if isinstance(leaf, FromGraph):
             if leaf.name is None:
@@ -326,6 +350,8 @@ def settle(captured: Captured, leaves: Sequence[Any], results: Any,
             if leaf.name not in made:
                 made[leaf.name] = finished(results[leaf.index], leaf)
             return made[leaf.name]
+        if isinstance(leaf, OneOf):
+            return next(nest for p, nest in leaf.options if p is True or (p and fill(p))).build(fill)
         if isinstance(leaf, FromSize):
             return evaluate(leaf.size, sizes_of(captured, leaves))
         return holder_of(leaf.source, leaves) if isinstance(leaf, FromOutside) else leaf
@@ -393,8 +419,10 @@ class Inputs:
         return holders
 
 
-def finished(result: Tensor, leaf: FromGraph) -> Tensor:
+def finished(result: Tensor, leaf: FromGraph) -> Any:
     """A result of the graph as the function would have returned it."""
+    if leaf.number:
+        return result.item()
     if leaf.requires_grad and not leaf.released and result.node is not None:
         return result
     tensor = Tensor(result.own.payload)

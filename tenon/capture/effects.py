@@ -46,7 +46,7 @@ def _store_dict(holder: dict[Any, Any], key: None, value: dict[Any, Any]) -> Non
 def _store_attribute(holder: Any, key: str, value: Any) -> None:
     if value is not MISSING:
         setattr(holder, key, value)
-    elif key in holder.__dict__:
+    elif key in getattr(holder, "__dict__", ()) or hasattr(holder, key):
         delattr(holder, key)
 
 
@@ -97,6 +97,18 @@ class Snapshot:
                          if isinstance(getattr(x, "__dict__", None), (dict, types.MappingProxyType))]
         self._slots = [(x, slots_of(x)) for x in holders if hasattr(type(x), "__slots__")]
         self._cells = [(cell, _contents(cell)) for cell in cells]
+
+    def before(self, effect: Effect) -> Any:
+        """What stood in the place of an effect: the whole content of a list, queue, set or dictionary."""
+        if effect.kind == "cell":
+            return next(held for cell, held in self._cells if cell is effect.holder)
+        tables = {"list": self._lists, "deque": self._deques, "set": self._sets, "item": self._dicts,
+                  "dict": self._dicts}
+        listed: Any = tables.get(effect.kind, [*self._objects, *self._slots])
+        found = [held for x, held in listed if x is effect.holder]
+        if effect.kind in ("list", "deque", "set", "dict"):
+            return found[0]
+        return next((held[effect.key] for held in found if effect.key in held), MISSING)
 
     def changes(self) -> list[Effect]:
         """What differs now."""

@@ -200,8 +200,9 @@ class Reach:
 
     def _add_function(self, function: types.FunctionType, path: str) -> None:
         if not self._runs(function.__code__):
-            if "__wrapped__" in vars(function):     # a library's wrapper, such as tn.grad(f), of the user's function
-                self._entries(vars(function), ["__wrapped__"], path)
+            # A library's wrapper, such as tn.grad(f), of the user's function; attributes that code may read.
+            wanted = {"__wrapped__", *(n for n in self._wanted(vars(function)) if not n.startswith("__"))}
+            self._entries(vars(function), [n for n in vars(function) if n in wanted], path)
             return
         self._hold(function)
         self._hold(function.__globals__)

@@ -82,6 +82,9 @@ class Seen:
 class Capture(TensorInterpreter):
     """Records operator calls as nodes, and reads and writes of outside tensors as parameters and results."""
 
+    converting = False          # whether control flow on tensors is captured
+    failed: Any = False         # or the bool of the graph that says that the call has to run eagerly after all
+
     def __init__(self, name: str):
         self.builder = Builder(name)
         self.sources: list[Source] = []
@@ -190,11 +193,20 @@ class Capture(TensorInterpreter):
         self.sources.append(source)
         return self.builder.parameter(type, name or f"s{len(self.sources) - 1}")
 
+    def number(self, tensor: Tensor) -> Any:
+        """Python numbers are known while the function is captured, or not at all."""
+        return None
+
+    def fail_if(self, condition: Any) -> None:
+        """A capture that does not convert has no such conditions."""
+        raise UnsafeCall("an operation fails for some data", where=user_location(), convertible=True)
+
     def needs_value(self, tensor: Tensor, what: str) -> UnsafeCall:
         """Python asked for the elements of a tensor that will only be known when the graph runs."""
         return UnsafeCall(
             f"{what} needs the value of a tensor, {tensor.type}, that is only known when the graph runs",
-            where=user_location(), hint="tn.where(condition, a, b) chooses between values within the graph")
+            where=user_location(), hint="tn.where(condition, a, b) chooses between values within the graph",
+            convertible=True)
 
     def shown(self) -> None:
         """The text of a tensor holds its elements, so a function that asks for it runs eagerly."""

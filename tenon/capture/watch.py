@@ -42,12 +42,16 @@ class UnsafeCall(BaseException):
     before: tuple[Node, ...] = ()       # what was captured until then
 
     def __init__(self, what: str, frame: types.FrameType | None = None, where: Location | None = None,
-                 hint: str | None = None):
+                 hint: str | None = None, convertible: bool = False):
         super().__init__(what)
+        self.convertible = convertible      # whether the function may be one graph once it is rewritten
         self.what, self.where, self.hint = what, where or (frame and location_of(frame)), hint
         if (noted := _noted.get()) is not None:
             noted.append(self)
 
+
+# Code that was rewritten for a capture -> the code that names what it may read.
+STANDS_FOR: dict[types.CodeType, tuple[types.CodeType, ...]] = {}
 
 _noted: ContextVar[list[UnsafeCall] | None] = ContextVar("_noted", default=None)
 
@@ -65,7 +69,7 @@ class Watch:
         """Take note of everything this thread runs in the block; stop it before an unrepeatable call."""
         before: Any = sys.getprofile()
         sources = _Sources()
-        places = [_place(x) for x in self.iterators]
+        places = [place_of(x) for x in self.iterators]
         noted: list[UnsafeCall] = []
         token, tracing, self._entered = _noted.set(noted), sys.gettrace(), sys._getframe(2)
         sys.setprofile(self._event)
@@ -90,14 +94,14 @@ class Watch:
             raise noted[0]
         if moved:
             raise UnsafeCall(f"{moved} draws from a generator that is not Tenon's")
-        if places != [_place(x) for x in self.iterators]:
+        if places != [place_of(x) for x in self.iterators]:
             raise CaptureError("the captured function moved an iterator from outside, which a graph cannot repeat",
                                hint="take the items outside of the jitted function, and pass them in")
 
     def _event(self, frame: types.FrameType, event: str, arg: Any) -> None:
         if event == "call":
             if follows(frame.f_code):
-                self.codes.add(frame.f_code)
+                self.codes.update(STANDS_FOR.get(frame.f_code) or (frame.f_code,))
         elif event == "c_call":
             if arg is next and self.iterators and follows(frame.f_code):
                 self._stop("next() moves an iterator", frame)
@@ -134,7 +138,7 @@ def unwatched() -> Iterator[None]:
         sys.setprofile(watching)
 
 
-def _place(iterator: Any) -> Any:
+def place_of(iterator: Any) -> Any:
     """How far an iterator is, for those that can tell."""
     if isinstance(iterator, types.GeneratorType):
         return iterator.gi_frame and (iterator.gi_frame.f_lasti, repr(iterator.gi_frame.f_locals))

@@ -125,7 +125,7 @@ def _kind(x: Any) -> Any:
     if x is None or isinstance(x, SymbolicDim):
         return None if x is None else int
     if hasattr(x, "dtype"):
-        return x.dtype
+        return getattr(x, "weak", None) or x.dtype
     kind = type(x)
     return kind if kind in PYTHON_SCALARS else next((k for k in PYTHON_SCALARS if isinstance(x, k)), kind)
 

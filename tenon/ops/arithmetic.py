@@ -32,6 +32,8 @@ negative = unary("negative", np.negative, lambda s, x: -x, lambda g, y, x: (-g,)
                  kinds="uifc")
 positive = unary("positive", np.positive, lambda s, x: x, lambda g, y, x: (g,), "The elements unchanged.",
                  promote=same, kinds="uifc")
+copy = unary("copy", np.copy, lambda s, x: x, lambda g, y, x: (g,), "The same elements, as a tensor of its own.",
+             promote=same)
 square = unary("square", np.square, lambda s, x: x * x, lambda g, y, x: (g * (2 * conj(x)),), "The square.",
                promote=numeric, kinds="uifc")
 reciprocal = unary("reciprocal", lambda x: np.divide(1, x), lambda s, x: 1.0 / x,

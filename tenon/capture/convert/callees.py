@@ -1,0 +1,114 @@
+"""What rewritten code is about to call -> the same thing, rewritten too where it is a user's function.
+
+Functions of Python that would ask a tensor for its truth or its value have others in their place, which stay in the
+graph; they are looked up by the function itself, whatever it is called.
+"""
+
+from __future__ import annotations
+
+import functools
+import types
+from collections.abc import Callable
+from typing import Any
+
+from tenon.capture.convert.source import Unconvertible
+from tenon.capture.convert.template import HELPER
+from tenon.capture.watch import PACKAGE, STANDS_FOR, follows
+
+CONTAINERS = (PACKAGE + "nn/containers.py", PACKAGE + "nn/module.py")     # which call users' modules
+REPLACED: dict[Any, Callable[..., Any]] = {}        # filled by tenon.capture.convert.builtins
+_codes: dict[types.CodeType, types.CodeType | None] = {}
+_cell = types.CellType()                            # holds the runtime; filled by tenon.capture.convert.entry
+Rewrite = Callable[[types.CodeType, dict[str, Any]], types.CodeType]
+_rewrite: list[Rewrite] = []
+
+
+def set_up(rewrite: Rewrite, runtime: Any) -> None:
+    """Say how code is rewritten, and what rewritten code calls."""
+    _rewrite.append(rewrite)
+    _cell.cell_contents = runtime
+
+
+def callee(function: Any) -> Any:
+    """The function (or method, class, object) to call in the place of another."""
+    kind = type(function)
+    if kind is types.FunctionType:
+        return converted(function)
+    if kind is types.MethodType:
+        inner = callee(function.__func__)
+        return function if inner is function.__func__ else types.MethodType(inner, function.__self__)
+    if kind is functools.partial:
+        inner = callee(function.func)
+        return function if inner is function.func else functools.partial(inner, *function.args, **function.keywords)
+    try:
+        other = REPLACED.get(function)
+    except TypeError:
+        other = None
+    if other is not None:
+        return other
+    if kind is type:
+        return _constructor(function)
+    inner = getattr(kind, "__call__", None)     # noqa: B004
+    if isinstance(inner, types.FunctionType):
+        jitted = vars(function).get("function") if kind.__module__ == "tenon.jit" else None
+        if jitted is not None:
+            return callee(jitted)
+        new = converted(inner)
+        return function if new is inner else types.MethodType(new, function)
+    return function
+
+
+def converted(function: types.FunctionType) -> types.FunctionType:
+    """A user's function with rewritten code; it shares globals, defaults and closure cells. Others stay as they are."""
+    code = code_of(function)
+    if code is None:
+        return function
+    cells = dict(zip(function.__code__.co_freevars, function.__closure__ or (), strict=True))
+    cells[HELPER] = _cell
+    new = types.FunctionType(code, function.__globals__, function.__name__, function.__defaults__,
+                             tuple(cells[name] for name in code.co_freevars))
+    new.__kwdefaults__ = function.__kwdefaults__
+    new.__dict__.update(function.__dict__)
+    new.__qualname__, new.__module__ = function.__qualname__, function.__module__
+    return new
+
+
+def code_of(function: types.FunctionType) -> types.CodeType | None:
+    """The rewritten code of a function, made once; None where it runs as it is."""
+    code = function.__code__
+    if code in STANDS_FOR or not ((follows(code) and not code.co_filename.startswith(PACKAGE))
+                                  or code.co_filename.startswith(CONTAINERS)):
+        return None
+    if code not in _codes:
+        try:
+            _codes[code] = _rewrite[-1](code, function.__globals__)
+        except Unconvertible:
+            _codes[code] = None
+    return _codes[code]
+
+
+def _constructor(cls: type) -> Any:
+    """A class whose `__init__` is a user's: what makes an object as the class does."""
+    init = cls.__dict__.get("__init__")
+    if not isinstance(init, types.FunctionType) or (new_init := converted(init)) is init:
+        return cls
+
+    def make(*args: Any, **keywords: Any) -> Any:
+        own = any("__new__" in vars(base) for base in cls.__mro__[:-1])
+        made = cls.__new__(cls, *args, **keywords) if own else object.__new__(cls)
+        if isinstance(made, cls):
+            new_init(made, *args, **keywords)
+        return made
+    return make
+
+
+def getter(holder: Any, name: str) -> Any:
+    """`holder.name`, by a rewritten property where a user wrote it."""
+    found = getattr(type(holder), name, None)
+    if type(found) is property and isinstance(found.fget, types.FunctionType):
+        read = converted(found.fget)
+        if read is not found.fget:
+            return read(holder)
+    return getattr(holder, name)
+
+

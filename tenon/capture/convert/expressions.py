@@ -1,0 +1,183 @@
+"""`and`, `or`, `not`, conditional expressions, comparisons, calls and reads -> what decides at run time.
+
+    x and y         ->    _tenon.both(lambda: y) if _tenon.data(x) else _tenon.kept() and y
+    a if c else b   ->    _tenon.choose(lambda: a, lambda: b) if _tenon.data(c) else a if _tenon.kept() else b
+
+The functions are called where the condition is a tensor, and only there: a Python value leaves Python's own expression.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from functools import reduce
+from typing import Any
+
+from tenon.capture.convert.scope import mangled
+from tenon.capture.convert.template import HELPER, expression
+
+UNTOUCHED = frozenset({"super", "locals", "vars", "dir", "eval", "exec", "globals", "__import__"})
+UNMOVABLE = (ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Await)       # mean something else inside a lambda
+COMPARED = {ast.Is: "_tenon.same(LEFT, RIGHT)", ast.IsNot: "_tenon.negate(_tenon.same(LEFT, RIGHT))",
+            ast.Eq: "_tenon.equal(LEFT, RIGHT)", ast.NotEq: "_tenon.unequal(LEFT, RIGHT)"}
+DEEPEST = 5             # nesting beyond which an expression, which is written twice a level, stays as it is
+
+
+class Expressions(ast.NodeTransformer):
+    """Rewrites the expressions of one function; `merged` are the variables that may hold a `Choice`."""
+
+    def __init__(self, merged: Collection[str], owner: str | None):
+        self.merged, self.owner = merged, owner
+        self.depth = self.temps = 0
+        self.in_iterable = False        # of a comprehension, where no variable can be bound
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        node.decorator_list = [self.visit(x) for x in node.decorator_list]
+        node.args.defaults = [self.visit(x) for x in node.args.defaults]
+        node.args.kw_defaults = [x and self.visit(x) for x in node.args.kw_defaults]
+        return node
+
+    def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
+        return node
+
+    def visit_ClassDef(self, node: ast.ClassDef) -> ast.AST:
+        return node
+
+    def visit_comprehension(self, node: ast.comprehension) -> ast.AST:
+        outer, self.in_iterable = self.in_iterable, True
+        node.iter = self.visit(node.iter)
+        self.in_iterable = outer
+        node.ifs = [self.visit(x) for x in node.ifs]
+        return node
+
+    # ------------------------------------------------------------ conditions
+
+    @contextmanager
+    def _deeper(self) -> Iterator[None]:
+        self.depth += 1
+        yield
+        self.depth -= 1
+
+    def _twice(self, node: ast.expr) -> tuple[ast.expr, ast.expr] | None:
+        """The expression converted, two times; None where it has to stay as it is."""
+        if self.depth >= DEEPEST or any(isinstance(x, UNMOVABLE) for x in ast.walk(node)):
+            return None
+        with self._deeper():
+            other = copy.deepcopy(node)
+            return self.visit(node), self.visit(other)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+        if len(node.values) > 2:
+            kind = node.op
+            right = reduce(lambda later, first: ast.copy_location(ast.BoolOp(kind, [first, later]), first),
+                           reversed(node.values[1:-1]), node.values[-1])
+            return self.visit_BoolOp(ast.copy_location(ast.BoolOp(kind, [node.values[0], right]), node))
+        both = self._twice(node.values[1])
+        if both is None:
+            return self.generic_visit(node)
+        first = self.visit(node.values[0])
+        text = "_tenon.both(lambda: LATER) if _tenon.data(FIRST) else _tenon.kept() and AGAIN" \
+            if isinstance(node.op, ast.And) else \
+            "_tenon.either(lambda: LATER) if _tenon.data(FIRST) else _tenon.kept() or AGAIN"
+        return expression(text, node, FIRST=first, LATER=both[0], AGAIN=both[1])
+
+    def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
+        then, other = self._twice(node.body), self._twice(node.orelse)
+        if then is None or other is None:
+            return self.generic_visit(node)
+        return expression("_tenon.choose(lambda: THEN, lambda: OTHER) if _tenon.data(TEST) else "
+                          "SAME if _tenon.kept() else REST", node, TEST=self.visit(node.test),
+                          THEN=then[0], OTHER=other[0], SAME=then[1], REST=other[1])
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        self.generic_visit(node)
+        return expression("_tenon.negate(X)", node, X=node.operand) if isinstance(node.op, ast.Not) else node
+
+    def visit_Compare(self, node: ast.Compare) -> ast.AST:
+        if len(node.ops) > 1:
+            return self._chained(node)
+        left, right = node.left, node.comparators[0]
+        operator = type(node.ops[0])
+        raw = operator in (ast.Is, ast.IsNot) or (
+            operator in (ast.Eq, ast.NotEq) and (self._may_be_choice(left) or self._may_be_choice(right)))
+        if not raw:
+            return self.generic_visit(node)
+        return expression(COMPARED[operator], node, LEFT=self._raw(left), RIGHT=self._raw(right))
+
+    def _chained(self, node: ast.Compare) -> ast.AST:
+        """`a < b < c` as `a < (t := b) and t < c`."""
+        if self.in_iterable:
+            return self.generic_visit(node)
+        self.temps += 1
+        name, middle = f"{HELPER}_temp_{self.temps}", node.comparators[0]
+        kept = ast.copy_location(ast.NamedExpr(ast.copy_location(ast.Name(name, ast.Store()), middle), middle), middle)
+        read = ast.copy_location(ast.Name(name, ast.Load()), middle)
+        first = ast.copy_location(ast.Compare(node.left, node.ops[:1], [kept]), node)
+        rest = ast.copy_location(ast.Compare(read, node.ops[1:], node.comparators[1:]), node)
+        return self.visit_BoolOp(ast.copy_location(ast.BoolOp(ast.And(), [first, rest]), node))
+
+    # ------------------------------------------------------------ calls, attributes, variables
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        node.args = [self.visit(x) for x in node.args]
+        node.keywords = [self.visit(x) for x in node.keywords]
+        if isinstance(node.func, ast.Name) and (node.func.id in UNTOUCHED or node.func.id.startswith(HELPER)):
+            return node
+        if isinstance(node.func, ast.Attribute):
+            if isinstance(node.func.value, ast.Name) and node.func.value.id == HELPER:
+                return node
+            node.func.value = self.visit(node.func.value)
+        else:
+            node.func = self.visit(node.func)
+        node.func = expression("_tenon.call(FUNCTION)", node.func, FUNCTION=node.func)
+        return node
+
+    def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
+        if isinstance(node.value, ast.Name) and node.value.id == HELPER:
+            return node
+        self.generic_visit(node)
+        if not isinstance(node.ctx, ast.Load):
+            return node
+        name = ast.copy_location(ast.Constant(mangled(node.attr, self.owner)), node)
+        return expression("_tenon.get(OBJECT, NAME)", node, OBJECT=node.value, NAME=name)
+
+    def visit_Name(self, node: ast.Name) -> ast.AST:
+        if not self._may_be_choice(node):
+            return node
+        text = ast.copy_location(ast.Constant(node.id), node)
+        return expression("_tenon.read(VALUE, NAME)", node, VALUE=node, NAME=text)
+
+    def _may_be_choice(self, node: ast.AST) -> bool:
+        return isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in self.merged
+
+    def _raw(self, node: ast.expr) -> ast.expr:
+        """The expression, where it is a variable without looking at what it holds."""
+        found: ast.expr = node if isinstance(node, ast.Name) else self.visit(node)
+        return found
+
+    def visit_Assign(self, node: ast.Assign) -> ast.AST:
+        node.targets = [self.visit(x) for x in node.targets]
+        node.value = self._held(node.value)
+        return node
+
+    def visit_Return(self, node: ast.Return) -> ast.AST:
+        if node.value is not None:
+            node.value = self._held(node.value)
+        return node
+
+    def _held(self, node: ast.expr) -> ast.expr:
+        """A value that is kept or returned: what it is need not be known."""
+        if isinstance(node, (ast.Tuple, ast.List)) and not any(isinstance(x, ast.Starred) for x in node.elts):
+            node.elts = [self._held(x) for x in node.elts]
+            return node
+        return self._raw(node)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST | list[ast.stmt]:
+        self.generic_visit(node)
+        if isinstance(node.target, ast.Name) and node.target.id in self.merged:
+            read: Any = self.visit_Name(ast.copy_location(ast.Name(node.target.id, ast.Load()), node.target))
+            target = ast.copy_location(ast.Name(node.target.id, ast.Store()), node.target)
+            return [ast.copy_location(ast.Assign([target], read), node), node]
+        return node

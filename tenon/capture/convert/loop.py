@@ -1,0 +1,318 @@
+"""A loop whose condition is a tensor: its body is recorded until it fits all iterations, and becomes a `while_loop`.
+
+The condition is computed before the loop and at the end of each iteration, and carried.  A first iteration that is not
+like the others (None before it and a tensor after, unbound and bound, another type) is recorded on its own, under a
+condition, before the loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tenon.capture.convert.choice import UNBOUND
+from tenon.capture.convert.fork import exception_of_the_program
+from tenon.capture.convert.merge import Arm, Join, free_values, needed
+from tenon.capture.convert.state import Key, Mark
+from tenon.capture.convert.widen import Unstable, leaves_of, replaced, widened
+from tenon.capture.numbers import Number, as_tensor, strong, truth
+from tenon.capture.subgraph import InnerBuilder, closed
+from tenon.capture.watch import UnsafeCall
+from tenon.errors import user_location
+from tenon.graph.ir import Graph, Value
+from tenon.ops.comparison import logical_and, logical_not
+from tenon.ops.control import all_of
+from tenon.ops.loops import while_loop
+from tenon.tape import TapeNode, linked
+from tenon.tensor import Tensor
+
+if TYPE_CHECKING:
+    from tenon.capture.convert.session import Session
+
+MOST_PEELED = 3         # iterations that are not like the others
+MOST_TRIES = 12         # to find what changes
+MOST_UNROLLED = 256     # iterations whose conditions are Python values, within one that is under a condition
+
+
+class Earlier:
+    """Stands on the tape for the iterations before the one that is recorded."""
+
+    name = "an earlier iteration"
+
+    @staticmethod
+    def vjp(*_: Any, **__: Any) -> Any:
+        raise UnsafeCall("backward() within a loop reaches an iteration before", where=user_location(),
+                         hint="x.detach() at the end of an iteration stops the gradient there")
+
+
+EARLIER: Any = Earlier()
+
+
+class Loop:
+    """A `while` loop: Python's own until its condition is a tensor."""
+
+    def __init__(self, capture: Session | None, names: Sequence[str], live: Sequence[str], broken: str | None,
+                 yields: bool):
+        self.capture, self.names, self.live, self.broken, self.yields = capture, names, live, broken, yields
+        self.data, self.go, self.ended = False, True, False
+        self.caught: tuple[type[BaseException], ...] = ()
+        self.error: BaseException | None = None
+        self.flag: Any = True
+        self.tracing = False            # whether a body is being recorded for all iterations
+        self.peels: list[Peel] = []
+        self.unrolled = 0
+        self.where = user_location()
+
+    # ------------------------------------------------------------ what the rewritten code calls
+
+    def test(self, value: Any) -> None:
+        """The condition was computed."""
+        self.flag = value
+        if not self.data:
+            if self.capture is not None and self.capture.is_data(value):
+                self.data, self.caught = True, (Exception,)
+            else:
+                self.go = bool(value)
+
+    def raised(self) -> None:
+        """An iteration ended with an exception."""
+        self.error, self.ended = exception_of_the_program(), True
+
+    def leave(self, scope: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The beginning of the loop, or the end of an iteration: the variables for what comes next."""
+        if self.yields:
+            raise UnsafeCall("a loop whose condition is a tensor yields", where=self.where)
+        self.caught = ()        # an error from here on is none of the program's
+        step = self.end_of_iteration if self.tracing else self.end_of_peeled if self.peels else self.start
+        variables = step(scope)
+        self.caught = (Exception,)
+        return variables
+
+    # ------------------------------------------------------------ the iteration that stands for all
+
+    def start(self, scope: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Begin with this condition and these variables."""
+        assert self.capture is not None
+        capture = self.capture
+        self.condition = self.running(self.flag)
+        self.scope = dict(scope)
+        self.mark = Mark(capture, scope, self.names)
+        self.plan: dict[Key, Any] = {self.mark.place("variable", None, n, x): x
+                                     for n, x in self.mark.variables.items()}
+        self.plan |= self.hidden()
+        self.tries = 0
+        self.carries: set[int] = set()      # which leaves carry a gradient from an iteration to the next
+        return self.record()
+
+    def hidden(self) -> dict[Key, Any]:
+        """What the loop hands on besides variables."""
+        return {}
+
+    def running(self, flag: Any) -> Any:
+        """The condition under which the loop goes on."""
+        assert self.capture is not None
+        flag, failed = self.capture.truth(flag), self.capture.failed
+        if failed is False or flag is False:
+            return flag
+        going = logical_not(strong(failed))
+        return Number(logical_and(strong(flag), going) if isinstance(flag, Tensor) else going)
+
+    def record(self) -> tuple[Any, ...]:
+        """Record an iteration on parameters of its own."""
+        assert self.capture is not None
+        capture = self.capture
+        self.tries += 1
+        if self.tries > MOST_TRIES:
+            raise UnsafeCall("a loop changes what it works on in every iteration anew", where=self.where)
+        self.outer, self.path = capture.builder, capture.path
+        capture.builder = InnerBuilder("body", self.outer)
+        self.params: list[tuple[Tensor, Value]] = []
+        memo: dict[int, Any] = {}
+        given = {key: replaced(entry, self.parameter, memo) for key, entry in self.plan.items()}
+        self.given = given
+        variables = self.mark.give(given)
+        broken = variables.get(self.broken or "")
+        if isinstance(broken, Tensor):
+            capture.path = capture.assuming(broken, False)
+        self.tracing, self.error, self.ended, self.go = True, None, False, True
+        return tuple(variables[n] for n in self.names)
+
+    def parameter(self, entry: Tensor) -> Tensor:
+        """What stands for a tensor that iterations hand on."""
+        value = Value(entry.type, name=f"c{len(self.params)}")
+        carries = len(self.params) in self.carries or entry.requires_grad
+        self.params.append((entry, value))
+        if type(entry) is Number:
+            return Number(Tensor(value), entry.weak)
+        if not carries:
+            return Tensor(value)
+        return linked(value, TapeNode(EARLIER, (), {}, (value,)), 0)
+
+    def end_of_iteration(self, scope: Mapping[str, Any]) -> tuple[Any, ...]:
+        assert self.capture is not None
+        capture, mark = self.capture, self.mark
+        moved = self.advance(scope)
+        if self.error is not None:
+            mark.restore()
+            scope = {**scope, **mark.give(self.given)}
+            capture.failed, self.flag = True, False
+        condition = self.running(self.flag)
+        exits = {**self.given, **mark.changes(scope), **moved}
+        body, capture.builder, capture.path = capture.builder, self.outer, self.path
+        mark.restore()
+        self.tracing = False
+        try:
+            plan = {key: self.widened(key, exit) for key, exit in exits.items()}
+        except Unstable as unstable:
+            return self.peel(unstable)
+        carries = self.carried_gradients(plan, exits)
+        if carries != self.carries or plan.keys() != self.plan.keys() or any(
+                plan[key] is not self.plan[key] for key in plan):
+            self.plan, self.carries = plan, carries
+            return self.record()
+        return self.finish(self.emit(body, condition, exits))
+
+    def advance(self, scope: Mapping[str, Any]) -> dict[Key, Any]:
+        """What a loop changes by itself."""
+        return {}
+
+    def widened(self, key: Key, exit: Any) -> Any:
+        """What a place holds in every iteration."""
+        entry = self.plan[key] if key in self.plan else self.mark.places[key].before
+        if entry is UNBOUND and key[0] == "variable" and key[2] not in self.live:
+            return entry        # it is bound anew in every iteration before it is read
+        return widened(entry, exit, self.mark.is_new)
+
+    def temporary(self, key: Key) -> bool:
+        """Whether a variable means nothing beyond an iteration."""
+        return self.plan[key] is UNBOUND
+
+    def carried_gradients(self, plan: Mapping[Key, Any], exits: Mapping[Key, Any]) -> set[int]:
+        """The leaves that do not carry a gradient into the loop, and do so after an iteration."""
+        leaves: list[tuple[Tensor, Any]] = []
+        for key, entry in plan.items():
+            leaves_of(entry, UNBOUND if entry is UNBOUND else exits[key], leaves)
+        unique = list(dict.fromkeys(id(entry) for entry, _ in leaves))
+        return {unique.index(id(entry)) for entry, exit in leaves
+                if isinstance(exit, Tensor) and exit.requires_grad and not entry.requires_grad}
+
+    # ------------------------------------------------------------ the node
+
+    def emit(self, body: Any, condition: Any, exits: Mapping[Key, Any]) -> dict[Key, Any]:
+        """Record the loop; what the places hold after it."""
+        assert self.capture is not None
+        capture = self.capture
+        leaves: list[tuple[Tensor, Any]] = []
+        for key, entry in self.plan.items():
+            if not self.temporary(key):
+                leaves_of(entry, exits[key], leaves)
+        exit_of: dict[int, Any] = {}
+        for entry, exit in leaves:
+            exit_of.setdefault(id(entry), exit)
+        carried, fixed, results = [], {}, []
+        inner = Arm(capture, body, {})
+        for entry, param in self.params:
+            exit = exit_of.get(id(entry), entry)
+            if exit is entry or (isinstance(exit, Tensor) and exit.payload is param):
+                fixed[param] = entry
+            else:
+                carried.append((entry, param))
+                results.append(inner.result(exit, entry))
+        flag = Value(truth(as_tensor(True)).type, name="going")
+        results.insert(0, inner.result(condition, None))
+        graph = Graph("body", (flag, *(p for _, p in carried)), tuple(needed(body.nodes, results)), tuple(results))
+        free = free_values([graph])
+        constants = [strong(fixed[v]) if v in fixed else capture.carrier(v) for v in free]
+        body_graph, test = closed_first(graph, free), closed_first(Graph("condition", graph.params, (), (flag,)), free)
+        inputs = [*constants, as_tensor(self.condition), *(strong(entry) for entry, _ in carried)]
+        made = all_of(while_loop(*inputs, constants=len(constants), condition=test, body=body_graph))
+        outputs = {id(entry): self.output(entry, exit_of[id(entry)], out)
+                   for (entry, _), out in zip(carried, made[1:], strict=True)}
+        memo: dict[int, Any] = {}
+        return {key: replaced(entry, lambda x: outputs.get(id(x), x), memo) for key, entry in self.plan.items()}
+
+    @staticmethod
+    def output(entry: Tensor, exit: Any, out: Tensor) -> Tensor:
+        """A result of the loop, as the kind of thing that the place holds."""
+        if type(entry) is Number:
+            return Number(out, entry.weak)
+        return out if entry.requires_grad or exit.requires_grad else out.detach()
+
+    # ------------------------------------------------------------ iterations on their own
+
+    def peel(self, why: Unstable) -> tuple[Any, ...]:
+        """Record the first iteration as it is."""
+        assert self.capture is not None
+        if len(self.peels) >= MOST_PEELED:
+            return self.refuse(why)
+        self.peels.append(Peel(self, self.mark, self.condition))
+        self.error, self.ended, self.go = None, False, True
+        return self.begin_peeled()
+
+    def begin_peeled(self) -> tuple[Any, ...]:
+        return tuple(self.mark.variables[n] for n in self.names)
+
+    def refuse(self, why: Unstable) -> tuple[Any, ...]:
+        raise UnsafeCall(f"a loop on a tensor holds {why}", where=self.where,
+                         hint="give what it changes one type and shape before the loop")
+
+    def end_of_peeled(self, scope: Mapping[str, Any]) -> tuple[Any, ...]:
+        assert self.capture is not None
+        if self.error is not None:
+            self.capture.failed, self.flag = True, False
+        if self.capture.is_data(self.flag):
+            return self.start(scope)
+        if self.flag:
+            self.unrolled += 1
+            if self.unrolled > MOST_UNROLLED:
+                raise UnsafeCall("a loop under a condition on a tensor does not end", where=self.where)
+            return tuple(scope.get(n, UNBOUND) for n in self.names)
+        return self.unwind({n: scope.get(n, UNBOUND) for n in self.names})
+
+    def finish(self, values: Mapping[Key, Any]) -> tuple[Any, ...]:
+        """The loop is recorded: give the places what they hold after it."""
+        self.mark.close()
+        return self.unwind(self.mark.give(values))
+
+    def unwind(self, variables: Mapping[str, Any]) -> tuple[Any, ...]:
+        """Close the iterations recorded on their own, the last first."""
+        while self.peels:
+            variables = self.peels.pop().close(variables)
+        self.go = False
+        return tuple(variables[n] for n in self.names)
+
+
+class Peel:
+    """One iteration under the condition that there is one, with all that comes after it."""
+
+    def __init__(self, loop: Loop, mark: Mark, condition: Any):
+        assert loop.capture is not None
+        self.capture, self.mark, self.condition = loop.capture, mark, condition
+        self.outer, self.path = self.capture.builder, self.capture.path
+        self.certain = condition is True
+        if not self.certain:
+            self.capture.builder = InnerBuilder("once", self.outer)
+            self.capture.path = self.capture.assuming(condition, True)
+
+    def close(self, variables: Mapping[str, Any]) -> dict[str, Any]:
+        if self.certain:
+            self.mark.close()
+            self.capture.touched += self.mark.touched
+            return dict(variables)
+        values = self.mark.changes(variables)
+        assert isinstance(self.capture.builder, InnerBuilder)
+        then = Arm(self.capture, self.capture.builder, values)
+        self.capture.builder, self.capture.path = self.outer, self.path
+        self.mark.restore()
+        self.mark.close()
+        other = Arm(self.capture, InnerBuilder("none", self.outer), {})
+        before = {key: place.before for key, place in self.mark.places.items()}
+        join = Join(self.capture, strong(self.condition), then, other, self.mark.is_new)
+        return self.mark.give(join.values(before))
+
+
+def closed_first(graph: Graph, free: Sequence[Value]) -> Graph:
+    """The graph with values of another one made into parameters, before its own."""
+    return closed(Graph(graph.name, (*free, *graph.params), graph.nodes, graph.results), [])
+
+

@@ -1,0 +1,245 @@
+"""Two outcomes of a condition -> one `cond`, whose results stand where the outcomes differ.
+
+Values are compared leaf by leaf.  Tensors of one type and numbers of one kind become results; containers of one
+structure are built anew; what is not the same kind of thing becomes a `Choice`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tenon.capture.convert.choice import UNBOUND, Choice
+from tenon.capture.convert.nests import matches, parts_of, rebuilt
+from tenon.capture.effects import MISSING
+from tenon.capture.guards import same_atom
+from tenon.capture.numbers import Number, as_tensor, is_number, kind_of, strong
+from tenon.capture.subgraph import InnerBuilder, closed
+from tenon.capture.watch import UnsafeCall
+from tenon.graph.ir import Graph, Node, Value
+from tenon.ops.barrier import stop_gradient
+from tenon.ops.comparison import logical_not, where
+from tenon.ops.control import all_of, cond
+from tenon.ops.creation import zeros
+from tenon.tape import saved
+from tenon.tensor import Tensor
+
+if TYPE_CHECKING:
+    from tenon.capture.convert.session import Session
+
+IsNew = Callable[[Any], bool]       # whether an object was made within an arm, so that nobody else can know it
+FEW = 4         # scalar operations that are cheaper done than skipped
+
+
+class Arm:
+    """What was recorded on one side of a condition, and what it left behind."""
+
+    def __init__(self, capture: Session, builder: InnerBuilder, values: Mapping[Any, Any]):
+        self.capture, self.builder, self.values = capture, builder, values
+        self.own = {x for node in builder.nodes for x in node.outputs}
+        self.results: list[Value] = []
+
+    def result(self, x: Any, like: Any) -> Value:
+        """The edge that holds `x`, a tensor or a number; zeros like the other side's where it has none."""
+        outer, self.capture.builder = self.capture.builder, self.builder
+        try:
+            if x is UNBOUND:
+                x = zeros(like.shape, dtype=like.dtype)
+            elif not isinstance(x, Tensor):
+                x = as_tensor(x)
+            payload: Any = x.payload
+            if x.requires_grad:
+                self.capture.carriers.setdefault(payload, saved(x))
+            elif payload in self.capture.flows and isinstance(like, Tensor) and like.requires_grad:
+                payload = stop_gradient(strong(x)).payload
+            assert isinstance(payload, Value)
+            return payload
+        finally:
+            self.capture.builder = outer
+
+    def graph(self, name: str) -> Graph:
+        """What the results need, with values of the program around it among its own."""
+        nodes = needed(self.builder.nodes, self.results)
+        return Graph(name, (), tuple(nodes), tuple(self.results))
+
+
+def needed(nodes: Sequence[Node], results: Iterable[Value]) -> list[Node]:
+    """The nodes that the results depend on."""
+    wanted, kept = set(results), []
+    for node in reversed(nodes):
+        if node.op.effect or not wanted.isdisjoint(node.outputs):
+            kept.append(node)
+            wanted.update(node.uses())
+    return kept[::-1]
+
+
+def free_values(graphs: Sequence[Graph]) -> list[Value]:
+    """The values that the graphs read and do not make."""
+    made = {x for graph in graphs for node in graph.nodes for x in node.outputs}
+    made.update(p for graph in graphs for p in graph.params)
+    read = [x for graph in graphs for node in graph.nodes for x in node.uses()]
+    read += [x for graph in graphs for x in graph.results]
+    return [x for x in dict.fromkeys(read) if x not in made]
+
+
+class Join:
+    """The outcomes of both arms as one."""
+
+    def __init__(self, capture: Session, condition: Tensor, then: Arm, other: Arm, is_new: IsNew):
+        self.capture, self.condition, self.arms, self.is_new = capture, condition, (then, other), is_new
+        self.requests: dict[Any, tuple[Any, Any]] = {}
+        self.outputs: dict[Any, Tensor] | None = None       # in the second round
+        self.memo: dict[Any, Any] = {}
+
+    def values(self, before: Mapping[Any, Any]) -> dict[Any, Any]:
+        """The merged value of every place; `before` is what a place held that an arm left as it was."""
+        then, other = (arm.values for arm in self.arms)
+        keys = list(dict.fromkeys([*then, *other]))
+        pairs = {k: (then.get(k, before[k]), other.get(k, before[k])) for k in keys}
+        for a, b in pairs.values():
+            self.merge(a, b)
+        self.emit()
+        self.memo.clear()
+        return {k: self.merge(a, b) for k, (a, b) in pairs.items()}
+
+    # ------------------------------------------------------------ two values
+
+    def merge(self, a: Any, b: Any) -> Any:
+        """The value that is `a` where the condition holds, and `b` where it does not."""
+        if a is b or same_atom(a, b):
+            return a
+        key = id(a), id(b)
+        if key not in self.memo:
+            self.memo[key] = (self.join(a, b) if compatible(a, b, self.is_new) else self.choice(a, b)), a, b
+        return self.memo[key][0]
+
+    def join(self, a: Any, b: Any) -> Any:
+        """Two values of one kind."""
+        if is_number(a) and is_number(b):
+            return self.number(a, b)
+        if isinstance(a, Tensor):
+            return self.output(a, b)
+        if isinstance(a, Choice):
+            return Choice(tuple((self.merge(p, q), self.merge(x, y))
+                                for (p, x), (q, y) in zip(a.options, b.options, strict=True)))
+        left, right = parts_of(a), parts_of(b)
+        assert left is not None and right is not None
+        parts = [self.merge(x, y) for x, y in zip(left[1], right[1], strict=True)]
+        return None if self.outputs is None else rebuilt(a, parts)
+
+    def number(self, a: Any, b: Any) -> Any:
+        if a is True and b is False:
+            return self.known(self.condition)
+        if a is False and b is True:
+            return self.known(self.condition, negated=True)
+        out = self.output(a, b)
+        if self.outputs is None:
+            return None
+        number = Number(out, kind_of(a))
+        self.capture.facts[number.own.payload] = (self.condition.payload, a, b)
+        return number
+
+    def known(self, condition: Tensor, negated: bool = False) -> Any:
+        if self.outputs is None:
+            return None
+        number = Number(logical_not(condition) if negated else condition)
+        if negated:
+            self.capture.facts[number.own.payload] = (condition.payload, False, True)
+        return number
+
+    def output(self, a: Any, b: Any) -> Any:
+        """A result of the `cond`."""
+        key = tuple((id(x.payload), x.requires_grad) if isinstance(x, Tensor) else repr(x) for x in (a, b))
+        if self.outputs is None:
+            self.requests.setdefault(key, (a, b))
+            return None
+        return self.outputs[key]
+
+    def choice(self, a: Any, b: Any) -> Any:
+        """A value of several kinds; options of one kind are one."""
+        sides = [x.options if isinstance(x, Choice) else ((True, x),) for x in (a, b)]
+        groups: list[tuple[Any, Any]] = []
+        left, right = sides
+        rest = list(right)
+        for p, x in left:
+            match = next((k for k, (_, y) in enumerate(rest) if same_kind(x, y, self.is_new)), None)
+            if match is None:
+                groups.append((self.merge(p, False), self.export(x, 0)))
+            else:
+                q, y = rest.pop(match)
+                groups.append((self.merge(p, q), self.merge(x, y)))
+        groups += [(self.merge(False, q), self.export(y, 1)) for q, y in rest]
+        if any(x is MISSING for _, x in groups):
+            raise UnsafeCall("an attribute or a key is there or not, as the data decide",
+                             hint="set it in both branches, or before")
+        return groups[0][1] if len(groups) == 1 else Choice(tuple(groups))
+
+    def export(self, x: Any, side: int) -> Any:
+        """A value of one arm as the program around it sees it."""
+        arm = self.arms[side]
+        if isinstance(x, Tensor):
+            if x.payload not in arm.own:
+                return x
+            out = self.output(x, UNBOUND) if side == 0 else self.output(UNBOUND, x)
+            return Number(out, x.weak) if type(x) is Number and out is not None else out
+        if isinstance(x, Choice):
+            return Choice(tuple((self.export(p, side), self.export(y, side)) for p, y in x.options))
+        found = parts_of(x)
+        if found is None or not self.is_new(x):
+            return x
+        parts = [self.export(part, side) for part in found[1]]
+        return None if self.outputs is None else x if same_parts(parts, found[1]) else rebuilt(x, parts)
+
+    # ------------------------------------------------------------ the node
+
+    def emit(self) -> None:
+        """Record the `cond` that has all requested results, or their plain computation where that is less."""
+        for a, b in self.requests.values():
+            self.arms[0].results.append(self.arms[0].result(a, b))
+            self.arms[1].results.append(self.arms[1].result(b, a))
+        graphs = [arm.graph(name) for arm, name in zip(self.arms, ("then", "otherwise"), strict=True)]
+        pairs = list(zip(graphs[0].results, graphs[1].results, strict=True))
+        if all(map(_is_cheap, graphs)):
+            for graph in graphs:
+                self.capture.builder.nodes += graph.nodes
+            made: Sequence[Any] = [where(self.condition, Tensor(x), Tensor(y)) for x, y in pairs]
+        elif pairs:
+            free = free_values(graphs)
+            made = all_of(cond(self.condition, *map(self.capture.carrier, free),
+                               true=closed(graphs[0], free), false=closed(graphs[1], free)))
+        else:
+            made = []
+        self.outputs = {}
+        for (key, (a, b)), out in zip(self.requests.items(), made, strict=True):
+            carries = any(isinstance(x, Tensor) and x.requires_grad for x in (a, b))
+            self.outputs[key] = out if carries else out.detach()
+
+
+def _is_cheap(graph: Graph) -> bool:
+    """Whether doing it always costs less than a branch: a few operations on scalars that carry no gradient."""
+    scalar = all(x.shape == () and not x.dtype.is_differentiable for x in graph.results)
+    return scalar and len(graph.nodes) <= FEW and all(
+        (node.op.elementwise or node.op.name == "constant") and not node.op.is_host and node.output.shape == ()
+        for node in graph.nodes if node.op.name != "constant" or node.output.shape == ())
+
+
+def same_parts(left: Sequence[Any], right: Sequence[Any]) -> bool:
+    return all(x is y for x, y in zip(left, right, strict=True))
+
+
+def same_kind(a: Any, b: Any, is_new: IsNew) -> bool:
+    """Whether two options of a choice are one."""
+    return a is b or same_atom(a, b) or compatible(a, b, is_new)
+
+
+def compatible(a: Any, b: Any, is_new: IsNew) -> bool:
+    """Whether two values are the same kind of thing, with leaves that can be results."""
+    if is_number(a) and is_number(b):
+        return kind_of(a) is kind_of(b)
+    if isinstance(a, Tensor) or isinstance(b, Tensor):
+        return isinstance(a, Tensor) and isinstance(b, Tensor) and type(a) is not Number and type(b) is not Number \
+            and a.dtype is b.dtype and a.shape == b.shape
+    if isinstance(a, Choice) or isinstance(b, Choice):
+        return isinstance(a, Choice) and isinstance(b, Choice) and len(a.options) == len(b.options) and all(
+            same_kind(x, y, is_new) for (_, x), (_, y) in zip(a.options, b.options, strict=True))
+    return a is not UNBOUND and matches(a, b, is_new, lambda x, y: same_kind(x, y, is_new))

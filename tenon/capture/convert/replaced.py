@@ -1,0 +1,204 @@
+"""Functions of Python that ask a tensor for its truth or its value -> ones that stay in the graph."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import math
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from tenon.capture.convert.callees import REPLACED, callee
+from tenon.capture.convert.choice import UNBOUND, Choice
+from tenon.capture.convert.rows import Enumerate, Listed, Range, Reversed, Source, Zip, source_of
+from tenon.capture.convert.runtime import RUNTIME, capture_now
+from tenon.capture.numbers import Number, as_tensor, number_of
+from tenon.errors import ArgumentError
+from tenon.graph.ir import Value
+from tenon.tensor import Tensor
+
+
+def replaces(function: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def note(other: Callable[..., Any]) -> Callable[..., Any]:
+        REPLACED[function] = functools.wraps(function)(other) if not isinstance(function, type) else other
+        return other
+    return note
+
+
+def is_captured(x: Any) -> bool:
+    """Whether the graph computes it."""
+    return isinstance(x, Tensor) and isinstance(x.payload, Value)
+
+
+# ---------------------------------------------------------------- conversions
+
+@replaces(bool)
+def bool_(*args: Any) -> Any:
+    return RUNTIME.truth(args[0]) if len(args) == 1 and RUNTIME.data(args[0]) else bool(*args)
+
+
+def _to(kind: type) -> None:
+    @replaces(kind)
+    def convert(*args: Any, **keywords: Any) -> Any:
+        x = args[0] if len(args) == 1 and not keywords else None
+        x = RUNTIME.read(x, "")
+        if not is_captured(x):
+            return kind(*args, **keywords)
+        if x.size != 1:
+            raise ArgumentError(f"{kind.__name__}() needs exactly one element, this tensor is {x.type}")
+        return number_of(x, kind)
+
+
+_to(int)
+_to(float)
+
+
+@replaces(isinstance)
+def isinstance_(x: Any, kinds: Any) -> Any:
+    if type(x) is Choice and (capture := capture_now()) is not None:
+        return capture.each_option(x, lambda option: isinstance_(option, kinds))
+    if type(x) is Number:
+        return issubclass(x.weak, kinds)
+    return isinstance(x, kinds)
+
+
+@replaces(type)
+def type_(*args: Any, **keywords: Any) -> Any:
+    return args[0].weak if len(args) == 1 and type(args[0]) is Number else type(*args, **keywords)
+
+
+@replaces(callable)
+def callable_(x: Any) -> bool:
+    return callable(x) and type(x) is not Choice
+
+
+# ---------------------------------------------------------------- iterables
+
+@replaces(range)
+def range_(*args: Any) -> Any:
+    if not any(map(is_captured, args)):
+        return range(*args)
+    bounds = [number_of(x) if is_captured(x) else x for x in args]
+    start, stop, step = ([0, *bounds, 1] if len(bounds) == 1 else [*bounds, 1])[:3]
+    return Range(start, stop, step)
+
+
+@replaces(enumerate)
+def enumerate_(iterable: Any, start: int = 0) -> Any:
+    source = source_of(iterable)
+    return enumerate(iterable, start) if source is None else Enumerate(source, start)
+
+
+@replaces(zip)
+def zip_(*iterables: Any, **keywords: Any) -> Any:
+    sources = [source_of(x) or (Listed(x) if isinstance(x, (list, tuple)) else None) for x in iterables]
+    if keywords or None in sources or not any(isinstance(s, Source) and not isinstance(s, Listed) for s in sources):
+        return zip(*iterables, **keywords)
+    return Zip([s for s in sources if s is not None])
+
+
+@replaces(reversed)
+def reversed_(x: Any) -> Any:
+    source = source_of(x)
+    return reversed(x) if source is None else Reversed(source)
+
+
+@replaces(list)
+def list_(*args: Any) -> Any:
+    return list(*map(iter, args)) if args and isinstance(args[0], Source) else list(*args)
+
+
+# ---------------------------------------------------------------- questions about many
+
+def _quantified(function: Any, ends: bool) -> None:
+    @replaces(function)
+    def ask(iterable: Iterable[Any]) -> Any:
+        items: Iterator[Any] = iter(iterable)
+        for item in items:
+            if RUNTIME.data(item):
+                return _rest(RUNTIME.truth(item), items, ends)
+            if bool(item) is ends:
+                return ends
+        return not ends
+
+
+def _rest(found: Any, items: Iterator[Any], ends: bool) -> Any:
+    """The answer, when the graph decides about an item; later items are looked at only where it goes on."""
+    def later() -> Any:
+        for item in items:
+            if RUNTIME.data(item):
+                return _rest(RUNTIME.truth(item), items, ends)
+            if bool(item) is ends:
+                return ends
+        return not ends
+    return RUNTIME.decide(found, lambda: ends, later) if ends else RUNTIME.decide(found, later, lambda: ends)
+
+
+_quantified(any, True)
+_quantified(all, False)
+
+
+def _extreme(function: Any, beats: Callable[[Any, Any], Any]) -> None:
+    @replaces(function)
+    def find(*args: Any, key: Any = None, default: Any = UNBOUND) -> Any:
+        items = list(args[0]) if len(args) == 1 else list(args)
+        ranked = items if key is None else [callee(key)(x) for x in items]
+        if not any(map(is_captured, ranked)) or not items:
+            options = {} if default is UNBOUND else {"default": default}
+            if len(args) == 1 and key is None:
+                return function(items, **options)
+            return function(items, key=key, **options) if len(args) == 1 else function(*args, key=key)
+        best, rank = items[0], ranked[0]
+        for item, value in zip(items[1:], ranked[1:], strict=True):
+            better = beats(value, rank)
+            if RUNTIME.data(better):
+                best, rank = _pair(better, item, value, best, rank)
+            elif better:
+                best, rank = item, value
+        return best
+
+
+def _pair(better: Any, item: Any, value: Any, best: Any, rank: Any) -> Any:
+    pair: Any = RUNTIME.decide(better, lambda: (item, value), lambda: (best, rank))
+    return pair
+
+
+_extreme(max, lambda x, y: x > y)
+_extreme(min, lambda x, y: x < y)
+
+
+# ---------------------------------------------------------------- functions that call functions
+
+@replaces(map)
+def map_(function: Any, *iterables: Any) -> Any:
+    return map(callee(function), *iterables)
+
+
+@replaces(filter)
+def filter_(function: Any, iterable: Any) -> Any:
+    return filter(callee(function) if function is not None else None, iterable)
+
+
+@replaces(functools.reduce)
+def reduce_(function: Any, *args: Any) -> Any:
+    return functools.reduce(callee(function), *args)
+
+
+@replaces(builtins.sorted)
+def sorted_(iterable: Any, *, key: Any = None, reverse: bool = False) -> Any:
+    return sorted(iterable, key=callee(key) if key is not None else None, reverse=reverse)
+
+
+# ---------------------------------------------------------------- mathematics
+
+def _unary(function: Any, name: str) -> None:
+    @replaces(function)
+    def compute(x: Any) -> Any:
+        x = RUNTIME.read(x, "")
+        if not is_captured(x):
+            return function(x)
+        return Number(getattr(as_tensor(number_of(x, float)), name)())
+
+
+for _name in ("exp", "sin", "cos", "tan", "tanh", "atan", "sinh", "cosh", "erf", "fabs", "isnan", "isinf", "isfinite"):
+    _unary(getattr(math, _name), {"fabs": "abs"}.get(_name, _name))

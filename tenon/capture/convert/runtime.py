@@ -1,0 +1,170 @@
+"""What rewritten code calls: it stands for one `_tenon` in all of it, and asks the capture at hand, if there is one."""
+
+from __future__ import annotations
+
+import builtins
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from threading import local
+from typing import TYPE_CHECKING, Any, cast
+
+from tenon.capture.convert.callees import callee, getter
+from tenon.capture.convert.choice import UNBOUND, Choice
+from tenon.capture.convert.fork import Fork, Plain
+from tenon.capture.convert.loop import Loop
+from tenon.capture.convert.rows import Each
+from tenon.capture.numbers import Number, strong
+from tenon.capture.watch import UnsafeCall
+from tenon.errors import user_location
+from tenon.ops.comparison import logical_not
+from tenon.state import recorder
+from tenon.tensor import Tensor
+
+if TYPE_CHECKING:
+    from tenon.capture.convert.session import Session
+
+THEN, OTHERWISE = (Plain(True),), (Plain(False),)
+
+
+def capture_now() -> Session | None:
+    """The capture that this code runs in, where it is one that converts."""
+    capture = cast("Session | None", recorder.get())
+    return capture if capture is not None and capture.converting else None
+
+
+class Runtime(local):
+    """The functions of rewritten code; what they keep between two calls belongs to a thread."""
+
+    UNBOUND, AssertionError = UNBOUND, AssertionError
+    locals = staticmethod(builtins.locals)
+    call = staticmethod(callee)
+    get = staticmethod(getter)
+    value: Any = None
+
+    # ------------------------------------------------------------ statements
+
+    def branch(self, value: Any) -> tuple[Plain, ...] | None:
+        """The arm that a Python value chooses; None for a tensor, which is kept."""
+        if self.data(value):
+            return None
+        return THEN if value else OTHERWISE
+
+    def fork(self, scope: Mapping[str, Any], names: Sequence[str], yields: bool) -> Fork:
+        """Both arms of the tensor just kept."""
+        capture, value = capture_now(), self.kept()
+        assert capture is not None
+        if yields:
+            raise UnsafeCall("a generator yields under a condition on a tensor", where=user_location())
+        return Fork(capture, strong(capture.truth(value)), scope, names)
+
+    def loop(self, names: Sequence[str], live: Sequence[str], broken: str | None, yields: bool) -> Loop:
+        """A `while` loop."""
+        return Loop(capture_now(), names, live, broken, yields)
+
+    def each(self, iterable: Any, names: Sequence[str], live: Sequence[str], broken: str | None, yields: bool) -> Each:
+        """A `for` loop."""
+        return Each(capture_now(), iterable, names, live, broken, yields)
+
+    # ------------------------------------------------------------ conditions
+
+    def data(self, value: Any) -> bool:
+        """Whether the graph decides; keeps the value."""
+        capture = capture_now()
+        if capture is not None and isinstance(value, (Tensor, Choice)) and capture.is_data(value):
+            value = capture.decided(value)
+            self.value = value
+            return not isinstance(value, bool)
+        self.value = value
+        return False
+
+    def kept(self) -> Any:
+        """The value that `data` kept."""
+        value, self.value = self.value, None
+        return value
+
+    def truth(self, value: Any) -> Any:
+        """Whether a value counts as true."""
+        return capture.truth(self.kept()) if self.data(value) and (capture := capture_now()) else bool(self.kept())
+
+    def negate(self, value: Any) -> Any:
+        """`not value`."""
+        if self.data(value) and (capture := capture_now()) is not None:
+            return Number(logical_not(strong(capture.truth(self.kept()))))
+        return not self.kept()
+
+    def both(self, later: Callable[[], Any]) -> Any:
+        """`kept and later()`."""
+        value = self.kept()
+        return self.decide(value, later, lambda: value)
+
+    def either(self, later: Callable[[], Any]) -> Any:
+        """`kept or later()`."""
+        value = self.kept()
+        return self.decide(value, lambda: value, later)
+
+    def choose(self, then: Callable[[], Any], other: Callable[[], Any]) -> Any:
+        """`then() if kept else other()`."""
+        return self.decide(self.kept(), then, other)
+
+    def decide(self, condition: Any, then: Callable[[], Any], other: Callable[[], Any]) -> Any:
+        """Call one of two functions, as the graph decides."""
+        capture = capture_now()
+        assert capture is not None
+        truth = capture.truth(condition)
+        if isinstance(truth, bool):
+            return then() if truth else other()
+        scope = {f"{k}{n}": cell.cell_contents for k, f in enumerate((then, other))
+                 for n, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True) if _is_full(cell)}
+        fork, value = Fork(capture, strong(truth), scope, ("value",)), UNBOUND
+        for arm in fork:
+            try:
+                value = then() if arm.taken else other()
+            except Exception:
+                arm.raised()
+            (value,) = arm.leave({"value": value})
+        return value
+
+    # ------------------------------------------------------------ values
+
+    def read(self, value: Any, name: str) -> Any:
+        """The value of a variable that a condition may have given one of several."""
+        if type(value) is not Choice:
+            return value
+        capture = capture_now()
+        return value if capture is None else capture.resolve(value, name)
+
+    def result(self, value: Any) -> Any:
+        """What a function returns; flags say that it has something."""
+        capture = capture_now()
+        return value if type(value) is not Choice or capture is None else capture.narrowed(value, drop=UNBOUND)
+
+    def same(self, left: Any, right: Any) -> Any:
+        """`left is right`."""
+        return self.compared(operator.is_, left, right)
+
+    def equal(self, left: Any, right: Any) -> Any:
+        """`left == right`."""
+        return self.compared(operator.eq, left, right)
+
+    def unequal(self, left: Any, right: Any) -> Any:
+        """`left != right`."""
+        return self.compared(operator.ne, left, right)
+
+    def compared(self, compare: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
+        """A comparison, option by option where a side is one of several values."""
+        capture = capture_now()
+        if capture is None or (type(left) is not Choice and type(right) is not Choice):
+            return compare(left, right)
+        if type(left) is Choice:
+            return capture.each_option(left, lambda x: self.compared(compare, x, right))
+        return capture.each_option(right, lambda x: compare(left, x))
+
+
+def _is_full(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
+
+
+RUNTIME = Runtime()

@@ -1,0 +1,227 @@
+"""A capture that converts: what it knows on the way it is on, and what a value is that is one of several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from tenon.capture.convert.choice import UNBOUND, Choice, refusal
+from tenon.capture.convert.state import World
+from tenon.capture.numbers import ORDER, Number, as_tensor, is_number, kind_of, number_of, strong, truth
+from tenon.capture.trace import Capture
+from tenon.graph.ir import Value
+from tenon.graph.op import Op
+from tenon.ops.comparison import logical_not, logical_or, where
+from tenon.ops.shape import cast
+from tenon.state import Payload, TensorState
+from tenon.tape import saved
+from tenon.tensor import Tensor
+
+
+def unbound(name: str) -> UnboundLocalError:
+    """What Python says where a variable has no value."""
+    return UnboundLocalError(f"cannot access local variable {name!r} where it is not associated with a value")
+
+
+Path = Mapping[Any, bool]       # edges that are known to be true or false where the recording is
+
+
+class Session(Capture):
+    """Records control flow on tensors as well."""
+
+    converting = True
+
+    def __init__(self, name: str, world: World):
+        super().__init__(name)
+        self.world = world
+        self._leaves: dict[Any, dict[int, Tensor]] = {}
+        self.carriers: dict[Any, Tensor] = {}       # edges that carry a gradient, and tensors linked to their past
+        self.touched: list[tuple[Tensor, TensorState]] = []     # tensors that got another state, and the one before
+        self.path: Path = {}
+        self.facts: dict[Any, tuple[Any, Any, Any]] = {}     # a bool that is `a` where the condition holds, else `b`
+        self.depth = 0
+        self.failed: Any = False        # or the bool that says that the call has to run eagerly after all
+
+    def evaluate(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[Payload, ...]:
+        """Append the node, and note by which tensors gradients leave its inputs."""
+        for x in inputs:
+            if isinstance(x, Tensor) and x.requires_grad:
+                self.carriers.setdefault(x.payload, saved(x))
+        return super().evaluate(op, inputs, attrs)
+
+    def carrier(self, value: Value) -> Tensor:
+        """A tensor that holds this edge, linked to what it was computed from."""
+        return self.carriers.get(value) or Tensor(value)
+
+    def hold(self, tensor: Tensor, state: TensorState) -> None:
+        """Give a tensor another state, which is noted."""
+        self.touched.append((tensor, self.state_of(tensor)))
+        super().hold(tensor, state)
+
+    def leaves_above(self, tensor: Tensor) -> dict[int, Tensor]:
+        """The leaves made in the captured program that a tensor was computed from: backward() changes them."""
+        start = self.state_of(tensor).node
+        pending = [] if start is None else [start]
+        while pending:
+            node = pending[-1]
+            above = [x.node for x in node.inputs if isinstance(x, Tensor) and x.node is not None]
+            missing = [n for n in above if n not in self._leaves]
+            if node in self._leaves or not missing:
+                pending.pop()
+                own = {id(x.slot): x.slot for x in node.inputs if isinstance(x, Tensor) and x.requires_grad
+                       and x.node is None and isinstance(x.slot, Tensor) and self.owns(x.slot.own.payload)}
+                self._leaves[node] = own | {k: x for n in above for k, x in self._leaves[n].items()}
+            pending += missing
+        return {} if start is None else self._leaves[start]
+
+    # ------------------------------------------------------------ what decides
+
+    def is_data(self, x: Any) -> bool:
+        """Whether the graph computes it."""
+        return type(x) is Choice or (isinstance(x, Tensor) and isinstance(x.payload, Value))
+
+    def truth(self, x: Any) -> Any:
+        """Whether a value counts as true: a bool, or a Number."""
+        if type(x) is Choice:
+            return self.each_option(x, self.truth)
+        if not self.is_data(x):
+            return bool(x)
+        x = self.decided(x)
+        if isinstance(x, bool):
+            return x
+        if x.size != 1:
+            bool(x)         # says that it is ambiguous
+        return Number(truth(x))
+
+    def decided(self, x: Any) -> Any:
+        """The bool that a tensor is known to be on this path; else the tensor."""
+        if not isinstance(x, Tensor) or x.shape != ():
+            return x
+        known = self._decided(x.payload)
+        return x if known is None else known
+
+    def _decided(self, value: Any) -> bool | None:
+        if isinstance(value, bool):
+            return value
+        if isinstance(value, Tensor):
+            value = value.payload
+        if value in self.path:
+            return self.path[value]
+        if value in self.facts:
+            condition, then, other = self.facts[value]
+            known = self._decided(condition)
+            return None if known is None else self._decided(then if known else other)
+        node = getattr(value, "node", None)
+        if node is not None and node.op is logical_not:
+            known = self._decided(node.inputs[0])
+            return None if known is None else not known
+        return None
+
+    def assuming(self, condition: Tensor, holds: bool) -> Path:
+        """The path on which this bool is known."""
+        path, pending = dict(self.path), [(condition.payload, holds)]
+        while pending:
+            value, known = pending.pop()
+            if not isinstance(value, Value) or value in path:
+                continue
+            path[value] = known
+            pending += self._consequences(value, known)
+        return path
+
+    def _consequences(self, value: Value, known: bool) -> list[tuple[Any, bool]]:
+        node = value.node
+        if node is not None and node.op is logical_not:
+            return [(node.inputs[0], not known)]
+        if node is not None and node.op.name == ("logical_and" if known else "logical_or"):
+            return [(x, known) for x in node.inputs]
+        if value not in self.facts:
+            return []
+        condition, then, other = self.facts[value]
+        if isinstance(then, bool) and then is not known:
+            return [(condition, False), (getattr(other, "payload", None), known)]
+        if isinstance(other, bool) and other is not known:
+            return [(condition, True), (getattr(then, "payload", None), known)]
+        return []
+
+    # ------------------------------------------------------------ one of several
+
+    def narrowed(self, choice: Choice, drop: Any = None) -> Any:
+        """The choice without the options that are out of the question here."""
+        options = [(p, x) for p, x in choice.options if x is not drop or drop is None]
+        certain = [x for p, x in options if self.decided(p) is True]
+        options = [(p, x) for p, x in options if self.decided(p) is not False]
+        if certain or len(options) == 1:
+            return certain[0] if certain else options[0][1]
+        return Choice(tuple(options))
+
+    def resolve(self, choice: Choice, name: str = "") -> Any:
+        """One value: the one known here, or one of numbers and tensors alike; other calls run eagerly."""
+        found = self.narrowed(choice)
+        if type(found) is not Choice:
+            if found is UNBOUND:
+                raise unbound(name)
+            return found
+        for p, x in found.options:
+            if x is UNBOUND:
+                self.fail_if(p)
+        options = [(p, x) for p, x in found.options if x is not UNBOUND]
+        tensors = [(p, x) for p, x in options if isinstance(x, Tensor) and type(x) is not Number]
+        if all(is_number(x) for _, x in options):
+            return self._number(options)
+        if len(tensors) == 1:
+            condition, tensor = tensors[0]
+            if tensor.shape == () and all(is_number(x) or x is tensor for _, x in options) and len(options) > 1:
+                return self._selected([(p, x if x is tensor else cast(as_tensor(x), dtype=tensor.dtype))
+                                       for p, x in options])
+            if len(found.options) > 1:
+                self.fail_if(logical_not(strong(self.truth(condition))))
+            return tensor
+        if len(options) == 1:
+            return options[0][1]
+        raise refusal(Choice(tuple(options)))
+
+    def _number(self, options: Any) -> Number:
+        kind = max((kind_of(x) for _, x in options), key=ORDER.index)
+        return Number(self._selected([(p, as_tensor(x, kind)) for p, x in options]))
+
+    @staticmethod
+    def _selected(options: Any) -> Tensor:
+        found: Tensor = options[-1][1]
+        for p, x in reversed(options[:-1]):
+            found = where(strong(p), x, found)
+        return found
+
+    def each_option(self, choice: Choice, ask: Callable[[Any], Any]) -> Any:
+        """A question that has a bool for an answer, put to every option."""
+        found = self.narrowed(choice)
+        if type(found) is not Choice:
+            return ask(found)
+        answers = [(p, ask(x)) for p, x in found.options]
+        if any(not isinstance(y, (bool, Number)) for _, y in answers):
+            raise refusal(choice)
+        answer = answers[-1][1]
+        for p, y in reversed(answers[:-1]):
+            answer = self._either(p, y, answer)
+        return answer
+
+    @staticmethod
+    def _either(condition: Any, then: Any, other: Any) -> Any:
+        if then is other:
+            return then
+        if then is True and other is False:
+            return condition
+        if then is False and other is True:
+            return Number(logical_not(strong(condition)))
+        return Number(where(strong(condition), as_tensor(then), as_tensor(other)))
+
+    # ------------------------------------------------------------ what runs eagerly after all
+
+    def fail_if(self, condition: Any) -> None:
+        """Let calls in which this bool comes out true run eagerly, where Python raises what it raises."""
+        condition = strong(condition)
+        self.failed = Number(condition) if self.failed is False else \
+            self.failed if self.failed is True else Number(logical_or(strong(self.failed), condition))
+
+    def number(self, tensor: Tensor) -> Any:
+        """The element of a captured tensor as a Python number."""
+        return number_of(tensor) if isinstance(tensor.payload, Value) else None

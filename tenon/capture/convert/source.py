@@ -1,0 +1,77 @@
+"""A code object -> its definition in the syntax tree of the file that it comes from."""
+
+from __future__ import annotations
+
+import ast
+import linecache
+import types
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+Function = ast.FunctionDef | ast.Lambda
+
+
+class Unconvertible(Exception):
+    """A function that stays as it is, and why."""
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A function in a syntax tree."""
+
+    node: Function
+    owner: str | None       # the class around it, whose name private names carry
+
+
+def definition_of(code: types.CodeType, names: dict[str, Any]) -> Definition:
+    """Where `code`, of a function with these globals, is defined; raises Unconvertible where there is no source."""
+    text = "".join(linecache.getlines(code.co_filename, names))
+    found = [d for d in _definitions(text).get(code.co_firstlineno, ()) if _fits(d.node, code)]
+    if len(found) != 1:
+        raise Unconvertible("its source is not to be found" if not found else
+                            "several functions with its name stand in its line")
+    return found[0]
+
+
+@lru_cache(maxsize=256)
+def _definitions(text: str) -> dict[int, list[Definition]]:
+    """The functions of a file by the line where their code begins."""
+    try:
+        tree = ast.parse(text)
+    except (SyntaxError, ValueError):       # the file has changed since it was imported
+        return {}
+    found: dict[int, list[Definition]] = {}
+    for definition in _below(tree, None):
+        node = definition.node
+        decorators = [] if isinstance(node, ast.Lambda) else node.decorator_list
+        found.setdefault(min(x.lineno for x in [node, *decorators]), []).append(definition)
+    return found
+
+
+def _below(node: ast.AST, owner: str | None) -> Iterator[Definition]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.FunctionDef, ast.Lambda)):
+            yield Definition(child, owner)
+        yield from _below(child, child.name if isinstance(child, ast.ClassDef) else owner)
+
+
+def _fits(node: Function, code: types.CodeType) -> bool:
+    """Whether the code is that of this definition, as far as can be told: the file may have changed."""
+    arguments = node.args
+    names = tuple(x.arg for x in [*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs])
+    taken = code.co_varnames[:code.co_argcount + code.co_kwonlyargcount]
+    if tuple(map(_plain, taken)) != tuple(map(_plain, names)):
+        return False
+    if isinstance(node, ast.FunctionDef):
+        return node.name == code.co_name
+    if code.co_name != "<lambda>":
+        return False
+    span = (node.body.lineno, node.body.end_lineno, node.body.col_offset, node.body.end_col_offset)
+    return span in set(code.co_positions())
+
+
+def _plain(name: str) -> str:
+    """A name without the class that it is private to."""
+    return "__" + name.split("__", 1)[1] if name.startswith("_") and "__" in name[1:] else name

@@ -1,0 +1,72 @@
+"""What a place holds when a loop begins, and at the end of an iteration -> what it can hold in every iteration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tenon.capture.convert.choice import UNBOUND, Choice, words
+from tenon.capture.convert.merge import IsNew, compatible
+from tenon.capture.convert.nests import matches, parts_of, rebuilt
+from tenon.capture.guards import same_atom
+from tenon.capture.numbers import Number, as_tensor, is_number, kind_of
+from tenon.tensor import Tensor
+
+
+class Unstable(Exception):
+    """The two are different kinds of things, so the first iteration is not like the others."""
+
+
+def widened(entry: Any, exit: Any, is_new: IsNew) -> Any:
+    """The entry, with numbers that change turned into numbers of the graph; the entry itself where it will do."""
+    if entry is exit or same_atom(entry, exit):
+        return entry
+    if is_number(entry) and is_number(exit) and kind_of(entry) is kind_of(exit):
+        return entry if type(entry) is Number else Number(as_tensor(entry))
+    if isinstance(entry, Tensor) and compatible(entry, exit, is_new):
+        return entry
+    if isinstance(entry, Choice) and isinstance(exit, Choice) and len(entry.options) == len(exit.options):
+        options = [(widened(p, q, is_new), widened(x, y, is_new))
+                   for (p, x), (q, y) in zip(entry.options, exit.options, strict=True)]
+        same = all(p is q and x is y for (p, x), (q, y) in zip(options, entry.options, strict=True))
+        return entry if same else Choice(tuple(options))
+    if entry is not UNBOUND and matches(entry, exit, is_new, lambda x, y: True):
+        before, after = parts_of(entry), parts_of(exit)
+        assert before is not None and after is not None
+        parts = [widened(x, y, is_new) for x, y in zip(before[1], after[1], strict=True)]
+        return entry if all(x is y for x, y in zip(parts, before[1], strict=True)) else rebuilt(entry, parts)
+    raise Unstable(f"{words(entry)} before an iteration and {words(exit)} after it")
+
+
+def leaves_of(entry: Any, exit: Any, found: list[tuple[Tensor, Any]]) -> None:
+    """The tensors of a stable entry, each with what stands in its place in `exit`."""
+    if entry is exit and not isinstance(entry, Tensor):
+        return
+    if isinstance(entry, Tensor):
+        found.append((entry, exit))
+    elif isinstance(entry, Choice):
+        for (p, x), (q, y) in zip(entry.options, exit.options, strict=True):
+            leaves_of(p, q, found)
+            leaves_of(x, y, found)
+    elif (parts := None if entry is UNBOUND else parts_of(entry)) is not None:
+        after = parts_of(exit)
+        assert after is not None
+        for x, y in zip(parts[1], after[1], strict=True):
+            leaves_of(x, y, found)
+
+
+def replaced(entry: Any, fill: Callable[[Tensor], Tensor], memo: dict[int, Any]) -> Any:
+    """The entry with other tensors in it; one that stands in it twice is replaced by one."""
+    if id(entry) in memo:
+        return memo[id(entry)]
+    if isinstance(entry, Tensor):
+        new: Any = fill(entry)
+    elif isinstance(entry, Choice):
+        new = Choice(tuple((replaced(p, fill, memo), replaced(x, fill, memo)) for p, x in entry.options))
+    elif (found := None if entry is UNBOUND else parts_of(entry)) is not None:
+        parts = [replaced(x, fill, memo) for x in found[1]]
+        new = entry if all(x is y for x, y in zip(parts, found[1], strict=True)) else rebuilt(entry, parts)
+    else:
+        new = entry
+    memo[id(entry)] = new
+    return new

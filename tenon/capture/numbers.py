@@ -1,0 +1,196 @@
+"""Python numbers that are known only when the graph runs: `k = 1` in one branch and `k = 2` in the other.
+
+A `Number` is a scalar of the graph that behaves as Python's own: it does not decide the type of a tensor that it meets,
+and arithmetic among numbers is Python's, in 64 bits.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+from tenon.errors import DTypeError
+from tenon.graph.build import literal
+from tenon.ops.arithmetic import divide, floor_divide, negative, remainder, subtract
+from tenon.ops.comparison import logical_not, not_equal, where
+from tenon.ops.creation import full
+from tenon.ops.shape import cast
+from tenon.state import TensorState, recorder
+from tenon.tensor import Tensor
+from tenon.types import DType, bool_, complex128, float64, int64
+
+KIND_OF = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
+DTYPE_OF: dict[type, DType] = {bool: bool_, int: int64, float: float64, complex: complex128}
+ORDER = (bool, int, float, complex)
+
+
+class Number(Tensor):
+    """A Python bool, int, float or complex that the graph computes."""
+
+    __slots__ = ("weak",)
+
+    def __init__(self, of: Tensor, kind: type | None = None):
+        self.weak: type = kind or KIND_OF[of.dtype.kind]
+        wanted = DTYPE_OF[self.weak]
+        self.own = (of if of.dtype is wanted else cast(strong(of), dtype=wanted)).state
+
+    def __bool__(self) -> bool:
+        return bool(strong(self))
+
+    def __float__(self) -> float:
+        return float(strong(self))
+
+    def __int__(self) -> int:
+        return int(strong(self))
+
+    def __round__(self, digits: int | None = None) -> Any:
+        if digits is not None:
+            return Number(strong(self).round(decimals=digits))
+        return Number(strong(self).round(), int)
+
+    def __floor__(self) -> Number:
+        return Number(strong(self).floor(), int)
+
+    def __ceil__(self) -> Number:
+        return Number(strong(self).ceil(), int)
+
+    def __trunc__(self) -> Number:
+        return Number(strong(self).trunc(), int)
+
+    def __invert__(self) -> Number:
+        return Number(subtract(-1, _as(self, int)))
+
+    def __neg__(self) -> Number:
+        return Number(negative(_as(self, int if self.weak is bool else self.weak)))
+
+    def __pos__(self) -> Number:
+        return self
+
+    def __abs__(self) -> Number:
+        return Number(abs(_as(self, int if self.weak is bool else self.weak)))
+
+    def __hash__(self) -> int:
+        return hash(strong(self).item())        # which needs the value
+
+
+def strong(x: Tensor) -> Tensor:
+    """The same scalar as an ordinary tensor of its type."""
+    if type(x) is not Number:
+        return x
+    tensor = Tensor.__new__(Tensor)
+    tensor.own = x.own
+    return tensor
+
+
+def is_number(x: Any) -> bool:
+    """Whether this is a Python number, known now or when the graph runs."""
+    return type(x) in ORDER or type(x) is Number
+
+
+def kind_of(x: Any) -> type:
+    """Which of Python's numbers it is."""
+    return x.weak if type(x) is Number else type(x)
+
+
+def as_tensor(x: Any, kind: type | None = None) -> Tensor:
+    """A number as a tensor of 64 bits."""
+    kind = kind or kind_of(x)
+    if type(x) is Number:
+        return _as(x, kind)
+    tensor: Tensor = full((), kind(x), dtype=DTYPE_OF[kind])
+    return tensor
+
+
+def _as(x: Number, kind: type) -> Tensor:
+    found: Tensor = strong(x) if x.weak is kind else cast(strong(x), dtype=DTYPE_OF[kind])
+    return found
+
+
+def truth(x: Tensor) -> Tensor:
+    """Whether a tensor of one element counts as true, as a bool without axes."""
+    x = strong(x)
+    if x.ndim:
+        x = x.reshape(())
+    found: Tensor = x if x.dtype is bool_ else not_equal(x, 0)
+    return found
+
+
+# ---------------------------------------------------------------- arithmetic
+
+def _power(x: Any, y: Any) -> Any:
+    return x ** y
+
+
+def _checked(of: Callable[[Any, Any], Any], words: str) -> Callable[[Any, Any], Any]:
+    """A division, which raises what Python raises where the divisor is zero."""
+    def divided(x: Any, y: Any) -> Any:
+        zero = not_equal(y, 0) if isinstance(y, Tensor) else None
+        if zero is None and y.value == 0:
+            raise ZeroDivisionError(words)
+        if zero is not None and (capture := recorder.get()) is not None:
+            capture.fail_if(logical_not(zero))
+            y = where(zero, y, 1)
+        return of(x, y)
+    return divided
+
+
+ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
+    "add": operator.add, "sub": operator.sub, "mul": operator.mul, "pow": _power,
+    "truediv": _checked(divide, "division by zero"), "floordiv": _checked(floor_divide, "division by zero"),
+    "mod": _checked(remainder, "modulo by zero"),
+    "and": operator.and_, "or": operator.or_, "xor": operator.xor, "lshift": operator.lshift,
+    "rshift": operator.rshift,
+}
+COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
+    name: getattr(operator, name) for name in ("lt", "le", "gt", "ge", "eq", "ne")}
+
+
+def _kind(name: str, kinds: tuple[type, type], right: Any) -> type:
+    """The Python number that two others are turned into before the operation."""
+    kind = max(kinds, key=ORDER.index)
+    if name in COMPARISONS:
+        return kind
+    if name == "truediv":
+        return complex if kind is complex else float
+    if name in ("and", "or", "xor"):
+        return kind
+    if name == "pow" and kind is int:
+        if type(right) is Number:
+            raise DTypeError("an integer to the power of an integer that is only known when the graph runs")
+        return int if right >= 0 else float
+    return int if kind is bool else kind
+
+
+def _install(name: str, compute: Callable[[Any, Any], Any]) -> None:
+    def plain(left: Any, right: Any) -> Any:
+        kind = _kind(name, (kind_of(left), kind_of(right)), right)
+        pair = [as_tensor(x, kind) if type(x) is Number else literal(kind(x), DTYPE_OF[kind]) for x in (left, right)]
+        return Number(compute(*pair))
+
+    def forward(self: Number, other: Any) -> Any:
+        if is_number(other):
+            return plain(self, other)
+        return getattr(Tensor, f"__{name}__")(self, other)
+
+    def backward(self: Number, other: Any) -> Any:
+        if is_number(other):
+            return plain(other, self)
+        return getattr(Tensor, f"__r{name}__")(self, other)
+    setattr(Number, f"__{name}__", forward)
+    if name not in COMPARISONS:
+        setattr(Number, f"__i{name}__", forward)        # a number does not change, unlike a tensor
+        setattr(Number, f"__r{name}__", backward)
+
+
+for _name, _compute in (ARITHMETIC | COMPARISONS).items():
+    _install(_name, _compute)
+
+
+def number_of(x: Tensor, kind: type | None = None) -> Number:
+    """The one element of a captured tensor as the Python number that `.item()` gives."""
+    x = strong(x)
+    return Number(x.reshape(()) if x.ndim else x, kind)
+
+
+__all__ = ["Number", "TensorState", "as_tensor", "is_number", "kind_of", "number_of", "strong", "truth"]
