@@ -174,7 +174,7 @@ class _Maker:
                     if all(source is not sources[donor] for donor, result in own if result == k)]
         output = captured.output
         plain = output.structure is LEAF and isinstance(output.leaves[0], FromGraph) \
-            and not output.leaves[0].requires_grad and donors[output.leaves[0].index] is None
+            and not output.leaves[0].requires_grad and not output.leaves[0].number and donors[output.leaves[0].index] is None
         if plain and len(made) == 1 and not (assigned or captured.gradients or captured.flags or captured.effects):
             (shape, dtype), = made
 
@@ -195,7 +195,10 @@ class _Maker:
             given = iter(new)
             results = [next(given) if donor is None else holder_of(sources[donor], tensors).own.payload
                        for donor in donors]
-            return settle(captured, tensors, Results(results), assigned)
+            try:
+                return settle(captured, tensors, Results(results), assigned)
+            except Stopped:         # the long way deals with it
+                return MISS
         several.kept = kept  # type: ignore[attr-defined]
         return several
 
