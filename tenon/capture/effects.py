@@ -46,7 +46,7 @@ def _store_dict(holder: dict[Any, Any], key: None, value: dict[Any, Any]) -> Non
 def _store_attribute(holder: Any, key: str, value: Any) -> None:
     if value is not MISSING:
         setattr(holder, key, value)
-    elif key in getattr(holder, "__dict__", ()) or hasattr(holder, key):
+    elif key in holder.__dict__:
         delattr(holder, key)
 
 

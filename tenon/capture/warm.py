@@ -173,8 +173,8 @@ class _Maker:
         assigned = [(source, k, carries) for source, k, carries in captured.assigned
                     if all(source is not sources[donor] for donor, result in own if result == k)]
         output = captured.output
-        plain = output.structure is LEAF and isinstance(output.leaves[0], FromGraph) \
-            and not output.leaves[0].requires_grad and not output.leaves[0].number and donors[output.leaves[0].index] is None
+        leaf = output.leaves[0] if output.structure is LEAF else None
+        plain = isinstance(leaf, FromGraph) and not (leaf.requires_grad or leaf.number) and donors[leaf.index] is None
         if plain and len(made) == 1 and not (assigned or captured.gradients or captured.flags or captured.effects):
             (shape, dtype), = made
 
