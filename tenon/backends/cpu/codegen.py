@@ -157,7 +157,9 @@ def copies(statement: Stmt) -> int:
     """How often the innermost statements of a loop would stand in the code, if it is unrolled with all inside of it."""
     if not isinstance(statement, Loop):
         return 1
-    turns = int(statement.extent.value) if isinstance(statement.extent, Const) else MOST_COPIES + 1
+    turns = MOST_COPIES + 1
+    if isinstance(statement.extent, Const) and statement.kind != "parallel":    # of which a thread's part is not known
+        turns = int(statement.extent.value)
     inner = max(map(copies, statement.body), default=1)
     return turns * inner if turns <= UNROLLED else MOST_COPIES + 1
 
