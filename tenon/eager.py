@@ -18,6 +18,7 @@ from tenon.graph.interpret import as_type, evaluate_op
 from tenon.graph.ir import Graph, Literal
 from tenon.graph.kernels import KERNELS, kernel_for
 from tenon.graph.op import Op, set_default_interpreter
+from tenon.graph.remember import once_a_graph
 from tenon.heavy import WORK, heavy_program
 from tenon.ops import shape as shape_ops
 from tenon.ops.loops import while_gradient
@@ -266,7 +267,7 @@ def _too_large(op: Op, types: Sequence[TensorType], error: Exception) -> TenonEr
     return out_of_memory(op.name, largest, needed) if no_memory else None
 
 
-@lru_cache(maxsize=1024)
+@once_a_graph
 def program_of(graph: Graph) -> Executable:
     """The compiled form of a graph, made once."""
     from tenon.pipeline import compile  # local: the compiler is loaded when something is first compiled

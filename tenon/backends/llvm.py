@@ -186,7 +186,12 @@ def _optimise(module: Any, machine: Any) -> Any:
     tuning.slp_vectorization = True
     tuning.loop_unrolling = False   # but where the emitter says so: copies of long bodies take a third of the time
     builder = llvm.create_pass_builder(machine, tuning)
-    _unlocked(ffi.lib.LLVMPY_RunNewModulePassManager)(builder.getModulePassManager(), module, builder)
+    passes = builder.getModulePassManager()
+    try:
+        _unlocked(ffi.lib.LLVMPY_RunNewModulePassManager)(passes, module, builder)
+    finally:
+        ffi.lib.LLVMPY_DisposeNewModulePassManger(passes)   # llvmlite forgets it: 70 kB for every compilation
+        passes.detach()
     return module
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -21,6 +20,7 @@ from tenon.eager import program_of
 from tenon.errors import GradientError
 from tenon.graph.cut import derivative_of, split
 from tenon.graph.ir import Graph, Value
+from tenon.graph.remember import once_a_graph
 from tenon.recording import is_grad_enabled
 from tenon.tape import TapeNode, linked, saved
 from tenon.tensor import Tensor, fresh
@@ -36,7 +36,7 @@ class Halves:
     wanted: tuple[int, ...]     # the parameters whose gradients `backward` gives
 
 
-@lru_cache(maxsize=1024)
+@once_a_graph
 def halves(graph: Graph, wanted: tuple[int, ...]) -> Halves | None:
     """The two programs of a differentiable graph; None where it has effects, which belong to both or neither, or no
     gradient, which `backward` says if it is ever called."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from tenon.graph.build import Builder
 from tenon.graph.ir import Graph, Node, Value
+from tenon.graph.remember import once_a_graph
 
 
 def needed(graph: Graph, results: Iterable[Value], keep: Callable[[Node], bool] = lambda node: False) -> set[Node]:
@@ -100,14 +100,14 @@ def set_derivative(derivative: Derivative) -> None:
     _derivative.append(derivative)
 
 
-@lru_cache(maxsize=1024)
+@once_a_graph
 def derivative_of(graph: Graph) -> Graph:
     """The graph from the parameters, and a gradient for each differentiable result, to the results and the gradients
     of the differentiable parameters."""
     return _derivative[-1](graph)
 
 
-@lru_cache(maxsize=1024)
+@once_a_graph
 def pullback_of(graph: Graph) -> Graph:
     """The graph from the parameters, and a gradient for each differentiable result, to the gradients of the
     differentiable parameters."""

@@ -127,6 +127,7 @@ class Graph:
     nodes: tuple[Node, ...] = ()
     results: tuple[Value, ...] = ()
     notes: Mapping[str, Any] = field(default_factory=dict)
+    remembered: dict[Any, Any] = field(default_factory=dict, init=False, repr=False)    # by `once_a_graph`
 
     def symbols(self) -> tuple[str, ...]:
         """The symbolic sizes in the types and attributes, in order of first appearance."""

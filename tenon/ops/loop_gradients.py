@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 from tenon.graph.build import Builder, call_graph
 from tenon.graph.cut import depending, derivative_of, part, pullback_of, split
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import using
+from tenon.graph.remember import once_a_graph
 from tenon.ops.arithmetic import add
 from tenon.ops.comparison import logical_not
 from tenon.ops.creation import zeros_like
@@ -33,7 +33,7 @@ class Parts:
     sequences: tuple[int, ...]
 
 
-@lru_cache(maxsize=1024)
+@once_a_graph
 def loop_parts(body: Graph, constants: int, carried: int) -> Parts:
     """The parts of the derivative of a loop's body."""
     whole, count = derivative_of(body), len(body.results)
@@ -57,7 +57,7 @@ def loop_parts(body: Graph, constants: int, carried: int) -> Parts:
                  tuple(position[kept[k]] - constants - carried for k in groups["sequences"]))
 
 
-@lru_cache(maxsize=1024)
+@once_a_graph
 def reversed_body(body: Graph, constants: int, carried: int, from_stack: bool = False) -> Graph:
     """The body of the loop that undoes a loop with this body.
 
@@ -90,7 +90,7 @@ def reversed_body(body: Graph, constants: int, carried: int, from_stack: bool = 
     return b.finish([*below, *found[len(sums):len(sums) + first], *totals, *found[len(sums) + first:]])
 
 
-@lru_cache(maxsize=1024)
+@once_a_graph
 def pushing(body: Graph, constants: int) -> Graph:
     """The body that carries a stack too, last, and pushes what the gradient needs."""
     parts = loop_parts(body, constants, len(body.results))
@@ -103,7 +103,7 @@ def pushing(body: Graph, constants: int) -> Graph:
         return b.finish([*found[:count], push(handle, *found[count:])])
 
 
-@lru_cache(maxsize=1024)
+@once_a_graph
 def beside_stack(condition: Graph) -> Graph:
     """The condition of a loop that carries a stack too, last."""
     b = Builder(condition.name, rewriting=True)
@@ -113,7 +113,7 @@ def beside_stack(condition: Graph) -> Graph:
         return b.finish(call_graph(condition, params))
 
 
-@lru_cache(maxsize=1024)
+@once_a_graph
 def until_empty(back: Graph, constants: int) -> Graph:
     """The condition of the loop that takes from a stack, carried first."""
     b = Builder("not_empty", rewriting=True)
@@ -124,7 +124,7 @@ def until_empty(back: Graph, constants: int) -> Graph:
 
 # ---------------------------------------------------------------- tangents
 
-@lru_cache(maxsize=1024)
+@once_a_graph
 def with_tangents(graph: Graph, constants: int, results: bool) -> Graph:
     """The graph that takes a tangent for each differentiable parameter: those of the constants behind the constants,
     the others last.  With `results`, it returns a tangent for each differentiable result, last."""
@@ -146,7 +146,7 @@ def with_tangents(graph: Graph, constants: int, results: bool) -> Graph:
     return part(whole, whole.name, whole.params, whole.results)
 
 
-@lru_cache(maxsize=1024)
+@once_a_graph
 def pushforward_of(graph: Graph) -> Graph:
     """The transpose of the pullback: from the parameters, any gradients, and tangents, to the tangents of the results
     (J. Townsend, "A new trick for calculating Jacobian vector products", 2017)."""

@@ -2,12 +2,15 @@
 
 import collections
 import gc
+import os
 import sys
+import weakref
 
 import numpy as np
 import pytest
 
 import tenon as tn
+from tenon.backends import llvm
 from tenon.jit import MOST_CAPTURES, MOST_RECORDS
 
 
@@ -164,3 +167,28 @@ def test_a_list_that_has_two_names():
         step = run(two_names([]))
         seen.append([step(tn.ones(1)).item() for _ in range(6)])
     assert seen[0] == seen[1] == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_program_goes_with_its_function():
+    f = tn.jit(lambda x: tn.exp(x) * 1.25)
+    f(tn.ones(3))
+    program = weakref.ref(f.capture(tn.ones(3)).program)
+    assert program() is not None
+    del f
+    gc.collect()
+    assert program() is None
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/statm"), reason="the system does not say how much memory is used")
+def test_the_compiler_leaves_nothing_behind():
+    text = "define float @twice(float %x) {\n  %y = fadd float %x, %x\n  ret float %y\n}"
+
+    def resident():
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGESIZE")
+    for _ in range(30):
+        llvm.compile_object(text)
+    before = resident()
+    for _ in range(150):
+        llvm.compile_object(text)
+    assert resident() - before < 150 * 30_000       # the passes alone were 70 kB each
