@@ -9,6 +9,7 @@ from functools import cached_property
 from tenon.dims import Dim
 from tenon.graph.ir import Graph, Node, Value
 from tenon.loops.cost import cost, known
+from tenon.loops.ir import Contraction
 from tenon.loops.lower import lower
 from tenon.passes.bodies import key_of
 
@@ -109,9 +110,10 @@ MOST_TRIALS = 10_000        # answers that are kept
 
 @dataclass(frozen=True)
 class Trial:
-    """What became of a body that was lowered: `one_nest` has no memory between its parts."""
+    """What became of a body that was lowered: `one_nest` has no memory between its parts, `products` of matrices."""
 
     one_nest: bool
+    products: int
     checks: int
     cost: float
 
@@ -134,4 +136,5 @@ def _lowered(body: Graph) -> Trial | None:
         kernel = lower(body, "trial")
     except (NotImplementedError, KeyError, AssertionError):
         return None
-    return Trial(len(kernel.nests) == 1 and not kernel.temporaries, len(kernel.checks), cost(kernel))
+    products = sum(isinstance(nest.body[0], Contraction) for nest in kernel.nests)
+    return Trial(len(kernel.nests) == 1 and not kernel.temporaries, products, len(kernel.checks), cost(kernel))

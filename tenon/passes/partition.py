@@ -170,7 +170,7 @@ class Groups:
             return False
         if "contraction" in before.kinds:
             alone = after.kinds == {"map"} and self.is_read_only_by(before, after)
-            return alone and self.joins_elementwise(before, after)
+            return alone and (self.joins_elementwise(before, after) or self.joins_renamed(before, after))
         return "reduce" not in before.kinds or elements(largest(after)) >= elements(largest(before))
 
     def may_be_one(self, before: Group, after: Group) -> bool:
@@ -184,9 +184,7 @@ class Groups:
         return len({x for node in group.nodes for x in node.inputs if isinstance(x, Value) and x not in made})
 
     def is_read_only_by(self, before: Group, after: Group) -> bool:
-        readers = {user for x in before.results for user in self.users[x]}
-        inside = before.members | after.members
-        return readers <= inside and self.results.isdisjoint(before.results)
+        return all(self.readers(x) <= {before, after} and not self.is_stored(x) for x in before.results)
 
     def joins_elementwise(self, before: Group, after: Group) -> bool:
         """Whether the second is elementwise work in one shape, which it reads of the first directly."""
@@ -199,6 +197,15 @@ class Groups:
             return False        # through a view
         return all(x.shape in shapes for x in inputs if x in made)
 
+    def joins_renamed(self, before: Group, after: Group) -> bool:
+        """Whether the second is elementwise work in one shape, which it reads of the first under other names."""
+        shapes = {node.output.shape for node in after.nodes}
+        if len(shapes) > 1 or not all(node.op.elementwise for node in after.nodes):
+            return False
+        inputs = [x for node in after.nodes for x in node.inputs if isinstance(x, Value)]
+        read = [x for x in inputs if any(self.group_of(source) is before for source in self.behind(x))]
+        return all(x.shape in shapes and _memory_of(x).node in before.members for x in read)
+
     def pays(self, before: Group, after: Group, merged: Group) -> bool:
         """Whether one kernel costs less than two: where its loops come out as one nest, or by what it moves."""
         body, outside = body_of(*self.with_views(merged))
@@ -207,6 +214,8 @@ class Groups:
         trial = try_lowering(body)
         if trial is None or trial.checks < sum(self.kinds[node].checks for node in merged.nodes):
             return False
+        if "contraction" in merged.kinds:
+            return trial.one_nest and trial.products > 0
         return trial.one_nest or trial.cost < WORTHWHILE * (self.cost(before) + self.cost(after))
 
     def cost(self, group: Group) -> float:

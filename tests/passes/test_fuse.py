@@ -170,3 +170,18 @@ def test_fused_reductions_compute_the_same(shape: tuple[int, int]) -> None:
         f"v4: f32[{m}] = sum(v3, axis=(0,), keepdims=False, dtype=f32)", "return v1, v2, v3, v4"))
     arrays = arrays_for(graph)
     assert_close(interpret(verify(fuse(graph)), arrays), interpret(graph, arrays), 1e-6)
+
+
+def test_a_product_takes_in_elementwise_work_on_its_result_under_another_name() -> None:
+    graph = fused("def f(x: f32[64, 48], w: f32[48, 32], b: f32[32]):", "v0: f32[64, 32] = matmul(x, w)",
+                  "v1: f32[4, 16, 32] = reshape(v0, shape=(4, 16, 32))",
+                  "v2: f32[4, 16, 32] = broadcast_to(b, shape=(4, 16, 32))", "v3: f32[4, 16, 32] = add(v1, v2)",
+                  "return v3")
+    assert operators(graph) == ["matmul+reshape+broadcast_to+add"]
+
+
+def test_a_product_that_is_read_under_two_names_stays_alone() -> None:
+    graph = fused("def f(x: f32[64, 48], w: f32[48, 32]):", "v0: f32[64, 32] = matmul(x, w)",
+                  "v1: f32[4, 16, 32] = reshape(v0, shape=(4, 16, 32))", "v2: f32[4, 16, 32] = exp(v1)",
+                  "v3: f32[2048] = reshape(v0, shape=(2048,))", "return v2, v3")
+    assert "matmul" in operators(graph)
