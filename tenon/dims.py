@@ -12,6 +12,7 @@ Users take sizes for integers: what a polynomial cannot be (a float, a key of a 
 from __future__ import annotations
 
 import ast
+import dataclasses
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -32,16 +33,15 @@ class UndecidedSize(TenonError):
 
 
 class PinnedSize(BaseException):
-    """The program needs the numbers behind these symbols, or two symbols are one: begin anew with that.
+    """The program needs the numbers behind these symbols, or something for one of them: begin anew with that.
 
     Not an Exception, since user code that catches those must not see it.
     """
 
-    def __init__(self, left: Dim, right: Dim = 0):
+    def __init__(self, left: Dim, right: Dim = 0, sizes: Mapping[str, int] | None = None):
         super().__init__(f"{left} must be {right}")
         self.names = symbols(left) | symbols(right)
-        plain = all(isinstance(x, SymbolicDim) and str(x) in self.names for x in (left, right))
-        self.equal = (str(left), str(right)) if plain else None
+        self.solution = solution(left - right, sizes) if sizes is not None else None
 
 
 @dataclass(frozen=True)
@@ -231,6 +231,72 @@ def symbols(dim: Dim) -> set[str]:
     return {atom for atom in atoms if isinstance(atom, str)}.union(*nested)
 
 
+def substitute(dim: Dim, values: Mapping[str, Dim]) -> Dim:
+    """The dimension with these expressions in the place of symbols.
+
+    >>> B, C = symbol("B"), symbol("C")
+    >>> print(substitute(B * 2 + B // 3, {"B": C * 3}))
+    7*C
+    """
+    if isinstance(dim, int):
+        return dim
+    total: Dim = 0
+    for monomial, coefficient in dim.terms:
+        total = total + product([_substitute_atom(atom, values) for atom in monomial]) * coefficient
+    return total
+
+
+def _substitute_atom(atom: Atom, values: Mapping[str, Dim]) -> Dim:
+    if isinstance(atom, str):
+        return values.get(atom, symbol(atom))
+    left, right = (substitute(part, values) for part in atom.parts())
+    return left // right if isinstance(atom, Quotient) else maximum(left, right)
+
+
+def solution(difference: Dim, sizes: Mapping[str, int]) -> tuple[str, Dim] | None:
+    """A symbol, and an expression without it for which the difference may be 0; None where it has to be a number.
+
+    `B - C - 1` gives `B: C + 1`.  Where a remainder matters, as in `B - 2*(B//2)`, the symbol becomes a multiple of a
+    new one, with the remainder that it has now.
+    """
+    if isinstance(difference, int):
+        return None
+    for monomial, coefficient in difference.terms:
+        for atom in monomial:
+            if isinstance(atom, Quotient) and isinstance(atom.denominator, int) and str(atom.numerator) in sizes:
+                name, times = str(atom.numerator), atom.denominator
+                if sizes[name] // times >= SMALLEST_SYMBOLIC_SIZE:
+                    return name, symbol(f"{name}_{times}") * times + sizes[name] % times
+        rest = difference - SymbolicDim(((monomial, coefficient),))
+        if len(monomial) == 1 and isinstance(monomial[0], str) and abs(coefficient) == 1 \
+                and monomial[0] not in symbols(rest) and not isinstance(rest, int):
+            return monomial[0], rest * -coefficient
+    return None
+
+
+def learn(dim: Dim, size: int, sizes: dict[str, int]) -> bool:
+    """Whether a dimension may have this size, given some symbols; adds the symbol that follows from it.
+
+    >>> sizes = {}
+    >>> learn(symbol("B") * 2 + 1, 7, sizes), sizes
+    (True, {'B': 3})
+    """
+    if symbols(dim) <= sizes.keys():
+        return evaluate(dim, sizes) == size
+    if (name := told_by(dim)) is not None:
+        low, step = evaluate(dim, {name: 0}), evaluate(dim, {name: 1}) - evaluate(dim, {name: 0})
+        sizes[name], rest = divmod(size - low, step)
+        return rest == 0 and sizes[name] >= SMALLEST_SYMBOLIC_SIZE
+    return True     # not known yet; to be asked again when all are
+
+
+def told_by(dim: Dim) -> str | None:
+    """The symbol that follows from the number behind a dimension: that of `2*B + 1`."""
+    names = symbols(dim)
+    linear = isinstance(dim, SymbolicDim) and all(len(m) <= 1 and isinstance((*m, "")[0], str) for m, _ in dim.terms)
+    return next(iter(names)) if linear and len(names) == 1 else None
+
+
 def maximum(left: Dim, right: Dim) -> Dim:
     """The larger of two sizes."""
     if isinstance(left, int) and isinstance(right, int):
@@ -282,7 +348,7 @@ class Assumptions:
 
     def record(self, left: Dim, relation: str, right: Dim, answer: bool) -> bool:
         if relation == "==" and answer:
-            raise PinnedSize(left, right)
+            raise PinnedSize(left, right, self.sizes)
         self.recorded[left, relation, right] = answer
         return answer
 
@@ -310,7 +376,8 @@ def _asked_by_user() -> bool:
     if _assumptions.get() is None:
         return False
     frame: FrameType | None = sys._getframe(2)
-    while frame is not None and frame.f_code.co_filename == "<string>" and frame.f_code.co_name.startswith("__"):
+    while frame is not None and (frame.f_code.co_filename == dataclasses.__file__ or (
+            frame.f_code.co_filename == "<string>" and frame.f_code.co_name.startswith("__"))):
         frame = frame.f_back        # a method of a dataclass
     return frame is not None and not frame.f_code.co_filename.startswith((PACKAGE, weakref.__file__))
 

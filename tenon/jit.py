@@ -11,13 +11,13 @@ import functools
 import inspect
 import operator
 import types
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 import numpy as np
 
-from tenon.capture.captured import Captured, Stopped, conclude, holds, run, why_not
+from tenon.capture.captured import Captured, Stopped, conclude, holds, run, sizes_of, why_not
 from tenon.capture.convert.entry import convert
 from tenon.capture.convert.session import Session
 from tenon.capture.convert.state import World
@@ -34,10 +34,11 @@ from tenon.dims import (
     Assumptions,
     Dim,
     PinnedSize,
-    SymbolicDim,
     UndecidedSize,
     assuming,
+    substitute,
     symbol,
+    symbols,
 )
 from tenon.errors import ArgumentError, CaptureError, Location
 from tenon.graph.ir import Graph, Node
@@ -219,15 +220,17 @@ class Jitted:
 
     def _trace_sizes(self, record: Record, leaves: list[Any], structure: Structure) -> Captured:
         """A capture with symbols for the sizes that change, as far as the function does not need their numbers."""
-        equal: dict[str, str] = {}
+        known: dict[str, Dim] = {}
         while True:
+            types = argument_types(leaves, record, known)
             try:
-                return self._trace(leaves, structure, argument_types(leaves, record, equal))
+                return self._trace(leaves, structure, types)
             except PinnedSize as pinned:
-                if pinned.equal is None:
-                    record.exact |= places(argument_types(leaves, record, equal), pinned.names)
+                if pinned.solution is None:
+                    record.exact |= places(types, pinned.names)
                 else:
-                    equal |= [pinned.equal]
+                    known = {name: substitute(dim, dict([pinned.solution])) for name, dim in known.items()}
+                    known |= [pinned.solution]
             except UndecidedSize:
                 return self._trace(leaves, structure, argument_types(leaves, None))
 
@@ -258,7 +261,7 @@ class Jitted:
         world = World(list(before.holders.values()), before.cells, snapshot)
         capture = Session(self.__name__, world) if self.converting else Capture(self.__name__)
         watch = Watch(iterators=before.iterators)
-        assumptions = Assumptions(symbol_sizes(types, leaves))
+        assumptions = Assumptions(sizes_of(types, leaves))
         with assuming(assumptions), capturing(capture):
             tensors = [(k, x) for k, x in enumerate(leaves) if isinstance(x, Tensor)]
             names = argument_names(root, structure)
@@ -313,10 +316,10 @@ def aliases(leaves: Sequence[Any]) -> tuple[int, ...]:
     return () if len(set(ids)) == len(ids) else tuple(ids.index(i) for i in ids)
 
 
-def argument_types(leaves: Sequence[Any], record: Record | None, equal: Mapping[str, str] = {}) -> list[TensorType]:
+def argument_types(leaves: Sequence[Any], record: Record | None, known: Mapping[str, Dim] = {}) -> list[TensorType]:
     """The types to capture with: sizes that differ from the first call of this record are symbols.
 
-    Equal sizes that change together share a symbol, and so do those that `equal` says.
+    Equal sizes that change together share a symbol; `known` says what some symbols are, in terms of others.
     """
     tensors = [x for x in leaves if isinstance(x, Tensor)]
     shapes = [tuple(x.own.payload.shape) for x in tensors]
@@ -324,7 +327,7 @@ def argument_types(leaves: Sequence[Any], record: Record | None, equal: Mapping[
         if record is not None:
             record.sizes = shapes
         return [x.type for x in tensors]
-    names: dict[tuple[int, int], SymbolicDim] = {}
+    names: dict[tuple[int, int], Dim] = {}
     types = []
     for k, (x, shape, first) in enumerate(zip(tensors, shapes, record.sizes, strict=True)):
         dims: list[Dim] = []
@@ -332,23 +335,15 @@ def argument_types(leaves: Sequence[Any], record: Record | None, equal: Mapping[
             if size == old or size < SMALLEST_SYMBOLIC_SIZE or (k, axis) in record.exact:
                 dims.append(size)
             else:
-                name = str(names.setdefault((size, old), symbol(f"N{len(names)}")))
-                dims.append(symbol(equal.get(name, name)))
+                dims.append(substitute(names.setdefault((size, old), symbol(f"N{len(names)}")), known))
         types.append(TensorType(x.dtype, tuple(dims)))
     return types
 
 
-def places(types: Sequence[TensorType], names: Container[str]) -> set[tuple[int, int]]:
+def places(types: Sequence[TensorType], names: Set[str]) -> set[tuple[int, int]]:
     """Which axes of which tensors have a size of this name."""
     return {(k, axis) for k, type in enumerate(types) for axis, dim in enumerate(type.shape)
-            if isinstance(dim, SymbolicDim) and str(dim) in names}
-
-
-def symbol_sizes(types: Sequence[TensorType], leaves: Sequence[Any]) -> Mapping[str, int]:
-    """The size that every symbol has in this call."""
-    tensors = [x for x in leaves if isinstance(x, Tensor)]
-    return {str(dim): int(size) for type, x in zip(types, tensors, strict=True)
-            for dim, size in zip(type.shape, x.own.payload.shape, strict=True) if isinstance(dim, SymbolicDim)}
+            if not symbols(dim).isdisjoint(names)}
 
 
 def argument_names(function: Any, structure: Structure) -> list[str]:

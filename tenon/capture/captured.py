@@ -27,7 +27,7 @@ from tenon.capture.residuals import Halves, halves, recorded_call
 from tenon.capture.trace import Argument, Capture, GradientOf, Held, Source
 from tenon.capture.tree import Structure, containers, flatten
 from tenon.capture.watch import UnsafeCall
-from tenon.dims import SMALLEST_SYMBOLIC_SIZE, Assumptions, Dim, SymbolicDim, evaluate
+from tenon.dims import Assumptions, Dim, SymbolicDim, evaluate, learn
 from tenon.eager import program_of
 from tenon.errors import CaptureError, TenonError
 from tenon.graph.ir import Graph, Value
@@ -237,7 +237,9 @@ def holds(captured: Captured, leaves: Sequence[Any]) -> bool:
     """Whether this capture is right for a call with these leaves."""
     sizes: dict[str, int] = {}
     tensors = [x for x in leaves if isinstance(x, Tensor)]
-    return (all(fits(type, x.own.payload.shape, sizes) for x, type in zip(tensors, captured.types, strict=True))
+    pairs = [(type, x.own.payload.shape) for type, x in zip(captured.types, tensors, strict=True)]
+    return (all(fits(type, shape, sizes) for type, shape in pairs)
+            and (not sizes or all(fits(type, shape, sizes) for type, shape in pairs))   # all symbols are known now
             and captured.assumptions.hold(sizes)
             and not any(id(x) in captured.outside for x in tensors)
             and all(leaves[k] is x for k, x in captured.same)
@@ -262,20 +264,15 @@ def held_tensors_hold(captured: Captured, leaves: Sequence[Any]) -> bool:
 
 
 def fits(type: TensorType, shape: Sequence[Dim], sizes: dict[str, int]) -> bool:
-    """Whether the shape matches the type; `sizes` collects the symbols."""
-    for dim, size in zip(type.shape, shape, strict=True):
-        if isinstance(dim, SymbolicDim):
-            if size < SMALLEST_SYMBOLIC_SIZE or sizes.setdefault(str(dim), int(size)) != size:
-                return False
-        elif dim != size:
-            return False
-    return True
+    """Whether the shape matches the type, as far as can be told; `sizes` collects the symbols."""
+    return all(dim == size if isinstance(dim, int) else learn(dim, int(size), sizes)
+               for dim, size in zip(type.shape, shape, strict=True))
 
 
-def sizes_of(captured: Captured, leaves: Sequence[Any]) -> dict[str, int]:
+def sizes_of(types: Sequence[TensorType], leaves: Sequence[Any]) -> dict[str, int]:
     """The numbers behind the symbols, in a call that fits."""
     sizes: dict[str, int] = {}
-    for type, x in zip(captured.types, (x for x in leaves if isinstance(x, Tensor)), strict=True):
+    for type, x in zip(types, (x for x in leaves if isinstance(x, Tensor)), strict=True):
         fits(type, x.own.payload.shape, sizes)
     return sizes
 
@@ -353,7 +350,7 @@ def settle(captured: Captured, leaves: Sequence[Any], results: Any,
         if isinstance(leaf, OneOf):
             return next(nest for p, nest in leaf.options if p is True or (p and fill(p))).build(fill)
         if isinstance(leaf, FromSize):
-            return evaluate(leaf.size, sizes_of(captured, leaves))
+            return evaluate(leaf.size, sizes_of(captured.types, leaves))
         return holder_of(leaf.source, leaves) if isinstance(leaf, FromOutside) else leaf
 
     made: dict[int, Tensor] = {}

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tenon.autodiff import call
-from tenon.dims import SymbolicDim
+from tenon.dims import told_by
 from tenon.eager import program_of
 from tenon.errors import GradientError
 from tenon.graph.cut import derivative_of, split
@@ -65,12 +65,12 @@ def halves(graph: Graph, wanted: tuple[int, ...]) -> Halves | None:
 def _sizes_from(graph: Graph, params: Sequence[Value]) -> list[int]:
     """Which of `params` tell the symbolic sizes that those of the graph itself do not."""
     found: list[int] = []
-    known = {str(dim) for p in graph.params for dim in p.shape if isinstance(dim, SymbolicDim)}
+    known = {told_by(dim) for p in graph.params for dim in p.shape}
     for name in graph.symbols():
         if name not in known:
-            k = next(k for k, p in enumerate(params) if any(str(dim) == name for dim in p.shape))
+            k = next(k for k, p in enumerate(params) if any(told_by(dim) == name for dim in p.shape))
             found.append(k)
-            known.update(str(dim) for dim in params[k].shape)
+            known.update(told_by(dim) for dim in params[k].shape)
     return found
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dims import SymbolicDim, evaluate
+from tenon.dims import SymbolicDim, evaluate, learn
 from tenon.errors import GraphError
 from tenon.graph.build import expansion
 from tenon.graph.ir import Graph, Literal, Value
@@ -116,9 +116,7 @@ def bind_sizes(graph: Graph, shapes: Sequence[tuple[int, ...]]) -> dict[str, int
         if len(shape) != value.ndim:
             raise GraphError(f"{graph.name}: {value.name} is {value.type} and got an array of shape {list(shape)}")
         for dim, size in zip(value.shape, shape, strict=True):
-            if isinstance(dim, SymbolicDim) and len(dim.terms) == 1 and dim.terms[0][1] == 1 \
-                    and len(dim.terms[0][0]) == 1 and isinstance(dim.terms[0][0][0], str):
-                sizes.setdefault(dim.terms[0][0][0], size)
+            learn(dim, size, sizes)
     for value, shape in zip(graph.params, shapes, strict=True):
         if any(evaluate(dim, sizes) != size for dim, size in zip(value.shape, shape, strict=True)):
             raise GraphError(f"{graph.name}: {value.name} is {value.type} and got an array of shape {list(shape)}")

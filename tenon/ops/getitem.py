@@ -211,7 +211,7 @@ def _slice(item: slice, size: Any) -> tuple[Any, Any, int]:
     step = 1 if item.step is None else operator.index(item.step)
     if step == 0:
         raise ShapeError("x[key]: the step of a slice must not be 0")
-    if isinstance(size, int):
+    if not any(hasattr(x, "terms") for x in (size, item.start, item.stop)):     # no size is symbolic
         places = range(*slice(_whole(item.start), _whole(item.stop), step).indices(size))
         return (places.start if places else 0), len(places), step
     start = _bound(item.start, size, 0 if step > 0 else size - 1, step)

@@ -130,3 +130,46 @@ def test_sizes_zero_and_one_are_right_after_others():
         x, y = tn.ones((n, 2)), tn.ones((m, 2))
         for got, want in zip(f(x, y), f.function(x, y), strict=True):
             assert got.shape == want.shape and got.tolist() == want.tolist()
+
+
+def attention(x, cache):
+    keys = tn.concat([cache, x])
+    return tn.softmax(x @ keys.T, -1) @ keys, keys
+
+
+RELATED = {     # a function, the shapes of its arguments for a length, and how many captures are enough
+    "one more": (lambda x, y: x + y[1:], lambda n: [(n,), (n + 1,)], 3),
+    "twice as many": (lambda x, y: x.reshape(-1, 2).sum(axis=1) + y, lambda n: [(2 * n,), (n,)], 3),
+    "an even number": (lambda x: x.reshape(x.shape[0] // 2, 2).sum(axis=0), lambda n: [(2 * n,)], 3),
+    "thirds with a rest": (lambda x: x[:x.shape[0] // 3 * 3].reshape(-1, 3).sum(axis=0), lambda n: [(n,)], 9),
+    "filled up to eight": (lambda x: tn.concat([x, tn.zeros(-x.shape[0] % 8)]).reshape(-1, 8), lambda n: [(n,)], 25),
+    "a mask cut to size": (lambda x, m: tn.where(m[:x.shape[0], :x.shape[0]] > 0, x @ x.T, 0.0).sum(),
+                           lambda n: [(n, 3), (64, 64)], 3),
+    "a square": (lambda x, y: x @ y + y.T[:, :x.shape[0]], lambda n: [(n, n), (n, n)], 3),
+    "a cache that grows": (lambda x, c: attention(x, c)[0], lambda n: [(1, 4), (n, 4)], 3),
+}
+
+
+@pytest.mark.parametrize(("function", "shapes", "most"), RELATED.values(), ids=RELATED)
+def test_relations_between_sizes_are_kept_and_checked_at_entry(function, shapes, most):
+    jitted, random = tn.jit(function), np.random.default_rng(0)
+    for n in [3, 4, 5, 1, 2, 0, *range(6, 40)]:
+        arguments = [tn.asarray(random.standard_normal(shape).astype(np.float32)) for shape in shapes(n)]
+        try:
+            want = function(*arguments)
+        except Exception as error:
+            with pytest.raises(type(error)):
+                jitted(*arguments)
+            continue
+        np.testing.assert_allclose(jitted(*arguments).numpy(), want.numpy(), rtol=1e-4, atol=1e-5, err_msg=str(n))
+    assert sum(len(r.captures) for r in jitted.records.values()) <= most + 3    # sizes 0, 1 and the first one
+    assert all(r.eager is None for r in jitted.records.values())
+
+
+def test_sizes_that_stand_in_another_relation_are_captured_again():
+    f = tn.jit(lambda x, y: x + y[1:])
+    for n in (3, 4, 5):
+        f(tn.ones(n), tn.ones(n + 1))
+    assert f(tn.ones(6), tn.ones(2)).shape == (6,)
+    with pytest.raises(ValueError, match="do not broadcast"):
+        f(tn.ones(6), tn.ones(8))
