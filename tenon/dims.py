@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from numbers import Number
+from numbers import Integral, Number
 from types import FrameType
 from typing import Any, TypeAlias
 
@@ -177,7 +177,7 @@ Dim: TypeAlias = int | SymbolicDim
 def _polynomial(operation: Callable[..., Dim]) -> Callable[..., Any]:
     """The operation on sizes; on the number where the other operand is of another kind of number."""
     def method(self: SymbolicDim, other: Any) -> Any:
-        if isinstance(other, (int, SymbolicDim)):
+        if isinstance(other, (Integral, SymbolicDim)):
             return operation(self, other)
         return getattr(int(self), operation.__name__)(other) if isinstance(other, Number) else NotImplemented
     return method
