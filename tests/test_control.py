@@ -8,13 +8,16 @@ import pytest
 
 import tenon as tn
 from tenon import nn, optim
+from tenon.autodiff import gradient_graph
 from tenon.capture.tree import flatten
 from tenon.errors import ArgumentError, CaptureError, DTypeError, GraphError, ShapeError
 from tenon.graph.interpret import interpret
 from tenon.graph.ir import Value
 from tenon.graph.text import parse_graph, print_graph
 from tenon.graph.verify import verify
-from tenon.pipeline import optimize
+from tenon.ops.define import define
+from tenon.pipeline import compile, optimize
+from tenon.types import TOKEN
 
 
 def numbers(tree: Any) -> list[np.ndarray]:
@@ -530,3 +533,49 @@ def test_a_training_loop_is_one_node(optimizer: Any) -> None:
         found.append([*totals, *(value.numpy() for value in net.state_dict().values())])
     for eager, captured in zip(*found, strict=True):
         np.testing.assert_allclose(captured, eager, rtol=1e-4, atol=1e-6)
+
+
+# ---------------------------------------------------------------- effects
+
+NOTED: list[tuple[str, float]] = []
+
+
+def note(word: str) -> Any:
+    def ref(x: np.ndarray) -> np.ndarray:
+        NOTED.append((word, float(x)))
+        return np.zeros(())
+    return define(f"control_test_{word}", public=False, type=lambda x: TOKEN, ref=ref, effect=True)
+
+
+ENTER, LEAVE = note("enter"), note("leave")
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_effects_in_bodies_keep_their_order_and_their_number(backend: str) -> None:
+    """In a gradient too, which computes bodies again."""
+    graph = parse_graph("""
+def f(x: f64, ys: f64[2]):
+    v0: token = control_test_leave(x)
+    def turn(x: f64, y: f64):
+        v0: token = control_test_enter(x)
+        v1: bool = greater(x, 1.0)
+        def yes(x: f64, y: f64):
+            v0: token = control_test_leave(x)
+            v1: f64 = multiply(x, y)
+            return v1
+        def no(x: f64, y: f64):
+            v0: f64 = add(x, y)
+            return v0
+        v2: f64 = cond(v1, x, y, true=yes, false=no)
+        return v2
+    v1: f64 = scan(x, ys, constants=0, carried=1, length=2, body=turn, reverse=False)
+    v2: token = control_test_leave(v1)
+    return v1
+""")
+    expected = [("leave", 0.5), ("enter", 0.5), ("enter", 2.5), ("leave", 2.5), ("leave", 7.5)]
+    arrays = [np.array(0.5), np.array([2.0, 3.0])]
+    for program in (graph, gradient_graph(graph)):
+        NOTED.clear()
+        results = compile(program, backend).run(arrays)
+        assert results[0] == 7.5 and expected == NOTED
+    np.testing.assert_allclose(results[1], 3.0)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tenon.graph.build import Builder
-from tenon.graph.ir import Graph, Node, Value
+from tenon.graph.ir import Graph, Node, Value, graphs_in
 from tenon.graph.remember import once_a_graph
 
 
@@ -30,22 +30,45 @@ def depending(graph: Graph, start: Collection[Value]) -> set[Value]:
     return found
 
 
-def copy_nodes(nodes: Iterable[Node], builder: Builder, values: dict[Value, Any]) -> None:
-    """Append the nodes to `builder`; `values` maps what they read, and afterwards what they make."""
+def has_effect(node: Node) -> bool:
+    """Whether the node, or any node of its sub-graphs, must neither be removed nor repeated."""
+    return node.op.effect or any(has_effect(inner) for graph in node.graphs for inner in graph.nodes)
+
+
+def map_graphs(attrs: Mapping[str, Any], run: Callable[[Graph], Graph]) -> dict[str, Any]:
+    """Attributes with `run` applied to every graph among them."""
+    def mapped(value: Any) -> Any:
+        if isinstance(value, Graph):
+            return run(value)
+        return tuple(map(run, value)) if graphs_in(value) else value
+    return {name: mapped(value) for name, value in attrs.items()}
+
+
+def copy_nodes(nodes: Iterable[Node], builder: Builder, values: dict[Value, Any], effects: bool = True) -> None:
+    """Append the nodes to `builder`; `values` maps what they read, and afterwards what they make.
+
+    Without `effects`, their sub-graphs have none.
+    """
     for node in nodes:
         inputs = tuple(values[x] if isinstance(x, Value) else x for x in node.inputs)
-        out = builder.emit(node.op, inputs, node.attrs, node.loc)
+        attrs = node.attrs if effects or not has_effect(node) else map_graphs(node.attrs, quiet)
+        out = builder.emit(node.op, inputs, attrs, node.loc)
         values.update(zip(node.outputs, out if isinstance(out, tuple) else (out,), strict=True))
+
+
+def quiet(graph: Graph) -> Graph:
+    """The graph without effects: for what is computed again."""
+    return part(graph, graph.name, graph.params, graph.results)
 
 
 def part(graph: Graph, name: str, params: Sequence[Value], results: Sequence[Value],
          nodes: Collection[Node] | None = None) -> Graph:
-    """The graph from some values of `graph` to others.  Effects are in it only if their outputs are used."""
+    """The graph from some values of `graph` to others, without effects."""
     inside = needed(graph, results) if nodes is None else nodes
     builder = Builder(name, rewriting=True)
     values: dict[Value, Any] = {p: builder.parameter(p.type, p.name) for p in params}
     copy_nodes((node for node in graph.nodes if node in inside and not values.keys() >= set(node.outputs)), builder,
-               values)
+               values, effects=False)
     return builder.finish([values[r] for r in results])
 
 

@@ -15,13 +15,14 @@ from typing import Any
 
 from tenon.dims import Dim
 from tenon.graph.build import Builder, copy, current_builder, rebuild
+from tenon.graph.cut import has_effect
 from tenon.graph.ir import Graph, Input, Literal, Node, Value
 from tenon.graph.op import Op
 from tenon.ops.arithmetic import add
 from tenon.ops.linalg import matmul_op
 from tenon.ops.loops import scan
 from tenon.ops.shape import broadcast_to, cast, permute, reshape_op
-from tenon.passes.nested import has_effect, nested
+from tenon.passes.nested import nested
 
 MOST_ELEMENTS = 1 << 27     # of an array that is kept so that products may be made at once
 

@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 from tenon.graph.build import types_of
+from tenon.graph.cut import has_effect
 from tenon.graph.ir import Graph, Input, Literal, Node, Value
 from tenon.graph.kernels import has_kernel
 from tenon.graph.op import Op
@@ -36,7 +37,6 @@ from tenon.loops.expressions import (
     walk,
 )
 from tenon.loops.lower import loop_indices
-from tenon.passes.nested import has_effect
 from tenon.types import TensorType
 
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tenon.graph.build import Builder, current_builder
-from tenon.graph.cut import needed
+from tenon.graph.cut import has_effect, map_graphs, needed
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.op import using
 from tenon.passes.control import Control, is_control
-from tenon.passes.nested import has_effect, map_graphs
 from tenon.passes.trim import trimmed
 from tenon.types import TOKEN
 

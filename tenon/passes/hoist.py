@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from tenon.graph.build import copy, current_builder, rebuild
-from tenon.graph.cut import copy_nodes, depending, is_cheap, needed
+from tenon.graph.cut import copy_nodes, depending, has_effect, is_cheap, needed
 from tenon.graph.ir import Graph, Input, Node, Value
 from tenon.passes.control import LOOPS, Control, as_values, is_control, substituted
-from tenon.passes.nested import has_effect, nested
+from tenon.passes.nested import nested
 
 
 @nested

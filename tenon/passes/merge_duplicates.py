@@ -6,9 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from tenon.graph.build import copy, rebuild
+from tenon.graph.cut import has_effect
 from tenon.graph.ir import Graph, Input, Node
 from tenon.graph.text import print_graph
-from tenon.passes.nested import has_effect, nested
+from tenon.passes.nested import nested
 
 
 @nested

@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from tenon.graph.build import Builder, call_graph
-from tenon.graph.cut import copy_nodes
+from tenon.graph.cut import copy_nodes, has_effect
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.op import using
 from tenon.ops.loops import scan, while_loop
 from tenon.passes.control import Control, is_control
 from tenon.passes.merge_duplicates import merge_duplicates
-from tenon.passes.nested import has_effect, nested
+from tenon.passes.nested import nested
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
 from tenon.graph.build import current_builder, rebuild
-from tenon.graph.ir import Graph, Input, Node, graphs_in
+from tenon.graph.cut import map_graphs
+from tenon.graph.ir import Graph, Input, Node
 
 Pass = Callable[[Graph], Graph]
 
@@ -24,19 +25,3 @@ def nested(run: Pass) -> Pass:
 
 def _with_bodies(node: Node, inputs: tuple[Input, ...], run: Pass) -> Any:
     return current_builder().emit(node.op, inputs, map_graphs(node.attrs, run))
-
-
-def map_graphs(attrs: Mapping[str, Any], run: Pass) -> dict[str, Any]:
-    """Attributes with `run` applied to every graph among them."""
-    return {name: _map(value, run) for name, value in attrs.items()}
-
-
-def _map(value: Any, run: Pass) -> Any:
-    if isinstance(value, Graph):
-        return run(value)
-    return tuple(run(x) for x in value) if graphs_in(value) else value
-
-
-def has_effect(node: Node) -> bool:
-    """Whether the node, or any node of its sub-graphs, must neither be removed nor repeated."""
-    return node.op.effect or any(has_effect(inner) for graph in node.graphs for inner in graph.nodes)

@@ -18,13 +18,13 @@ from dataclasses import replace
 from itertools import pairwise
 
 from tenon.graph.build import Builder
+from tenon.graph.cut import has_effect
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.op import Op
 from tenon.ops.call import fused
 from tenon.ops.shape import reshape_op
 from tenon.passes.bodies import Kind, body_of, kind_of
 from tenon.passes.groups import Group, Order, elements, largest, now, try_lowering, union
-from tenon.passes.nested import has_effect
 
 MOST_NODES = 48             # in one kernel; beyond, compiling costs more than memory traffic
 MOST_INPUTS = 24

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from tenon.graph.build import Builder, call_graph, copy, rebuild
-from tenon.graph.cut import copy_nodes
+from tenon.graph.cut import copy_nodes, has_effect
 from tenon.graph.ir import Graph, Input, Literal, Node, Value
 from tenon.graph.op import using
 from tenon.ops.comparison import where
@@ -18,7 +18,7 @@ from tenon.ops.control import cond
 from tenon.ops.shape import constant, full_op
 from tenon.passes.control import BRANCHES, Control, as_values, is_control
 from tenon.passes.fold import fold
-from tenon.passes.nested import has_effect, nested
+from tenon.passes.nested import nested
 
 MOST_CHOSEN = 8         # nodes in two branches of scalars that are both computed
 

@@ -15,13 +15,13 @@ from math import gcd
 from typing import Any
 
 from tenon.graph.build import current_builder, rebuild
+from tenon.graph.cut import map_graphs
 from tenon.graph.ir import Graph, Input, Node, Value
 from tenon.ops.arranging import stack
 from tenon.ops.convolution import conv_input_grad
 from tenon.ops.creation import zeros
 from tenon.ops.cutting import narrow
 from tenon.ops.shape import reshape_op
-from tenon.passes.nested import map_graphs
 
 
 def split_strides(graph: Graph) -> Graph:

@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import replace
 
-from tenon.graph.cut import needed
+from tenon.graph.cut import has_effect, needed
 from tenon.graph.ir import Graph, Node, Value
 from tenon.passes.control import Control
-from tenon.passes.nested import has_effect
 
 Clean = Callable[[Graph], Graph]
 
