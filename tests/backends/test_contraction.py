@@ -3,11 +3,12 @@ from dataclasses import replace
 from functools import cache
 from itertools import product
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 from llvmlite import ir
 
-from tenon.backends.cpu.contraction import Contraction, Operand, Tile, choose_tile
+from tenon.backends.cpu.contraction import Contraction, Operand, Tile, choose_tile, emit_contraction
 from tenon.backends.cpu.contraction.dense import F32, F64, convolution, fixed, matmul
 from tenon.backends.cpu.contraction.emit import I32, I64, address, const
 from tenon.backends.cpu.contraction.machine import Machine
@@ -54,7 +55,8 @@ def test_a_large_product_goes_through_every_block_boundary() -> None:
 
 @pytest.mark.parametrize("left, right", LAYOUTS)
 def test_known_sizes_choose_the_tile_and_rows_are_read_in_place(left: str, right: str) -> None:
-    for m, n, k in [(64, 96, 40), (101, 103, 97), (29, 47, 1024), (30, 20, 1030), (1, 5, 300), (5, 0, 3), (40, 50, 0)]:
+    for m, n, k in [(64, 96, 40), (101, 103, 97), (29, 47, 1024), (30, 20, 1030), (1, 5, 300), (5, 0, 3), (40, 50, 0),
+                    (1, 9000, 21), (2, 77, 31), (3, 2100, 18), (4, 1300, 30), (5, 70, 33)]:
         call = Native(matmul(F32, left, right, known=(m, n, k)))
         a, b = random(np.float32, m, k), random(np.float32, k, n)
         stored = [np.ascontiguousarray(x if plain else x.T) for x, plain in ((a, left == "mk"), (b, right == "kn"))]
@@ -219,3 +221,44 @@ def test_load_may_convert_half_precision_on_the_way() -> None:
         a, b, out = random(np.float16, m, k), random(np.float16, k, n), np.full((m, n), np.nan, np.float32)
         call(out, a, b, 1, m, n, k)
         np.testing.assert_allclose(out, a.astype(np.float32) @ b.astype(np.float32), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("triple, processor, features, vector_bytes, registers, instruction", [
+    ("x86_64-unknown-linux-gnu", "haswell", "+avx2,+fma", 32, 16, "vfmadd231ps"),
+    ("x86_64-unknown-linux-gnu", "skylake-avx512", "", 64, 32, "vfmadd231ps"),
+    ("aarch64-unknown-linux-gnu", "cortex-a76", "+neon", 16, 32, "fmla"),
+])
+def test_code_for_other_processors_keeps_its_sums_in_registers(
+        triple: str, processor: str, features: str, vector_bytes: int, registers: int, instruction: str) -> None:
+    machine = Machine(vector_bytes, registers)
+    for spec in matmul(F32, known=(100, 200, 300)), matmul(F32, "km", "nk"), convolution(F32, 2, 3, 9, 14, 7, 3, 1, 1):
+        module = ir.Module("other")
+        module.triple = triple
+        tile = choose_tile(F32, machine, spec.known)
+        emit_contraction(module, "contraction", spec, tile)
+        lines = other_assembly(str(module), triple, processor, features).splitlines()
+        longest = max((len(block) for block in blocks(lines, instruction)), default=0)
+        assert longest >= tile.rows * tile.vectors, "the sums of a whole tile are added to between two labels"
+
+
+def other_assembly(text: str, triple: str, processor: str, features: str) -> str:
+    """The machine code of a module for a processor that need not be this one."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    module = llvm.parse_assembly(text)
+    module.verify()
+    machine = llvm.Target.from_triple(triple).create_target_machine(processor, features, opt=2)
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
+    builder.getModulePassManager().run(module, builder)
+    return machine.emit_assembly(module)
+
+
+def blocks(lines: list[str], instruction: str) -> list[list[str]]:
+    """The uses of an instruction on vectors, label after label."""
+    found: list[list[str]] = [[]]
+    for line in lines:
+        if line.endswith(":"):
+            found.append([])
+        elif line.split()[:1] == [instruction]:
+            found[-1].append(line)
+    return found

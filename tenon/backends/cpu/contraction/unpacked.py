@@ -13,6 +13,7 @@ from .emit import (
     ZERO,
     address,
     const,
+    element_bytes,
     known,
     load_vector,
     loop,
@@ -28,8 +29,9 @@ from .spec import Contraction, Tile, element_of, reads_in_place, region_function
 
 FEW = 3                 # rows (columns) up to which right (left) is read once, from where it is
 TINY = 6 * 16 * 16      # products, up to which packing does not pay
-LINE_VECTORS = 64       # of sums are kept in the first cache, LINES lines being added to them at once
+LINE_VECTORS = 256      # of sums are kept in the first cache, LINES lines being added to them at once
 LINES = 4
+TOGETHER = 4            # rows that a line of right is read for at a time, with 32 registers
 Side = Literal["left", "right"]
 
 
@@ -40,13 +42,20 @@ def stays_unpacked(b: ir.IRBuilder, spec: Contraction, rows: ir.Value, columns: 
     few_rows, few_columns = reads_lines(spec, "right") or right_by_depth, reads_lines(spec, "left") or left_by_depth
     sizes = known(rows, columns, depth)
     if sizes is not None:
-        return math.prod(sizes) <= TINY or (few_rows and sizes[0] <= FEW) or (few_columns and sizes[1] <= FEW)
+        few = TOGETHER if reads_lines(spec, "right") and sizes[0] == spec.known[0] else FEW
+        return math.prod(sizes) <= TINY or (few_rows and sizes[0] <= few) or (few_columns and sizes[1] <= FEW)
     plain = b.icmp_signed("<=", b.mul(b.mul(rows, columns), depth), const(TINY))
     if few_rows:
         plain = b.or_(plain, b.icmp_signed("<=", rows, const(FEW)))
     if few_columns:
         plain = b.or_(plain, b.icmp_signed("<=", columns, const(FEW)))
     return plain
+
+
+def rows_together(spec: Contraction, tile: Tile) -> int:
+    """Rows that a line of right is read for at a time; their factors stay in registers."""
+    most = TOGETHER if tile.lanes * element_bytes(spec.element) > 32 else TOGETHER // 2
+    return min(spec.known[0] or 1, most)
 
 
 def reads_lines(spec: Contraction, side: Side) -> bool:
@@ -67,46 +76,55 @@ def emit_unpacked(module: ir.Module, name: str, spec: Contraction, tile: Tile) -
                                    for axis in (spec.batch, spec.rows, spec.columns, spec.depth))
     g_index = unravel(b, g, batch)
     vector, lanes = ir.VectorType(spec.element, tile.lanes), const(tile.lanes)
+    together = rows_together(spec, tile)
+    longest = LINE_VECTORS // together
     strip = b.alloca(vector, LINE_VECTORS)
 
-    def line(m: ir.Value, n: ir.Value, length: ir.Value, side: Side) -> None:
-        """The sums of the `length` columns (side right) or rows (left) from m, n on, whole vectors of them."""
-        row, column = unravel(b, m, rows), unravel(b, n, columns)
-        near, far, near_at, far_at = ((spec.left, spec.right, row, column) if side == "right" else
-                                      (spec.right, spec.left, column, row))
-        pointer = far.pointer
+    def strip_at(i: int, j: ir.Value) -> ir.Value:
+        return address(b, strip, b.add(j, const(i * longest * tile.lanes)), spec.element)
+
+    def line(m: ir.Value, n: ir.Value, length: ir.Value, side: Side, several: int = 1) -> None:
+        """The sums of the `length` columns (side right) or rows (left) from m, n on, whole vectors of them.
+
+        Of `several` rows (columns) at a time, so that a line is read once for all of them.
+        """
+        near, far, near_at, far_at, sizes = (spec.left, spec.right, m, n, rows) if side == "right" else \
+            (spec.right, spec.left, n, m, columns)
+        pointer, far_index = far.pointer, unravel(b, far_at, columns if side == "right" else rows)
+        near_indices = [unravel(b, b.add(near_at, const(i)), sizes) for i in range(several)]
         assert pointer is not None
 
         def add_lines(first: ir.Value, count: int) -> None:
-            factors, lines = [], []
-            for i in range(count):
-                k = unravel(b, b.add(first, const(i)), depth)
-                factors.append(splat(b, element_of(b, spec, near, args, g_index, near_at, k), tile.lanes))
-                lines.append(pointer(b, args, g_index, far_at, k))
+            steps = [unravel(b, b.add(first, const(i)), depth) for i in range(count)]
+            factors = [[splat(b, element_of(b, spec, near, args, g_index, index, k), tile.lanes) for k in steps]
+                       for index in near_indices]
+            lines = [pointer(b, args, g_index, far_index, k) for k in steps]
             with loop(b, ZERO, length, lanes) as (j, _):
-                where = address(b, strip, j, spec.element)
-                total = load_vector(b, where, spec.element, tile.lanes)
-                for factor, start in zip(factors, lines):
-                    other = load_vector(b, address(b, start, j, spec.element), spec.element, tile.lanes)
-                    total = multiply_add(b, factor, other, total)
-                store_vector(b, total, where)
+                others = [load_vector(b, address(b, start, j, spec.element), spec.element, tile.lanes)
+                          for start in lines]
+                for i, row_factors in enumerate(factors):
+                    total = load_vector(b, strip_at(i, j), spec.element, tile.lanes)
+                    for factor, other in zip(row_factors, others, strict=True):
+                        total = multiply_add(b, factor, other, total)
+                    store_vector(b, total, strip_at(i, j))
 
         with loop(b, ZERO, length, lanes) as (j, _):
-            store_vector(b, zero(vector), address(b, strip, j, spec.element))
+            for i in range(several):
+                store_vector(b, zero(vector), strip_at(i, j))
         whole = b.and_(product(b, depth), const(-LINES))
         with loop(b, ZERO, whole, const(LINES)) as (k, _):
             add_lines(k, LINES)
         with loop(b, whole, product(b, depth)) as (k, _):
             add_lines(k, 1)
         with loop(b, ZERO, length, lanes) as (j, _):
-            where = address(b, strip, j, spec.element)
-            if side == "right":
-                total = load_vector(b, where, spec.element, tile.lanes)
-                spec.store(b, args, g_index, m, b.add(n, j), total, tile.lanes)
-            else:
-                with loop(b, j, b.add(j, lanes)) as (i, _):
-                    one = b.load(address(b, strip, i, spec.element), typ=spec.element)
-                    spec.store(b, args, g_index, b.add(m, i), n, one, 1)
+            for i in range(several):
+                if side == "right":
+                    total = load_vector(b, strip_at(i, j), spec.element, tile.lanes)
+                    spec.store(b, args, g_index, b.add(m, const(i)), b.add(n, j), total, tile.lanes)
+                else:
+                    with loop(b, j, b.add(j, lanes)) as (step, _):
+                        one = b.load(strip_at(i, step), typ=spec.element)
+                        spec.store(b, args, g_index, b.add(m, step), b.add(n, const(i)), one, 1)
 
     def single(m: ir.Value, n: ir.Value, in_order: bool) -> None:
         """One sum: in the order that `line` has, or in one that LLVM may choose, to vectorise along depth."""
@@ -128,12 +146,14 @@ def emit_unpacked(module: ir.Module, name: str, spec: Contraction, tile: Tile) -
         if side == "left":
             across, along = along, across
         end = b.add(along[0], b.and_(b.sub(along[1], along[0]), const(-tile.lanes)))
-        step = const(LINE_VECTORS * tile.lanes)
-        with loop(b, *across) as (i, _):
-            with loop(b, along[0], end, step) as (j, _):
-                line(*((i, j) if side == "right" else (j, i)), minimum(b, step, b.sub(end, j)), side)
-            with loop(b, end, along[1]) as (j, _):
-                single(*((i, j) if side == "right" else (j, i)), in_order=True)
+        step = const(longest * tile.lanes)
+        several = together if side == "right" else 1
+        whole = b.sub(across[1], b.urem(b.sub(across[1], across[0]), const(several)))
+        for count, bounds in {1: (whole, across[1]), several: (across[0], whole)}.items():
+            with loop(b, *bounds, const(count)) as (i, _), loop(b, along[0], end, step) as (j, _):
+                line(*((i, j) if side == "right" else (j, i)), minimum(b, step, b.sub(end, j)), side, count)
+        with loop(b, *across) as (i, _), loop(b, end, along[1]) as (j, _):
+            single(*((i, j) if side == "right" else (j, i)), in_order=True)
 
     def either(side: Side) -> None:
         if reads_lines(spec, side):
