@@ -222,12 +222,19 @@ def _plan(op: Op, arrays: Sequence[Any], attrs: dict[str, Any], record: bool) ->
     inferred = op.type(*types, **canonical)
     outputs = inferred if isinstance(inferred, tuple) else (inferred,)
     narrow = any(g is not None and g.itemsize == 2 for g in given)
-    ufunc = op.ref if isinstance(op.ref, np.ufunc) and not narrow else None
     program = heavy_program(op, types, outputs, canonical) if all(isinstance(x, ARRAYS) for x in arrays) else None
-    run = partial(_run_program, program) if program else partial(_run_ufunc, ufunc) if ufunc else \
-        partial(_run_reference, op, canonical, outputs)
+    run = partial(_run_program, program) if program else _direct(op, canonical) if not narrow else None
+    run = run or partial(_run_reference, op, canonical, outputs)
     return Plan(run, canonical, outputs, () if None not in given else tuple(dtypes), len(outputs) > 1,
                 outputs[0].dtype.numpy)
+
+
+def _direct(op: Op, attrs: Mapping[str, Any]) -> Callable[..., Any] | None:
+    """The reference alone, where it is NumPy's or ours, so that it only calls NumPy."""
+    ref = op.ref
+    if isinstance(ref, np.ufunc) or str(getattr(ref, "__module__", "")).startswith("tenon.ops."):
+        return None if ref is None else partial(_run_quietly, ref, **attrs)
+    return None
 
 
 def _number(x: Any, dtype: DType | None) -> Any:
@@ -240,8 +247,8 @@ def _number(x: Any, dtype: DType | None) -> Any:
 _literal = lru_cache(maxsize=1024, typed=True)(literal)
 
 
-def _run_ufunc(ufunc: np.ufunc, *arrays: Any) -> Any:
-    return quiet.run(ufunc, *arrays)
+def _run_quietly(function: Callable[..., Any], *arrays: Any, **attrs: Any) -> Any:
+    return quiet.run(function, *arrays, **attrs)
 
 
 def _run_program(program: Executable, *arrays: Any) -> Any:

@@ -109,7 +109,7 @@ class Tensor(Elements):
     @property
     def ndim(self) -> int:
         """The number of axes."""
-        return self.payload.ndim
+        return (self.own if recording_capture() is None else self.state).payload.ndim
 
     @property
     def size(self) -> Dim:

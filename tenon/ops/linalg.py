@@ -48,6 +48,8 @@ def matmul(x: Any, y: Any) -> Any:
     >>> (tn.ones((5, 2, 3)) @ tn.ones((3, 4))).shape
     (5, 2, 4)
     """
+    if x.ndim == 2 and y.ndim == 2:
+        return matmul_op(x, y)
     if x.ndim == 0 or y.ndim == 0:
         raise ShapeError("matmul: a scalar has no axis to multiply over", hint="use * for a product with a scalar")
     a = reshape_op(x, shape=(1, *x.shape)) if x.ndim == 1 else x
