@@ -21,9 +21,9 @@ class _Method(ctypes.Structure):
     _fields_ = (("name", ctypes.c_char_p), ("code", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p))
 
 
-def builtin(name: str, address: int, owner: Any) -> Callable[..., Any]:
-    """The code at this address as a function, which keeps `owner`."""
-    function: Callable[..., Any] = _make()(ctypes.addressof(_method(name, address)), owner, None)
+def builtin(name: str, address: int, owner: Any, kept: Any = None) -> Callable[..., Any]:
+    """The code at this address as a function, which keeps `owner` and what is `kept` for it."""
+    function: Callable[..., Any] = _make()(ctypes.addressof(_method(name, address)), owner, kept)
     return function
 
 

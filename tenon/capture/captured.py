@@ -340,21 +340,7 @@ def settle(captured: Captured, leaves: Sequence[Any], results: Any,
     if captured.failed is not None and results[captured.failed].own.payload:
         raise Stopped(CaptureError("the call takes a way that its graph does not hold"))
 
-    def fill(leaf: Any) -> Any:
-        if isinstance(leaf, FromGraph):
-            if leaf.name is None:
-                return finished(results[leaf.index], leaf)
-            if leaf.name not in made:
-                made[leaf.name] = finished(results[leaf.index], leaf)
-            return made[leaf.name]
-        if isinstance(leaf, OneOf):
-            return next(nest for p, nest in leaf.options if p is True or (p and fill(p))).build(fill)
-        if isinstance(leaf, FromSize):
-            return evaluate(leaf.size, sizes_of(captured.types, leaves))
-        return holder_of(leaf.source, leaves) if isinstance(leaf, FromOutside) else leaf
-
-    made: dict[int, Tensor] = {}
-
+    fill = _Fill(captured, leaves, results)
     given: list[tuple[Any, int, bool]] = [
         (source.holder if type(source) is Held else holder_of(source, leaves), k, carries)
         for source, k, carries in assigned]
@@ -378,6 +364,28 @@ def settle(captured: Captured, leaves: Sequence[Any], results: Any,
     for effect, nest in captured.effects:
         effect.make(nest.build(fill))
     return captured.output.build(fill)
+
+
+class _Fill:
+    """Leaves of a nest -> what they stand for after a run.  An object, since a nested function that calls itself would
+    keep the results until Python looks for cycles."""
+
+    def __init__(self, captured: Captured, leaves: Sequence[Any], results: Any):
+        self.captured, self.leaves, self.results = captured, leaves, results
+        self.made: dict[int, Tensor] = {}
+
+    def __call__(self, leaf: Any) -> Any:
+        if isinstance(leaf, FromGraph):
+            if leaf.name is None:
+                return finished(self.results[leaf.index], leaf)
+            if leaf.name not in self.made:
+                self.made[leaf.name] = finished(self.results[leaf.index], leaf)
+            return self.made[leaf.name]
+        if isinstance(leaf, OneOf):
+            return next(nest for p, nest in leaf.options if p is True or (p and self(p))).build(self)
+        if isinstance(leaf, FromSize):
+            return evaluate(leaf.size, sizes_of(self.captured.types, self.leaves))
+        return holder_of(leaf.source, self.leaves) if isinstance(leaf, FromOutside) else leaf
 
 
 @dataclass

@@ -83,7 +83,8 @@ class _Maker:
         self.leaves = leaves
         self.tensors = tuple([asarray(x) if isinstance(x, np.ndarray) else x for x in leaves])
         self.guards = GuardConditions(captured.guards)
-        self.kept: list[Any] = [leaves, self.guards.kept]       # what the tables point to
+        kept = [x for x in leaves if not isinstance(x, (Tensor, np.ndarray))]
+        self.kept: list[Any] = [kept, self.guards.kept]         # what the tables point to
 
     def make(self) -> Callable[[tuple[Any, ...]], Any] | None:
         inputs = self.inputs()

@@ -3,6 +3,7 @@
 import gc
 import sys
 import threading
+import weakref
 
 import numpy as np
 import pytest
@@ -364,13 +365,30 @@ def test_threads_call_one_function_and_change_what_it_reads():
     assert not failures
 
 
+def test_results_and_arguments_are_let_go_at_once():
+    """Not when Python looks for cycles: a result that waits for that is memory, and keeps a step from updating it."""
+    w = ones(3)
+    f = tn.jit(lambda x, n: (w.assign(x * n), {"a": x + 1}))
+    gc.disable()
+    try:
+        for _ in range(4):
+            x = ones(3)
+            out = f(x, 2)
+        seen = [weakref.ref(v) for v in (x, x.own.payload, out[1]["a"].own.payload, out[1]["a"])]
+        del x, out
+        assert [r() for r in seen] == [None] * 4
+        assert sys.getrefcount(w.own.payload) == 2 and sys.getrefcount(w.own) == 2
+    finally:
+        gc.enable()
+
+
 def test_nothing_is_kept_by_a_call():
     f, x = tn.jit(lambda x: x * 2), ones(3)
     for _ in range(3):
         f(x)
+    gc.collect()
     array = x.own.payload
     counts = [sys.getrefcount(v) for v in (array, x, x.own)]
-    gc.collect()
     objects_before, true_before = len(gc.get_objects()), sys.getrefcount(True)
     for _ in range(5000):
         f(x)
@@ -404,3 +422,47 @@ def test_dictionaries_whose_items_are_all_read():
         change()
         for _ in range(3):
             assert f(x).item() == f.function(x).item()
+
+
+@pytest.mark.parametrize("size", [3, 50_000])
+def test_a_way_that_the_graph_does_not_hold_changes_nothing_before_the_function_runs(size):
+    seen = []
+    for run in (lambda f: f, tn.jit):
+        w = tn.ones(size)
+
+        def step(x, w=w):
+            w.assign(w * 2)
+            if x.sum() > 2 * size:
+                raise ValueError("too large")
+            return w.sum()
+        step, values = run(step), []
+        for k in range(8):
+            try:
+                values.append(step(tn.full((size,), 3.0 if k % 3 == 2 else 1.0)).item())
+            except ValueError as error:
+                values.append(str(error))
+            values.append(w[0].item())
+        seen.append(values)
+    assert seen[0] == seen[1]
+
+
+@pytest.mark.parametrize("size", [3, 50_000])
+def test_state_that_branches_and_loops_assign(size):
+    seen = []
+    for run in (lambda f: f, tn.jit):
+        w, n = tn.ones(size), tn.tensor(0)
+
+        def step(x, w=w, n=n):
+            n.assign(n + 1)
+            if x.sum() > 0:
+                w.assign(w + x)
+            else:
+                w.assign(w * 2)
+            k = n * 1
+            while k > 0:
+                w.assign(w + 1)
+                k = k - 2
+            return w.mean()
+        step = run(step)
+        seen.append([(step(tn.full((size,), (-1.0) ** k)).item(), w[0].item(), n.item()) for k in range(9)])
+    np.testing.assert_allclose(seen[1], seen[0], rtol=1e-5)

@@ -106,9 +106,9 @@ class Table:
                 (GET_ITEM, _address(ctypes.pythonapi.PyDict_GetItem)), (INCREF, _address(ctypes.pythonapi.Py_IncRef)),
                 (TRUE, id(True)), (FALSE, id(False)), (NONE, id(None)), (ARRAY, id(np.ndarray))):
             table[word] = value
-        self.check: Callable[[tuple[Any, ...]], bool] = builtin("check", library.address("check"), table)
+        self.check: Callable[[tuple[Any, ...]], bool] = builtin("check", library.address("check"), table, self.rows)
         self.call: Callable[[tuple[Any, ...], tuple[Any, ...]], bool] = \
-            builtin("call", library.address("call"), table)
+            builtin("call", library.address("call"), table, self.rows)
 
 
 def _words(rows: Sequence[Any], width: int) -> np.ndarray:
