@@ -377,7 +377,8 @@ def test_results_and_arguments_are_let_go_at_once():
         seen = [weakref.ref(v) for v in (x, x.own.payload, out[1]["a"].own.payload, out[1]["a"])]
         del x, out
         assert [r() for r in seen] == [None] * 4
-        assert sys.getrefcount(w.own.payload) == 2 and sys.getrefcount(w.own) == 2
+        counts = sys.getrefcount(w.own.payload), sys.getrefcount(w.own)
+        assert counts == (2, 2)
     finally:
         gc.enable()
 
