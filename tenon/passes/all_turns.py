@@ -69,17 +69,21 @@ class _Scan:
     def early(self) -> list[Value]:
         """Products that can be made before the loop."""
         return [node.output for node in _products(self.body)
-                if node.output not in self.changing and not self.is_fixed(node.output)
-                and self.is_fixed(node.inputs[1]) and self.can_be_batched(node.inputs[0]) and self.fits(node.output)]
+                if node.output in self.batchable and not self.is_fixed(node.output) and self.fits(node.output)]
 
-    def can_be_batched(self, x: Input) -> bool:
-        """Whether there is a rule for everything between the value and the sequences."""
-        if self.is_fixed(x) or x in self.slices:
-            return True
-        assert isinstance(x, Value) and x.node is not None
-        if x.node.op is matmul_op:
-            return x.ndim == 2 and self.is_fixed(x.node.inputs[1]) and self.can_be_batched(x.node.inputs[0])
-        return _has_rule(x.node) and all(map(self.can_be_batched, x.node.inputs))
+    @cached_property
+    def batchable(self) -> set[Value]:
+        """What is computed from slices and constants by operators that there is a rule for."""
+        found = set(self.slices)
+        for node in self.body.nodes:
+            if node.op is matmul_op:
+                left, right = node.inputs
+                simple = node.output.ndim == 2 and self.is_fixed(right) and left in found
+            else:
+                simple = _has_rule(node) and all(self.is_fixed(x) or x in found for x in node.inputs)
+            if simple and node.outputs[0] not in self.changing:
+                found.update(node.outputs)
+        return found
 
     def fits(self, x: Value) -> bool:
         total = x.size * self.length
@@ -121,12 +125,23 @@ class _Scan:
 
     def is_late(self, x: Input) -> bool:
         """Whether the value is, or is simply made of, a product that can be made after the loop."""
-        if not isinstance(x, Value) or x.node is None or x.node in self.kept or self.is_fixed(x) or x in self.early:
-            return False
-        if x.node.op is matmul_op:
-            left, right = x.node.inputs
-            return x.ndim == 2 and self.is_fixed(right) and isinstance(left, Value) and self.fits(left)
-        return _has_rule(x.node) and any(map(self.is_late, x.node.inputs))
+        return x in self.late
+
+    @cached_property
+    def late(self) -> set[Value]:
+        found: set[Value] = set()
+        for node in self.body.nodes:
+            x = node.outputs[0]
+            if node in self.kept or self.is_fixed(x) or x in self.early:
+                continue
+            if node.op is matmul_op:
+                left, right = node.inputs
+                simple = x.ndim == 2 and self.is_fixed(right) and isinstance(left, Value) and self.fits(left)
+            else:
+                simple = _has_rule(node) and any(y in found for y in node.inputs)
+            if simple:
+                found.add(x)
+        return found
 
     # ------------------------------------------------------------ the new graph
 
