@@ -210,7 +210,8 @@ class Capture(TensorInterpreter):
 
     def shown(self) -> None:
         """The text of a tensor holds its elements, so a function that asks for it runs eagerly."""
-        raise UnsafeCall("the text of a tensor shows its elements")
+        raise UnsafeCall("the text of a tensor shows its elements", where=user_location(),
+                         hint="print and format outside of the jitted function")
 
     # ------------------------------------------------------------ the result
 

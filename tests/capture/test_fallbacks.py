@@ -1,0 +1,143 @@
+"""The catalogue of docs/fallbacks.md: each entry runs by part as eager code does, and is refused by `fullgraph=True`
+with these words, at this line."""
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tenon as tn
+from tenon.errors import CaptureError
+
+PAGE = Path(__file__).parents[2] / "docs" / "fallbacks.md"
+X = tn.tensor([1.0, 2.0, 3.0])
+ARRAY = np.zeros(3, np.float32)
+LARGE = np.ones(100_000, np.float32)
+TICKS = itertools.count()
+
+
+class Box:
+    pass
+
+
+def value_in_python(x):
+    return x * min(x.tolist())  # here
+
+
+def computed_by_numpy(x):
+    return tn.asarray(np.sin(x)) * 2  # here
+
+
+def text_of_a_tensor(x):
+    return x, str(x)  # here
+
+
+def size_by_the_data(x):
+    return x[x > 1.5]  # here
+
+
+def acts_outside_the_program(x):
+    print("called")  # here
+    return x * 2
+
+
+def iterator_is_moved(x):
+    return x * (next(TICKS) * 0)  # here
+
+
+def array_is_changed(x):
+    ARRAY[0] += 1
+    return x + 1
+
+
+def large_array_is_read_in_python(x):
+    return x * float(LARGE[7])
+
+
+def new_object(x):
+    box = Box()
+    box.x = x * 2
+    return box
+
+
+def one_container_in_two_places(x):
+    made = [x * 2]
+    return made, {"again": made}
+
+
+def key_there_or_not(x):
+    table = {"x": x}
+    if x.sum() > 0:
+        table["y"] = x * 2
+    return len(table) * x
+
+
+def function_by_the_data(x):
+    act = tn.tanh if x.sum() > 0 else tn.exp
+    return {act: x}[act] * 2
+
+
+def halves(x):
+    while x.max() > 1:
+        yield x
+        x = x / 2
+
+
+def generator_on_a_condition(x):
+    return sum(halves(x), x)
+
+
+# What is said, and whether the line is known.
+ENTRIES: dict[Callable[..., Any], tuple[str, bool]] = {
+    value_in_python: ("needs the value of a tensor", True),
+    computed_by_numpy: ("conversion to NumPy needs the value of a tensor", True),
+    text_of_a_tensor: ("the text of a tensor shows its elements", True),
+    size_by_the_data: ("depends on the data", True),
+    acts_outside_the_program: ("acts outside the program", True),
+    iterator_is_moved: ("moves an iterator|is an iterator", False),
+    array_is_changed: ("is changed by the function", False),
+    large_array_is_read_in_python: ("read outside the graph", False),
+    new_object: ("makes an object of type Box", False),
+    one_container_in_two_places: ("leaves one container in two places", False),
+    key_there_or_not: ("an attribute or a key is there or not", False),
+    function_by_the_data: ("as the data decide", False),
+    generator_on_a_condition: ("a loop whose condition is a tensor yields", False),
+}
+
+
+def plain(value):
+    if isinstance(value, Box):
+        return plain(vars(value))
+    if isinstance(value, dict):
+        return {key: plain(x) for key, x in value.items()}
+    return [plain(x) for x in value] if isinstance(value, (list, tuple)) else \
+        np.round(value.numpy(), 4).tolist() if isinstance(value, tn.Tensor) else value
+
+
+@pytest.mark.parametrize("function", ENTRIES, ids=lambda f: f.__name__)
+def test_it_runs_by_part_as_eager_code_does(function, capsys):
+    jitted = tn.jit(function)
+    for x in (X, -X, X):
+        want, printed = plain(function(x)), capsys.readouterr().out
+        assert plain(jitted(x)) == want and capsys.readouterr().out == printed
+
+
+@pytest.mark.parametrize("function", ENTRIES, ids=lambda f: f.__name__)
+def test_fullgraph_raises_the_reason(function):
+    words, has_line = ENTRIES[function]
+    with pytest.raises(CaptureError, match=words) as caught:
+        for x in (X, -X):
+            tn.jit(function, fullgraph=True)(x)
+    if has_line:
+        line = Path(caught.value.where.file).read_text().splitlines()[caught.value.where.line - 1]
+        assert line.endswith("# here") and line in Path(__file__).read_text() and "^" in str(caught.value)
+
+
+def test_the_page_has_every_entry_and_no_other():
+    rows = [line.split("|") for line in PAGE.read_text().splitlines() if line.startswith("| ")]
+    named = {row[1].strip() for row in rows} - {"name"}
+    assert named == {function.__name__.replace("_", " ") for function in ENTRIES}
+    assert all(row[2].strip() and row[3].strip() for row in rows)
