@@ -77,7 +77,7 @@ class Expressions(ast.NodeTransformer):
         both = self._twice(node.values[1])
         if both is None:
             return self.generic_visit(node)
-        first = self.visit(node.values[0])
+        first = self._there(node.values[0])
         text = "_tenon.both(lambda: LATER) if _tenon.data(FIRST) else _tenon.kept() and AGAIN" \
             if isinstance(node.op, ast.And) else \
             "_tenon.either(lambda: LATER) if _tenon.data(FIRST) else _tenon.kept() or AGAIN"
@@ -88,12 +88,25 @@ class Expressions(ast.NodeTransformer):
         if then is None or other is None:
             return self.generic_visit(node)
         return expression("_tenon.choose(lambda: THEN, lambda: OTHER) if _tenon.data(TEST) else "
-                          "SAME if _tenon.kept() else REST", node, TEST=self.visit(node.test),
+                          "SAME if _tenon.kept() else REST", node, TEST=self._there(node.test),
                           THEN=then[0], OTHER=other[0], SAME=then[1], REST=other[1])
 
-    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+    def visit_If(self, node: ast.If) -> ast.AST:
+        node.test, test = ast.Constant(True), self._there(node.test)
         self.generic_visit(node)
-        return expression("_tenon.negate(X)", node, X=node.operand) if isinstance(node.op, ast.Not) else node
+        node.test = test
+        return node
+
+    def visit_While(self, node: ast.While) -> ast.AST:
+        node.test, test = ast.Constant(True), self._there(node.test)
+        self.generic_visit(node)
+        node.test = test
+        return node
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
+        if isinstance(node.op, ast.Not):
+            return expression("_tenon.negate(X)", node, X=self._there(node.operand))
+        return self.generic_visit(node)
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         if len(node.ops) > 1:
@@ -104,7 +117,7 @@ class Expressions(ast.NodeTransformer):
             operator in (ast.Eq, ast.NotEq) and (self._may_be_choice(left) or self._may_be_choice(right)))
         if not raw:
             return self.generic_visit(node)
-        return expression(COMPARED[operator], node, LEFT=self._raw(left), RIGHT=self._raw(right))
+        return expression(COMPARED[operator], node, LEFT=self._there(left), RIGHT=self._there(right))
 
     def _chained(self, node: ast.Compare) -> ast.AST:
         """`a < b < c` as `a < (t := b) and t < c`."""
@@ -130,7 +143,7 @@ class Expressions(ast.NodeTransformer):
                 return node
             node.func.value = self.visit(node.func.value)
         else:
-            node.func = self.visit(node.func)
+            node.func = self._there(node.func)
         node.func = expression("_tenon.call(FUNCTION)", node.func, FUNCTION=node.func)
         return node
 
@@ -157,6 +170,14 @@ class Expressions(ast.NodeTransformer):
         found: ast.expr = node if isinstance(node, ast.Name) else self.visit(node)
         return found
 
+    def _there(self, node: ast.expr) -> ast.expr:
+        """The expression, where it is a variable without looking at what it holds, but that it holds anything."""
+        if not self._may_be_choice(node):
+            return self._raw(node)
+        assert isinstance(node, ast.Name)
+        text = ast.copy_location(ast.Constant(node.id), node)
+        return expression("_tenon.held(VALUE, NAME)", node, VALUE=node, NAME=text)
+
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
         node.targets = [self.visit(x) for x in node.targets]
         node.value = self._held(node.value)
@@ -172,7 +193,7 @@ class Expressions(ast.NodeTransformer):
         if isinstance(node, (ast.Tuple, ast.List)) and not any(isinstance(x, ast.Starred) for x in node.elts):
             node.elts = [self._held(x) for x in node.elts]
             return node
-        return self._raw(node)
+        return self._there(node)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> ast.AST | list[ast.stmt]:
         self.generic_visit(node)

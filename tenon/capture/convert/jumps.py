@@ -79,8 +79,9 @@ class _Lowering:
         lowered: list[ast.stmt] = []
         run: list[ast.stmt] = []
         for statement in body:
+            jumps = self.passes_over(statement)     # before it is lowered
             run += self.statement(statement)
-            if self.passes_over(statement):
+            if jumps:
                 lowered, run = lowered + self.guard(run), []
         return lowered + (self.guard(run) if run else [])
 

@@ -242,4 +242,4 @@ def compatible(a: Any, b: Any, is_new: IsNew) -> bool:
     if isinstance(a, Choice) or isinstance(b, Choice):
         return isinstance(a, Choice) and isinstance(b, Choice) and len(a.options) == len(b.options) and all(
             same_kind(x, y, is_new) for (_, x), (_, y) in zip(a.options, b.options, strict=True))
-    return a is not UNBOUND and matches(a, b, is_new, lambda x, y: same_kind(x, y, is_new))
+    return a is not UNBOUND and matches(a, b, is_new)

@@ -49,13 +49,11 @@ def rebuilt(x: Any, parts: Sequence[Any]) -> Any:
     return new
 
 
-def matches(a: Any, b: Any, is_new: Callable[[Any], bool], same: Callable[[Any, Any], bool]) -> bool:
-    """Whether two values are containers of one structure whose parts match; nobody else may know them."""
+def matches(a: Any, b: Any, is_new: Callable[[Any], bool]) -> bool:
+    """Whether two values are containers of one structure; nobody else may know them."""
     if type(a) is not type(b):
         return False
     left, right = parts_of(a), parts_of(b)
     if left is None or right is None or left[0] != right[0]:
         return False
-    if not isinstance(a, tuple) and not (is_new(a) and is_new(b)):
-        return False
-    return all(map(same, left[1], right[1]))
+    return isinstance(a, tuple) or (is_new(a) and is_new(b))

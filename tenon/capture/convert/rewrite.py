@@ -18,7 +18,6 @@ from tenon.capture.convert.template import HELPER
 from tenon.capture.watch import STANDS_FOR
 
 LOOKING = frozenset({"locals", "vars", "dir", "eval", "exec"})     # would show the rewritten code's own variables
-CONDITIONAL = (ast.If, ast.While, ast.For)
 ASYNCHRONOUS = (ast.AsyncFor, ast.AsyncWith, ast.Await)
 
 
@@ -70,8 +69,7 @@ def convert_function(node: ast.FunctionDef, owner: str | None, outer: Collection
     lower_jumps(node)
     cases = Cases()
     node.body = [x for statement in node.body for x in _listed(cases.visit(statement))]
-    conditional = [x for x in nodes_of(node.body) if isinstance(x, CONDITIONAL)]
-    own = {n for n in bound_by(conditional) if not n.startswith(PRIVATE)} - globals_of(node.body)
+    own = {n for n in bound_by(node.body) if not n.startswith(PRIVATE)} - globals_of(node.body)
     arguments = {x.arg for x in ast.walk(node.args) if isinstance(x, ast.arg)}
     merged = {n for n in own | (set(outer) - arguments - set(bound_by(node.body))) if not n.startswith(HELPER)}
     inner = [x for x in nodes_of(node.body) if isinstance(x, ast.FunctionDef)]

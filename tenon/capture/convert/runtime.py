@@ -37,7 +37,6 @@ class Runtime(local):
 
     UNBOUND, AssertionError = UNBOUND, AssertionError
     locals = staticmethod(builtins.locals)
-    call = staticmethod(callee)
     get = staticmethod(getter)
     value: Any = None
 
@@ -132,6 +131,28 @@ class Runtime(local):
             return value
         capture = capture_now()
         return value if capture is None else capture.resolve(value, name)
+
+    def held(self, value: Any, name: str) -> Any:
+        """The value of a variable that is only kept or returned: it may be one of several, but has to be there."""
+        if type(value) is not Choice:
+            return value
+        capture = capture_now()
+        return value if capture is None else capture.bound(value, name)
+
+    def call(self, function: Any) -> Any:
+        """What to call in the place of a function, which may be one of several."""
+        if type(function) is not Choice:
+            return callee(function)
+        capture = capture_now()
+        options = () if capture is None else capture.narrowed(function)
+        if type(options) is not Choice:
+            return callee(options)
+        return lambda *args, **keywords: self.first(options.options, lambda f: self.call(f)(*args, **keywords))
+
+    def first(self, options: Sequence[tuple[Any, Any]], use: Callable[[Any], Any]) -> Any:
+        """What the option that holds is used for."""
+        (condition, value), rest = options[0], options[1:]
+        return self.decide(condition, lambda: use(value), lambda: self.first(rest, use)) if rest else use(value)
 
     def result(self, value: Any) -> Any:
         """What a function returns; flags say that it has something."""

@@ -51,7 +51,12 @@ class Session(Capture):
 
     def carrier(self, value: Value) -> Tensor:
         """A tensor that holds this edge, linked to what it was computed from."""
-        return self.carriers.get(value) or Tensor(value)
+        found = self.carriers.get(value)
+        return Tensor(value) if found is None else found
+
+    def lift(self, x: Any) -> Any:
+        """One of several values is resolved where an operator takes it."""
+        return super().lift(self.resolve(x) if type(x) is Choice else x)
 
     def hold(self, tensor: Tensor, state: TensorState) -> None:
         """Give a tensor another state, which is noted."""
@@ -154,17 +159,23 @@ class Session(Capture):
             return certain[0] if certain else options[0][1]
         return Choice(tuple(options))
 
+    def bound(self, choice: Choice, name: str) -> Any:
+        """The choice, without the option that it has no value."""
+        found = self.narrowed(choice)
+        if found is UNBOUND:
+            raise unbound(name)
+        if type(found) is Choice:
+            for p, x in found.options:
+                if x is UNBOUND:
+                    self.fail_if(p)
+        return self.narrowed(choice, drop=UNBOUND)
+
     def resolve(self, choice: Choice, name: str = "") -> Any:
         """One value: the one known here, or one of numbers and tensors alike; other calls run eagerly."""
-        found = self.narrowed(choice)
+        found = self.bound(choice, name)
         if type(found) is not Choice:
-            if found is UNBOUND:
-                raise unbound(name)
             return found
-        for p, x in found.options:
-            if x is UNBOUND:
-                self.fail_if(p)
-        options = [(p, x) for p, x in found.options if x is not UNBOUND]
+        options = list(found.options)
         tensors = [(p, x) for p, x in options if isinstance(x, Tensor) and type(x) is not Number]
         if all(is_number(x) for _, x in options):
             return self._number(options)
@@ -173,11 +184,9 @@ class Session(Capture):
             if tensor.shape == () and all(is_number(x) or x is tensor for _, x in options) and len(options) > 1:
                 return self._selected([(p, x if x is tensor else cast(as_tensor(x), dtype=tensor.dtype))
                                        for p, x in options])
-            if len(found.options) > 1:
+            if len(options) > 1:
                 self.fail_if(logical_not(strong(self.truth(condition))))
             return tensor
-        if len(options) == 1:
-            return options[0][1]
         raise refusal(Choice(tuple(options)))
 
     def _number(self, options: Any) -> Number:

@@ -30,7 +30,7 @@ def widened(entry: Any, exit: Any, is_new: IsNew) -> Any:
                    for (p, x), (q, y) in zip(entry.options, exit.options, strict=True)]
         same = all(p is q and x is y for (p, x), (q, y) in zip(options, entry.options, strict=True))
         return entry if same else Choice(tuple(options))
-    if entry is not UNBOUND and matches(entry, exit, is_new, lambda x, y: True):
+    if entry is not UNBOUND and matches(entry, exit, is_new):
         before, after = parts_of(entry), parts_of(exit)
         assert before is not None and after is not None
         parts = [widened(x, y, is_new) for x, y in zip(before[1], after[1], strict=True)]
