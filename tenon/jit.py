@@ -289,6 +289,7 @@ class Jitted:
         for k, leaf in enumerate(leaves):
             if not isinstance(leaf, Tensor):
                 reach.add(leaf, f"argument {k}")
+        reach.groups += world.guards()
         reach.compare_arrays([s.holder for s in capture.sources if isinstance(s, Held)])
         if reach.opaque:
             raise UnsafeCall(reach.opaque[0])

@@ -131,7 +131,8 @@ def test_decorated_functions_partials_and_lambdas():
     half = functools.partial(inner, limit=1.0)
 
     def f(x, scale=2.0):
-        return half(x, sign=scale) + (lambda v: v if v[0] > 0 else v * 3)(x) + sum(map(lambda v: v if v > 0 else -v, x))
+        signed = map(lambda v: v if v > 0 else -v, x)  # noqa: C417
+        return half(x, sign=scale) + (lambda v: v if v[0] > 0 else v * 3)(x) + sum(signed)
     check(f)
 
 
@@ -211,11 +212,11 @@ def test_return_inside_try_finally_and_with():
 def test_the_line_of_the_user_is_told():
     def f(x):
         if x.sum() > 0:
-            return {x: 1}[x]
+            return sorted(x.tolist())
         return x
     with pytest.raises(CaptureError) as caught:
         tn.jit(f, fullgraph=True)(vector(1.0))
-    assert "{x: 1}[x]" in str(caught.value) or "if x.sum()" in str(caught.value) or "{x: 1}" in str(caught.value)
+    assert caught.value.where.file == __file__ and "sorted(x.tolist())" in str(caught.value)
 
 
 def test_an_iterator_moved_under_a_condition_runs_by_part():

@@ -178,10 +178,12 @@ class Loop:
 
     def widened(self, key: Key, exit: Any) -> Any:
         """What a place holds in every iteration."""
+        assert self.capture is not None
         entry = self.plan[key] if key in self.plan else self.mark.places[key].before
         if entry is UNBOUND and key[0] == "variable" and key[2] not in self.live:
             return entry        # it is bound anew in every iteration before it is read
-        return widened(entry, exit, self.mark.is_new)
+        known = self.capture.world.known
+        return widened(entry, exit, lambda x: id(x) not in known)
 
     def temporary(self, key: Key) -> bool:
         """Whether a variable means nothing beyond an iteration."""

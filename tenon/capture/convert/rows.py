@@ -190,6 +190,10 @@ class Each(Loop):
         self.flag = self.more(scope)
         return {("index", id(self), None): self.index}
 
+    def begin_peeled(self) -> tuple[Any, ...]:
+        self.index = self.mark.places["index", id(self), None].before
+        return super().begin_peeled()
+
     def refuse(self, why: Unstable) -> tuple[Any, ...]:
         """Where no loop can be made: one by one, if it is known how many there are."""
         assert self.source is not None

@@ -6,16 +6,18 @@ the gradient of a tensor: whatever code may change.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tenon.capture.convert.choice import UNBOUND
-from tenon.capture.convert.reachable import Reached, reachable
+from tenon.capture.convert.reachable import Reached, contents, reachable
 from tenon.capture.convert.statements import PRIVATE
 from tenon.capture.effects import MISSING, Effect, Snapshot
+from tenon.capture.guards import Group
 from tenon.capture.watch import UnsafeCall, place_of
 from tenon.state import TensorState
 from tenon.tensor import Tensor
@@ -32,6 +34,42 @@ class World:
     def __init__(self, holders: Sequence[Any], cells: Sequence[Any], snapshot: Snapshot):
         self.holders, self.cells, self.snapshot = list(holders), list(cells), snapshot
         self.known = {id(x) for x in self.holders}
+        self.relied: dict[Any, tuple[Effect, Any]] = {}
+
+    def rely(self, effect: Effect, before: Any) -> None:
+        """What a place from outside held decides about an outcome."""
+        key = effect.kind, id(effect.holder), effect.key
+        if id(effect.holder) in self.known or effect.kind == "cell":
+            self.relied.setdefault(key, (effect, before))
+
+    def guards(self) -> Iterator[Group]:
+        """Conditions on what was relied on; to be asked for when all is as it was before the call."""
+        for effect, before in self.relied.values():
+            read = partial(READ.get(effect.kind, _content), effect.key)
+            now = tuple(read(effect.holder))
+            if effect.kind not in READ or now[0] is before:     # else the function itself had put it there
+                yield Group(read, effect.holder, now, f"{effect.kind} {effect.key}")
+
+
+def _attribute(key: str, holder: Any) -> tuple[Any, ...]:
+    return (getattr(holder, key, MISSING),)
+
+
+def _item(key: Any, holder: dict[Any, Any]) -> tuple[Any, ...]:
+    return (holder.get(key, MISSING),)
+
+
+def _cell(key: None, holder: Any) -> tuple[Any, ...]:
+    return (contents(holder),)
+
+
+def _content(key: Any, holder: Any) -> tuple[Any, ...]:
+    return tuple(holder.items()) if isinstance(holder, dict) else tuple(holder)
+
+
+# How to read what stands in a place; containers are read as a whole.
+READ: dict[str, Callable[[Any, Any], tuple[Any, ...]]] = {
+    "attribute": _attribute, "slot": _attribute, "item": _item, "cell": _cell}
 
 
 @dataclass
@@ -78,6 +116,7 @@ class Mark:
             kind, holder, value = effect.kind, effect.holder, effect.value
             whole = kind in ("list", "deque", "set", "dict")
             before = self.snapshot.before(effect)
+            self.capture.world.rely(effect, before)
             key = self.place(kind, holder, None if whole else effect.key, before)
             found[key] = type(holder)(holder) if whole and type(holder) in (list, set, dict) else\
                 dict(holder) if kind == "dict" else \

@@ -68,6 +68,8 @@ class Statements(ast.NodeTransformer):
         self.globals = globals_of(function.body)
         self.outer = {name for node in ast.walk(function) if isinstance(node, ast.Nonlocal) for name in node.names}
         self.reads = Counter(reads(function.body))
+        self.loops = [(x, bound_by([x.target]), Counter(reads(x.body)))
+                      for x in ast.walk(function) if isinstance(x, ast.For)]
 
     def visit(self, node: ast.AST) -> ast.AST | list[ast.stmt]:
         if isinstance(node, (*OWN_SCOPE, ast.expr)):
@@ -86,6 +88,10 @@ class Statements(ast.NodeTransformer):
     def live(self, names: Sequence[str], loop: ast.AST) -> list[str]:
         """Those that are read outside of the loop."""
         inside = Counter(reads([loop]))
+        within = {id(x) for x in ast.walk(loop)}
+        for other, bound, read in self.loops:
+            if id(other) not in within and not any(x is loop for x in ast.walk(other)):
+                inside.update({n: read[n] for n in bound})      # which binds them itself
         return [n for n in names if n in self.outer or self.reads[n] > inside[n]]
 
     def strings(self, names: Sequence[str], at: ast.AST) -> ast.expr:
