@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -130,20 +131,21 @@ class _Maker:
         return self.native.Input(0, leaf, id(type(x)), self.native.PLAIN, id(x), self.native.ANY, 0, 0, 0, 0,
                                  self.native.ANY, 0, 0)
 
-    def table(self, inputs: Sequence[Input], *program: Any) -> Any:
-        return self.native.Table(_slots(), self.guards.native, inputs, *program)
+    def table(self, inputs: Sequence[Input], frame: Any = None, places: Sequence[int] = ()) -> Any:
+        objects_at, context = (frame.objects_at, frame.address) if frame is not None else (0, 0)
+        return self.native.Table(_slots(), self.guards.native, inputs, places, objects_at, context, (frame, self.kept))
 
     # ------------------------------------------------------------ what is done where they hold
 
     def checked(self, inputs: Sequence[Input]) -> Callable[[tuple[Any, ...]], Any] | None:
         """Look at everything natively, then run as ever."""
         looked = [replace(row, place=self.native.ANY, flags=0) for row in inputs]
-        table, rest, captured, kept = self.table(looked), self.guards.rest, self.captured, self.kept
-        if not table.check(tuple(self.leaves)):
+        check, rest, captured = self.table(looked).check, self.guards.rest, self.captured
+        if not check(tuple(self.leaves)):
             return None
         arrays = any(isinstance(x, np.ndarray) for x in self.leaves)
 
-        def call(leaves: tuple[Any, ...], check: Any = table.check, kept: Any = (table, kept)) -> Any:
+        def call(leaves: tuple[Any, ...]) -> Any:
             if not check(leaves) or (rest is not None and not rest.hold()):
                 return MISS
             try:
@@ -162,14 +164,12 @@ class _Maker:
         inputs = [replace(row, alone=1) if row.place in own else row for row in inputs]
         donors = [donor for _, _, donor in frame.layout.results]
         places = [len(arrays) + k for k, donor in enumerate(donors) if donor is None]
-        table = self.table(inputs, places, frame.objects_at, frame.address)
         made = [(shape, dtype) for shape, dtype, donor in frame.layout.results if donor is None]
-        made_call: Callable[[tuple[Any, ...]], Any] = self.quick_call(table, frame, made, donors)
-        return made_call
+        return self.quick_call(self.table(inputs, frame, places).call, made, donors)
 
-    def quick_call(self, table: Any, frame: Any, made: Sequence[Any], donors: Sequence[int | None]) -> Any:
-        captured, rest, call, empty = self.captured, self.guards.rest, table.call, np.empty
-        kept, sources = (table, frame, self.kept), self.captured.sources
+    def quick_call(self, call: Callable[..., bool], made: Sequence[Any],
+                   donors: Sequence[int | None]) -> Callable[[tuple[Any, ...]], Any]:
+        captured, rest, empty, sources = self.captured, self.guards.rest, np.empty, self.captured.sources
         own = {(donor, k) for k, donor in enumerate(donors) if donor is not None}
         assigned = [(source, k, carries) for source, k, carries in captured.assigned
                     if all(source is not sources[donor] for donor, result in own if result == k)]
@@ -184,24 +184,37 @@ class _Maker:
                 if (rest is None or rest.hold()) and call(leaves, (array,)):
                     return fresh(array)
                 return MISS
-            one.kept = kept  # type: ignore[attr-defined]
             return one
         arrays = any(isinstance(x, np.ndarray) for x in self.leaves)
+        places, moved = count(), bool(assigned)
+        where = [-1 - donor if donor is not None else next(places) for donor in donors]
 
         def several(leaves: tuple[Any, ...]) -> Any:
             new = tuple([empty(shape, dtype) for shape, dtype in made])
             if not ((rest is None or rest.hold()) and call(leaves, new)):
                 return MISS
             tensors = _as_tensors(leaves) if arrays else leaves
-            given = iter(new)
-            results = [next(given) if donor is None else holder_of(sources[donor], tensors).own.payload
-                       for donor in donors]
+            results: Sequence[Any] = _Arrays(new, where, sources, tensors)
             try:
-                return settle(captured, tensors, Results(results), assigned)
+                return settle(captured, tensors, Results(list(results) if moved else results), assigned)
             except Stopped:         # the long way deals with it
                 return MISS
-        several.kept = kept  # type: ignore[attr-defined]
         return several
+
+
+class _Arrays(Sequence[Any]):
+    """The results of a quick program; those in the memory of an input are looked for where somebody asks, which is
+    good while no tensor is given another array."""
+
+    def __init__(self, new: tuple[Any, ...], where: Sequence[int], sources: Sequence[Source], leaves: Sequence[Any]):
+        self.new, self.where, self.sources, self.leaves = new, where, sources, leaves
+
+    def __len__(self) -> int:
+        return len(self.where)
+
+    def __getitem__(self, k: Any) -> Any:
+        place = self.where[k]
+        return self.new[place] if place >= 0 else holder_of(self.sources[-1 - place], self.leaves).own.payload
 
 
 def _as_tensors(leaves: tuple[Any, ...]) -> tuple[Any, ...]:

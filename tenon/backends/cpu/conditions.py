@@ -87,10 +87,10 @@ class Slots:
 
 
 class Table:
-    """Conditions, inputs and the program's frame; `check` and `call` are the native functions."""
+    """Conditions, inputs and the program's frame; the native functions `check` and `call` keep what they point to."""
 
     def __init__(self, slots: Slots, conditions: Conditions, inputs: Sequence[Input], places: Sequence[int] = (),
-                 objects_at: int = 0, context: int = 0):
+                 objects_at: int = 0, context: int = 0, kept: Any = None):
         library, table = _library(slots), np.zeros(TABLE_WORDS, np.int64)
         self.versions = _words(conditions.versions, 2)
         entries = _words(conditions.entries, ENTRY_WORDS)
@@ -106,9 +106,10 @@ class Table:
                 (GET_ITEM, _address(ctypes.pythonapi.PyDict_GetItem)), (INCREF, _address(ctypes.pythonapi.Py_IncRef)),
                 (TRUE, id(True)), (FALSE, id(False)), (NONE, id(None)), (ARRAY, id(np.ndarray))):
             table[word] = value
-        self.check: Callable[[tuple[Any, ...]], bool] = builtin("check", library.address("check"), table, self.rows)
+        all_kept = self.rows, kept
+        self.check: Callable[[tuple[Any, ...]], bool] = builtin("check", library.address("check"), table, all_kept)
         self.call: Callable[[tuple[Any, ...], tuple[Any, ...]], bool] = \
-            builtin("call", library.address("call"), table, self.rows)
+            builtin("call", library.address("call"), table, all_kept)
 
 
 def _words(rows: Sequence[Any], width: int) -> np.ndarray:
