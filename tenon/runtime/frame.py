@@ -176,10 +176,11 @@ class Frame:
         if place.kind == "address":
             assert storage.data is not None
             return storage.data.reshape(type.shape)
-        if not type.size or self.arena is None:
+        if not type.size:
             return np.empty(type.shape, type.dtype.numpy)
         if place.kind == "moving":
             return self.memory_at(int(self.pointers[place.where]), storage, type)
+        assert self.arena is not None
         end = place.where + int(type.size) * type.dtype.itemsize
         return self.arena[place.where:end].view(type.dtype.numpy).reshape(type.shape)
 

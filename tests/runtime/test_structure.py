@@ -352,3 +352,16 @@ def test_a_stack_without_memory_is_an_error_and_the_next_run_is_right(monkeypatc
     with pytest.raises(OutOfMemory, match="keeps of its turns"):
         made.run([x, w, np.asarray(1000)])
     check(made, x, w, np.asarray(5))
+
+
+def test_a_host_step_finds_rows_where_nothing_else_needs_memory() -> None:
+    made = program("""
+def rows(xs: f32[9, 4]):
+    def step(x: f32[4]):
+        v0: f32[4] = structured_test_shift(x)
+        return v0
+    v0: f32[9, 4] = scan(xs, constants=0, carried=0, length=9, body=step, reverse=False)
+    return v0
+""")
+    assert made.peak_bytes == 0
+    check(made, np.arange(36, dtype=np.float32).reshape(9, 4))
