@@ -10,6 +10,7 @@
 import ctypes
 import platform
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from math import ceil
@@ -28,7 +29,6 @@ class Machine:
     """Widths and sizes of one processor, in bytes but for the number of vector registers."""
     vector_bytes: int
     registers: int
-    first_cache: int = 32 << 10
     second_cache: int = 512 << 10
 
 
@@ -42,21 +42,20 @@ def host() -> Machine:
         width, registers = 32, 16
     else:
         width, registers = 16, 32 if platform.machine().lower() in ("arm64", "aarch64") else 16
-    first, second = _cache_size(1) or Machine.first_cache, _cache_size(2) or Machine.second_cache
-    return Machine(width, registers, first, second)
+    return Machine(width, registers, _second_cache() or Machine.second_cache)
 
 
-def _cache_size(level: int) -> int:
-    """Bytes of the first core's data cache of this level as Linux or macOS tells, or 0."""
-    for index in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
-        about = {name: (index / name).read_text().strip() for name in ("level", "type", "size")}
-        if about["level"] == str(level) and about["type"] != "Instruction":
-            return int(about["size"].removesuffix("K")) << 10
+def _second_cache() -> int:
+    """Bytes of the first core's second data cache as Linux or macOS tells, or 0."""
+    with suppress(OSError, ValueError):     # a container may show none of this
+        for index in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
+            level, kind, size = ((index / name).read_text().strip() for name in ("level", "type", "size"))
+            if level == "2" and kind != "Instruction":
+                return int(size.removesuffix("K")) << 10
     if sys.platform == "darwin":
-        size, length = ctypes.c_uint64(), ctypes.c_size_t(8)
-        name = b"hw.l1dcachesize" if level == 1 else b"hw.l2cachesize"
-        if ctypes.CDLL(None).sysctlbyname(name, ctypes.byref(size), ctypes.byref(length), None, 0) == 0:
-            return size.value
+        found, length = ctypes.c_uint64(), ctypes.c_size_t(8)
+        if ctypes.CDLL(None).sysctlbyname(b"hw.l2cachesize", ctypes.byref(found), ctypes.byref(length), None, 0) == 0:
+            return found.value
     return 0
 
 
