@@ -106,6 +106,7 @@ class Captured:
     codes: frozenset[CodeType]                  # that ran
     failed: int | None = None                   # the result that says that the call has to run eagerly after all
     calls: int = 0                              # that went the long way
+    ran: bool = False
     short: Any = None                           # the short way of calls like an earlier one (`tenon.capture.warm`)
     checked: int = -1                           # the state of `tenon.tensor.changes` when the held tensors were right
 
@@ -326,9 +327,10 @@ def run(captured: Captured, leaves: Sequence[Any]) -> Any:
             results: Any = out if isinstance(out, tuple) else (out,)
         else:
             arrays: Any = [x.own.payload for x in holders]
-            given = captured.donations if captured.calls > 1 else ()    # the first call has code without donation
+            given = captured.donations if captured.ran else ()      # the first run has code without donation
             donated = given if given and are_alone(holders, arrays, given) else ()
             results = Results(captured.program.run(arrays, donated))
+            captured.ran = True
     except TenonError as error:
         raise Stopped(error) from error
     return settle(captured, leaves, results, captured.assigned)

@@ -13,24 +13,28 @@ from typing import Any
 
 import numpy as np
 
+from tenon.runtime.results import SMALLEST, Lease, take
 from tenon.tensor import Tensor
 
-Sharing = tuple[set[int], set[int], bool]
+Sharing = tuple[set[int], set[int], set[int]]
 
 
 def are_alone(holders: Sequence[Tensor], arrays: Sequence[Any], positions: Sequence[int]) -> bool:
     """Whether the tensors at these positions, whose arrays the caller has in a list, share nothing with anybody."""
-    return _sharing(holders, arrays, positions) == _ALONE
+    states, elements, memory = _sharing(holders, arrays, positions)
+    return states == _ALONE[0] and elements == _ALONE[1] and memory <= _ALONE[2]
 
 
 def _sharing(holders: Sequence[Tensor], arrays: Sequence[Any], positions: Sequence[int]) -> Sharing:
-    """How often states and arrays are referred to, and whether some array lies in the memory of another."""
+    """How often states, arrays and the memory that the arrays lease are referred to; 0 for memory of another array."""
     states, chosen = [holders[k].own for k in positions], [arrays[k] for k in positions]
-    return set(map(getrefcount, states)), set(map(getrefcount, chosen)), any(x.base is not None for x in chosen)
+    bases = [base for x in chosen if (base := x.base) is not None]
+    memory = set(map(getrefcount, bases)) if all(type(x) is Lease for x in bases) else {0}
+    return set(map(getrefcount, states)), set(map(getrefcount, chosen)), memory
 
 
 def _one_alone() -> Sharing:
-    holders = [Tensor(np.empty(1, np.float32))]
+    holders = [Tensor(take((SMALLEST,), np.dtype(np.uint8)))]
     return _sharing(holders, [x.own.payload for x in holders], [0])
 
 

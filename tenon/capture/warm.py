@@ -22,6 +22,7 @@ from tenon.backends.cpu import objects
 from tenon.capture.captured import Captured, FromGraph, Results, Stopped, holder_of, run, settle
 from tenon.capture.trace import Argument, GradientOf, Held, Source
 from tenon.capture.tree import LEAF, Structure, flatten
+from tenon.runtime.results import Lease
 from tenon.state import TensorState
 from tenon.tensor import Tensor, asarray, fresh
 
@@ -133,7 +134,8 @@ class _Maker:
 
     def table(self, inputs: Sequence[Input], frame: Any = None, places: Sequence[int] = ()) -> Any:
         objects_at, context = (frame.objects_at, frame.address) if frame is not None else (0, 0)
-        return self.native.Table(_slots(), self.guards.native, inputs, places, objects_at, context, (frame, self.kept))
+        return self.native.Table(_slots(), self.guards.native, inputs, places, objects_at, context, Lease,
+                                 (frame, self.kept))
 
     # ------------------------------------------------------------ what is done where they hold
 

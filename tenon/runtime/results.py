@@ -22,7 +22,7 @@ MOST_IDLE = 1 << 28         # bytes that wait to be used again
 _idle: dict[int, list[Any]] = {}    # by size; lists are changed by single operations, so no lock is needed
 
 
-class _Lease(np.ndarray):
+class Lease(np.ndarray):
     """The bytes of a result, which all views of the result hold; its base is no array, so that NumPy keeps to that."""
 
     def __del__(self) -> None:
@@ -41,7 +41,7 @@ def take(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
     except (KeyError, IndexError):
         fresh: Any = aligned_bytes(size)
         memory = (ctypes.c_char * size).from_buffer(fresh)
-    return np.ndarray(shape, dtype, buffer=_Lease((size,), np.uint8, memory))
+    return np.ndarray(shape, dtype, buffer=Lease((size,), np.uint8, memory))
 
 
 def _give_back(memory: Any) -> None:

@@ -243,8 +243,8 @@ def test_globals_that_change_all_the_time_do_not_matter(monkeypatch):
 
 # ---------------------------------------------------------------- memory that is updated in place
 
-def stepping():
-    w = ones(3)
+def stepping(size=3):
+    w = ones(size)
     w.assign(w + 0)
 
     @tn.jit
@@ -255,10 +255,20 @@ def stepping():
     return w, step
 
 
-def test_what_was_given_out_keeps_its_value():
-    w, step = stepping()
+@pytest.mark.parametrize("size", [3, 20_000, 100_000])
+def test_memory_stays_where_it_is(size):
+    w, step = stepping(size)
+    where = w.own.payload.ctypes.data
+    for k in range(5, 9):
+        step()
+        assert w.own.payload.ctypes.data == where and w[0].item() == 2 ** k
+
+
+@pytest.mark.parametrize("size", [3, 20_000, 100_000])
+def test_what_was_given_out_keeps_its_value(size):
+    w, step = stepping(size)
     for see in (lambda: w.numpy(), lambda: w.detach(), lambda: np.asarray(w), lambda: memoryview(np.asarray(w)),
-                lambda: np.from_dlpack(w), lambda: w.reshape(3, 1), lambda: w[1:], lambda: tn.asarray(w),
+                lambda: np.from_dlpack(w), lambda: w.reshape(size, 1), lambda: w[1:], lambda: tn.asarray(w),
                 lambda: tn.jit(lambda: (w,))()[0].detach(), lambda: w.own):
         seen = see()
         seen = seen.payload if not hasattr(seen, "__array__") and hasattr(seen, "payload") else seen

@@ -39,8 +39,8 @@ ANY = -1
 
 # Words of a table, 8 bytes each.
 (WORDS, WORD_COUNT, VERSIONS, VERSION_COUNT, LISTS, LIST_COUNT, ENTRIES, ENTRY_COUNT, INPUTS, INPUT_COUNT, PLACES,
- PLACE_COUNT, OBJECTS, CONTEXT, RUN, GET_ITEM, INCREF, TRUE, FALSE, NONE, ARRAY) = range(21)
-TABLE_WORDS = 21
+ PLACE_COUNT, OBJECTS, CONTEXT, RUN, GET_ITEM, INCREF, TRUE, FALSE, NONE, ARRAY, LEASE) = range(22)
+TABLE_WORDS = 22
 
 
 @dataclass
@@ -68,7 +68,7 @@ class Input:
     shape: int                  # the address of its sizes
     flags: int                  # of the array that must be set
     place: int                  # among the program's objects; ANY: it is only looked at
-    alone: int                  # 1: nobody else may hold the tensor's state or its array
+    alone: int                  # 1: nobody else may hold the tensor's state, its array, or the memory of that
     gradient: int               # the type of the gradient, where that is read
 
 
@@ -90,7 +90,7 @@ class Table:
     """Conditions, inputs and the program's frame; the native functions `check` and `call` keep what they point to."""
 
     def __init__(self, slots: Slots, conditions: Conditions, inputs: Sequence[Input], places: Sequence[int] = (),
-                 objects_at: int = 0, context: int = 0, kept: Any = None):
+                 objects_at: int = 0, context: int = 0, lease: type = np.ndarray, kept: Any = None):
         library, table = _library(slots), np.zeros(TABLE_WORDS, np.int64)
         self.versions = _words(conditions.versions, 2)
         entries = _words(conditions.entries, ENTRY_WORDS)
@@ -104,7 +104,8 @@ class Table:
         for word, value in (
                 (OBJECTS, objects_at), (CONTEXT, context), (RUN, driver().library.address("run_alone")),
                 (GET_ITEM, _address(ctypes.pythonapi.PyDict_GetItem)), (INCREF, _address(ctypes.pythonapi.Py_IncRef)),
-                (TRUE, id(True)), (FALSE, id(False)), (NONE, id(None)), (ARRAY, id(np.ndarray))):
+                (TRUE, id(True)), (FALSE, id(False)), (NONE, id(None)), (ARRAY, id(np.ndarray)),
+                (LEASE, id(lease))):
             table[word] = value
         all_kept = self.rows, kept
         self.check: Callable[[tuple[Any, ...]], bool] = builtin("check", library.address("check"), table, all_kept)
@@ -275,8 +276,9 @@ bad:
 
 def _array_ir() -> str:
     return f"""
-define internal i1 @array(ptr %object, ptr %row, ptr %type) {{
+define internal i1 @array(ptr %object, ptr %row, ptr %table) {{
 entry:
+{_word("table", "type", ARRAY, "ptr")}{_word("table", "lease", LEASE, "ptr")}\
 {_field("object", "found.type", objects.TYPE, "ptr")}
   %is.array = icmp eq ptr %found.type, %type
   br i1 %is.array, label %fields, label %bad
@@ -286,6 +288,17 @@ fields:
 {_field("object", "sizes", objects.DIMENSIONS, "ptr")}\
 {_word("row", "want.dtype", 6)}{_word("row", "want.ndim", 7)}{_word("row", "want.sizes", 8, "ptr")}\
 {_word("row", "want.flags", 9)}{_word("row", "alone", 11)}
+  %baseless = icmp eq ptr %base, null
+  br i1 %baseless, label %compare, label %based
+based:                                                ; memory that only this array may give back is its own too
+{_field("base", "base.type", objects.TYPE, "ptr")}
+  %base.count = load i32, ptr %base, align 4
+  %is.lease = icmp eq ptr %base.type, %lease
+  %leased.once = icmp eq i32 %base.count, 1
+  %leased = and i1 %is.lease, %leased.once
+  br label %compare
+compare:
+  %own.memory = phi i1 [true, %fields], [%leased, %based]
   %same.dtype = icmp eq i64 %dtype, %want.dtype
   %ndim = zext i32 %ndim.short to i64
   %same.ndim = icmp eq i64 %ndim, %want.ndim
@@ -294,8 +307,7 @@ fields:
   %same.flags = icmp eq i64 %set, %want.flags
   %count = load i32, ptr %object, align 4
   %one.holder = icmp eq i32 %count, 1
-  %baseless = icmp eq ptr %base, null
-  %only = and i1 %one.holder, %baseless
+  %only = and i1 %one.holder, %own.memory
   %shared = icmp eq i64 %alone, 0
   %held.right = or i1 %only, %shared
   %one = and i1 %held.right, %same.dtype
@@ -303,7 +315,7 @@ fields:
   %so.far = and i1 %one, %two
   br i1 %so.far, label %head, label %bad
 head:
-  %k = phi i64 [0, %fields], [%k.next, %body]
+  %k = phi i64 [0, %compare], [%k.next, %body]
   %more = icmp ult i64 %k, %ndim
   br i1 %more, label %body, label %good
 body:
@@ -326,8 +338,8 @@ def _inputs_ir(slots: Slots) -> str:
     return f"""
 define internal i1 @inputs(ptr %table, ptr %leaves) {{
 entry:
-{_word("table", "rows", INPUTS, "ptr")}{_word("table", "count", INPUT_COUNT)}{_word("table", "places", OBJECTS, "ptr")}\
-{_word("table", "none", NONE, "ptr")}{_word("table", "array.type", ARRAY, "ptr")}
+{_word("table", "rows", INPUTS, "ptr")}{_word("table", "count", INPUT_COUNT)}\
+{_word("table", "places", OBJECTS, "ptr")}{_word("table", "none", NONE, "ptr")}
   br label %head
 head:
   %k = phi i64 [0, %entry], [%k.next, %next]
@@ -400,7 +412,7 @@ payload:
   br i1 %held.right, label %look, label %bad
 look:
   %elements = phi ptr [%object, %plain.array], [%array, %payload]
-  %fits = call i1 @array(ptr %elements, ptr %row, ptr %array.type)
+  %fits = call i1 @array(ptr %elements, ptr %row, ptr %table)
   br i1 %fits, label %put, label %bad
 put:
   %looked = icmp eq i64 %place, {ANY}
