@@ -41,7 +41,7 @@ from tenon.dims import (
     symbols,
 )
 from tenon.errors import ArgumentError, CaptureError, Location
-from tenon.graph.ir import Graph, Node
+from tenon.graph.ir import MEMORY_BUDGET, Graph, Node
 from tenon.graph.op import current
 from tenon.locks import Lock
 from tenon.observe import emit, span
@@ -84,11 +84,11 @@ class Record:
 class Jitted:
     """A function that runs as compiled graphs."""
 
-    def __init__(self, function: Callable[..., Any], fullgraph: bool = False):
+    def __init__(self, function: Callable[..., Any], fullgraph: bool = False, memory_budget: int | None = None):
         functools.update_wrapper(self, function)
         name = getattr(function, "__name__", type(function).__name__)
         self.__name__: str = name if name.isidentifier() else "function"
-        self.function, self.fullgraph = function, fullgraph
+        self.function, self.fullgraph, self.memory_budget = function, fullgraph, memory_budget
         self.converting = False         # whether its control flow depends on tensors
         self.records: dict[Any, Record] = {}
         self._lock = Lock()
@@ -204,6 +204,8 @@ class Jitted:
         except UnsafeCall as unsafe:
             self._refuse(record, Reason(unsafe.what, unsafe.where, unsafe.hint, unsafe.before))
             return None
+        if self.memory_budget is not None:
+            captured.graph.notes = {MEMORY_BUDGET: self.memory_budget}
         record.captures.append(captured)
         emit("captured", function=self.__name__, nodes=len(captured.graph.nodes))
         return captured
@@ -364,12 +366,14 @@ def argument_names(function: Any, structure: Structure) -> list[str]:
 NOT_FUNCTIONS = (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
 
 
-def jit(function: Any = None, *, fullgraph: bool = False) -> Any:
+def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: int | None = None) -> Any:
     """Run a function as one compiled graph: forward, backward and the optimizer's update included.
 
     Works on functions and methods, with arguments nested in containers; tensors among them are inputs of the graph,
     Python values are part of what it is compiled for.  Whatever the function reads is guarded, whatever it assigns is
     assigned by every call.  `fullgraph=True` raises CaptureError where it would otherwise run by part.
+    `memory_budget` is how many bytes may lie between kernels, beside arguments and results: values are computed again
+    instead of being kept, the cheapest first, until that holds or nothing helps.
 
     >>> @tn.jit
     ... def f(x):
@@ -377,10 +381,14 @@ def jit(function: Any = None, *, fullgraph: bool = False) -> Any:
     >>> f(tn.tensor([1.0, 2.0]))
     tensor([3., 5.])
     """
+    options: dict[str, Any] = {"fullgraph": fullgraph, "memory_budget": memory_budget}
+    if memory_budget is not None and (isinstance(memory_budget, bool) or not isinstance(memory_budget, int)
+                                      or memory_budget < 0):
+        raise ArgumentError(f"jit: memory_budget is a number of bytes, not {memory_budget!r}")
     if function is None:
-        return functools.partial(jit, fullgraph=fullgraph)
+        return functools.partial(jit, **options)
     if isinstance(function, (classmethod, staticmethod)):
-        return type(function)(jit(function.__func__, fullgraph=fullgraph))
+        return type(function)(jit(function.__func__, **options))
     if not callable(function):
         raise ArgumentError(f"jit takes a function, not {type(function).__name__}",
                             hint="it decorates functions, methods, and objects that can be called")
@@ -388,6 +396,6 @@ def jit(function: Any = None, *, fullgraph: bool = False) -> Any:
         raise ArgumentError(f"jit: {function.__qualname__} is a generator or a coroutine, which has no single result",
                             hint="jit a function that does one step, and call it from there")
     if isinstance(function, types.MethodType):
-        return types.MethodType(Jitted(function.__func__, fullgraph), function.__self__)
-    return Jitted(function, fullgraph)
+        return types.MethodType(Jitted(function.__func__, **options), function.__self__)
+    return Jitted(function, **options)
 

@@ -31,6 +31,7 @@ from tenon.passes.hoist import hoist
 from tenon.passes.merge_duplicates import merge_duplicates
 from tenon.passes.merge_loops import merge_loops
 from tenon.passes.nested import Pass
+from tenon.passes.recompute import recompute
 from tenon.passes.simplify import simplify
 from tenon.passes.specialize import specialize
 from tenon.passes.split_strides import split_strides
@@ -50,6 +51,7 @@ PASSES: dict[str, Pass] = {
     "all_turns": all_turns,
     "drop_barriers": drop_barriers,
     "fuse": fuse,
+    "recompute": recompute,
 }
 
 OWN_PASSES = dict(PASSES)        # beside which users may add their own (tn.graph_pass)
@@ -57,7 +59,8 @@ OWN_PASSES = dict(PASSES)        # beside which users may add their own (tn.grap
 # In order.  The second simplify uses what fold made literal; barriers stand until nothing merges any more.
 # Loops that nobody reads must not be merged with others; merging leaves some results unread.
 OPTIMIZE = ["expand", "split_strides", "simplify", "fold", "specialize", "simplify", "merge_duplicates", "drop_dead",
-            "merge_loops", "hoist", "unroll", "drop_dead", "all_turns", "drop_barriers", "fuse"]
+            "merge_loops", "hoist", "unroll", "drop_dead", "all_turns", "drop_barriers", "fuse", "recompute"]
+ON_KERNELS = ("fuse", "recompute")
 
 
 def native_program(graph: Graph) -> Executable:
@@ -92,7 +95,7 @@ class Step:
 def optimize(graph: Graph, trace: list[Step] | None = None, backend: Backend | str | None = None) -> Graph:
     """The same function, in the form that the backend runs best."""
     chosen = choose(backend)
-    passes = [(name, PASSES[name]) for name in OPTIMIZE if name != "fuse" or chosen.fuses]
+    passes = [(name, PASSES[name]) for name in OPTIMIZE if name not in ON_KERNELS or chosen.fuses]
     return run_passes(graph, [(name, _claiming(run, chosen)) for name, run in passes], trace)
 
 

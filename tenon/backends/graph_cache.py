@@ -32,7 +32,8 @@ def remembered(graph: Graph, passes: Sequence[str], run: Callable[[Graph], Graph
         text = print_graph(graph, locations=False)
     except GraphError:                          # an attribute without text form
         return run(graph)
-    key = make_key("graph", version, np.__version__, text, repr(of_nodes), *passes, *llvm.environment())
+    key = make_key("graph", version, np.__version__, text, f"{of_nodes} {dict(graph.notes)}", *passes,
+                   *llvm.environment())
     record = llvm.stored(key)
     if record is not None:
         emit("graph_cache.hit", graph=graph.name)

@@ -57,8 +57,9 @@ def halves(graph: Graph, wanted: tuple[int, ...]) -> Halves | None:
     kept = tuple(params[x] if x in params else -1 - values.index(x) for x in crossing)
     missing = _sizes_from(backward, graph.params)
     extra = [Value(graph.params[k].type) for k in missing]
-    backward = replace(backward, name=f"{graph.name}_gradient", params=(*extra, *backward.params))
-    forward = replace(forward, name=graph.name, results=(*forward.results[:len(results)], *values))
+    backward = replace(backward, name=f"{graph.name}_gradient", params=(*extra, *backward.params), notes=graph.notes)
+    forward = replace(forward, name=graph.name, notes=graph.notes,
+                      results=(*forward.results[:len(results)], *values))
     return Halves(forward, backward, (*missing, *kept), wanted)
 
 

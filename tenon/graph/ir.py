@@ -118,6 +118,9 @@ class Node:
         yield from self.after
 
 
+MEMORY_BUDGET = "memory_budget"     # a note: how many bytes may lie between the kernels of a graph
+
+
 @dataclass(eq=False)
 class Graph:
     """A function: parameters, nodes in order, results.  A graph closes over nothing."""
