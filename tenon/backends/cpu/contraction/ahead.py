@@ -1,21 +1,30 @@
 """What is fetched into the second cache while a tile is computed: memory that will be packed next.
 
 A run is (address, cache lines - 1): every step of a tile asks for one line, and for the last again when all are on
-their way.  Two runs are rows of left that the next tiles use; one is a line of the next block of right.
+their way.  Two runs are rows of left that the next tiles use; the others are lines of the next block of right.
 """
 from llvmlite import ir
 
 from .emit import ZERO, const, element_bytes, unravel
-from .spec import Args, Contraction, Operand, Size, reads_in_place
+from .spec import Args, Contraction, Operand, Size, Tile, reads_in_place
 
-LEFT_RUNS = 2
+LEFT_RUNS, MOST_RIGHT_RUNS = 2, 4
 LINE = 64               # bytes of a cache line
 Run = tuple[ir.Value, ir.Value]
 
 
-def runs_ahead(spec: Contraction) -> int:
+def runs_ahead(spec: Contraction, tile: Tile) -> int:
     """How many runs a tile is given."""
-    return LEFT_RUNS * fetches_left(spec) + fetches_right(spec)
+    return LEFT_RUNS * fetches_left(spec) + right_runs(spec, tile)
+
+
+def right_runs(spec: Contraction, tile: Tile) -> int:
+    """How many lines of the next block of right a tile fetches: the fewer tiles a block has, the more."""
+    if not fetches_right(spec):
+        return 0
+    rows = spec.known[0]
+    tiles = tile.columns // tile.width * -(-rows // tile.rows) if rows else tile.depth
+    return min(-(-tile.depth // tiles), MOST_RIGHT_RUNS)
 
 
 def fetches_left(spec: Contraction) -> bool:

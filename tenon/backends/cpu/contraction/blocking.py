@@ -6,7 +6,7 @@ of threads gives the same bits.
 """
 from llvmlite import ir
 
-from .ahead import LEFT_RUNS, LINE, choose, fetches_left, fetches_right, left_run, no_run, right_run
+from .ahead import LEFT_RUNS, LINE, Run, choose, fetches_left, left_run, no_run, right_run, right_runs
 from .emit import (
     I32,
     I64,
@@ -27,7 +27,7 @@ from .spec import Args, Contraction, Operand, Tile, choose_tile, copies_rows, ex
 from .tiles import emit_tile
 from .unpacked import emit_unpacked, stays_unpacked
 
-PACK_LINES = 16         # of a plain matrix are packed together, to read memory along its rows
+PACK_LINES = 8          # of a plain matrix are packed together, to read memory along its rows
 LEFT_PANELS = 8         # of left are packed together
 
 
@@ -208,20 +208,26 @@ class _Packed:
             some = b.and_(b.icmp_signed("<", number, const(tile.rows)), b.icmp_signed("<", row, self.m_end))
             run = left_run(b, spec, self.args, self.g, b.select(some, row, m), k0, self.k_size)
             runs.append(choose(b, some, run, no_run(near)))
-        if fetches_right(spec):
-            panels = b.udiv(self.column_block, const(tile.width))
-            number = b.add(b.mul(b.udiv(b.sub(m, m0), const(tile.rows)), panels), panel)
-            by_depth = spec.right.contiguous == "depth"
-            column, k = following
-            end, at = (self.column_to, b.add(column, number)) if by_depth else (self.depth, b.add(k, number))
-            limit = self.column_block if by_depth else self.depth_block
-            some = b.and_(b.icmp_signed("<", number, limit), b.icmp_signed("<", at, end))
-            some = b.and_(some, b.icmp_signed("<", column, self.column_to))
-            corner = b.select(some, column, n0), b.select(some, k, k0)
-            run = right_run(b, spec, self.args, self.g, b.select(some, number, ZERO), corner,
-                            (self.column_block, self.depth_block))
-            runs.append(choose(b, some, run, no_run(near)))
+        count = right_runs(spec, tile)
+        panels = b.udiv(self.column_block, const(tile.width))
+        before = b.add(b.mul(b.udiv(b.sub(m, m0), const(tile.rows)), panels), panel)
+        for i in range(count):
+            number = b.add(b.mul(before, const(count)), const(i))
+            runs.append(self.line_of_right(number, near, following))
         return [value for run in runs for value in run]
+
+    def line_of_right(self, number: ir.Value, near: ir.Value, following: tuple[ir.Value, ir.Value]) -> Run:
+        """A line of the next block of right, which begins at column, k = following; near memory if there is none."""
+        b, spec, (_, n0, k0), (column, k) = self.b, self.spec, self.origin, following
+        by_depth = spec.right.contiguous == "depth"
+        end, at = (self.column_to, b.add(column, number)) if by_depth else (self.depth, b.add(k, number))
+        limit = self.column_block if by_depth else self.depth_block
+        some = b.and_(b.icmp_signed("<", number, limit), b.icmp_signed("<", at, end))
+        some = b.and_(some, b.icmp_signed("<", column, self.column_to))
+        corner = b.select(some, column, n0), b.select(some, k, k0)
+        run = right_run(b, spec, self.args, self.g, b.select(some, number, ZERO), corner,
+                        (self.column_block, self.depth_block))
+        return choose(b, some, run, no_run(near))
 
 
 def emit_packing(module: ir.Module, name: str, spec: Contraction, tile: Tile | None = None) -> ir.Function:

@@ -39,7 +39,7 @@ from .spec import Args, Contraction, Index, Tile, left_layout
 
 def emit_tile(module: ir.Module, name: str, spec: Contraction, tile: Tile) -> ir.Function:
     kind = ir.FunctionType(ir.VoidType(), [*spec.arguments, *[I64] * 6, *[POINTER] * 3, I1, I1,
-                                           *[POINTER, I64] * runs_ahead(spec)])
+                                           *[POINTER, I64] * runs_ahead(spec, tile)])
     function = ir.Function(module, kind, name)
     function.linkage = "internal"
     function.attributes.add("noinline")
