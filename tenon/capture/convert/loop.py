@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from tenon.capture.convert.choice import UNBOUND
 from tenon.capture.convert.fork import exception_of_the_program
 from tenon.capture.convert.merge import Arm, Join, free_values, needed
-from tenon.capture.convert.state import Key, Mark
+from tenon.capture.convert.state import Key, Mark, elements
 from tenon.capture.convert.widen import Unstable, leaves_of, replaced, widened
 from tenon.capture.numbers import Number, as_tensor, strong, truth
 from tenon.capture.subgraph import InnerBuilder, closed
@@ -29,6 +29,7 @@ from tenon.tensor import Tensor
 if TYPE_CHECKING:
     from tenon.capture.convert.session import Session
 
+KEPT = -1               # in the place of a parameter: the tensor itself
 MOST_PEELED = 3         # iterations that are not like the others
 MOST_TRIES = 12         # to find what changes
 MOST_UNROLLED = 256     # iterations whose conditions are Python values, within one that is under a condition
@@ -102,6 +103,8 @@ class Loop:
         self.plan |= self.hidden()
         self.tries = 0
         self.carries: set[int] = set()      # which leaves carry a gradient from an iteration to the next
+        self.apart: set[int] = set()        # leaves that are one tensor before the loop, and several in it
+        self.kept: dict[int, Tensor] = {}   # tensors changed in place: their elements are handed on, not they
         return self.record()
 
     def hidden(self) -> dict[Key, Any]:
@@ -126,7 +129,8 @@ class Loop:
             raise UnsafeCall("a loop changes what it works on in every iteration anew", where=self.where)
         self.outer, self.path = capture.builder, capture.path
         capture.builder = InnerBuilder("body", self.outer)
-        self.params: list[tuple[Tensor, Value]] = []
+        self.params: list[tuple[Tensor, Value, Tensor]] = []    # the entry, and what stands for it
+        self.places: list[int] = []         # for every leaf, its parameter
         memo: dict[int, Any] = {}
         given = {key: replaced(entry, self.parameter, memo) for key, entry in self.plan.items()}
         self.given = given
@@ -139,14 +143,25 @@ class Loop:
 
     def parameter(self, entry: Tensor) -> Tensor:
         """What stands for a tensor that iterations hand on."""
+        leaf = len(self.places)
+        if id(entry) in self.kept:
+            self.places.append(KEPT)
+            return entry
+        if type(entry) is not Number and leaf not in self.apart:
+            for k, (other, _, tensor) in enumerate(self.params):
+                if other is entry:
+                    self.places.append(k)
+                    return tensor
         value = Value(entry.type, name=f"c{len(self.params)}")
-        carries = len(self.params) in self.carries or entry.requires_grad
-        self.params.append((entry, value))
         if type(entry) is Number:
-            return Number(Tensor(value), entry.weak)
-        if not carries:
-            return Tensor(value)
-        return linked(value, TapeNode(EARLIER, (), {}, (value,)), 0)
+            tensor = Number(Tensor(value), entry.weak)
+        elif leaf in self.carries or entry.requires_grad:
+            tensor = linked(value, TapeNode(EARLIER, (), {}, (value,)), 0)
+        else:
+            tensor = Tensor(value)
+        self.places.append(len(self.params))
+        self.params.append((entry, value, tensor))
+        return tensor
 
     def end_of_iteration(self, scope: Mapping[str, Any]) -> tuple[Any, ...]:
         assert self.capture is not None
@@ -163,14 +178,20 @@ class Loop:
         self.tracing = False
         try:
             plan = {key: self.widened(key, exit) for key, exit in exits.items()}
+            if plan.keys() != self.plan.keys() or any(plan[key] is not self.plan[key] for key in plan):
+                self.plan, self.carries, self.apart = plan, set(), set()
+                return self.record()
+            if self.keep_changed():
+                return self.record()
+            leaves = self.leaves(exits)
+            carries, apart = self.carried_gradients(leaves), self.parted(leaves)
         except Unstable as unstable:
             return self.peel(unstable)
-        carries = self.carried_gradients(plan, exits)
-        if carries != self.carries or plan.keys() != self.plan.keys() or any(
-                plan[key] is not self.plan[key] for key in plan):
-            self.plan, self.carries = plan, carries
+        if not (carries <= self.carries and apart <= self.apart):
+            self.carries |= carries
+            self.apart |= apart
             return self.record()
-        return self.finish(self.emit(body, condition, exits))
+        return self.finish(self.emit(body, condition, leaves))
 
     def advance(self, scope: Mapping[str, Any]) -> dict[Key, Any]:
         """What a loop changes by itself."""
@@ -185,53 +206,77 @@ class Loop:
         known = self.capture.world.known
         return widened(entry, exit, lambda x: id(x) not in known)
 
-    def temporary(self, key: Key) -> bool:
-        """Whether a variable means nothing beyond an iteration."""
-        return self.plan[key] is UNBOUND
+    def leaves(self, exits: Mapping[Key, Any]) -> list[tuple[Tensor, Any]]:
+        """The tensors that iterations hand on, each with what it is at the end of this one."""
+        found: list[tuple[Tensor, Any]] = []
+        memo: dict[int, Any] = {}
+        for key, entry in self.plan.items():
+            leaves_of(entry, exits[key], found, memo)
+        return found
 
-    def carried_gradients(self, plan: Mapping[Key, Any], exits: Mapping[Key, Any]) -> set[int]:
+    def keep_changed(self) -> bool:
+        """Whether the iteration changed a tensor in place that is not handed on as its elements yet.
+
+        Others may know that tensor, so it stays the one it is.
+        """
+        changed = [entry for entry, param, tensor in self.params if tensor.own.payload is not param]
+        for entry in changed:
+            view = elements(entry, entry.state)
+            self.kept[id(entry)] = entry
+            self.plan[self.mark.place("elements", entry, None, view)] = view
+        return bool(changed)
+
+    @staticmethod
+    def carried_gradients(leaves: Sequence[tuple[Tensor, Any]]) -> set[int]:
         """The leaves that do not carry a gradient into the loop, and do so after an iteration."""
-        leaves: list[tuple[Tensor, Any]] = []
-        for key, entry in plan.items():
-            leaves_of(entry, UNBOUND if entry is UNBOUND else exits[key], leaves)
-        unique = list(dict.fromkeys(id(entry) for entry, _ in leaves))
-        return {unique.index(id(entry)) for entry, exit in leaves
+        return {k for k, (entry, exit) in enumerate(leaves)
                 if isinstance(exit, Tensor) and exit.requires_grad and not entry.requires_grad}
+
+    def parted(self, leaves: Sequence[tuple[Tensor, Any]]) -> set[int]:
+        """The leaves that were one tensor with another, and are no longer."""
+        first: dict[int, Any] = {}
+        found = set()
+        for k, (entry, exit) in enumerate(leaves):
+            param = self.places[k]
+            if param == KEPT:
+                if exit is not entry:
+                    raise Unstable("a tensor that is changed in place before an iteration, and another one after it")
+                continue
+            if first.setdefault(param, exit) is not exit:
+                found.add(k)
+        return found
 
     # ------------------------------------------------------------ the node
 
-    def emit(self, body: Any, condition: Any, exits: Mapping[Key, Any]) -> dict[Key, Any]:
+    def emit(self, body: Any, condition: Any, leaves: Sequence[tuple[Tensor, Any]]) -> dict[Key, Any]:
         """Record the loop; what the places hold after it."""
         assert self.capture is not None
         capture = self.capture
-        leaves: list[tuple[Tensor, Any]] = []
-        for key, entry in self.plan.items():
-            if not self.temporary(key):
-                leaves_of(entry, exits[key], leaves)
-        exit_of: dict[int, Any] = {}
-        for entry, exit in leaves:
-            exit_of.setdefault(id(entry), exit)
+        exit_of = {self.places[k]: exit for k, (_, exit) in enumerate(leaves)}
         carried, fixed, results = [], {}, []
         inner = Arm(capture, body, {})
-        for entry, param in self.params:
-            exit = exit_of.get(id(entry), entry)
-            if exit is entry or (isinstance(exit, Tensor) and exit.payload is param):
+        for k, (entry, param, _) in enumerate(self.params):
+            exit = exit_of[k]
+            if isinstance(exit, Tensor) and exit.payload is param:
                 fixed[param] = entry
             else:
-                carried.append((entry, param))
+                carried.append(k)
                 results.append(inner.result(exit, entry))
         flag = Value(truth(as_tensor(True)).type, name="going")
         results.insert(0, inner.result(condition, None))
-        graph = Graph("body", (flag, *(p for _, p in carried)), tuple(needed(body.nodes, results)), tuple(results))
+        graph = Graph("body", (flag, *(self.params[k][1] for k in carried)), tuple(needed(body.nodes, results)),
+                      tuple(results))
         free = free_values([graph])
         constants = [strong(fixed[v]) if v in fixed else capture.carrier(v) for v in free]
         body_graph, test = closed_first(graph, free), closed_first(Graph("condition", graph.params, (), (flag,)), free)
-        inputs = [*constants, as_tensor(self.condition), *(strong(entry) for entry, _ in carried)]
+        inputs = [*constants, as_tensor(self.condition), *(strong(self.params[k][0]) for k in carried)]
         made = all_of(while_loop(*inputs, constants=len(constants), condition=test, body=body_graph))
-        outputs = {id(entry): self.output(entry, exit_of[id(entry)], out)
-                   for (entry, _), out in zip(carried, made[1:], strict=True)}
+        after = [entry for entry, _, _ in self.params]
+        for k, out in zip(carried, made[1:], strict=True):
+            after[k] = self.output(after[k], exit_of[k], out)
+        given = iter([None if k == KEPT else after[k] for k in self.places])
         memo: dict[int, Any] = {}
-        return {key: replaced(entry, lambda x: outputs.get(id(x), x), memo) for key, entry in self.plan.items()}
+        return {key: replaced(entry, lambda x: x if (new := next(given)) is None else new, memo) for key, entry in self.plan.items()}
 
     @staticmethod
     def output(entry: Tensor, exit: Any, out: Tensor) -> Tensor:

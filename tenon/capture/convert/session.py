@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tenon.capture.convert.choice import UNBOUND, Choice, refusal
 from tenon.capture.convert.state import World
-from tenon.capture.numbers import ORDER, Number, as_tensor, is_number, kind_of, number_of, strong, truth
+from tenon.capture.numbers import KIND_OF, ORDER, Number, as_tensor, is_number, kind_of, number_of, strong, truth
 from tenon.capture.trace import Capture
 from tenon.graph.ir import Value
 from tenon.graph.op import Op
@@ -16,11 +16,17 @@ from tenon.ops.shape import cast
 from tenon.state import Payload, TensorState
 from tenon.tape import saved
 from tenon.tensor import Tensor
+from tenon.types import DType, bool_
 
 
 def unbound(name: str) -> UnboundLocalError:
     """What Python says where a variable has no value."""
     return UnboundLocalError(f"cannot access local variable {name!r} where it is not associated with a value")
+
+
+def holds(dtype: DType, numbers: Sequence[Any]) -> bool:
+    """Whether these numbers, beside a tensor of this type, leave it as it is."""
+    return all(ORDER.index(kind_of(x)) <= ORDER.index(KIND_OF[dtype.kind]) for x in numbers)
 
 
 Path = Mapping[Any, bool]       # edges that are known to be true or false where the recording is
@@ -181,9 +187,13 @@ class Session(Capture):
             return self._number(options)
         if len(tensors) == 1:
             condition, tensor = tensors[0]
-            if tensor.shape == () and all(is_number(x) or x is tensor for _, x in options) and len(options) > 1:
-                return self._selected([(p, x if x is tensor else cast(as_tensor(x), dtype=tensor.dtype))
-                                       for p, x in options])
+            numbers = [x for _, x in options if x is not tensor]
+            if tensor.shape == () and numbers and all(map(is_number, numbers)):
+                if holds(tensor.dtype, numbers):
+                    return self._selected([(p, x if x is tensor else cast(as_tensor(x), dtype=tensor.dtype))
+                                           for p, x in options])
+                if tensor.dtype is bool_:       # a comparison, which is as good as a Python bool
+                    return self._number([(p, Number(x) if x is tensor else x) for p, x in options])
             if len(options) > 1:
                 self.fail_if(logical_not(strong(self.truth(condition))))
             return tensor

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -38,35 +39,37 @@ def widened(entry: Any, exit: Any, is_new: IsNew) -> Any:
     raise Unstable(f"{words(entry)} before an iteration and {words(exit)} after it")
 
 
-def leaves_of(entry: Any, exit: Any, found: list[tuple[Tensor, Any]]) -> None:
-    """The tensors of a stable entry, each with what stands in its place in `exit`."""
-    if entry is exit and not isinstance(entry, Tensor):
-        return
+def leaves_of(entry: Any, exit: Any, found: list[tuple[Tensor, Any]], memo: dict[int, Any]) -> None:
+    """The tensors of a stable entry, in the order of `replaced`, each with what stands in its place in `exit`."""
     if isinstance(entry, Tensor):
         found.append((entry, exit))
-    elif isinstance(entry, Choice):
+        return
+    if id(entry) in memo:
+        if memo[id(entry)] is not exit:
+            raise Unstable("one object in two places before an iteration, and two after it")
+        return
+    if isinstance(entry, Choice):
         for (p, x), (q, y) in zip(entry.options, exit.options, strict=True):
-            leaves_of(p, q, found)
-            leaves_of(x, y, found)
+            leaves_of(p, q, found, memo)
+            leaves_of(x, y, found, memo)
     elif (parts := None if entry is UNBOUND else parts_of(entry)) is not None:
-        after = parts_of(exit)
+        memo[id(entry)] = exit
+        after = parts if exit is UNBOUND else parts_of(exit)
         assert after is not None
         for x, y in zip(parts[1], after[1], strict=True):
-            leaves_of(x, y, found)
+            leaves_of(x, y, found, memo)
 
 
 def replaced(entry: Any, fill: Callable[[Tensor], Tensor], memo: dict[int, Any]) -> Any:
-    """The entry with other tensors in it; one that stands in it twice is replaced by one."""
+    """The entry with other tensors in it; an object that stands in it twice is replaced by one."""
+    if isinstance(entry, Tensor):
+        return fill(entry)
     if id(entry) in memo:
         return memo[id(entry)]
-    if isinstance(entry, Tensor):
-        new: Any = fill(entry)
-    elif isinstance(entry, Choice):
-        new = Choice(tuple((replaced(p, fill, memo), replaced(x, fill, memo)) for p, x in entry.options))
+    if isinstance(entry, Choice):
+        return Choice(tuple((replaced(p, fill, memo), replaced(x, fill, memo)) for p, x in entry.options))
     elif (found := None if entry is UNBOUND else parts_of(entry)) is not None:
         parts = [replaced(x, fill, memo) for x in found[1]]
-        new = entry if all(x is y for x, y in zip(parts, found[1], strict=True)) else rebuilt(entry, parts)
-    else:
-        new = entry
-    memo[id(entry)] = new
-    return new
+        memo[id(entry)] = entry if all(map(operator.is_, parts, found[1])) else rebuilt(entry, parts)
+        return memo[id(entry)]
+    return entry
