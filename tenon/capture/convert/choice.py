@@ -57,6 +57,8 @@ def words(value: Any) -> str:
         return " or ".join(words(x) for _, x in value.options)
     if value is None or value is UNBOUND or isinstance(value, (bool, int, float, str)):
         return "unbound" if value is UNBOUND else repr(value)
+    if isinstance(value, (list, tuple, dict, set)):
+        return f"a {type(value).__name__} of {len(value)}"
     return str(getattr(value, "type", None) or f"a {type(value).__name__}")
 
 

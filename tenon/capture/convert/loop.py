@@ -276,7 +276,11 @@ class Loop:
             after[k] = self.output(after[k], exit_of[k], out)
         given = iter([None if k == KEPT else after[k] for k in self.places])
         memo: dict[int, Any] = {}
-        return {key: replaced(entry, lambda x: x if (new := next(given)) is None else new, memo) for key, entry in self.plan.items()}
+
+        def fill(entry: Tensor) -> Tensor:
+            new = next(given)
+            return entry if new is None else new
+        return {key: replaced(entry, fill, memo) for key, entry in self.plan.items()}
 
     @staticmethod
     def output(entry: Tensor, exit: Any, out: Tensor) -> Tensor:
