@@ -1,4 +1,4 @@
-"""Loops in the graph: nanoseconds a turn of small ones, milliseconds of an LSTM, against JAX's and PyTorch's.
+"""Loops in the graph: nanoseconds a turn of small ones, milliseconds of larger ones, against JAX's and PyTorch's.
 
     OPENBLAS_NUM_THREADS=1 TENON_THREADS=1 python -m benchmarks.loops
 
@@ -27,6 +27,7 @@ TURNS = 20_000
 def main(seconds: float = 2.0) -> None:
     """Print one line for each loop."""
     for label, runs, turns in (("Newton, 16 wide", newton_runs(16), TURNS), ("Newton, scalar", newton_runs(0), TURNS),
+                               ("greedy decoding, 120 tokens", decoding_runs(120, 256, 128), 1),
                                ("LSTM 64 x 32 x 256, forward + backward", lstm_runs(64, 32, 256), 1)):
         times = {name: time / turns for name, time in compare(runs, seconds).items()}
         print(row(label, times) if turns == 1 else nanoseconds(label, times), flush=True)
@@ -72,6 +73,64 @@ def newton_runs(size: int) -> Runs:
         runs["JAX"] = lambda: np.asarray(theirs(other, TURNS))
         np.testing.assert_allclose(runs["JAX"](), expected, rtol=1e-6)  # type: ignore[arg-type]
     return runs
+
+
+# ---------------------------------------------------------------- greedy decoding
+
+def decoding_runs(length: int, vocabulary: int, width: int) -> Runs:
+    """The tokens that a layer of attention with a cache of keys and values finds most likely, one after the other."""
+    random = np.random.default_rng(0)
+    table, *square = ((random.normal(size=(n, width)) * 3 / width ** 0.5).astype(np.float32)
+                      for n in (vocabulary, width, width, width, width))
+
+    def decode(of: Any, loop: Any, put: Any, table: Any, q: Any, k: Any, v: Any, out: Any) -> Any:
+        """`of` is the namespace of a framework, `loop` its loop, `put` its assignment of a row."""
+        def turn(t: Any, state: Any) -> Any:
+            token, tokens, keys, values = state
+            x = table[token][None]
+            keys, values = put(keys, t, (x @ k)[0]), put(values, t, (x @ v)[0])
+            scores = of.where(of.arange(length)[None] <= t, (x @ q) @ keys.T / width ** 0.5, -1e9)
+            weights = of.exp(scores - of.max(scores))
+            x = of.tanh(weights / of.sum(weights) @ values @ out) + 0.1 * x
+            token = of.argmax((x @ table.T)[0])
+            return token, put(tokens, t, token), keys, values
+        return loop(turn, (of.asarray(1), of.zeros(length, dtype=of.int32), of.zeros((length, width), dtype=of.float32),
+                           of.zeros((length, width), dtype=of.float32)))[1]
+
+    def put(x: Any, t: Any, row: Any) -> Any:
+        x[t] = row
+        return x
+
+    ours = tn.jit(lambda *weights: decode(tn, lambda turn, state: tn.fori_loop(0, length, turn, state), put, *weights))
+    inputs = tuple(map(tn.asarray, (table, *square)))
+    runs: Runs = {"Tenon": lambda: ours(*inputs).numpy()}
+    if installed("jax"):
+        runs["JAX"] = _jax_decoding(decode, length, (table, *square))
+    if installed("torch"):
+        import torch
+
+        torch.set_num_threads(config().threads)
+        weights = tuple(map(torch.from_numpy, (table, *square)))
+
+        def python_loop(turn: Any, state: Any) -> Any:
+            for t in range(length):
+                state = turn(t, state)
+            return state
+        runs["PyTorch loop"] = lambda: decode(torch, python_loop, put, *weights).numpy()
+    first, *others = runs.values()
+    for other in others:
+        np.testing.assert_array_equal(first(), other())  # type: ignore[arg-type]
+    return runs
+
+
+def _jax_decoding(decode: Any, length: int, weights: tuple[np.ndarray, ...]) -> Callable[[], object]:
+    import jax
+    import jax.numpy as jnp
+
+    theirs = jax.jit(lambda *weights: decode(jnp, lambda turn, state: jax.lax.fori_loop(0, length, turn, state),
+                                             lambda x, t, row: x.at[t].set(row), *weights))
+    inputs = tuple(map(jnp.asarray, weights))
+    return lambda: np.asarray(theirs(*inputs))
 
 
 # ---------------------------------------------------------------- a recurrent network

@@ -365,3 +365,28 @@ def rows(xs: f32[9, 4]):
 """)
     assert made.peak_bytes == 0
     check(made, np.arange(36, dtype=np.float32).reshape(9, 4))
+
+
+def test_a_row_written_in_a_loop_costs_no_copy_of_the_others() -> None:
+    made = program("""
+def fill(cache: f32[900, 70], n: i64):
+    def more(n: i64, i: i64, c: f32[900, 70]):
+        v0: bool = less(i, n)
+        return v0
+    def step(n: i64, i: i64, c: f32[900, 70]):
+        v0: i64 = add(i, 1)
+        v1: f32 = cast(v0, dtype=f32)
+        v2: f32[70] = broadcast_to(v1, shape=(70,))
+        v3: f32[900, 70] = put(c, i, v2, axis=0, reduce='set')
+        v4: f32[900, 70] = put(v3, i, v2, axis=0, reduce='add')
+        return v0, v4
+    v0: i64 = full_op(i64(0), shape=())
+    v1: f32[900, 70] = exp(cache)
+    v2: tuple[i64, f32[900, 70]] = while_loop(n, v0, v1, constants=1, condition=more, body=step)
+    return v2[1]
+""")
+    assert all((0, 0) in unit.facts.in_place for unit in made.kernels if unit.name == "put")
+    assert made.peak_bytes < 1.5 * 900 * 70 * 4     # where the loop begins; its own is the result
+    check(made, np.zeros((900, 70), np.float32), np.asarray(20))
+    with pytest.raises(OutOfRange):
+        made.run([np.zeros((900, 70), np.float32), np.asarray(901)])

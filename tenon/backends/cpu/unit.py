@@ -9,18 +9,19 @@ from collections.abc import Iterator, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import product
 from typing import ClassVar
 
 from llvmlite import ir
 
-from tenon.backends.cpu.codegen import emit_kernel, scratch_size
+from tenon.backends.cpu.codegen import buffers_of, emit_kernel, scratch_size
 from tenon.backends.cpu.facts import Check, Facts, Shared
 from tenon.backends.cpu.unit_cache import find, key_for
 from tenon.dims import Dim, evaluate, symbols
 from tenon.errors import Location
 from tenon.graph.ir import Graph, Node, Value
-from tenon.loops.expressions import CheckedIndex
-from tenon.loops.ir import Kernel
+from tenon.loops.expressions import CheckedIndex, Load
+from tenon.loops.ir import Kernel, Store, statements
 from tenon.loops.lower import lower
 from tenon.loops.text import print_kernel
 from tenon.observe import span
@@ -118,7 +119,7 @@ def learn(body: Graph, kernel: Kernel) -> Facts:
     """What running the kernel takes."""
     single = len(kernel.nests) == 1
     return Facts(len(kernel.nests), tuple(buffer.type for buffer in kernel.temporaries), scratch_size(kernel),
-                 frozenset(in_place_pairs(body)) if single else frozenset(), kernel.sizes,
+                 frozenset(in_place_pairs(body) if single else copied_first(kernel)), kernel.sizes,
                  tuple(Check(_reader(body, check), check.operator) for check in kernel.checks))
 
 
@@ -177,6 +178,23 @@ def in_place_pairs(body: Graph) -> Iterator[tuple[int, int]]:
             reached = _reached(p, users)
             last = max((j for j, r in enumerate(body.results) if r in reached), default=0)
             yield from ((j, k) for j in range(last, len(body.results)))
+
+
+def copied_first(kernel: Kernel) -> Iterator[tuple[int, int]]:
+    """(result, parameter) pairs such that the kernel begins by copying the parameter, which it reads no more.
+
+    So writing a few rows costs no copy of the others, where the parameter's memory may be taken.
+    """
+    if not kernel.nests:
+        return
+    first, *rest = (nest.body for nest in kernel.nests)
+    stores = [x for x in statements(first) if isinstance(x, Store)]
+    later = set().union(*map(buffers_of, rest))
+    for (k, out), (j, x) in product(enumerate(kernel.outputs), enumerate(kernel.inputs)):
+        if stores and x not in later and all(
+                store.buffer is out and isinstance(store.value, Load) and store.value.buffer is x
+                and store.value.mask is None and store.value.offset is store.offset for store in stores):
+            yield k, j
 
 
 def _elementwise_after(value: Value, users: Mapping[Value, list[Node]]) -> bool:
