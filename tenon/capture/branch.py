@@ -13,20 +13,19 @@ found in `assigned`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import numpy as np
-
+from tenon.capture.convert.session import Session
+from tenon.capture.convert.state import World
 from tenon.capture.effects import Snapshot
 from tenon.capture.reach import Reach
-from tenon.capture.trace import Capture, GradientOf, Held, Seen, Source, capturing
+from tenon.capture.trace import GradientOf, Held, Seen, Source, capturing
 from tenon.capture.watch import UnsafeCall, unwatched
 from tenon.errors import CaptureError
-from tenon.graph.ir import Graph, Value
-from tenon.graph.op import Op
+from tenon.graph.ir import NUMBERS, Graph, Value
 from tenon.recording import is_grad_enabled
 from tenon.state import Examples, Payload, TensorState, recorder
 from tenon.tape import TapeNode
@@ -34,17 +33,18 @@ from tenon.tensor import Tensor
 from tenon.types import TensorType
 
 
-class Branch(Capture):
+class Branch(Session):
     """The capture of a function that becomes one graph of a control-flow operator."""
 
     def __init__(self, name: str):
-        super().__init__(name)
-        self.around = recorder.get()
+        around = recorder.get()
+        super().__init__(name, around.world if isinstance(around, Session) else World([], [], Snapshot([], [])))
+        self.around, self.first = around, next(NUMBERS)
+        self.converting = isinstance(around, Session) and around.converting
         known = _surroundings.get(self.around) if self.around is not None else None
         self.surroundings = known or Surroundings()
         for capture in (self, self.around or self):
             _surroundings[capture] = self.surroundings
-        self.values: set[Any] = set()
         self.given: list[Value] = []            # parameters for what the function is called with
         self.returned: list[Value] = []         # what is to be a result of the graph
 
@@ -53,7 +53,6 @@ class Branch(Capture):
     def parameter(self, type: TensorType, name: str = "") -> Tensor:
         """A tensor that is given to the function: a parameter of the graph, before those read from outside."""
         value = self.builder.parameter(type, name)
-        self.values.add(value)
         self.given.append(value)
         tensor = Tensor.__new__(Tensor)
         flag = type.dtype.is_differentiable and is_grad_enabled()
@@ -62,23 +61,11 @@ class Branch(Capture):
         tensor.own = TensorState(value, flag, None, TapeNode(ENTRY, (), {}, (value,)) if flag else None)
         return tensor
 
-    def evaluate(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[Payload, ...]:
-        """Append the node, and know its outputs as the branch's own."""
-        payloads = super().evaluate(op, inputs, attrs)
-        self.values.update(payloads)
-        return payloads
-
-    def constant(self, array: np.ndarray) -> Value:
-        """A tensor made from data inside the function."""
-        value = super().constant(array)
-        self.values.add(value)
-        return value
-
     def owns(self, payload: Payload) -> bool:
         """Whether a payload came into being in this branch."""
         if isinstance(payload, Examples):
             return payload.base is self
-        return payload in self.values if isinstance(payload, Value) else False
+        return isinstance(payload, Value) and payload.number > self.first
 
     def outside(self, tensor: Tensor) -> TensorState:
         """The state of a tensor from outside, as the program around the branch sees it."""
@@ -89,11 +76,6 @@ class Branch(Capture):
         if own.node is not None:
             seen.state.node = TapeNode(ENTRY, (), {}, (seen.start,))
         return seen
-
-    def _parameter(self, source: Source, type: TensorType, name: str) -> Value:
-        value = super()._parameter(source, type, name)
-        self.values.add(value)
-        return value
 
     # ------------------------------------------------------------ running the function
 
@@ -110,6 +92,8 @@ class Branch(Capture):
                 yield
             with unwatched():
                 changes = snapshot.changes()
+            if self.failed is not False:
+                raise UnsafeCall(f"{self.builder.name}: the function may end in an error, as the data decide")
         except UnsafeCall as unsafe:
             raise self.refusal(unsafe) from None
         finally:

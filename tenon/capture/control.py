@@ -13,6 +13,9 @@ from typing import Any
 
 from tenon.capture.agree import agreed_type, as_tensor, as_tensors, condition_of, form, is_known, labels, lifted
 from tenon.capture.branch import Branch
+from tenon.capture.convert.entry import convert
+from tenon.capture.convert.session import Session
+from tenon.capture.trace import capturing
 from tenon.capture.tree import Structure, flatten
 from tenon.errors import ArgumentError, DTypeError, ShapeError
 from tenon.graph.ir import Graph, Value
@@ -21,6 +24,7 @@ from tenon.ops.control import all_of
 from tenon.ops.control import cond as cond_op
 from tenon.ops.control import recomputed as recomputed_op
 from tenon.ops.control import switch as switch_op
+from tenon.state import recorder
 from tenon.tensor import Tensor
 
 Function = Callable[..., Any]
@@ -35,7 +39,7 @@ def cond(pred: Any, true_fn: Function, false_fn: Function, *operands: Any) -> An
     >>> tn.cond(tn.tensor(True), lambda x: x + 1, lambda x: x - 1, tn.tensor(3))
     tensor(4)
     """
-    known = condition_of("cond", pred)
+    known, true_fn, false_fn = condition_of("cond", pred), rewritten(true_fn), rewritten(false_fn)
     if isinstance(known, bool):
         return as_tensors((true_fn if known else false_fn)(*operands))
     return choice("cond", {"the true branch": true_fn, "the false branch": false_fn}, operands,
@@ -52,6 +56,7 @@ def switch(index: Any, branches: Sequence[Function], *operands: Any) -> Any:
     """
     if not branches:
         raise ArgumentError("switch: there are no branches")
+    branches = [rewritten(f) for f in branches]
     chosen = interpreter().lift(index)
     if isinstance(chosen, Tensor) and (chosen.shape != () or chosen.dtype.kind not in "iu"):
         error = ShapeError if chosen.shape else DTypeError
@@ -60,6 +65,12 @@ def switch(index: Any, branches: Sequence[Function], *operands: Any) -> Any:
         return as_tensors(branches[min(max(int(chosen), 0), len(branches) - 1)](*operands))
     return choice("switch", {f"branch {k}": f for k, f in enumerate(branches)}, operands,
                   lambda graphs: switch_op(chosen, *graphs.operands, branches=graphs.graphs))
+
+
+def rewritten(function: Function) -> Function:
+    """The function, with its own control flow on tensors recorded where that around it is."""
+    capture = recorder.get()
+    return convert(function) if isinstance(capture, Session) and capture.converting else function
 
 
 # ---------------------------------------------------------------- tracing all of them
@@ -94,7 +105,7 @@ def trace_branch(name: str, function: Function, *args: Any) -> Traced:
 
 def recomputed(function: Function, *args: Any) -> Any:
     """What the function returns; in a graph, its gradient computes it again (`tenon.transforms.checkpoint`)."""
-    return choice("checkpoint", {"recomputed": function}, args,
+    return choice("checkpoint", {"recomputed": rewritten(function)}, args,
                   lambda graphs: recomputed_op(*graphs.operands, body=graphs.graphs[0]))
 
 
@@ -111,8 +122,11 @@ def choice(name: str, functions: dict[str, Function], operands: Sequence[Any], e
     types = [agreed_type(name, sides, column, path) if len(sides) > 1 else getattr(column[0], "dtype", None)
              for column, path in zip(columns, paths, strict=True)]
     assigned = list({id(seen.tensor): seen.tensor for t in traced for seen in t.branch.assigned}.values())
-    results = [[*(t.branch.value(as_tensor(x, dtype)) for x, dtype in zip(t.leaves, types, strict=True) if dtype),
-                *map(t.branch.value, assigned)] for t in traced]
+    results = []
+    for t in traced:
+        with capturing(t.branch):
+            found = [as_tensor(x, dtype) for x, dtype in zip(t.leaves, types, strict=True) if dtype]
+        results.append([t.branch.value(x) for x in (*found, *assigned)])
     if not results[0]:
         return traced[0].structure.build(traced[0].leaves)
     outputs = list(all_of(emit(together([t.branch for t in traced], results))))

@@ -12,7 +12,7 @@ from typing import Any
 
 from tenon.capture.agree import as_tensor, condition_of, described, form, is_data, is_number, labels, lifted, same
 from tenon.capture.branch import Branch
-from tenon.capture.control import Traced, type_of
+from tenon.capture.control import Traced, rewritten, type_of
 from tenon.capture.trace import is_capturing
 from tenon.capture.tree import Structure, flatten
 from tenon.dims import Dim
@@ -40,7 +40,7 @@ def while_loop(cond_fn: Function, body_fn: Function, init: Any) -> Any:
     >>> tn.while_loop(lambda x: x < 100, lambda x: x * 2, tn.tensor(3))
     tensor(192)
     """
-    carried = Carried.of("while_loop", init)
+    carried, cond_fn, body_fn = Carried.of("while_loop", init), rewritten(cond_fn), rewritten(body_fn)
     if not is_capturing():
         while True:
             known = condition_of("while_loop", cond_fn(carried.nest()))
@@ -61,7 +61,7 @@ def scan(f: Function, init: Any, xs: Any = None, length: Any = None, reverse: bo
     >>> tn.scan(lambda total, x: (total + x, total * x), 0.0, tn.tensor([1.0, 2.0, 3.0]))
     (tensor(6.), tensor([0., 2., 9.]))
     """
-    leaves, structure = flatten(xs)
+    f, (leaves, structure) = rewritten(f), flatten(xs)
     sequences = [as_tensor(x) for x in lifted(leaves)]
     length = length_of(sequences, structure, length)
     carried = Carried.of("scan", init)
@@ -88,6 +88,7 @@ def fori_loop(lower: Any, upper: Any, body_fn: Function, init: Any) -> Any:
     >>> tn.fori_loop(1, 5, lambda i, x: x * i, 1)
     tensor(24)
     """
+    body_fn = rewritten(body_fn)
     if isinstance(lower, int) and isinstance(upper, int):
         first = asarray(lower)
         (_, result), _ = scan(lambda carry, _: ((carry[0] + 1, body_fn(*carry)), None), (first, init),
@@ -104,7 +105,8 @@ def map(f: Function, xs: Any) -> Any:
     >>> tn.map(lambda x: x * x, tn.tensor([1, 2, 3]))
     tensor([1, 4, 9])
     """
-    return scan(lambda _, x: (None, f(x)), None, xs)[1]
+    each = rewritten(f)
+    return scan(lambda _, x: (None, each(x)), None, xs)[1]
 
 
 def length_of(sequences: Sequence[Any], structure: Structure, length: Any) -> Any:

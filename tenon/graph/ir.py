@@ -25,13 +25,17 @@ if TYPE_CHECKING:
     from tenon.graph.op import Op
 
 
+NUMBERS = itertools.count()
+
+
 class Value(Operators):
     """An edge of the graph: what a node's output or a parameter will be.  Compared by identity."""
 
-    __slots__ = ("index", "name", "node", "type")
+    __slots__ = ("index", "name", "node", "number", "type")
 
     def __init__(self, type: TensorType, node: Node | None = None, index: int = 0, name: str = ""):
         self.type, self.node, self.index, self.name = type, node, index, name
+        self.number = next(NUMBERS)     # later values have higher ones
 
     @property
     def dtype(self) -> DType:
