@@ -200,7 +200,7 @@ def test_what_nobody_holds_is_not_computed():
     def f(x):
         tn.exp(x)
         y = x * 2
-        return y if y.sum().item() > -1e9 else x
+        return y if np.asarray(y.sum()) > -1e9 else x
     for _ in range(3):
         f(data())
         gc.collect()
