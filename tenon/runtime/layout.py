@@ -36,7 +36,7 @@ class Place:
 @dataclass(eq=False)
 class Layout:
     steps: np.ndarray
-    moves: np.ndarray
+    moves: np.ndarray                           # (to, from, offset) of pointers
     bindings: np.ndarray                        # (object, slot): the slot gets the address of the object's data
     places: np.ndarray                          # (offset, slot): the slot gets an address in the arena
     pointers: np.ndarray                        # as they are before binding: constants

@@ -27,7 +27,7 @@ MOST_ROWS = 256             # with more, packing takes little of the time
 
 @dataclass(eq=False)
 class Packing(Unit):
-    """The kernel that packs the right factor of a product; its inputs are the product's, its output the panels."""
+    """The kernel that packs the right factor of a product: from what the factor is made of, to panels."""
 
     @cached_property
     def name(self) -> str:
