@@ -136,6 +136,12 @@ def test_decorated_functions_partials_and_lambdas():
     check(f)
 
 
+def test_lambdas_in_one_line_and_jitted_functions_called():
+    first, second = (lambda v: v * 2 if v.sum() > 0 else v), (lambda v: (lambda w: w if w[0] > 0 else -w)(v) + 1)
+    inner = tn.jit(lambda v: (v and 3.0) or 2.0)
+    check(lambda x: first(x) + second(x) * inner(x[0]))
+
+
 def test_recursion():
     def halve(x):
         return x if x.abs().sum() < 1 else halve(x * 0.25)

@@ -66,7 +66,7 @@ class Expressions(ast.NodeTransformer):
             return None
         with self._deeper():
             other = copy.deepcopy(node)
-            return self.visit(node), self.visit(other)
+            return self._there(node), self._there(other)
 
     def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
         if len(node.values) > 2:

@@ -29,6 +29,8 @@ def definition_of(code: types.CodeType, names: dict[str, Any]) -> Definition:
     """Where `code`, of a function with these globals, is defined; raises Unconvertible where there is no source."""
     text = "".join(linecache.getlines(code.co_filename, names))
     found = [d for d in _definitions(text).get(code.co_firstlineno, ()) if _fits(d.node, code)]
+    if code.co_name == "<lambda>":
+        found = sorted(found, key=lambda d: _span(d.node)[1])[:1]       # of lambdas in each other the innermost
     if len(found) != 1:
         raise Unconvertible("its source is not to be found" if not found else
                             "several functions with its name stand in its line")
@@ -68,8 +70,17 @@ def _fits(node: Function, code: types.CodeType) -> bool:
         return node.name == code.co_name
     if code.co_name != "<lambda>":
         return False
-    span = (node.body.lineno, node.body.end_lineno, node.body.col_offset, node.body.end_col_offset)
-    return span in set(code.co_positions())
+    (first, last), _ = _span(node)
+    return all(first <= (line, column) and (end, end_column) <= last
+               for line, end, column, end_column in code.co_positions()
+               if line is not None and end is not None and column is not None and end_column)
+
+
+def _span(node: Function) -> tuple[tuple[tuple[int, int], tuple[int, int]], tuple[int, int]]:
+    """Where the body of a lambda begins and ends, and how large it is, in lines and columns."""
+    body: Any = node.body
+    first, last = (body.lineno, body.col_offset), (body.end_lineno, body.end_col_offset)
+    return (first, last), (last[0] - first[0], last[1] - first[1])
 
 
 def _plain(name: str) -> str:
