@@ -13,15 +13,15 @@ from tenon.passes.partition import Groups
 from tenon.passes.repeat_cheap import repeat_cheap
 from tenon.passes.siblings import merge_siblings
 
+SWEEPS = 2      # what stood between two nodes may have been merged with one of them since
+
 
 @nested
 def fuse(graph: Graph) -> Graph:
     """Group operators into kernels."""
     groups = Groups(drop_dead(graph))
-    for node in groups.graph.nodes:
-        if groups.is_core(node):
-            for producer in groups.producers(node):
-                groups.try_merge(producer, node)
+    for producer, node in groups.links() * SWEEPS:
+        groups.try_merge(producer, node)
     repeat_cheap(groups)
     merge_siblings(groups)
     return groups.emit()

@@ -24,10 +24,11 @@ from tenon.graph.op import Op
 from tenon.ops.call import fused
 from tenon.ops.shape import reshape_op
 from tenon.passes.bodies import Kind, body_of, kind_of
-from tenon.passes.groups import Group, Order, elements, largest, now, try_lowering, union
+from tenon.passes.groups import Group, Order, bytes_of, elements, largest, now, try_lowering, union
 
 MOST_NODES = 48             # in one kernel; beyond, compiling costs more than memory traffic
 MOST_INPUTS = 24
+SIMILAR = 4                 # bits by which sizes differ that are taken for different
 WORTHWHILE = 0.95           # the part of what two kernels cost that one may cost
 MOST_APART = 200            # places in the graph; what is further apart lies in memory for long anyway
 RENAMES: tuple[Op, ...] = (reshape_op,)     # what a backend does by giving the same memory another type
@@ -111,6 +112,15 @@ class Groups:
     def is_core(self, node: Node) -> bool:
         """Whether the node is work that may be merged."""
         return self.kinds[node].name in ("map", "reduce", "contraction")
+
+    def links(self) -> list[tuple[Node, Node]]:
+        """(a node, one that reads it), those between which most memory would be moved first, then in the graph's order.
+
+        What is merged first may keep others apart: a mean of all rows must not keep from one another the large
+        values from which it is computed and which it scales.
+        """
+        found = [(source, node) for node in self.graph.nodes if self.is_core(node) for source in self.producers(node)]
+        return sorted(found, key=lambda link: -(bytes_of(link[0].output).bit_length() // SIMILAR))
 
     def producers(self, node: Node) -> list[Node]:
         """The nodes that it reads, through views, the latest first."""

@@ -185,3 +185,14 @@ def test_a_product_that_is_read_under_two_names_stays_alone() -> None:
                   "v1: f32[4, 16, 32] = reshape(v0, shape=(4, 16, 32))", "v2: f32[4, 16, 32] = exp(v1)",
                   "v3: f32[2048] = reshape(v0, shape=(2048,))", "return v2, v3")
     assert "matmul" in operators(graph)
+
+
+def test_a_mean_does_not_keep_apart_what_it_is_made_of_and_what_it_scales() -> None:
+    """The number of rows that count comes first, so that probabilities and their gradient are one kernel."""
+    graph = fused("def f(x: f32[512, 256], m: bool[512]):", "v0: f32[512, 256] = exp(x)",
+                  "v1: f32[512] = sum(v0, axis=(1,), keepdims=False, dtype=f32)", "v2: f32[512] = cast(m, dtype=f32)",
+                  "v3: f32 = sum(v2, axis=(0,), keepdims=False, dtype=f32)",
+                  "v4: f32 = sum(v1, axis=(0,), keepdims=False, dtype=f32)", "v5: f32 = divide(v4, v3)",
+                  "v6: f32 = divide(1.0, v3)", "v7: f32[512, 256] = broadcast_to(v6, shape=(512, 256))",
+                  "v8: f32[512, 256] = multiply(v0, v7)", "return v5, v8")
+    assert any("exp" in name and "multiply" in name for name in operators(graph))
