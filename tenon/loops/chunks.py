@@ -19,6 +19,7 @@ from tenon.loops.target import Target
 from tenon.types import TensorType, float32
 
 CHUNK = 16384           # elements of a chunk
+FEWEST = 8              # chunks; less work than this is over sooner than threads have met
 ENOUGH = 16             # results that keep the threads busy by themselves, when they are reduced one by one
 
 
@@ -51,7 +52,7 @@ def _cut(x: Reduce, indices: tuple[Index, ...],
     inner = product(index.extent for index in rest) * count
     length = max(1, CHUNK // max(1, inner)) if isinstance(inner, int) else 16
     chunks: Dim = (first.extent + (length - 1)) // length
-    if isinstance(chunks, int) and chunks < 2:
+    if isinstance(chunks, int) and chunks < FEWEST:
         return None
     chunk, within = Index("chunk", chunks), Index(first.name, length)
     position = chunk * size(length) + within
