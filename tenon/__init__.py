@@ -2,6 +2,7 @@
 
 from collections.abc import Callable as _Callable
 from importlib import import_module as _import_module
+from os import environ as _environ
 from typing import Any as _Any
 
 from tenon import fft, linalg, nn, optim, random
@@ -11,6 +12,7 @@ from tenon.array_api import can_cast, e, finfo, iinfo, inf, isdtype, nan, newaxi
 from tenon.array_api import namespace_info as __array_namespace_info__
 from tenon.capture.control import cond, switch
 from tenon.capture.loops import fori_loop, map, scan, while_loop
+from tenon.config import read_show as _read_show
 from tenon.extend import graph_pass, kernel, register_backend, remove_kernel, remove_pass
 from tenon.graph.ir import Graph
 from tenon.jit import jit
@@ -86,3 +88,6 @@ def _html(view: str) -> _Callable[[object], str]:
 Tensor._repr_html_ = _html("tensor_html")       # type: ignore[attr-defined]
 Graph._repr_html_ = _html("graph_html")         # type: ignore[attr-defined]
 __version__ = "0.1.0"
+
+if _words := _read_show(_environ):
+    _import_module("tenon.debug.show").show(_words)

@@ -47,12 +47,14 @@ def read_config(environ: Mapping[str, str]) -> Config:
         backend=_backend(environ.get("TENON_BACKEND", "").strip() or "cpu"),
         threads=_threads(environ.get("TENON_THREADS", "").strip()),
         cache_dir=_cache_dir(environ),
-        show=frozenset(
-            _one_of("TENON_SHOW", word.strip(), SHOWABLE)
-            for word in environ.get("TENON_SHOW", "").split(",")
-            if word.strip()
-        ),
+        show=read_show(environ),
     )
+
+
+def read_show(environ: Mapping[str, str]) -> frozenset[str]:
+    """The words of TENON_SHOW."""
+    words = (word.strip() for word in environ.get("TENON_SHOW", "").split(","))
+    return frozenset(_one_of("TENON_SHOW", word, SHOWABLE) for word in words if word)
 
 
 def _backend(name: str) -> str:

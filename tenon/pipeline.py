@@ -20,7 +20,7 @@ from tenon.graph.ir import Graph
 from tenon.graph.kernels import KERNELS, has_kernel
 from tenon.graph.text import print_graph
 from tenon.graph.verify import verify
-from tenon.observe import span
+from tenon.observe import emit, span
 from tenon.passes.all_turns import all_turns
 from tenon.passes.drop_barriers import drop_barriers
 from tenon.passes.drop_dead import drop_dead
@@ -102,6 +102,7 @@ def optimize(graph: Graph, trace: list[Step] | None = None, backend: Backend | s
 def compile(graph: Graph, backend: Backend | str | None = None, trace: list[Step] | None = None) -> Executable:
     """The program for `graph` on this backend (TENON_BACKEND where none is named)."""
     chosen = choose(backend)
+    emit("graph", name=graph.name, captured=graph)
     with span("compile", graph=graph.name, backend=chosen.name):
         optimized = optimize(graph, trace, chosen) if trace is not None else _remembered(graph, chosen)
         with span("backend", graph=graph.name, nodes=len(optimized.nodes)):

@@ -27,7 +27,7 @@ from tenon.errors import ADDRESSABLE, ArgumentError, TenonError, out_of_memory
 from tenon.graph.interpret import bind_sizes, concrete_type
 from tenon.graph.ir import Graph, Node
 from tenon.locks import Lock
-from tenon.observe import span
+from tenon.observe import emit, span
 from tenon.runtime.frame import Frame
 from tenon.runtime.layout import QUICK_WORK, Layout, make_layout
 from tenon.runtime.memory import aligned_bytes
@@ -56,6 +56,7 @@ class Program:
         self._changing = Lock()
         self._symbolic = bool(self.graph.symbols())
         self._by_shapes: dict[Any, Layout] = {}     # (shapes, donated) -> layout
+        emit("program", name=self.graph.name, program=self)
 
     # ------------------------------------------------------------ what it is
 
@@ -181,6 +182,7 @@ class Program:
                     if any(_bytes(node, sizes) > ADDRESSABLE for node in self.graph.nodes):
                         raise self._too_large(sizes)
                     layout = make_layout(self.parts, self._address_of, sizes, sorted(donated), threads)
+                emit("memory", graph=self.graph.name, size=layout.memory.size, bound=layout.memory.lower_bound)
                 self._layouts[key] = layout
                 while len(self._layouts) > MOST_LAYOUTS:
                     self._by_shapes.clear()

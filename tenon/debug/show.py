@@ -1,0 +1,80 @@
+"""TENON_SHOW -> what happens inside Tenon, printed as it happens, to the standard error stream.
+
+    TENON_SHOW=time,memory python train.py
+
+    graph             every graph that is compiled, as it was captured
+    loops, llvm, asm  the kernels of every program
+    time              what capturing, passes, kernels and machine code took
+    memory            the plan of an arena, its lower bound and the gap
+    guards            what was captured; fallbacks: what runs by part or eagerly, and why
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection
+from typing import Any
+
+from tenon.observe import Event, subscribe
+
+TIMED = ("capture", "compile", "pass", "assemble", "machine_code", "layout")
+
+
+def show(words: Collection[str], write: Callable[[str], object] | None = None) -> Callable[[], None]:
+    """Print these kinds of events until the returned function is called; `write` gets every line."""
+    def hear(event: Event) -> None:
+        for word in words:
+            if text := LINES[word](event):
+                (write or _to_standard_error)(f"{text}\n")
+    return subscribe(hear)
+
+
+def _to_standard_error(text: str) -> None:
+    sys.stderr.write(text)
+
+
+def _time(event: Event) -> str:
+    if event.name not in TIMED:
+        return ""
+    what = event.fields.get("name") if event.name == "pass" else event.name.replace("_", " ")
+    where = event.fields.get("graph") or event.fields.get("function")
+    return f"# time: {what!s:18} {event.seconds * 1e3:9.1f} ms  {where}"
+
+
+def _graph(event: Event) -> str:
+    return f"# graph\n{event.fields['captured']}" if event.name == "graph" else ""
+
+
+def _kernels(stage: str) -> Callable[[Event], str]:
+    def text(event: Event) -> str:
+        if event.name != "program":
+            return ""
+        program: Any = event.fields["program"]
+        if stage == "loops":
+            return "\n".join(f"# kernel {unit.name}\n{unit.loops}" for unit in program.kernels)
+        return f"# {event.fields['name']}\n{program.llvm if stage == 'llvm' else program.assembly}"
+    return text
+
+
+def _memory(event: Event) -> str:
+    if event.name != "memory":
+        return ""
+    size, bound = (int(str(event.fields[name])) for name in ("size", "bound"))
+    gap = size / bound - 1 if bound else 0.0
+    return (f"# memory: {event.fields['graph']}: {size / 1e6:.1f} MB between kernels, "
+            f"at least {bound / 1e6:.1f} ({gap:.1%} above)")
+
+
+def _fallback(event: Event) -> str:
+    return f"# fallback: {event.fields['function']}: {event.fields['reason']}" if event.name == "fallback" else ""
+
+
+def _captured(event: Event) -> str:
+    if event.name != "captured":
+        return ""
+    return f"# captured: {event.fields['function']}: {event.fields['nodes']} nodes; tn.explain lists its guards"
+
+
+LINES: dict[str, Callable[[Event], str]] = {
+    "time": _time, "graph": _graph, "loops": _kernels("loops"), "llvm": _kernels("llvm"), "asm": _kernels("asm"),
+    "memory": _memory, "guards": _captured, "fallbacks": _fallback}
