@@ -68,6 +68,9 @@ def _with_windows_left(x: Product) -> Product:
         return x
     if not isinstance(x.left, Load) or x.left.mask is not None:
         return x
+    along, across = x.sum.indices[-1].extent, x.columns[-1].extent
+    if not (isinstance(along, int) and isinstance(across, int) and along > across):
+        return x                        # an image's rows are columns here, and neighbours: the convolution itself
     steps = [affine(y.offset).terms.get(x.sum.indices[-1], 0) for y in (x.left, x.right)]
     if not is_same(steps[0], 1) or steps[1] not in (1, 2):
         return x

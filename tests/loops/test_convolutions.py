@@ -5,6 +5,8 @@ import pytest
 
 from tenon.graph.build import trace
 from tenon.graph.interpret import interpret
+from tenon.loops.ir import Contraction
+from tenon.loops.lower import lower
 from tenon.ops.convolution import conv, conv_input_grad, conv_weight_grad
 from tenon.ops.windows import window_counts
 from tenon.pipeline import compile
@@ -49,3 +51,13 @@ def test_other_element_types(dtype):
         expected = interpret(graph, [a.astype(np.float64) for a in arrays])[0]
         found = compile(graph).run(arrays)[0].astype(np.float64)
         np.testing.assert_allclose(found, expected, rtol=1e-2 if dtype is bfloat16 else 1e-12, atol=1e-9)
+
+
+def test_windows_are_columns_of_a_convolution_and_rows_of_its_kernels_gradient():
+    case = (16, 8, (14, 14), 16, (3, 3), 1, 1, 1, 1)
+    forward, _, to_weight = (contraction_of(graph) for graph in graphs(case, float32))
+    assert [i.extent for i in forward.columns] == [16, 14, 14] and [i.extent for i in to_weight.rows] == [8, 3, 3]
+
+
+def contraction_of(graph):
+    return next(s for nest in lower(graph, "k").nests for s in nest.body if isinstance(s, Contraction))

@@ -76,7 +76,8 @@ class _Product:
         x = self.statement
         kinds = (POINTER,) * self.pointers + (I64,) * len(self.symbols)
         batch, rows, columns, depth = (self.sizes(axis) for axis in (x.batch, x.rows, x.columns, x.depth))
-        run = self.sizes(x.columns[-1:])[0] if len(columns) > 1 else None
+        joined = self.joined_columns()
+        run = None if joined == len(columns) else self.extent(x.columns[len(columns) - joined:])
         return Template(kinds, self.element, batch, rows, columns, depth, self.operand(x.left, x.rows),
                         self.operand(x.right, x.columns), self.store, run,
                         self.target if self.is_plain() else None, self.known(), self.packed)
@@ -184,6 +185,24 @@ class _Product:
         self.unravel(values, x.rows, m)
         self.unravel(values, x.columns, n)
         return values.address(only.buffer, only.offset)
+
+    def joined_columns(self) -> int:
+        """How many of the innermost components of columns make one run of results, where they are only stored."""
+        x = self.statement
+        if not self.is_plain():
+            return min(len(x.columns), 1)
+        (only,) = x.epilogue
+        assert isinstance(only, Store)
+        terms, count = affine(only.offset).terms, 1
+        for outer, inner in zip(x.columns[-2::-1], x.columns[:0:-1], strict=True):
+            if not is_same(terms.get(outer, 0), terms.get(inner, 0) * inner.extent):
+                break
+            count += 1
+        return count
+
+    def extent(self, axis: Axis) -> Size:
+        """The number of places of an axis."""
+        return lambda b, args: self.values(b, args).dim(product(index.extent for index in axis))
 
     def is_plain(self) -> bool:
         """Whether neighbouring sums are just written side by side."""
