@@ -273,7 +273,10 @@ class Loop:
         made = all_of(while_loop(*inputs, constants=len(constants), condition=test, body=body_graph))
         after = [entry for entry, _, _ in self.params]
         for k, out in zip(carried, made[1:], strict=True):
-            after[k] = self.output(after[k], exit_of[k], out)
+            entry = after[k]
+            after[k] = self.output(entry, exit_of[k], out)
+            if type(entry) is not Number and exit_of[k] is not self.params[k][2]:      # bound to another tensor
+                capture.may_be(after[k], entry, exit_of[k])
         given = iter([None if k == KEPT else after[k] for k in self.places])
         memo: dict[int, Any] = {}
 

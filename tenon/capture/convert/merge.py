@@ -118,7 +118,9 @@ class Join:
         if is_number(a) and is_number(b):
             return self.number(a, b)
         if isinstance(a, Tensor):
-            return self.output(a, b)
+            out = self.output(a, b)
+            self.capture.may_be(out, a, b)
+            return out
         if isinstance(a, Choice):
             return Choice(tuple((self.merge(p, q), self.merge(x, y))
                                 for (p, x), (q, y) in zip(a.options, b.options, strict=True)))

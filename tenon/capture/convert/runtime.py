@@ -161,6 +161,10 @@ class Runtime(local):
 
     def same(self, left: Any, right: Any) -> Any:
         """`left is right`."""
+        capture = capture_now()
+        if capture is not None and isinstance(left, Tensor) and isinstance(right, Tensor) \
+                and capture.may_be_another(left, right):
+            raise UnsafeCall("whether two tensors are one is asked, as the data decide", where=user_location())
         return self.compared(operator.is_, left, right)
 
     def equal(self, left: Any, right: Any) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -9,6 +10,8 @@ from tenon.capture.convert.choice import UNBOUND, Choice, refusal
 from tenon.capture.convert.state import World
 from tenon.capture.numbers import KIND_OF, ORDER, Number, as_tensor, is_number, kind_of, number_of, strong, truth
 from tenon.capture.trace import Capture
+from tenon.capture.watch import UnsafeCall
+from tenon.errors import user_location
 from tenon.graph.ir import Value
 from tenon.graph.op import Op
 from tenon.ops.comparison import logical_not, logical_or, where
@@ -43,6 +46,7 @@ class Session(Capture):
         self._leaves: dict[Any, dict[int, Tensor]] = {}
         self.carriers: dict[Any, Tensor] = {}       # edges that carry a gradient, and tensors linked to their past
         self.touched: list[tuple[Tensor, TensorState]] = []     # tensors that got another state, and the one before
+        self.aliases: list[tuple[weakref.ref[Tensor], weakref.ref[Tensor]]] = []
         self.path: Path = {}
         self.facts: dict[Any, tuple[Any, Any, Any]] = {}     # a bool that is `a` where the condition holds, else `b`
         self.depth = 0
@@ -66,8 +70,21 @@ class Session(Capture):
 
     def hold(self, tensor: Tensor, state: TensorState) -> None:
         """Give a tensor another state, which is noted."""
+        if state.payload is not self.state_of(tensor).payload and self.may_be_another(tensor):
+            raise UnsafeCall("a tensor is written to that may be another one, as the data decide",
+                             where=user_location(), hint="write to a copy, or in each branch")
         self.touched.append((tensor, self.state_of(tensor)))
         super().hold(tensor, state)
+
+    def may_be(self, tensor: Any, *others: Any) -> None:
+        """Note that a tensor stands for one of others, as the data decide: what is written to one may be another's."""
+        self.aliases += [(weakref.ref(tensor), weakref.ref(x)) for x in others
+                         if isinstance(x, Tensor) and isinstance(tensor, Tensor) and x is not tensor]
+
+    def may_be_another(self, *tensors: Any) -> bool:
+        """Whether one of these may be another tensor that the program still has."""
+        self.aliases = [pair for pair in self.aliases if pair[0]() is not None and pair[1]() is not None]
+        return any(x is one() for x in tensors for pair in self.aliases for one in pair)
 
     def leaves_above(self, tensor: Tensor) -> dict[int, Tensor]:
         """The leaves made in the captured program that a tensor was computed from: backward() changes them."""
