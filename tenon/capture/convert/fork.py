@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tenon.capture.convert.merge import Arm, Join
 from tenon.capture.convert.state import Mark
 from tenon.capture.subgraph import InnerBuilder
-from tenon.capture.watch import PACKAGE, UnsafeCall
+from tenon.capture.watch import PACKAGE, UnsafeCall, unwatched
 from tenon.dims import UndecidedSize
 from tenon.errors import CaptureError, user_location
 from tenon.ops.comparison import logical_not
@@ -63,7 +63,8 @@ class Fork:
         self.outer, self.path = capture.builder, capture.path
         if capture.depth >= DEEPEST:
             raise Abandoned(f"conditions on tensors are nested more than {DEEPEST} deep")
-        self.mark = Mark(capture, scope, names)
+        with unwatched():
+            self.mark = Mark(capture, scope, names)
         self.arms: list[Arm] = []
         self.errors: list[BaseException | None] = []
 
@@ -83,6 +84,10 @@ class Fork:
 
     def leave(self, scope: Mapping[str, Any]) -> tuple[Any, ...]:
         """The end of an arm: the variables for the next one, or as they are after both."""
+        with unwatched():
+            return self._leave(scope)
+
+    def _leave(self, scope: Mapping[str, Any]) -> tuple[Any, ...]:
         capture, mark = self.capture, self.mark
         values = mark.changes(scope) if self.error is None else {}
         assert isinstance(capture.builder, InnerBuilder)

@@ -17,7 +17,7 @@ from tenon.capture.convert.state import Key, Mark, elements
 from tenon.capture.convert.widen import Unstable, leaves_of, replaced, widened
 from tenon.capture.numbers import Number, as_tensor, strong, truth
 from tenon.capture.subgraph import InnerBuilder, closed
-from tenon.capture.watch import UnsafeCall
+from tenon.capture.watch import UnsafeCall, unwatched
 from tenon.errors import user_location
 from tenon.graph.ir import Graph, Value
 from tenon.ops.comparison import logical_and, logical_not
@@ -85,7 +85,8 @@ class Loop:
             raise UnsafeCall("a loop whose condition is a tensor yields", where=self.where)
         self.caught = ()        # an error from here on is none of the program's
         step = self.end_of_iteration if self.tracing else self.end_of_peeled if self.peels else self.start
-        variables = step(scope)
+        with unwatched():
+            variables = step(scope)
         self.caught = (Exception,)
         return variables
 
