@@ -42,4 +42,4 @@ def test_what_has_no_profile():
     with pytest.raises(ArgumentError, match="profile takes a function with"):
         tn.debug.profile(lambda x: x, tn.ones(3))
     with pytest.raises(CaptureError):
-        tn.debug.profile(tn.jit(lambda x: x * float(x.sum())), tn.ones(3))
+        tn.debug.profile(tn.jit(lambda x: x * np.asarray(x).sum()), tn.ones(3))
