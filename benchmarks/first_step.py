@@ -57,10 +57,10 @@ def measure(peer: str, name: str, cache: str) -> float:
 
 def first_steps(peer: str, name: str) -> dict[str, float]:
     """In this process: how long the first step takes, and the second."""
-    from benchmarks.models import WORKLOADS, tenon_run, torch_run
+    from benchmarks.models import WORKLOADS, inputs, tenon_run, torch_run, weights
     if peer == "JAX":
-        from benchmarks.models_jax import jax_run
-        run = jax_run(WORKLOADS[name])
+        from benchmarks.jax_nn import jax_run
+        run = jax_run(WORKLOADS[name], weights(WORKLOADS[name]), inputs(WORKLOADS[name]))
     elif peer == "Tenon":
         run = tenon_run(WORKLOADS[name])
     else:
