@@ -4,8 +4,8 @@
 
 PyTorch has no loop in the graph: its rows are loops of Python, and its library's LSTM.
 """
+import argparse
 import os
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -24,8 +24,11 @@ Runs = dict[str, Callable[[], object]]
 TURNS = 20_000
 
 
-def main(seconds: float = 2.0) -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Print one line for each loop."""
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    options.add_argument("--seconds", type=float, default=2.0)
+    seconds = options.parse_args(arguments).seconds
     for label, runs, turns in (("Newton, 16 wide", newton_runs(16), TURNS), ("Newton, scalar", newton_runs(0), TURNS),
                                ("greedy decoding, 120 tokens", decoding_runs(120, 256, 128), 1),
                                ("LSTM 64 x 32 x 256, forward + backward", lstm_runs(64, 32, 256), 1)):
@@ -214,4 +217,4 @@ def _torch_lstm(x: np.ndarray, weights: tuple[np.ndarray, ...]) -> tuple[Callabl
 
 
 if __name__ == "__main__":
-    main(*map(float, sys.argv[1:]))
+    main()

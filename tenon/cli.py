@@ -19,7 +19,7 @@ Run = Callable[[argparse.Namespace], int]
 Argument = Callable[[argparse.ArgumentParser], object]
 
 REQUIRED = ("numpy", "llvmlite", "ml_dtypes", "safetensors")
-BENCHMARKS = ("matmul", "elementwise", "mlp_step", "cnn_step")
+BENCHMARKS = ("machine", "matmul", "convolution", "elementwise", "reductions", "loops", "calls", "eager", "table")
 OPTIONAL = ("scikit-learn", "rich", "matplotlib", "torch", "onnx")
 
 
