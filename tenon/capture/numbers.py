@@ -1,7 +1,7 @@
 """Python numbers that are known only when the graph runs: `k = 1` in one branch and `k = 2` in the other.
 
 A `Number` is a scalar of the graph that behaves as Python's own: it does not decide the type of a tensor that it meets,
-and arithmetic among numbers is Python's, in 64 bits.
+and arithmetic among numbers is Python's; where an integer grows beyond 64 bits, the call runs eagerly.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tenon.types import DType, bool_, complex128, float64, int64
 KIND_OF = {"b": bool, "i": int, "u": int, "f": float, "c": complex}
 DTYPE_OF: dict[type, DType] = {bool: bool_, int: int64, float: float64, complex: complex128}
 ORDER = (bool, int, float, complex)
+LARGEST = 2.0**62       # of an integer in the graph, beyond which float64 does not tell what fits 64 bits
 
 
 class Number(Tensor):
@@ -162,9 +163,25 @@ def _kind(name: str, kinds: tuple[type, type], right: Any) -> type:
     return int if kind is bool else kind
 
 
+def may_grow(name: str, left: Any, right: Any) -> bool:
+    """Whether a few repetitions may leave 64 bits: counting does not."""
+    both = type(left) is Number and type(right) is Number
+    return name in ("mul", "pow", "lshift") or (name in ("add", "sub") and both)
+
+
+def refuse_past_64_bits(name: str, left: Any, right: Any) -> None:
+    """Let the call run eagerly where an integer would need more than 64 bits, which Python's have."""
+    if (capture := recorder.get()) is not None:
+        about = [as_tensor(x, float) if type(x) is Number else literal(float(x), float64) for x in (left, right)]
+        size = abs(about[0] * 2.0**about[1] if name == "lshift" else ARITHMETIC[name](*about))
+        capture.fail_if(logical_not(size < LARGEST))
+
+
 def _install(name: str, compute: Callable[[Any, Any], Any]) -> None:
     def plain(left: Any, right: Any) -> Any:
         kind = _kind(name, (kind_of(left), kind_of(right)), right)
+        if kind is int and may_grow(name, left, right):
+            refuse_past_64_bits(name, left, right)
         pair = [as_tensor(x, kind) if type(x) is Number else literal(kind(x), DTYPE_OF[kind]) for x in (left, right)]
         return Number(compute(*pair))
 

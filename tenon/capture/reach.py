@@ -20,7 +20,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from itertools import pairwise
 from operator import attrgetter, itemgetter
 from typing import Any
@@ -35,7 +35,6 @@ LARGEST_CONTAINER = 100_000
 LARGEST_ARRAY = 1 << 16         # bytes whose change is noticed by comparing them
 MOST_KEPT = 1 << 26             # bytes of an array that are put back when the function changes it
 BYTES = (bytearray, memoryview, array.array)
-RANDOM = (random.Random, np.random.Generator, np.random.RandomState)
 CONTAINERS = (list, tuple, dict, set, frozenset, deque)
 LOOKS_UP = frozenset({"vars", "dir", "__dict__", "setattr", "delattr", "__getattribute__"})
 LOADS = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
@@ -155,8 +154,8 @@ class Reach:
             return
         self._visited.add(id(value))
         self._alive.append(value)
-        for kinds, follow in KINDS:
-            if isinstance(value, kinds):
+        for classes, follow in kinds():
+            if isinstance(value, classes):
                 follow(self, value, path)
                 return
         if hasattr(type(value), "__next__"):
@@ -398,22 +397,25 @@ class Reach:
             self.absent.append((table, frozenset(n for n in names if not n.startswith("__")), path))
 
 
-KINDS: tuple[tuple[Any, Callable[[Reach, Any, str], None]], ...] = (
-    (types.FunctionType, Reach._add_function),
-    (types.MethodType, Reach._add_method),
-    (partial, Reach._add_partial),
-    (functools._lru_cache_wrapper, Reach._add_cached),
-    (type, Reach._add_class),
-    (types.ModuleType, Reach._add_module),
-    ((list, tuple, deque), Reach._add_sequence),
-    (dict, Reach._add_dict),
-    ((set, frozenset), Reach._add_set),
-    (BYTES, Reach._add_bytes),
-    (np.ndarray, Reach._add_array),
-    (RANDOM, Reach._add_random),
-    (weakref.ref, Reach._add_reference),
-    (contextvars.ContextVar, Reach._add_variable),
-)
+@cache
+def kinds() -> tuple[tuple[Any, Callable[[Reach, Any, str], None]], ...]:
+    """What is looked at in which way; made at first use, since NumPy's generators take long to load."""
+    return (
+        (types.FunctionType, Reach._add_function),
+        (types.MethodType, Reach._add_method),
+        (partial, Reach._add_partial),
+        (functools._lru_cache_wrapper, Reach._add_cached),
+        (type, Reach._add_class),
+        (types.ModuleType, Reach._add_module),
+        ((list, tuple, deque), Reach._add_sequence),
+        (dict, Reach._add_dict),
+        ((set, frozenset), Reach._add_set),
+        (BYTES, Reach._add_bytes),
+        (np.ndarray, Reach._add_array),
+        ((random.Random, np.random.Generator, np.random.RandomState), Reach._add_random),
+        (weakref.ref, Reach._add_reference),
+        (contextvars.ContextVar, Reach._add_variable),
+    )
 
 
 def _is_library(cls: type) -> bool:
