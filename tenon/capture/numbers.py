@@ -172,8 +172,8 @@ def may_grow(name: str, left: Any, right: Any) -> bool:
 def refuse_past_64_bits(name: str, left: Any, right: Any) -> None:
     """Let the call run eagerly where an integer would need more than 64 bits, which Python's have."""
     if (capture := recorder.get()) is not None:
-        about = [as_tensor(x, float) if type(x) is Number else literal(float(x), float64) for x in (left, right)]
-        size = abs(about[0] * 2.0**about[1] if name == "lshift" else ARITHMETIC[name](*about))
+        x, y = (as_tensor(x, float) if type(x) is Number else literal(float(x), float64) for x in (left, right))
+        size: Any = abs(x * (literal(2.0, float64)**y) if name == "lshift" else ARITHMETIC[name](x, y))
         capture.fail_if(logical_not(size < LARGEST))
 
 
