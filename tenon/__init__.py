@@ -3,9 +3,10 @@
 from collections.abc import Callable as _Callable
 from importlib import import_module as _import_module
 from os import environ as _environ
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-from tenon import fft, linalg, nn, optim, random
+from tenon import linalg, random
 from tenon import ops as _ops
 from tenon.array_api import VERSION as __array_api_version__
 from tenon.array_api import can_cast, e, finfo, iinfo, inf, isdtype, nan, newaxis, pi, result_type
@@ -16,7 +17,6 @@ from tenon.config import read_show as _read_show
 from tenon.extend import graph_pass, kernel, register_backend, remove_kernel, remove_pass
 from tenon.graph.ir import Graph
 from tenon.jit import jit
-from tenon.nn.functional import alpha_dropout, scaled_dot_product_attention
 from tenon.ops.extend import op
 from tenon.random import (
     bernoulli,
@@ -56,16 +56,21 @@ from tenon.types import (
 )
 from tenon.types import bool_ as bool
 
+if _TYPE_CHECKING:
+    from tenon import data, debug, fft, nn, optim
+
 globals().update(_ops.PUBLIC)
 
-_LATER = {"save": "tenon.storage", "load": "tenon.storage", "explain": "tenon.debug.explain"}
+_MODULES = ("data", "debug", "fft", "nn", "optim")
+_LATER = dict.fromkeys(("alpha_dropout", "scaled_dot_product_attention"), "tenon.nn.functional")
+_LATER |= {"save": "tenon.storage", "load": "tenon.storage", "explain": "tenon.debug.explain"}
 _LATER |= dict.fromkeys(("autograd", "checkpoint", "custom_vjp", "grad", "hessian", "hvp", "jacfwd", "jacobian",
                          "jacrev", "jvp", "value_and_grad", "vjp", "vmap"), "tenon.transforms")
 
 
 def __getattr__(name: str) -> _Any:
     """What is loaded when it is asked for.  (Type checkers find the operators here too.)"""
-    if name in ("data", "debug"):
+    if name in _MODULES:
         return _import_module(f"tenon.{name}")
     if name in _LATER:
         return getattr(_import_module(_LATER[name]), name)
@@ -73,7 +78,7 @@ def __getattr__(name: str) -> _Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER, "data", "debug"})
+    return sorted({*globals(), *_LATER, *_MODULES})
 
 
 def _html(view: str) -> _Callable[[object], str]:

@@ -19,7 +19,7 @@ from tenon.runtime.memory import Buffer, Plan, plan_arena
 from tenon.runtime.table import STATUS_WORDS, AddressOf, Table, can_fail, is_parallel, work_of
 from tenon.types import TensorType
 
-QUICK_WORK = 30_000         # elements below which it is not worth to let other Python threads run meanwhile
+QUICK_WORK = 200_000        # elements below which it is not worth to let other Python threads run meanwhile
 
 Sizes = Mapping[str, int]
 

@@ -147,12 +147,15 @@ def name_of(body: Graph) -> str:
 
 # ---------------------------------------------------------------- what a kernel costs
 
+MULTIPLICATIONS = 32         # of a product of matrices that take as long as one element of other kernels
+
+
 def node_work(node: Node, sizes: Mapping[str, int]) -> int:
-    """Elements written or read, whichever is more; for a product of matrices, an eighth of the multiplications."""
+    """Elements written or read, whichever is more; for a product of matrices, a part of the multiplications."""
     values = [*node.outputs, *(x for x in node.inputs if isinstance(x, Value))]
     most = max(count(x.size, sizes) for x in values)
     if node.op.name == "matmul":
-        return count(node.output.size, sizes) * count(values[1].shape[-1], sizes) // 8
+        return count(node.output.size, sizes) * count(values[1].shape[-1], sizes) // MULTIPLICATIONS
     return most
 
 
