@@ -110,17 +110,6 @@ def _labels(structure: Structure, path: str) -> Iterator[str]:
         yield from _labels(child, f"{path}.{label}" if attribute else f"{path}[{label!r}]")
 
 
-def form(structure: Structure) -> str:
-    """The form of a nest in words: `(*, [*, *])`."""
-    if structure.kind is None:
-        return "*"
-    inner = [form(child) for child in structure.children]
-    if structure.kind in (list, tuple):
-        return f"[{', '.join(inner)}]" if structure.kind is list else f"({', '.join(inner)}{',' * (len(inner) == 1)})"
-    named = ", ".join(f"{label}: {text}" for label, text in zip(structure.labels, inner, strict=True))
-    return f"{'' if structure.kind is dict else structure.kind.__name__}{{{named}}}"
-
-
 def condition_of(name: str, pred: Any) -> Any:
     """A condition as a Python bool where it is known, else as a tensor of one bool."""
     if isinstance(pred, (*NUMBERS, np.generic)):

@@ -11,12 +11,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tenon.capture.agree import agreed_type, as_tensor, as_tensors, condition_of, form, is_known, labels, lifted
+from tenon.capture.agree import agreed_type, as_tensor, as_tensors, condition_of, is_known, labels, lifted
 from tenon.capture.branch import Branch
 from tenon.capture.convert.entry import convert
 from tenon.capture.convert.session import Session
 from tenon.capture.trace import capturing
-from tenon.capture.tree import Structure, flatten
+from tenon.capture.tree import Structure, flatten, form
 from tenon.errors import ArgumentError, DTypeError, ShapeError
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import interpreter

@@ -104,3 +104,14 @@ def _build(structure: Structure, leaves: Iterator[Any]) -> Any:
     if issubclass(structure.kind, tuple):
         return structure.kind(*children)
     return structure.kind(**dict(zip(structure.labels, children, strict=True)))
+
+
+def form(structure: Structure) -> str:
+    """A nest in words: `(*, [*, *])`."""
+    if structure.kind is None:
+        return "*"
+    inner = [form(child) for child in structure.children]
+    if structure.kind in (list, tuple):
+        return f"[{', '.join(inner)}]" if structure.kind is list else f"({', '.join(inner)}{',' * (len(inner) == 1)})"
+    named = ", ".join(f"{label}: {text}" for label, text in zip(structure.labels, inner, strict=True))
+    return f"{'' if structure.kind is dict else structure.kind.__name__}{{{named}}}"

@@ -7,10 +7,10 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tenon.capture.tree import Structure, flatten
+from tenon.capture.tree import Structure, flatten, form
 from tenon.errors import ArgumentError, ShapeError
 from tenon.tensor import Tensor, asarray
-from tenon.transforms.follow import NUMBERS, Nest, form, is_differentiable
+from tenon.transforms.follow import NUMBERS, Nest, is_differentiable
 from tenon.transforms.rules import TENSOR, Rule, apply_rule
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tenon.autodiff import backward
-from tenon.capture.tree import Structure, flatten
+from tenon.capture.tree import Structure, flatten, form
 from tenon.errors import ArgumentError, GradientError
 from tenon.ops.creation import zeros_like
 from tenon.recording import enable_grad, is_grad_enabled, recording_is
@@ -70,17 +70,6 @@ class Nest:
 def is_differentiable(x: Any) -> bool:
     """Whether a leaf is a tensor of floating or complex elements."""
     return isinstance(x, Tensor) and x.dtype.is_differentiable
-
-
-def form(structure: Structure) -> str:
-    """A nest in words: `(*, [*, *])`."""
-    if structure.kind is None:
-        return "*"
-    inner = [form(child) for child in structure.children]
-    if structure.kind in (list, tuple):
-        return f"[{', '.join(inner)}]" if structure.kind is list else f"({', '.join(inner)}{',' * (len(inner) == 1)})"
-    named = ", ".join(f"{label}: {text}" for label, text in zip(structure.labels, inner, strict=True))
-    return f"{'' if structure.kind is dict else structure.kind.__name__}{{{named}}}"
 
 
 class Followed:
