@@ -223,7 +223,7 @@ def adam(values: Arrays, gradients: Arrays, slots: Arrays, lr: float, decay: flo
     return new, kept
 
 
-def momentum(values: Arrays, gradients: Arrays, slots: Arrays, lr: float) -> tuple[Arrays, Arrays]:
+def sgd(values: Arrays, gradients: Arrays, slots: Arrays, lr: float) -> tuple[Arrays, Arrays]:
     """SGD with momentum 0.9; the first step starts from nothing, which gives the same numbers."""
     kept = {f"{name}.first": 0.9 * slots[f"{name}.first"] + gradients[name] for name in values}
     return {name: value - lr * kept[f"{name}.first"] for name, value in values.items()}, kept
@@ -248,10 +248,8 @@ class Optimizers:
 
     @staticmethod
     def SGD(_: Any, lr: float, momentum: float) -> Update:
-        return lambda v, g, s: _momentum(v, g, s, lr)
+        return lambda v, g, s: sgd(v, g, s, lr)
 
-
-_momentum = momentum
 
 
 # ---------------------------------------------------------------- a run
@@ -282,8 +280,9 @@ def jax_run(workload: Any, start: Arrays, data: tuple[np.ndarray, ...]) -> Calla
     def train(state: Any, x: Any, y: Any) -> Any:
         values, buffers, slots = state
         (found, buffers), gradients = jax.value_and_grad(loss, has_aux=True)(values, buffers, x, y)
-        return (*update(values, gradients, slots), buffers), found
-    step = jax.jit(lambda state, x, y: _ordered(train(state, x, y)), donate_argnums=0)
+        values, slots = update(values, gradients, slots)
+        return (values, buffers, slots), found
+    step = jax.jit(train, donate_argnums=0)
     values = parameters(net)
     state = [(values, parameters(net, True), slots_of(values))]
 
@@ -291,8 +290,3 @@ def jax_run(workload: Any, start: Arrays, data: tuple[np.ndarray, ...]) -> Calla
         state[0], found = step(state[0], x, y)
         return float(found)
     return run
-
-
-def _ordered(result: Any) -> Any:
-    (values, slots, buffers), loss = result
-    return (values, buffers, slots), loss

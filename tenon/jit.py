@@ -50,7 +50,7 @@ from tenon.tensor import Tensor, asarray
 from tenon.types import TensorType
 
 F = TypeVar("F", bound=Callable[..., Any])
-MOST_RECORDS = 256      # keys of one function; those that come later share one record, and run eagerly
+MOST_RECORDS = 256      # keys of one function; those that come later share one record, and run by part
 MOST_CAPTURES = 32      # of one function; beyond them it runs by part, which is right and says so
 MOST_SHORT_WAYS = 4     # of one function: each costs calls that go another way
 SHORTEN_AT = frozenset(2 ** k for k in range(1, 16))     # calls by the long way after which a short one is made anew

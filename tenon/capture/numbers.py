@@ -165,8 +165,8 @@ def _kind(name: str, kinds: tuple[type, type], right: Any) -> type:
 
 def may_grow(name: str, left: Any, right: Any) -> bool:
     """Whether a few repetitions may leave 64 bits: counting does not."""
-    both = type(left) is Number and type(right) is Number
-    return name in ("mul", "pow", "lshift") or (name in ("add", "sub") and both)
+    steps = [abs(x) for x in (left, right) if type(x) is not Number]
+    return name in ("mul", "pow", "lshift") or (name in ("add", "sub") and not any(x < 2**31 for x in steps))
 
 
 def refuse_past_64_bits(name: str, left: Any, right: Any) -> None:

@@ -209,7 +209,7 @@ class Capture(TensorInterpreter):
             convertible=True)
 
     def shown(self) -> None:
-        """The text of a tensor holds its elements, so a function that asks for it runs eagerly."""
+        """The text of a tensor holds its elements, so a function that asks for it runs by part."""
         raise UnsafeCall("the text of a tensor shows its elements", where=user_location(),
                          hint="print and format outside of the jitted function")
 
