@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenon.graph.interpret import interpret
+from tenon.graph.interpret import interpret_within
 from tenon.graph.ir import Graph
 from tenon.ops.define import define
 from tenon.types import TensorType
@@ -16,7 +16,7 @@ def result_types(*xs: TensorType, body: Graph) -> TensorType | tuple[TensorType,
 
 
 def run_body(*xs: Any, body: Graph) -> Any:
-    results = interpret(body, xs)
+    results = interpret_within(body, xs)
     return tuple(results) if len(results) > 1 else results[0]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tenon.graph.interpret import concrete, interpret
+from tenon.graph.interpret import concrete, interpret_within
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import interpreter
 from tenon.ops.define import define
@@ -28,7 +28,7 @@ def _types(*xs: TensorType, body: Graph, forward: Graph, backward: Graph, given:
 
 
 def _ref(*xs: Any, body: Graph, forward: Graph, backward: Graph, given: Any) -> Any:
-    results = interpret(body, xs)
+    results = interpret_within(body, xs)
     return tuple(results) if len(results) > 1 else results[0]
 
 

@@ -47,7 +47,7 @@ def test_literals_and_places_survive():
     assert_survives(parse_graph(LITERALS))
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(mixed_graphs() | graphs(symbolic=True))
 def test_random_optimised_graphs_survive(graph):
     assert_survives(pipeline.optimize(graph, backend="cpu"))

@@ -72,7 +72,7 @@ def test_elementwise_operators_of_every_type(dtype):
     assert checked > 5
 
 
-@settings(max_examples=30, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(graphs())
 def test_random_bodies(graph):
     graph = expand(graph)

@@ -75,7 +75,7 @@ def f(x: f32[1000], y: f32[1000]):{body}
     assert_close(interpret(small, arrays), interpret(graph, arrays), 1e-6)
 
 
-@settings(max_examples=80, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(mixed_graphs(most_nodes=15))
 def test_random_graphs_compute_the_same_in_less_memory(graph):
     whole = optimize(graph, backend="cpu")

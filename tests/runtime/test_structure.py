@@ -85,6 +85,27 @@ def test_one_program_serves_all_sizes(graph: Graph) -> None:
         check(made, *arguments_for(graph, B=size))
 
 
+def test_a_symbol_that_no_input_of_a_fused_kernel_shows_is_that_of_the_run() -> None:
+    made = program("""
+def filled(x: f32[B, 3], flag: bool):
+    def yes():
+        def body():
+            v0: f32[B, 3] = full_op(f32(2.0), shape=(B, 3))
+            v1: f32[B, 3] = tanh(v0)
+            return v1
+        v0: f32[B, 3] = fused(body=body)
+        return v0
+    def no():
+        v0: f32[B, 3] = full_op(f32(1.0), shape=(B, 3))
+        return v0
+    v0: f32[B, 3] = cond(flag, true=yes, false=no)
+    v1: f32[B, 3] = add(v0, x)
+    return v1
+""")
+    for size in (2, 5):
+        check(made, np.ones((size, 3), np.float32), np.asarray(True))
+
+
 # ---------------------------------------------------------------- how it is done
 
 NEWTON = """
