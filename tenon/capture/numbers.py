@@ -40,10 +40,13 @@ class Number(Tensor):
         return bool(strong(self))
 
     def __float__(self) -> float:
-        return float(strong(self))
+        return float(self._concrete("float()").item())
 
     def __int__(self) -> int:
-        return int(strong(self))
+        return int(self._concrete("int()").item())
+
+    def __index__(self) -> int:
+        return int(self._concrete("an index").item())
 
     def __round__(self, digits: int | None = None) -> Any:
         if digits is not None:

@@ -113,9 +113,7 @@ class Expressions(ast.NodeTransformer):
             return self._chained(node)
         left, right = node.left, node.comparators[0]
         operator = type(node.ops[0])
-        raw = operator in (ast.Is, ast.IsNot) or (
-            operator in (ast.Eq, ast.NotEq) and (self._may_be_choice(left) or self._may_be_choice(right)))
-        if not raw:
+        if operator not in COMPARED:
             return self.generic_visit(node)
         return expression(COMPARED[operator], node, LEFT=self._there(left), RIGHT=self._there(right))
 
@@ -155,6 +153,18 @@ class Expressions(ast.NodeTransformer):
             return node
         name = ast.copy_location(ast.Constant(mangled(node.attr, self.owner)), node)
         return expression("_tenon.get(OBJECT, NAME)", node, OBJECT=node.value, NAME=name)
+
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        self.generic_visit(node)
+        if any(isinstance(x, (ast.Slice, ast.Starred)) for x in [node.slice, *ast.iter_child_nodes(node.slice)]) \
+                or isinstance(node.slice, ast.Constant):
+            return node
+        if isinstance(node.ctx, ast.Load):
+            return expression("_tenon.item(HOLDER, INDEX)", node, HOLDER=node.value, INDEX=node.slice)
+        place: Any = expression("_tenon.place(HOLDER, INDEX).item", node, HOLDER=node.value, INDEX=node.slice)
+        place.ctx = node.ctx
+        found: ast.AST = place
+        return found
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         if not self._may_be_choice(node):

@@ -17,7 +17,12 @@ from tenon.capture.effects import slots_of
 from tenon.capture.guards import is_atom
 from tenon.tensor import Tensor
 
-OPAQUE = (Tensor, type, types.ModuleType, types.CodeType, types.BuiltinFunctionType, types.FrameType)
+
+class OfCapture:
+    """Base of what belongs to a capture, not to the program: no state of the user's."""
+
+
+OPAQUE = (OfCapture, Tensor, type, types.ModuleType, types.CodeType, types.BuiltinFunctionType, types.FrameType)
 BYTES = (np.ndarray, bytearray, array.array)
 
 

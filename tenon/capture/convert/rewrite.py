@@ -87,14 +87,16 @@ def _listed(found: Any) -> list[Any]:
 
 def _compiled(node: ast.FunctionDef, definition: Definition, code: types.CodeType) -> types.CodeType:
     """The code of the definition among the names that surrounded it: free variables, and the class around it."""
-    body: ast.stmt = node
+    body: list[ast.stmt] = [node]
     if definition.owner is not None:
-        body = ast.ClassDef(definition.owner, [], [], [body], [])
+        body = [ast.ClassDef(definition.owner, [], [], body, [])]
+        if definition.owner not in code.co_freevars:
+            body.insert(0, ast.Global([definition.owner]))      # where its methods name the class, it is no cell
     free = [ast.arg(name) for name in dict.fromkeys([*code.co_freevars, HELPER])]
     nothing = ast.arguments([], free, None, [], [], None, [])
-    around = ast.FunctionDef("<around>", nothing, [body], [], None)
+    around = ast.FunctionDef("<around>", nothing, body, [], None)
     module = ast.Module([around], [])
-    for x in (around, body, *free):
+    for x in (around, *body, *free):
         ast.copy_location(x, node)
     ast.fix_missing_locations(module)
     whole = compile(module, code.co_filename, "exec", dont_inherit=True, flags=code.co_flags & FUTURES)

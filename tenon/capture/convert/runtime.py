@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, cast
 from tenon.capture.convert.callees import callee, getter
 from tenon.capture.convert.choice import UNBOUND, Choice
 from tenon.capture.convert.fork import Fork, Plain
+from tenon.capture.convert.items import Place, item
 from tenon.capture.convert.loop import Loop
+from tenon.capture.convert.reachable import OfCapture
 from tenon.capture.convert.rows import Each
 from tenon.capture.numbers import Number, strong
 from tenon.capture.watch import UnsafeCall
@@ -32,7 +34,7 @@ def capture_now() -> Session | None:
     return capture if capture is not None and capture.converting else None
 
 
-class Runtime(local):
+class Runtime(OfCapture, local):
     """The functions of rewritten code; what they keep between two calls belongs to a thread."""
 
     UNBOUND, AssertionError = UNBOUND, AssertionError
@@ -138,6 +140,14 @@ class Runtime(local):
             return value
         capture = capture_now()
         return value if capture is None else capture.bound(value, name)
+
+    def item(self, holder: Any, index: Any) -> Any:
+        """`holder[index]`."""
+        return item(capture_now(), holder, index)
+
+    def place(self, holder: Any, index: Any) -> Place:
+        """`holder[index]` where it is stored to: `.item` of this."""
+        return Place(capture_now(), holder, index)
 
     def call(self, function: Any) -> Any:
         """What to call in the place of a function, which may be one of several."""
