@@ -162,6 +162,31 @@ def lstm(nn: Any, hidden: int = 256) -> Any:
     return Recurrent()
 
 
+def branches(nn: Any, branch: Callable[[], list[Any]], count: int = 4) -> Any:
+    """The sum of networks that do not depend on each other."""
+
+    class Branches(nn.Module):                                  # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.branches = nn.ModuleList([nn.Sequential(*branch()) for _ in range(count)])
+
+        def forward(self, x: Any) -> Any:
+            return sum(branch(x) for branch in self.branches)
+
+    return Branches()
+
+
+def matmul_branches(nn: Any, width: int = 256) -> Any:
+    """Four times two linear layers, of vectors."""
+    return branches(nn, lambda: [nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width)])
+
+
+def conv_branches(nn: Any, channels: int = 32) -> Any:
+    """Four times two convolutions, of one picture."""
+    return branches(nn, lambda: [nn.Conv2d(channels, channels, 3, padding=1), nn.ReLU(),
+                                 nn.Conv2d(channels, channels, 3, padding=1)])
+
+
 # ---------------------------------------------------------------- workloads
 
 @dataclass(frozen=True)
@@ -214,6 +239,8 @@ WORKLOADS = {workload.name: workload for workload in (
     Workload("resnet50_8", resnet50, pictures(8, 3, 224)),
     Workload("bert_1", bert, tokens(30522, 1, 128)),
     Workload("bert_8", bert, tokens(30522, 8, 128)),
+    Workload("four_matmuls", matmul_branches, vectors(10, 64, 256)),
+    Workload("four_convs", conv_branches, pictures(1, 32, 28)),
 )}
 
 

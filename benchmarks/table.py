@@ -2,8 +2,8 @@
 
     python -m benchmarks.table [ROW ...] [--threads 1 2] [--seconds 4] [--without compiled] [--json FILE] [--chart FILE]
 
-A row is measured in a process of its own, pinned to as many cores as there are threads; in it all libraries start from
-the same numbers, must agree, and take turns.  On one core a time is processor time, which other programs disturb less.
+Every library has a process of its own, pinned to as many cores as there are threads.  All start from the same numbers,
+must agree, and work in turn.  On one core a time is processor time, which other programs disturb less.
 """
 
 from __future__ import annotations
@@ -11,16 +11,19 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import subprocess
-import sys
 import warnings
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import median
 from typing import Any
+
+from benchmarks.bursts import Library
 
 Run = Callable[[], float]
 PEERS = ("torch", "compiled", "jax", "onnxruntime")
+BURSTS = 6                      # of every library, for a row
 TOLERANCE = 2e-3                # of the numbers that libraries return, which are sums or means over many
 
 
@@ -57,17 +60,13 @@ def main(arguments: list[str] | None = None) -> None:
     options.add_argument("--without", nargs="*", default=[], choices=PEERS)
     options.add_argument("--json", type=Path)
     options.add_argument("--chart", type=Path)
-    options.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     given = options.parse_args(arguments)
-    if given.here:
-        print(json.dumps(asdict(measure(given.rows[0], given.threads[0], given.seconds, given.without))))
-        return
     from benchmarks.models import WORKLOADS
 
     found = []
     for threads in given.threads:
         for row in given.rows or WORKLOADS:
-            found.append(apart(row, threads, given.seconds, given.without))
+            found.append(measure(row, threads, given.seconds, given.without))
             print(found[-1], flush=True)
     if given.json:
         given.json.write_text(json.dumps([asdict(m) for m in found], indent=1) + "\n")
@@ -75,39 +74,25 @@ def main(arguments: list[str] | None = None) -> None:
         draw(found, given.chart)
 
 
-def apart(row: str, threads: int, seconds: float, without: list[str]) -> Measured:
-    """The row, measured in a process of its own with so many threads."""
-    number = str(threads)
-    environment = os.environ | {
-        "TENON_THREADS": number, "OPENBLAS_NUM_THREADS": number, "OMP_NUM_THREADS": number, "MKL_NUM_THREADS": number,
-        "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, "-m", "benchmarks.table", row, "--here", "--threads", number, "--seconds", str(seconds)]
-    done = subprocess.run(command + (["--without", *without] if without else []), env=environment, check=True,
-                          stdout=subprocess.PIPE, text=True)
-    return Measured(**json.loads(done.stdout.splitlines()[-1]))
-
-
 def measure(row: str, threads: int, seconds: float, without: list[str]) -> Measured:
-    """The row in this process."""
-    cores = sorted(os.sched_getaffinity(0))[:threads]       # before any library counts them
-    os.sched_setaffinity(0, cores)
-    from benchmarks.machine import fma_peak
-    from benchmarks.models import WORKLOADS
-    from benchmarks.timing import compare
-
-    workload = WORKLOADS[row]
-    runs = {"tenon": _tenon(workload)} | {name: run for name in PEERS if name not in without
-                                          and (run := MAKE[name](workload)) is not None}
-    first = {name: run() for name, run in runs.items()}
+    """The row: all libraries in turn, a burst each, several times."""
+    with ExitStack() as stack:
+        libraries = {name: stack.enter_context(Library(name, row, threads)) for name in MAKE if name not in without}
+        able = {name: library for name, library in libraries.items() if library.first is not None}
+        found: dict[str, list[float]] = {name: [] for name in able}
+        for _ in range(BURSTS):
+            for name, library in able.items():
+                found[name] += library.burst(seconds / BURSTS)
+        floor = libraries["tenon"].ask("operations") / libraries["tenon"].ask("peak")
+    first = {name: library.first or 0.0 for name, library in able.items()}
     scale = max(1.0, *map(abs, first.values()))
     disagreement = max(abs(value - first["tenon"]) / scale for value in first.values())
-    times = compare(runs, seconds, least=3)
-    return Measured(row, threads, times, multiply_adds(workload) / fma_peak(threads=threads), disagreement)
+    return Measured(row, threads, {name: median(times) for name, times in found.items()}, floor, disagreement)
 
 
 # ---------------------------------------------------------------- the libraries
 
-def _tenon(workload: Any) -> Run:
+def _tenon(workload: Any) -> Run | None:
     from benchmarks.models import tenon_run
 
     return tenon_run(workload)
@@ -164,7 +149,7 @@ def _onnxruntime(workload: Any) -> Run | None:
 
 
 MAKE: dict[str, Callable[[Any], Run | None]] = {
-    "torch": _torch, "compiled": _compiled, "jax": _jax, "onnxruntime": _onnxruntime}
+    "tenon": _tenon, "torch": _torch, "compiled": _compiled, "jax": _jax, "onnxruntime": _onnxruntime}
 
 
 # ---------------------------------------------------------------- the limit
@@ -176,6 +161,16 @@ def multiply_adds(workload: Any) -> float:
     from tenon.passes.expand import expand
 
     return sum(map(operations, expand(tenon_graph(workload)).nodes))
+
+
+def _peak(_: Any) -> float:
+    from benchmarks.machine import fma_peak
+    from tenon.config import config
+
+    return fma_peak(threads=config().threads)
+
+
+NUMBERS: dict[str, Callable[[Any], float]] = {"operations": multiply_adds, "peak": _peak}
 
 
 # ---------------------------------------------------------------- the chart

@@ -64,6 +64,7 @@ globals().update(_ops.PUBLIC)
 _MODULES = ("data", "debug", "fft", "nn", "optim")
 _LATER = dict.fromkeys(("alpha_dropout", "scaled_dot_product_attention"), "tenon.nn.functional")
 _LATER |= {"save": "tenon.storage", "load": "tenon.storage", "explain": "tenon.debug.explain"}
+_LATER |= dict.fromkeys(("get_num_threads", "set_num_threads"), "tenon.runtime.scheduler")
 _LATER |= dict.fromkeys(("autograd", "checkpoint", "custom_vjp", "grad", "hessian", "hvp", "jacfwd", "jacobian",
                          "jacrev", "jvp", "value_and_grad", "vjp", "vmap"), "tenon.transforms")
 

@@ -39,11 +39,27 @@ def pool() -> Pool:
 
 
 def get_num_threads() -> int:
+    """How many threads programs run on: `TENON_THREADS`, or one a usable core, until `set_num_threads` says another.
+
+    >>> import tenon as tn
+    >>> tn.get_num_threads() >= 1
+    True
+    """
     return pool().threads
 
 
 def set_num_threads(threads: int) -> None:
-    """Run programs on so many threads from now on.  Results do not depend on it, to the last bit."""
+    """Run programs on so many threads from now on.  Results do not depend on it, to the last bit.
+
+    Raises ArgumentError unless 1 <= threads <= 1024.
+
+    >>> import tenon as tn
+    >>> before = tn.get_num_threads()
+    >>> tn.set_num_threads(1)
+    >>> tn.get_num_threads()
+    1
+    >>> tn.set_num_threads(before)
+    """
     if not 1 <= threads <= MOST_THREADS:
         raise ArgumentError(f"set_num_threads: {threads} is not a whole number from 1 to {MOST_THREADS}")
     with _choosing:
