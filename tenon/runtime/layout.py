@@ -61,8 +61,7 @@ def make_layout(assembly: Assembly, address_of: AddressOf, sizes: Sizes, donated
     """The plan of a run with these sizes."""
     several = threads > 1 and any(is_parallel(x, sizes) for x in leaves(assembly.steps))
     table = Table(address_of, dict(sizes), take_donated(assembly, donated), threads if several else 1)
-    for step in assembly.steps:
-        table.add(step)
+    table.add_all(assembly.steps)
     return _finished(assembly, table, threads)
 
 

@@ -1,7 +1,7 @@
 """Steps -> rows of the driver's table: jumps for branches and loops, barriers where threads must wait for each other.
 
-Steps run by all threads are separated by a barrier only where one of them touches what the other wrote.  A branch or
-loop in which no step is worth several threads is run by thread 0 alone, as one step; in any other the threads meet at
+A step is run by all threads or by one.  Two steps are separated by a barrier only where one of them touches what the
+other wrote and another thread may be at it.  A branch or loop in which no step is worth several threads is run by thread 0 alone, as one step; in any other the threads meet at
 its beginning, at its end, and once or twice in every turn.
 """
 
@@ -30,9 +30,11 @@ from tenon.backends.cpu.steps import (
 )
 from tenon.backends.cpu.unit import Unit, count
 from tenon.backends.cpu.whole import MANY_TURNS
+from tenon.runtime.side_by_side import Job, side_by_side
 from tenon.types import TensorType, bool_, int64
 
 PARALLEL_WORK = 30_000      # elements below which one thread is done sooner than others are woken
+EVERYONE = -1               # in the place of a thread
 STATUS_WORDS = 3            # that a kernel writes: number of the check, index, size
 
 AddressOf = Callable[[Unit], Sequence[int]]
@@ -86,14 +88,39 @@ class Table:
         self.parallel: set[int] = set()                 # segments in which several threads work
         self.spans: list[tuple[tuple[Storage, ...], int, int]] = []     # of each step: memory, first and last segment
         self.loops: list[tuple[int, int]] = []          # first and last step of each, those inside first
-        self.touched_by: dict[Storage, tuple[bool, bool]] = {}   # in this segment: (written, by all threads)
+        self.touched_by: dict[Storage, tuple[bool, int]] = {}    # in this segment: (written, by which thread)
         self.unchecked = False                          # a kernel that can fail ran, and nobody looked yet
         self.alone = threads == 1                       # nobody else is here now
 
     # ------------------------------------------------------------ one step
 
-    def add(self, step: Step) -> None:
-        """The rows of one step."""
+    def add_all(self, steps: Sequence[Step]) -> None:
+        """The rows of steps, one after the other; some of them may be run by different threads at once."""
+        regions = [] if self.alone else side_by_side([self.job(step) for step in steps], self.threads)
+        starts = {min(region): region for region in regions}
+        threads: dict[int, int] = {}
+        for k, step in enumerate(steps):
+            if k in starts:
+                threads |= starts[k]
+                self.meet_before({steps[i]: thread for i, thread in starts[k].items()})
+            self.add(step, threads.get(k))
+
+    def job(self, step: Step) -> Job | None:
+        """What it takes to run the step beside others; None if it has to be in its place."""
+        if not isinstance(step, KernelStep) or step.unit.facts.checks:
+            return None
+        return Job(self.memory(step.inputs), self.memory(step.outputs + step.temporaries), work_of(step, self.sizes),
+                   is_parallel(step, self.sizes))
+
+    def meet_before(self, region: Mapping[Step, int]) -> None:
+        """The barrier that any step of the region needs, before all of them."""
+        if self.unchecked and any(x.kind == "argument" for step in region for x in self.memory(step.outputs)):
+            self.check()
+        for step, thread in region.items():
+            self.meet(self.memory(step.inputs), self.memory(step.outputs), thread)
+
+    def add(self, step: Step, thread: int | None = None) -> None:
+        """The rows of one step, for one thread, or whoever is of use."""
         match step:
             case BranchStep():
                 with self.structure(step):
@@ -102,18 +129,19 @@ class Table:
                 with self.structure(step):
                     self.loop(step)
             case _:
-                self.leaf(step)
+                self.leaf(step, thread)
 
-    def leaf(self, step: Leaf) -> None:
+    def leaf(self, step: Leaf, thread: int | None) -> None:
         reads, writes = self.memory(step.inputs), self.memory(step.outputs)
-        everyone = not self.alone and is_parallel(step, self.sizes)
+        if thread is None:
+            thread = EVERYONE if not self.alone and is_parallel(step, self.sizes) else 0
         if self.unchecked and any(x.kind == "argument" for x in writes):
             self.check()
-        self.meet(reads, writes, everyone)
+        self.meet(reads, writes, thread)
         first = self.segment
         match step:
             case KernelStep():
-                self.kernel(step, everyone)
+                self.kernel(step, thread)
             case CopyStep():
                 at = self.place_operands((step.target, step.source))
                 self.row("copy", driver.COPY, at, count(step.source.bytes, self.sizes))
@@ -137,13 +165,13 @@ class Table:
                 self.pointed.append((self.row("move", driver.MOVE, 0, 0), step.cell))
                 writes = (*writes, *self.memory((step.cell,)))
         self.spans.append((self.memory(touched(step)), first, self.segment))
-        self.touch(reads, writes, everyone)
+        self.touch(reads, writes, thread)
 
     def memory(self, storages: Sequence[Storage]) -> tuple[Storage, ...]:
         """All memory that may be meant, with arguments for the results that take their place."""
         return tuple(dict.fromkeys(self.taken.get(y, y) for x in storages for y in homes(x)))
 
-    def kernel(self, step: KernelStep, everyone: bool) -> None:
+    def kernel(self, step: KernelStep, thread: int) -> None:
         at = self.place_operands(touched(step))
         sizes_at = len(self.size_words)
         self.size_words += [self.sizes[name] for name in step.unit.facts.sizes]
@@ -152,13 +180,16 @@ class Table:
             self.checked.append(step)
             status, self.unchecked = STATUS_WORDS * len(self.checked), True
         unit = unit_for(step, self.taken)
-        code = driver.KERNEL_ALL if everyone else driver.KERNEL_ONE
         for stage, address in enumerate(self.address_of(unit)):
-            if stage and everyone:
+            if stage and thread == EVERYONE:
                 self.barrier()
-            if everyone:
+            if thread:
                 self.parallel.add(self.segment)
-            self.row(unit.functions[stage], code, address, at, status, sizes_at)
+            words = address, at, status, sizes_at
+            if thread == EVERYONE:
+                self.row(unit.functions[stage], driver.KERNEL_ALL, *words)
+            else:
+                self.row(unit.functions[stage], driver.KERNEL_ONE, *words, thread)
 
     def check(self) -> None:
         """Stop here if a kernel has failed."""
@@ -179,17 +210,17 @@ class Table:
             self.barrier()
         else:
             reads, writes = self.memory(step.inputs), self.memory(step.outputs)
-            self.meet(reads, writes, everyone=False)
+            self.meet(reads, writes, 0)
             others = self.row("skip", driver.SKIP, 0)
             self.alone = True
             yield
             self.alone = False
             self.jump_here(others)
-            self.touch(reads, writes, everyone=False)
+            self.touch(reads, writes, 0)
 
     def branch(self, step: BranchStep) -> None:
         choice = self.memory((step.choice,))
-        self.meet(choice, (), everyone=not self.alone)
+        self.meet(choice, (), self.whoever)
         self.span(choice)
         at = self.place_operands((step.choice,))
         if step.choice.type.dtype is bool_:
@@ -202,8 +233,7 @@ class Table:
             if entry is not None:
                 self.jump_here(entry)
             self.all_wait()
-            for inner in step.branches[k]:
-                self.add(inner)
+            self.add_all(step.branches[k])
             self.all_meet()
             if k:
                 ends.append(self.row("jump", driver.JUMP, 0))
@@ -221,16 +251,14 @@ class Table:
         if step.length is not None and count(step.length, self.sizes) <= 0:
             return
         head, first = len(self.rows), len(self.spans)
-        for inner in step.condition:
-            self.add(inner)
+        self.add_all(step.condition)
         leave = None
         if step.proceed is not None:
-            self.meet(self.memory((step.proceed,)), (), everyone=not self.alone)
+            self.meet(self.memory((step.proceed,)), (), self.whoever)
             self.span(self.memory((step.proceed,)))
             leave = self.row("jump unless", driver.JUMP_UNLESS, 0, self.place_operands((step.proceed,)))
             self.all_wait()
-        for inner in step.body:
-            self.add(inner)
+        self.add_all(step.body)
         self.all_meet()
         if self.unchecked:
             self.check()
@@ -249,7 +277,7 @@ class Table:
         places = self.memory([x for move in moves for x in (move.target, move.source)])
         self.span(places)
         self.moved.append((self.row("move", driver.MOVE, 0, 0), moves))
-        self.touch((), places, everyone=False)
+        self.touch((), places, 0)
 
     def span(self, storages: tuple[Storage, ...]) -> None:
         self.spans.append((storages, self.segment, self.segment))
@@ -302,19 +330,25 @@ class Table:
 
     # ------------------------------------------------------------ threads
 
-    def meet(self, reads: Sequence[Storage], writes: Sequence[Storage], everyone: bool) -> None:
-        """A barrier if the step must wait for one of this segment; thread 0 need not wait for itself."""
+    @property
+    def whoever(self) -> int:
+        """Who looks at what decides a jump."""
+        return 0 if self.alone else EVERYONE
+
+    def meet(self, reads: Sequence[Storage], writes: Sequence[Storage], thread: int) -> None:
+        """A barrier if the step must wait for one of this segment; a thread need not wait for itself."""
         for x, writing in [*((x, False) for x in reads), *((x, True) for x in writes)]:
-            written, by_all = self.touched_by.get(x, (False, False))
-            if x in self.touched_by and (written or writing) and (by_all or everyone):
+            written, by = self.touched_by.get(x, (False, thread))
+            if x in self.touched_by and (written or writing) and (by != thread or by == EVERYONE):
                 self.barrier()
                 return
 
-    def touch(self, reads: Collection[Storage], writes: Collection[Storage], everyone: bool) -> None:
+    def touch(self, reads: Collection[Storage], writes: Collection[Storage], thread: int) -> None:
         """Note what a step of this segment does."""
         for x in reads:
-            self.touched_by.setdefault(x, (False, everyone))
-        self.touched_by.update((x, (True, everyone)) for x in writes)
+            written, by = self.touched_by.get(x, (False, thread))
+            self.touched_by[x] = written, by if by == thread else EVERYONE
+        self.touched_by.update((x, (True, thread)) for x in writes)
 
     def all_meet(self) -> None:
         """A barrier, if there was anything since the last one."""

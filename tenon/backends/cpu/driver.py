@@ -7,10 +7,10 @@ costs some nanoseconds a step, compiling such a module milliseconds a graph (0.1
     bind(context)                      writes the addresses of this run's arguments, results and arena
     run_alone(context)                 both, on the calling thread only
 
-A step is five words: what it does, and up to four operands.
+A step is six words: what it does, and up to five operands.
 
-    END                        KERNEL_ALL  function operands status sizes    every thread
-    BARRIER                    KERNEL_ONE  function operands status sizes    thread 0 for all
+    END                        KERNEL_ALL  function operands status sizes           every thread
+    BARRIER                    KERNEL_ONE  function operands status sizes thread    that thread for all
     HOST step                  COPY        operands bytes                    thread 0
     MOVE first count           SKIP        step                              thread 0 moves pointers; all others jump
     JUMP step                  JUMP_UNLESS step operands                     where the boolean is false
@@ -39,7 +39,7 @@ from tenon.backends.threads import BARRIER as POOL_BARRIER
 END, KERNEL_ALL, KERNEL_ONE, BARRIER, HOST, COPY, JUMP, JUMP_UNLESS, JUMP_WHILE, MOVE, SKIP, CHOOSE, \
     ALLOCATE, FOLLOW = range(14)
 MOVE_WORDS = 3
-STEP_WORDS = 5
+STEP_WORDS = 6
 CHECK = -1                   # the HOST step that only looks whether a kernel failed
 
 # Words of the context, 8 bytes each.
@@ -100,12 +100,14 @@ next:
   %b.at = getelementptr i64, ptr %step, i64 2
   %c.at = getelementptr i64, ptr %step, i64 3
   %d.at = getelementptr i64, ptr %step, i64 4
+  %e.at = getelementptr i64, ptr %step, i64 5
   %following = getelementptr i64, ptr %step, i64 {STEP_WORDS}
   %code = load i64, ptr %step, align 8
   %a = load i64, ptr %a.at, align 8
   %b = load i64, ptr %b.at, align 8
   %c = load i64, ptr %c.at, align 8
   %d = load i64, ptr %d.at, align 8
+  %e = load i32, ptr %e.at, align 8
   %status = getelementptr i64, ptr %statuses, i64 %c
   %kernel.sizes = getelementptr i64, ptr %sizes, i64 %d
   switch i64 %code, label %end [
@@ -128,8 +130,10 @@ all:
   %all.operands = getelementptr ptr, ptr %pointers, i64 %b
   call void %all.function(ptr %all.operands, ptr %kernel.sizes, i32 %thread, i32 %threads, ptr %scratch, ptr %status)
   br label %advance
-one:
-  br i1 %first, label %one.mine, label %advance
+one:                                      ; with fewer threads than the table was made for, one stands for several
+  %one.thread = urem i32 %e, %threads
+  %one.here = icmp eq i32 %one.thread, %thread
+  br i1 %one.here, label %one.mine, label %advance
 one.mine:
   %one.function = inttoptr i64 %a to ptr
   %one.operands = getelementptr ptr, ptr %pointers, i64 %b
