@@ -71,8 +71,8 @@ ANSWER = "answer: "
 def serve(name: str, row: str, threads: int) -> None:
     """Make the library's run, then do what the lines of standard input say."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])      # before any library counts them
-    from benchmarks.table import MAKE, NUMBERS
     from benchmarks.models import WORKLOADS
+    from benchmarks.table import MAKE, NUMBERS
 
     run = MAKE[name](WORKLOADS[row])
     answer(None if run is None else run())

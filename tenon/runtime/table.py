@@ -1,8 +1,8 @@
 """Steps -> rows of the driver's table: jumps for branches and loops, barriers where threads must wait for each other.
 
 A step is run by all threads or by one.  Two steps are separated by a barrier only where one of them touches what the
-other wrote and another thread may be at it.  A branch or loop in which no step is worth several threads is run by thread 0 alone, as one step; in any other the threads meet at
-its beginning, at its end, and once or twice in every turn.
+other wrote and another thread may be at it.  A branch or loop in which no step is worth several threads is run by
+thread 0 alone, as one step; in any other the threads meet at its beginning, at its end, and once or twice a turn.
 """
 
 from __future__ import annotations
