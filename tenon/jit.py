@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import operator
 import types
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
@@ -26,7 +25,7 @@ from tenon.capture.guards import is_atom
 from tenon.capture.reach import Reach, names_of
 from tenon.capture.segments import Parts
 from tenon.capture.trace import Capture, Held, capturing
-from tenon.capture.tree import Structure, flatten
+from tenon.capture.tree import Structure, unfold
 from tenon.capture.warm import MISS, Call, short_way
 from tenon.capture.watch import UnsafeCall, Watch
 from tenon.dims import (
@@ -112,22 +111,23 @@ class Jitted:
 
     def _find_and_run(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A call by the long way, which may make a short one for those that follow."""
-        leaves, structure = flatten((args, keywords))
+        leaves, structure, containers = unfold((args, keywords))
         given = leaves
         leaves = [asarray(x) if isinstance(x, np.ndarray) else x for x in leaves]
         record = self._record(leaves, structure)
         if record.eager is not None:
             return self._by_part(record, args, keywords)
-        captured = self._find(record, leaves)
+        captured = self._find(record, leaves, containers)
         try:
             if captured is None:
                 with self._lock:
-                    captured = self._find(record, leaves) or self._capture(record, leaves, structure)
+                    captured = self._find(record, leaves, containers) or \
+                        self._capture(record, leaves, structure, containers)
             if captured is not None:
                 captured.calls += 1
                 if captured.calls in SHORTEN_AT:        # before the run, while all is as the capture needs it
                     self._shorten(captured, structure, given)
-                return run(captured, leaves)
+                return run(captured, leaves, containers)
         except Stopped as stopped:
             reason = stopped
         else:
@@ -165,12 +165,13 @@ class Jitted:
 
         Nothing of the program is run, or compiled.
         """
-        leaves, structure = flatten((args, keywords))
+        leaves, structure, containers = unfold((args, keywords))
         record = self._record(leaves, structure)
         if record.eager is not None:
             return record, None
         try:
-            return record, self._find(record, leaves) or self._capture(record, leaves, structure)
+            found = self._find(record, leaves, containers)
+            return record, found or self._capture(record, leaves, structure, containers)
         except Stopped as stopped:
             raise stopped.error from None
 
@@ -188,10 +189,11 @@ class Jitted:
             record = self.records.setdefault(key, Record(alive=[x for x in leaves if not isinstance(x, Tensor)]))
         return record
 
-    def _find(self, record: Record, leaves: Sequence[Any]) -> Captured | None:
-        return next((c for c in record.captures if holds(c, leaves)), None)
+    def _find(self, record: Record, leaves: Sequence[Any], containers: Sequence[Any]) -> Captured | None:
+        return next((c for c in record.captures if holds(c, leaves, containers)), None)
 
-    def _capture(self, record: Record, leaves: list[Any], structure: Structure) -> Captured | None:
+    def _capture(self, record: Record, leaves: list[Any], structure: Structure,
+                 containers: Sequence[Any]) -> Captured | None:
         """A new capture for this call; None when the function runs by part."""
         if sum(len(r.captures) for r in self.records.values()) >= MOST_CAPTURES:
             last = "; ".join(why_not(c, leaves) for c in record.captures[-1:]) or "the Python values of its arguments"
@@ -201,6 +203,8 @@ class Jitted:
         try:
             with span("capture", function=self.__name__):
                 captured = self._converted(record, leaves, structure)
+                if not captured.apart.isdisjoint(map(id, containers)):
+                    raise UnsafeCall("a container among the arguments is one that the function finds elsewhere too")
         except UnsafeCall as unsafe:
             self._refuse(record, Reason(unsafe.what, unsafe.where, unsafe.hint, unsafe.before))
             return None
@@ -254,13 +258,14 @@ class Jitted:
 
     def _trace(self, leaves: list[Any], structure: Structure, types: list[TensorType]) -> Captured:
         args, keywords = structure.build(leaves)
+        containers = unfold((args, keywords))[2]
         before = Reach(None)
         root = getattr(self.function, "__func__", self.function)
         before.add(root, self.__name__)
-        for leaf in leaves:
-            before.add(leaf, "argument")
+        for x in [*leaves, *containers]:
+            before.add(x, "argument")
         snapshot = Snapshot(list(before.holders.values()), before.cells)
-        world = World(list(before.holders.values()), before.cells, snapshot)
+        world = World(list(before.holders.values()), before.cells, snapshot, containers)
         capture = Session(self.__name__, world) if self.converting else Capture(self.__name__)
         watch = Watch(iterators=before.iterators)
         assumptions = Assumptions(sizes_of(types, leaves))
@@ -273,7 +278,6 @@ class Jitted:
                 with watch.running():
                     result = self._call(args, keywords)
                 changes = snapshot.changes()
-                changed_leaves, changed_structure = flatten((args, keywords))
             except UnsafeCall as unsafe:
                 unsafe.before = tuple(capture.builder.nodes)
                 raise
@@ -282,8 +286,6 @@ class Jitted:
                 moved = [kept.put_back() for kept in before.kept]
         if any(moved):
             raise UnsafeCall(next(filter(None, moved)))
-        if changed_structure != structure or not all(map(operator.is_, changed_leaves, leaves)):
-            raise UnsafeCall("the function changes a container among its arguments")
         if assumptions.sizes and any({"type", "int"} <= names_of(code).global_names for code in watch.codes):
             raise UndecidedSize("a size may have been asked for its type, which is not that of an integer")
         reach = Reach(watch.codes, [id(e.holder) for e in changes if e.kind in ("list", "deque") and e.key is not None])
@@ -291,11 +293,13 @@ class Jitted:
         for k, leaf in enumerate(leaves):
             if not isinstance(leaf, Tensor):
                 reach.add(leaf, f"argument {k}")
+        for kind in structure.kinds():
+            reach.add(kind, kind.__name__)
         reach.groups += world.guards()
         reach.compare_arrays([s.holder for s in capture.sources if isinstance(s, Held)])
         if reach.opaque:
             raise UnsafeCall(reach.opaque[0])
-        return conclude(capture, result, changes, types, reach, before.known(), (args, keywords),
+        return conclude(capture, result, changes, types, reach, before.known(), containers,
                         assumptions)
 
 

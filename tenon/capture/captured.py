@@ -9,7 +9,7 @@ from __future__ import annotations
 import types
 from collections import Counter
 from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from types import CodeType
 from typing import Any
@@ -25,7 +25,7 @@ from tenon.capture.guards import Guards, is_atom
 from tenon.capture.reach import Reach
 from tenon.capture.residuals import Halves, halves, recorded_call
 from tenon.capture.trace import Argument, Capture, GradientOf, Held, Source
-from tenon.capture.tree import Structure, containers, flatten
+from tenon.capture.tree import Structure, unfold
 from tenon.capture.watch import UnsafeCall
 from tenon.dims import Assumptions, Dim, SymbolicDim, evaluate, learn
 from tenon.eager import program_of
@@ -66,6 +66,13 @@ class FromOutside:
 
 
 @dataclass(frozen=True)
+class FromContainers:
+    """A leaf that is a container among the arguments, by its number."""
+
+    number: int
+
+
+@dataclass(frozen=True)
 class FromSize:
     """A leaf that is a size, which may be another number in every call."""
 
@@ -92,10 +99,10 @@ class Captured:
     types: list[TensorType]                     # of the leaves of the arguments that are tensors
     guards: Guards
     assumptions: Assumptions
-    output: Nest
+    output: Nest                                # what is returned; where there are effects, what they store behind it
     assigned: list[tuple[Source, int, bool]]    # tensor <- result, and whether it then carries a gradient
     gradients: list[tuple[Source, int | None]]  # tensor.grad <- result, or None
-    effects: list[tuple[Effect, Nest]]
+    effects: list[tuple[Effect, int | None]]    # a store, and the number of the argument that it is made into
     flags: list[tuple[Source, bool]]            # tensor.requires_grad <- flag
     differentiable: bool
     wanted: tuple[int, ...]                     # the inputs that require a gradient
@@ -103,6 +110,7 @@ class Captured:
     same: list[tuple[int, Tensor]]              # arguments that are such a tensor too: the leaf, and which tensor
     inputs: Inputs                              # the sources, as a call wants them
     outside: frozenset[int]                     # identities of the other tensors that can be reached from outside
+    apart: frozenset[int]                       # identities of what must not be a container among the arguments
     codes: frozenset[CodeType]                  # that ran
     failed: int | None = None                   # the result that says that the call has to run eagerly after all
     calls: int = 0                              # that went the long way
@@ -121,6 +129,12 @@ class Captured:
         return halves(self.graph, self.wanted) if self.differentiable else None
 
     @cached_property
+    def uses_containers(self) -> bool:
+        """Whether a call stores to a container among its arguments, or hands one on."""
+        return any(number is not None for _, number in self.effects) or any(
+            isinstance(x, FromContainers) for x in self.output.leaves)
+
+    @cached_property
     def donations(self) -> tuple[int, ...]:
         """The inputs that the program assigns: they may give their memory to the results."""
         if self.failed is not None:
@@ -133,14 +147,16 @@ class Captured:
 # ---------------------------------------------------------------- after the function has returned
 
 def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[TensorType], reach: Reach,
-             known: Container[int], arguments: Any, assumptions: Assumptions) -> Captured:
+             known: Container[int], arguments: Sequence[Any], assumptions: Assumptions) -> Captured:
     """Everything the captured call leaves behind, as results of the graph and places for them.
 
-    Raises UnsafeCall when it leaves an object that is new in every call, and not among those `known` before.
+    `arguments` are the containers among them.  Raises UnsafeCall when the function leaves an object that is new in
+    every call, and not among those `known` before.
     """
     values: dict[Value, int] = {}
     tracked: list[Tensor] = []
-    left = _Left(known, arguments, [result, *(change.value for change in changes)])
+    numbers = {id(x): k for k, x in enumerate(arguments)}
+    left = _Left(known, (result, *(change.value for change in changes)) if changes else result)
     gradients_now = {id(seen.state.grad): seen for seen in capture.seen.values() if seen.state.grad is not None}
 
     def index_of(tensor: Tensor) -> int:
@@ -151,6 +167,8 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
     def leaf(x: Any) -> Any:
         if id(x) in capture.seen:
             return FromOutside(capture.seen[id(x)].source)
+        if id(x) in numbers:
+            return FromContainers(numbers[id(x)])
         if id(x) in gradients_now:
             source = gradients_now[id(x)].source
             assert not isinstance(source, GradientOf)
@@ -168,8 +186,8 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
         return FromGraph(index_of(x), x.own.requires_grad, node is not None and node.released,
                          left.name(x), x.weak is not None)
 
-    output, *values_left = [Nest(structure, tuple(map(leaf, leaves))) for leaves, structure in left.nests]
-    effects = list(zip(changes, values_left, strict=True))
+    output = Nest(left.structure, tuple(map(leaf, left.leaves)))
+    effects = [(change, numbers.get(id(change.holder))) for change in changes]
     assigned, gradients, flags = [], [], []
     for seen in capture.seen.values():
         state = seen.state
@@ -192,39 +210,34 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
     same = [(seen.source.position, seen.tensor) for key, seen in capture.seen.items()
             if isinstance(seen.source, Argument) and key in reach.tensors]
     outside = reach.tensors.union(id(x) for x, *_ in held).difference(id(x) for _, x in same)
+    found = {id(g.holder) for g in reach.groups}.union(id(change.holder) for change in changes)
+    apart = frozenset(found.difference(numbers)) if arguments else frozenset()
     return Captured(graph, sources, types, reach.guards(), assumptions, output, assigned, gradients, effects, flags,
-                    differentiable, wanted, held, same, Inputs(sources), frozenset(outside),
+                    differentiable, wanted, held, same, Inputs(sources), frozenset(outside), apart,
                     frozenset(reach.codes or ()), failed)
 
 
 class _Left:
-    """What a function left behind, opened: containers from outside stay whole, and what it made is found once.
+    """What a function left behind, opened: containers from outside stay whole, and what it made is found once."""
 
-    Raises UnsafeCall for what could only be made again as something else: a container of the arguments, or one that is
-    left in two places.
-    """
-
-    def __init__(self, known: Container[int], arguments: Any, trees: Sequence[Any]):
+    def __init__(self, known: Container[int], tree: Any):
         self.known, self.opened = known, set[int]()
-        self.arguments = {id(x) for tree in arguments for x in containers(tree)}
-        self.nests = [flatten(tree, self.is_whole) for tree in trees]
-        self.places = Counter(id(x) for leaves, _ in self.nests for x in leaves if isinstance(x, Tensor))
+        self.leaves, self.structure, made = unfold(tree, self.is_whole)
+        self.opened.update(map(id, made))
+        self.places = Counter(id(x) for x in self.leaves if isinstance(x, Tensor))
 
     def is_whole(self, container: Any) -> bool:
         """Whether a container was there before."""
         if id(container) in self.known or type(container) is SymbolicDim:
             return True
-        if not isinstance(container, tuple):
-            if id(container) in self.arguments:
-                raise UnsafeCall("the function leaves a container of its arguments behind")
-            if id(container) in self.opened:
-                raise UnsafeCall("the function leaves one container in two places")
-            self.opened.add(id(container))
+        if id(container) in self.opened:
+            raise UnsafeCall("the function leaves one container in two places, as the data decide")
         return False
 
     def opened_later(self, tree: Any, leaf: Callable[[Any], Any]) -> Nest:
         """One of several things that a leaf may be."""
-        leaves, structure = flatten(tree, self.is_whole)
+        leaves, structure, made = unfold(tree, self.is_whole)
+        self.opened.update(map(id, made))
         return Nest(structure, tuple(map(leaf, leaves)))
 
     def name(self, tensor: Tensor) -> int | None:
@@ -234,8 +247,8 @@ class _Left:
 
 # ---------------------------------------------------------------- a call that fits
 
-def holds(captured: Captured, leaves: Sequence[Any]) -> bool:
-    """Whether this capture is right for a call with these leaves."""
+def holds(captured: Captured, leaves: Sequence[Any], containers: Sequence[Any]) -> bool:
+    """Whether this capture is right for a call with these leaves in these containers."""
     sizes: dict[str, int] = {}
     tensors = [x for x in leaves if isinstance(x, Tensor)]
     pairs = [(type, x.own.payload.shape) for type, x in zip(captured.types, tensors, strict=True)]
@@ -244,6 +257,7 @@ def holds(captured: Captured, leaves: Sequence[Any]) -> bool:
             and captured.assumptions.hold(sizes)
             and not any(id(x) in captured.outside for x in tensors)
             and all(leaves[k] is x for k, x in captured.same)
+            and captured.apart.isdisjoint(map(id, containers))
             and captured.guards.hold()
             and (captured.checked == changes() or held_tensors_hold(captured, leaves)))
 
@@ -313,7 +327,7 @@ class Stopped(Exception):
         self.error = error
 
 
-def run(captured: Captured, leaves: Sequence[Any]) -> Any:
+def run(captured: Captured, leaves: Sequence[Any], containers: Sequence[Any] = ()) -> Any:
     """Run the graph, then do what the function did: assignments, gradients, effects, the returned value.
 
     Raises Stopped where the graph fails, since the function may catch the error, or have done things before it.
@@ -333,16 +347,16 @@ def run(captured: Captured, leaves: Sequence[Any]) -> Any:
             captured.ran = True
     except TenonError as error:
         raise Stopped(error) from error
-    return settle(captured, leaves, results, captured.assigned)
+    return settle(captured, leaves, results, captured.assigned, containers)
 
 
 def settle(captured: Captured, leaves: Sequence[Any], results: Any,
-           assigned: Sequence[tuple[Source, int, bool]]) -> Any:
+           assigned: Sequence[tuple[Source, int, bool]], containers: Sequence[Any] = ()) -> Any:
     """Do what the function did, given the results of its graph; returns what it returned."""
     if captured.failed is not None and results[captured.failed].own.payload:
         raise Stopped(CaptureError("the call takes a way that its graph does not hold"))
 
-    fill = _Fill(captured, leaves, results)
+    fill = _Fill(captured, leaves, results, containers)
     given: list[tuple[Any, int, bool]] = [
         (source.holder if type(source) is Held else holder_of(source, leaves), k, carries)
         for source, k, carries in assigned]
@@ -363,17 +377,20 @@ def settle(captured: Captured, leaves: Sequence[Any], results: Any,
         holder.own = TensorState(own.payload, flag, own.grad, own.node, own.index)
     if captured.gradients or captured.flags:
         changed()
-    for effect, nest in captured.effects:
-        effect.make(nest.build(fill))
-    return captured.output.build(fill)
+    if not captured.effects:
+        return captured.output.build(fill)
+    result, *values = captured.output.build(fill)
+    for (effect, number), value in zip(captured.effects, values, strict=True):
+        (effect if number is None else replace(effect, holder=containers[number])).make(value)
+    return result
 
 
 class _Fill:
     """Leaves of a nest -> what they stand for after a run.  An object, since a nested function that calls itself would
     keep the results until Python looks for cycles."""
 
-    def __init__(self, captured: Captured, leaves: Sequence[Any], results: Any):
-        self.captured, self.leaves, self.results = captured, leaves, results
+    def __init__(self, captured: Captured, leaves: Sequence[Any], results: Any, containers: Sequence[Any]):
+        self.captured, self.leaves, self.results, self.containers = captured, leaves, results, containers
         self.made: dict[int, Tensor] = {}
 
     def __call__(self, leaf: Any) -> Any:
@@ -387,6 +404,8 @@ class _Fill:
             return next(nest for p, nest in leaf.options if p is True or (p and self(p))).build(self)
         if isinstance(leaf, FromSize):
             return evaluate(leaf.size, sizes_of(self.captured.types, self.leaves))
+        if isinstance(leaf, FromContainers):
+            return self.containers[leaf.number]
         return holder_of(leaf.source, self.leaves) if isinstance(leaf, FromOutside) else leaf
 
 

@@ -1,6 +1,7 @@
 """Nested Python containers <-> flat leaves and a structure that can be compared.
 
-Lists, tuples, named tuples, dictionaries and dataclasses are containers; everything else is a leaf.
+Lists, tuples, named tuples, dictionaries and dataclasses are containers; everything else is a leaf.  A dataclass is
+opened into all its attributes and made again without its constructor: it may have changed since.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from tenon.capture.effects import slots_of
 from tenon.errors import ArgumentError
 
 
@@ -29,9 +31,18 @@ class Structure:
         """How many leaves the nest has."""
         return 1 if self.kind is None else sum(child.leaves for child in self.children)
 
+    def kinds(self) -> set[type]:
+        """The classes of the containers."""
+        own = set() if self.kind in (None, Again) else {self.kind}
+        return own.union(*(child.kinds() for child in self.children))
+
     def build(self, leaves: Iterable[Any]) -> Any:
         """The nest of this structure with these leaves."""
-        return _build(self, iter(leaves))
+        return _build(self, iter(leaves), [])
+
+
+class Again:
+    """The kind of a container that stood in the nest before; its label is its number."""
 
 
 LEAF = Structure(None)
@@ -45,19 +56,29 @@ def flatten(tree: Any, whole: Callable[[Any], bool] | None = None) -> tuple[list
     [1, 2, 3]
     """
     leaves: list[Any] = []
+    return leaves, _whole_nest(tree, leaves, whole, None)
+
+
+def unfold(tree: Any, whole: Callable[[Any], bool] | None = None) -> tuple[list[Any], Structure, list[Any]]:
+    """As `flatten`, and the containers that can be changed; one that stands in several places is opened once.
+
+    >>> from tenon.capture.tree import unfold
+    >>> inner = [1]
+    >>> unfold((inner, inner))[2]
+    [[1]]
+    """
+    leaves: list[Any] = []
+    opened: dict[int, Any] = {}
+    structure = _whole_nest(tree, leaves, whole, opened)
+    return leaves, structure, list(opened.values())
+
+
+def _whole_nest(tree: Any, leaves: list[Any], whole: Callable[[Any], bool] | None,
+                opened: dict[int, Any] | None) -> Structure:
     try:
-        return leaves, _flatten(tree, leaves, (), whole)
+        return _flatten(tree, leaves, (), whole, opened)
     except RecursionError:
         raise ArgumentError("the containers are nested too deep", hint="put the tensors in one flat list") from None
-
-
-def containers(tree: Any) -> Iterator[Any]:
-    """The containers of a nest, but for itself."""
-    parts = _open(tree)
-    for child in parts[1] if parts else ():
-        if _open(child) is not None:
-            yield child
-            yield from containers(child)
 
 
 def map_leaves(fn: Callable[[Any], Any], tree: Any) -> Any:
@@ -66,16 +87,21 @@ def map_leaves(fn: Callable[[Any], Any], tree: Any) -> Any:
     return structure.build(map(fn, leaves))
 
 
-def _flatten(tree: Any, leaves: list[Any], above: tuple[int, ...], whole: Callable[[Any], bool] | None) -> Structure:
+def _flatten(tree: Any, leaves: list[Any], above: tuple[int, ...], whole: Callable[[Any], bool] | None,
+             opened: dict[int, Any] | None) -> Structure:
     parts = _open(tree)
     if parts is None or (whole is not None and whole(tree)):
         leaves.append(tree)
         return LEAF
     if id(tree) in above:
         raise ArgumentError(f"a {type(tree).__name__} contains itself; it has no finite structure")
+    if opened is not None and not isinstance(tree, tuple):
+        if id(tree) in opened:
+            return Structure(Again, (list(opened).index(id(tree)),))
+        opened[id(tree)] = tree
     labels, children = parts
     inner = (*above, id(tree))
-    return Structure(type(tree), labels, tuple(_flatten(child, leaves, inner, whole) for child in children))
+    return Structure(type(tree), labels, tuple(_flatten(child, leaves, inner, whole, opened) for child in children))
 
 
 def _open(tree: Any) -> tuple[tuple[Any, ...], Iterable[Any]] | None:
@@ -87,29 +113,43 @@ def _open(tree: Any) -> tuple[tuple[Any, ...], Iterable[Any]] | None:
         return tuple(tree), tree.values()
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         return tree._fields, tree
-    if dataclasses.is_dataclass(tree) and not isinstance(tree, type):
-        names = tuple(field.name for field in dataclasses.fields(tree) if field.init)
-        return names, [getattr(tree, name) for name in names]
+    if dataclasses.is_dataclass(kind) and getattr(kind, "__new__", None) is object.__new__:
+        attributes = {**slots_of(tree), **getattr(tree, "__dict__", {})}
+        return tuple(attributes), list(attributes.values())
     return None
 
 
-def _build(structure: Structure, leaves: Iterator[Any]) -> Any:
+def _build(structure: Structure, leaves: Iterator[Any], made: list[Any]) -> Any:
+    """The nest; `made` collects what can be changed, in the order of `unfold`."""
     if structure.kind is None:
         return next(leaves)
-    children = [_build(child, leaves) for child in structure.children]
-    if structure.kind in (list, tuple):
-        return structure.kind(children)
+    if structure.kind is Again:
+        return made[structure.labels[0]]
+    number = len(made)
+    if not issubclass(structure.kind, tuple):
+        made.append(None)
+    children = [_build(child, leaves, made) for child in structure.children]
+    if issubclass(structure.kind, tuple):
+        return structure.kind(children) if structure.kind is tuple else structure.kind(*children)
+    made[number] = _container(structure, children)
+    return made[number]
+
+
+def _container(structure: Structure, children: list[Any]) -> Any:
+    if structure.kind is list:
+        return children
     if structure.kind is dict:
         return dict(zip(structure.labels, children, strict=True))
-    if issubclass(structure.kind, tuple):
-        return structure.kind(*children)
-    return structure.kind(**dict(zip(structure.labels, children, strict=True)))
+    new = object.__new__(structure.kind)
+    for name, child in zip(structure.labels, children, strict=True):
+        object.__setattr__(new, name, child)
+    return new
 
 
 def form(structure: Structure) -> str:
     """A nest in words: `(*, [*, *])`."""
-    if structure.kind is None:
-        return "*"
+    if structure.kind is None or structure.kind is Again:
+        return "*" if structure.kind is None else "the same"
     inner = [form(child) for child in structure.children]
     if structure.kind in (list, tuple):
         return f"[{', '.join(inner)}]" if structure.kind is list else f"({', '.join(inner)}{',' * (len(inner) == 1)})"

@@ -21,7 +21,7 @@ import numpy as np
 from tenon.backends.cpu import objects
 from tenon.capture.captured import Captured, FromGraph, Results, Stopped, holder_of, run, settle
 from tenon.capture.trace import Argument, GradientOf, Held, Source
-from tenon.capture.tree import LEAF, Structure, flatten
+from tenon.capture.tree import LEAF, Structure, unfold
 from tenon.runtime.results import Lease
 from tenon.state import TensorState
 from tenon.tensor import Tensor, asarray, fresh
@@ -36,7 +36,7 @@ Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
 def short_way(captured: Captured, structure: Structure, leaves: Sequence[Any]) -> Call | None:
     """What makes calls like this one, which went well, or says MISS; None where there is no such way."""
-    if not objects.READABLE or not hasattr(captured.program, "quick_frame"):
+    if not objects.READABLE or captured.uses_containers or not hasattr(captured.program, "quick_frame"):
         return None
     distinct = len(set(map(id, leaves)))
     if len({id(x) for x in leaves if isinstance(x, Tensor)}) < sum(isinstance(x, Tensor) for x in leaves):
@@ -52,10 +52,10 @@ def short_way(captured: Captured, structure: Structure, leaves: Sequence[Any]) -
         if several and len(set(map(id, given))) != distinct:
             return MISS
         return made(given)
-    return _with_leaves(structure, call if outside or several else made)
+    return _with_leaves(structure, call if outside or several else made, captured.apart)
 
 
-def _with_leaves(structure: Structure, call: Callable[[tuple[Any, ...]], Any]) -> Call:
+def _with_leaves(structure: Structure, call: Callable[[tuple[Any, ...]], Any], apart: frozenset[int]) -> Call:
     """A function of a call's arguments that gives their leaves to `call`, and says MISS where the structure differs."""
     positional, named = structure.children
     count, names = len(positional.children), named.labels
@@ -68,8 +68,8 @@ def _with_leaves(structure: Structure, call: Callable[[tuple[Any, ...]], Any]) -
         return call((*args, *keywords.values())) if same else MISS
 
     def nested(args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
-        leaves, found = flatten((args, keywords))
-        return call(tuple(leaves)) if found == structure else MISS
+        leaves, found, containers = unfold((args, keywords))
+        return call(tuple(leaves)) if found == structure and apart.isdisjoint(map(id, containers)) else MISS
     if any(child is not LEAF for child in (*positional.children, *named.children)):
         return nested
     return with_names if names else plain

@@ -11,7 +11,7 @@ from typing import Any
 from tenon.capture.captured import Captured
 from tenon.capture.guards import is_atom
 from tenon.capture.trace import Argument, GradientOf
-from tenon.capture.tree import flatten
+from tenon.capture.tree import unfold
 from tenon.debug.notebook import MONOSPACE, block
 from tenon.debug.source_lines import GRAPH, PYTHON, STOP, Line, source_lines
 from tenon.dims import SymbolicDim
@@ -134,7 +134,7 @@ def _details(captured: Captured) -> Iterator[str]:
 
 def _constants(jitted: Jitted, args: Any, keywords: Any) -> list[str]:
     """The Python values among the arguments, which the graph was made for."""
-    leaves, structure = flatten((args, keywords))
+    leaves, structure, _ = unfold((args, keywords))
     names = argument_names(getattr(jitted.function, "__func__", jitted.function), structure)
     return [f"{name}={leaf!r:.60}" for name, leaf in zip(names, leaves, strict=True) if is_atom(leaf)]
 

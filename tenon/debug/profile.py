@@ -18,7 +18,7 @@ import numpy as np
 
 from tenon.backends.cpu import driver as native
 from tenon.backends.cpu.steps import KernelStep, leaves, touched
-from tenon.capture.tree import flatten
+from tenon.capture.tree import unfold
 from tenon.dims import evaluate
 from tenon.errors import ArgumentError, Location
 from tenon.graph.ir import Node
@@ -85,7 +85,7 @@ def profile(function: Any, *args: Any, repeats: int = 5, **keywords: Any) -> Pro
         raise ArgumentError(f"profile takes a function with @tn.jit, not {function!r}")
     bound = (function.__self__, *args) if function is not jitted else args
     captured = jitted.capture(*bound, **keywords)
-    given = [asarray(x) if isinstance(x, np.ndarray) else x for x in flatten((bound, keywords))[0]]
+    given = [asarray(x) if isinstance(x, np.ndarray) else x for x in unfold((bound, keywords))[0]]
     program = captured.program
     if not isinstance(program, Program):
         raise ArgumentError("profile: the program is not made of native steps", hint="TENON_BACKEND=cpu makes one")

@@ -31,14 +31,18 @@ Key = tuple[Any, ...]
 class World:
     """What could be reached from outside when the capture began."""
 
-    def __init__(self, holders: Sequence[Any], cells: Sequence[Any], snapshot: Snapshot):
+    def __init__(self, holders: Sequence[Any], cells: Sequence[Any], snapshot: Snapshot,
+                 arguments: Sequence[Any] = ()):
         self.holders, self.cells, self.snapshot = list(holders), list(cells), snapshot
         self.known = {id(x) for x in self.holders}
+        self.arguments = {id(x) for x in arguments}     # containers, whose content every call is looked up by
         self.relied: dict[Any, tuple[Effect, Any]] = {}
 
     def rely(self, effect: Effect, before: Any) -> None:
         """What a place from outside held decides about an outcome."""
         key = effect.kind, id(effect.holder), effect.key
+        if id(effect.holder) in self.arguments:
+            return
         if id(effect.holder) in self.known or effect.kind == "cell":
             self.relied.setdefault(key, (effect, before))
 
