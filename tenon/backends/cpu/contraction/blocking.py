@@ -4,9 +4,12 @@ A thread takes an equal share of tiles, cut along rows or columns, whichever has
 of depth depends on sizes only, and every element is summed by the same steps wherever its tile lies, so that any number
 of threads gives the same bits.
 """
+from collections.abc import Callable
+
 from llvmlite import ir
 
 from .ahead import LEFT_RUNS, LINE, Run, choose, fetches_left, left_run, no_run, right_run, right_runs
+from .direct import direct_scratch, direct_tile, emit_direct, tile_count, tile_start
 from .emit import (
     I32,
     I64,
@@ -33,24 +36,26 @@ LEFT_PANELS = 8         # of left are packed together
 
 def emit_contraction(module: ir.Module, name: str, spec: Contraction, tile: Tile | None = None) -> ir.Function:
     """void name(arguments..., i32 thread, i32 threads, ptr scratch); scratch: scratch_size(spec) bytes a thread."""
-    tile = tile or choose_tile(spec.element, known=spec.known)
+    tile = tile or tile_of(spec)
     kind = ir.FunctionType(ir.VoidType(), [*spec.arguments, I32, I32, POINTER])
     function = ir.Function(module, kind, name)
     args, (thread, threads, scratch) = tuple(function.args[:-3]), function.args[-3:]
     b = ir.IRBuilder(function.append_basic_block("entry"))
     thread, threads = b.zext(thread, I64), b.zext(threads, I64)
     batch, rows, columns, depth = (extent(b, args, axis) for axis in (spec.batch, spec.rows, spec.columns, spec.depth))
-    row_tiles, column_tiles = ceil_div(b, rows, const(tile.rows)), ceil_div(b, columns, const(tile.width))
+    (row_tiles, row_at), (column_tiles, column_at) = _cuts(b, spec, tile, rows, columns)
     by_columns = b.icmp_signed(">", column_tiles, row_tiles)
     tiles = b.select(by_columns, column_tiles, row_tiles)
     start = b.udiv(b.mul(b.mul(batch, tiles), thread), threads)
     stop = b.udiv(b.mul(b.mul(batch, tiles), b.add(thread, ONE)), threads)
-    plain = spec.packed is None and stays_unpacked(b, spec, rows, columns, depth)
+    plain = spec.packed is None and tile.schedule == "blocks" and stays_unpacked(b, spec, rows, columns, depth)
     some = b.icmp_signed(">", b.mul(rows, columns), ZERO)
 
     def schedule(unpacked: bool) -> None:
         """The region by one of the two schedules, which is emitted where it may be needed."""
-        if unpacked:
+        if tile.schedule != "blocks":
+            b.call(emit_direct(module, name, spec, tile), [*region, scratch])
+        elif unpacked:
             b.call(emit_unpacked(module, name, spec, tile), region)
         else:
             b.call(emit_packed(module, name, spec, tile), [*region, scratch])
@@ -59,9 +64,8 @@ def emit_contraction(module: ir.Module, name: str, spec: Contraction, tile: Tile
             loop(b, b.udiv(start, maximum(b, tiles, ONE)), ceil_div(b, stop, maximum(b, tiles, ONE))) as (g, _):
         before = b.mul(g, tiles)
         low, high = maximum(b, b.sub(start, before), ZERO), minimum(b, b.sub(stop, before), tiles)
-        row_from, row_to = (b.select(by_columns, whole, b.mul(part, const(tile.rows)))
-                            for whole, part in ((ZERO, low), (rows, high)))
-        column_from, column_to = (b.select(by_columns, b.mul(part, const(tile.width)), whole)
+        row_from, row_to = (b.select(by_columns, whole, row_at(part)) for whole, part in ((ZERO, low), (rows, high)))
+        column_from, column_to = (b.select(by_columns, column_at(part), whole)
                                   for whole, part in ((ZERO, low), (columns, high)))
         region = [*args, g, row_from, minimum(b, row_to, rows), column_from, minimum(b, column_to, columns)]
         if isinstance(plain, bool):
@@ -76,9 +80,32 @@ def emit_contraction(module: ir.Module, name: str, spec: Contraction, tile: Tile
     return function
 
 
+Cut = tuple[ir.Value, Callable[[ir.Value], ir.Value]]       # how many parts there are, where one begins
+
+
+def _cuts(b: ir.IRBuilder, spec: Contraction, tile: Tile, rows: ir.Value, columns: ir.Value) -> tuple[Cut, Cut]:
+    """The parts of rows and of columns that threads share out, which are tiles."""
+    if tile.schedule == "blocks":
+        sizes = const(tile.rows), const(tile.width)
+        return ((ceil_div(b, rows, sizes[0]), lambda part: b.mul(part, sizes[0])),
+                (ceil_div(b, columns, sizes[1]), lambda part: b.mul(part, sizes[1])))
+    lines, (height, width, _) = tile.lanes, spec.known
+    assert height is not None and width is not None
+    vectors = -(-width // lines)
+    return ((const(tile_count(height, tile.rows)), lambda part: tile_start(b, height, tile.rows, part)),
+            (const(tile_count(vectors, tile.vectors)),
+             lambda part: b.mul(tile_start(b, vectors, tile.vectors, part), const(lines))))
+
+
 def scratch_size(spec: Contraction, tile: Tile | None = None) -> int:
     """Bytes of scratch that each thread hands to the emitted function, at any alignment."""
-    return sum(scratch_parts(spec, tile or choose_tile(spec.element, known=spec.known))) + LINE
+    tile = tile or tile_of(spec)
+    return sum(scratch_parts(spec, tile)) + LINE if tile.schedule == "blocks" else direct_scratch(spec, tile)
+
+
+def tile_of(spec: Contraction) -> Tile:
+    """The tile of the schedule that suits the product best."""
+    return direct_tile(spec) or choose_tile(spec.element, known=spec.known)
 
 
 def scratch_parts(spec: Contraction, tile: Tile) -> tuple[int, int, int]:

@@ -172,6 +172,11 @@ def splat(b: ir.IRBuilder, value: ir.Value, lanes: int) -> ir.Value:
     return b.shuffle_vector(one, undefined, ir.Constant(ir.VectorType(I32, lanes), [0] * lanes))
 
 
+def lanes_below(count: int, lanes: int) -> ir.Constant:
+    """The mask of the first `count` lanes."""
+    return ir.Constant(ir.VectorType(I1, lanes), [int(lane < count) for lane in range(lanes)])
+
+
 def zero(kind: ir.Type) -> ir.Constant:
     return ir.Constant(kind, None)
 

@@ -21,6 +21,10 @@ import llvmlite.binding as llvm
 FMA_UNITS = 2           # vector multiply-adds, and loads, that start in a cycle
 FMA_LATENCY = 4         # cycles until one can be added to
 FREE_LOADS = 0.75       # of the places for loads can be used while nothing but multiply-adds is waited for
+TILE_START = 12         # cycles until a tile's first sums are on their way
+LOAD = 0.05             # by how much one a cycle holds up the others
+FAR = 0.3               # and a vector a cycle from the second cache
+SUM_END = 0.5           # cycles to clear and store a sum
 UNHIDDEN = 0.0015       # cycles a byte of right, which comes from the second cache, holds up the others
 
 
@@ -30,6 +34,7 @@ class Machine:
     vector_bytes: int
     registers: int
     second_cache: int = 512 << 10
+    first_cache: int = 32 << 10
 
 
 @cache
@@ -42,19 +47,20 @@ def host() -> Machine:
         width, registers = 32, 16
     else:
         width, registers = 16, 32 if platform.machine().lower() in ("arm64", "aarch64") else 16
-    return Machine(width, registers, _second_cache() or Machine.second_cache)
+    return Machine(width, registers, _cache(2) or Machine.second_cache, _cache(1) or Machine.first_cache)
 
 
-def _second_cache() -> int:
-    """Bytes of the first core's second data cache as Linux or macOS tells, or 0."""
+def _cache(wanted: int) -> int:
+    """Bytes of the first core's first or second data cache as Linux or macOS tells, or 0."""
     with suppress(OSError, ValueError):     # a container may show none of this
         for index in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
             level, kind, size = ((index / name).read_text().strip() for name in ("level", "type", "size"))
-            if level == "2" and kind != "Instruction":
+            if int(level) == wanted and kind != "Instruction":
                 return int(size.removesuffix("K")) << 10
     if sys.platform == "darwin":
         found, length = ctypes.c_uint64(), ctypes.c_size_t(8)
-        if ctypes.CDLL(None).sysctlbyname(b"hw.l2cachesize", ctypes.byref(found), ctypes.byref(length), None, 0) == 0:
+        name = b"hw.l2cachesize" if wanted == 2 else b"hw.l1dcachesize"
+        if ctypes.CDLL(None).sysctlbyname(name, ctypes.byref(found), ctypes.byref(length), None, 0) == 0:
             return found.value
     return 0
 
@@ -75,3 +81,38 @@ def best_tile(machine: Machine, lanes: int, rows: int | None = None, columns: in
             across = ceil(columns / (vectors * lanes)) if columns else 1 / (vectors * lanes)
             found.append((round(step * down * across, 9), loads / sums, (height, vectors)))
     return min(found)[2]
+
+
+def exact_tile(machine: Machine, lanes: int, rows: int, columns: int, depth: int) -> tuple[int, int]:
+    """(rows, vectors) of the largest tile where rows and columns are shared out evenly, in the least time.
+
+    >>> exact_tile(Machine(vector_bytes=64, registers=32), 16, 64, 64, 64)
+    (6, 4)
+    """
+    def cost(height: int, vectors: int) -> float:
+        sums, loads = height * vectors, height + vectors
+        step = max(sums / FMA_UNITS, FMA_LATENCY, loads / FMA_UNITS / FREE_LOADS)
+        held_up = LOAD * (loads / step) ** 2
+        if depth * vectors * machine.vector_bytes > machine.first_cache:
+            held_up += FAR * (vectors / step) ** 2
+        return depth * step * (1 + held_up) + TILE_START + sums * SUM_END
+
+    found, across = [], ceil(columns / lanes)
+    for vectors in range(1, min(4, across) + 1):
+        for height in range(1, min((machine.registers - vectors - 1) // vectors, rows) + 1):
+            total = sum(down * panels * cost(h, v) for h, down in shares(rows, height)
+                        for v, panels in shares(across, vectors))
+            found.append((round(total, 6), -height * vectors, (shares(rows, height)[0][0], vectors)))
+    return min(found)[2]
+
+
+def shares(count: int, most: int) -> list[tuple[int, int]]:
+    """[(size, how many), ...] of the fewest parts of at most `most`, as equal as can be, the larger first.
+
+    >>> shares(64, 6), shares(12, 6)
+    ([(6, 9), (5, 2)], [(6, 2)])
+    """
+    parts = max(ceil(count / most), 1)
+    size, larger = divmod(count, parts)
+    found = [(size + 1, larger), (size, parts - larger)]
+    return [(size, parts) for size, parts in found if size and parts]

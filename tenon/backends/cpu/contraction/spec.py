@@ -77,6 +77,7 @@ class Tile:
     depth: int          # most lines that are summed before sums go to memory
     columns: int        # a packed block of right, depth x columns, stays in the second cache
     sum_rows: int       # rows whose partial sums are kept while depth is cut into blocks
+    schedule: Literal["blocks", "lines", "panels"] = "blocks"   # see `direct` for the other two
 
     @property
     def width(self) -> int:

@@ -1,0 +1,75 @@
+"""Small products that are not cut into blocks: every layout, edge, machine and number of threads against NumPy."""
+from itertools import product
+
+import numpy as np
+import pytest
+
+from tenon.backends.cpu.contraction import choose_tile
+from tenon.backends.cpu.contraction.dense import F32, F64, matmul
+from tenon.backends.cpu.contraction.direct import direct_tile
+from tenon.backends.cpu.contraction.machine import Machine
+from tenon.backends.cpu.contraction.run import Native
+
+LAYOUTS = list(product(("mk", "km"), ("kn", "nk")))
+WIDE, NARROW = Machine(64, 32, 2 << 20, 48 << 10), Machine(32, 16, 2 << 20)
+SIZES = [(4, 4, 4), (5, 7, 9), (16, 16, 16), (31, 33, 17), (64, 64, 64), (97, 96, 95), (13, 100, 5), (130, 128, 260),
+         (6, 250, 128)]
+GUARD = 64
+
+
+def guarded(kind: type, *shape: int) -> np.ndarray:
+    """An array with not-a-number on both sides of it."""
+    whole = np.full(np.prod(shape) + 2 * GUARD, np.nan, kind)
+    return whole[GUARD:-GUARD].reshape(shape)
+
+
+def check(machine: Machine, sizes: tuple[int, int, int], left: str = "mk", right: str = "kn", element: object = F32,
+          bias_relu: bool = False, batch: int = 1) -> None:
+    m, n, k = sizes
+    kind = np.float32 if element is F32 else np.float64
+    spec = matmul(element, left, right, bias_relu, known=sizes)
+    tile = direct_tile(spec, machine)
+    assert tile is not None
+    call, random = Native(spec, tile), np.random.default_rng(m)
+    a, b, bias = guarded(kind, batch, m, k), guarded(kind, batch, k, n), guarded(kind, n)
+    stored = [x if plain else guarded(kind, batch, *x.shape[:0:-1])
+              for x, plain in ((a, left == "mk"), (b, right == "kn"))]
+    for x, copy in zip((a, b), stored, strict=True):
+        x[:] = random.standard_normal(x.shape)
+        copy[:] = x if copy is x else x.swapaxes(1, 2)
+    bias[:] = random.standard_normal(n)
+    results = []
+    for threads in (1, 3):
+        out = guarded(kind, batch, m, n)
+        for thread in range(threads):
+            call(out, *stored, batch, m, n, k, *([bias] if bias_relu else []), thread=thread, threads=threads)
+        assert np.isnan(out.base[:GUARD]).all() and np.isnan(out.base[-GUARD:]).all()
+        results.append(out)
+    expected = np.maximum(a @ b + bias, 0) if bias_relu else a @ b
+    np.testing.assert_allclose(results[0], expected, rtol=1e-4 if kind is np.float32 else 1e-12, atol=1e-4)
+    assert np.array_equal(*results)
+
+
+@pytest.mark.parametrize("left, right", LAYOUTS)
+@pytest.mark.parametrize("sizes", SIZES)
+def test_small_products_of_every_layout(sizes: tuple[int, int, int], left: str, right: str) -> None:
+    check(WIDE, sizes, left, right)
+
+
+@pytest.mark.parametrize("sizes", SIZES[1::2])
+def test_another_machine_another_type_an_epilogue_and_a_batch(sizes: tuple[int, int, int]) -> None:
+    check(NARROW, sizes, bias_relu=True, batch=3)
+    check(NARROW, sizes, "km", "nk", element=F64)
+    check(WIDE, sizes, element=F64, bias_relu=True)
+
+
+def test_lines_that_crowd_in_the_first_cache_are_packed() -> None:
+    assert direct_tile(matmul(F32, known=(256, 256, 256)), WIDE).schedule == "panels"
+    assert direct_tile(matmul(F32, known=(250, 250, 250)), WIDE).schedule == "lines"
+    assert direct_tile(matmul(F32, right="nk", known=(50, 50, 50)), WIDE).schedule == "panels"
+
+
+def test_large_products_and_unknown_sizes_are_cut_into_blocks() -> None:
+    assert direct_tile(matmul(F32, known=(64, 1024, 1024)), WIDE) is None
+    assert direct_tile(matmul(F32), WIDE) is None
+    assert choose_tile(F32, WIDE).schedule == "blocks"
