@@ -16,7 +16,7 @@ from tenon.config import config
 from tenon.graph.build import Builder
 from tenon.graph.ir import Graph
 from tenon.graph.op import Op
-from tenon.ops.attention import attention
+from tenon.ops.attention import attention, attention_gradient
 from tenon.ops.convolution import conv, conv_input_grad, conv_weight_grad
 from tenon.ops.normalization import batch_norm_train, layer_norm_, rms_norm_
 from tenon.ops.pooling import max_pool_grad, max_pool_op, max_pool_positions
@@ -49,6 +49,7 @@ WORK: dict[Op, Callable[[Types, Types], int]] = {
     max_pool_positions: _of_window,
     max_pool_grad: _of_window,
     attention: lambda inputs, outputs: 2 * int(inputs[0].size) * inputs[1].shape[-2],
+    attention_gradient: lambda inputs, outputs: 5 * int(inputs[3].size) * inputs[4].shape[-2],
     layer_norm_: _of_norm,
     rms_norm_: _of_norm,
     batch_norm_train: _of_norm,

@@ -10,15 +10,15 @@ from tenon.nn import init
 from tenon.nn.linear import Linear
 from tenon.nn.module import Module, Parameter
 from tenon.ops.arranging import expand_dims, reshape, swapaxes
-from tenon.ops.attention import attention, attention_weights
+from tenon.ops.attention import attention, attention_weights, check_shapes
 from tenon.ops.comparison import logical_and, logical_not, where
-from tenon.ops.creation import empty, ones
+from tenon.ops.creation import empty
 from tenon.ops.linalg import matmul
 from tenon.ops.projections import linear
 from tenon.ops.repeating import repeat
 from tenon.ops.shape import permute
 from tenon.random import dropout
-from tenon.types import bool_, broadcast_shapes
+from tenon.types import bool_
 
 __all__ = ["MultiheadAttention"]
 
@@ -39,11 +39,10 @@ def scaled_dot_product_attention(query: Any, key: Any, value: Any, attn_mask: An
         key, value = repeat(key, groups, axis=-3), repeat(value, groups, axis=-3)
     if scale is None:
         scale = 1 / math.sqrt(query.shape[-1])
-    keep = None
     if dropout_p > 0:
-        batch = broadcast_shapes(query.shape[:-2], key.shape[:-2])
-        keep = dropout(ones((*batch, query.shape[-2], key.shape[-2]), dtype=query.dtype), dropout_p)
-    return attention(query, key, value, attn_mask, keep, is_causal=is_causal, scale=float(scale))
+        check_shapes(query, key, value, attn_mask)
+        return matmul(dropout(attention_weights(query, key, attn_mask, is_causal, scale), dropout_p), value)
+    return attention(query, key, value, attn_mask, is_causal=is_causal, scale=float(scale))[0]
 
 
 class MultiheadAttention(Module):

@@ -1,4 +1,8 @@
-"""Attention: softmax(q @ k.T * scale + mask) @ v, one operator whatever the back end makes of it."""
+"""Attention: softmax(q @ k.T * scale + mask) @ v, one operator whatever the back end makes of it; and its gradient.
+
+The operator gives the logarithm of every row's sum beside the result, so that its gradient can compute the weights
+again, a block at a time (Dao et al., 2022), and neither has to keep them.
+"""
 
 from __future__ import annotations
 
@@ -7,25 +11,30 @@ from typing import Any
 
 from tenon.errors import ShapeError
 from tenon.graph.promotion import Kinds, floating
+from tenon.ops.arranging import expand_dims
 from tenon.ops.comparison import equal, greater_equal, logical_and, where
-from tenon.ops.creation import iota
+from tenon.ops.creation import full, iota
 from tenon.ops.define import composite
-from tenon.ops.exponential import exp
+from tenon.ops.exponential import exp, log
 from tenon.ops.linalg import matmul, mT
-from tenon.types import bool_, broadcast_shapes
+from tenon.ops.normalization import widened
+from tenon.ops.shape import cast, reshape_op
+from tenon.types import Shape, bool_, broadcast_shapes
 
 
-def _masks_apart(kinds: Kinds) -> tuple[Any, ...]:
-    """Queries, keys and values agree; a mask of booleans stays one, other masks join them."""
-    q, k, v, mask, keep = (*kinds, None, None)[:5]
-    if mask is bool_:
-        dtype = floating((q, k, v, keep))
-        return (*dtype[:3], bool_, dtype[3])
-    return floating((q, k, v, mask, keep))
+def _mask_apart(kinds: Kinds) -> tuple[Any, ...]:
+    """Queries, keys and values agree; a mask of booleans stays one, another joins them."""
+    return (*floating(kinds[:-1]), bool_) if kinds[-1] is bool_ else floating(kinds)
 
 
-def attention_weights(q: Any, k: Any, mask: Any, is_causal: bool, scale: float) -> Any:
-    """The attention weights; 0 in a row in which everything is masked."""
+def _sums_apart(kinds: Kinds) -> tuple[Any, ...]:
+    """The sums over rows, second and third, have a type of their own, which may be wider."""
+    first, *others = _mask_apart((kinds[0], *kinds[3:]))
+    return (first, *floating(kinds[1:3]), *others)
+
+
+def _scores(q: Any, k: Any, mask: Any, is_causal: bool, scale: float) -> Any:
+    """What the weights are the softmax of; minus infinity where a pair takes no part."""
     scores = matmul(q, mT(k)) * scale
     allowed = mask if mask is not None and mask.dtype is bool_ else None
     if mask is not None and allowed is None:
@@ -33,45 +42,98 @@ def attention_weights(q: Any, k: Any, mask: Any, is_causal: bool, scale: float) 
     if is_causal:
         before = greater_equal(iota(q.shape[-2], 0, 2), iota(k.shape[-2], 1, 2))
         allowed = before if allowed is None else logical_and(allowed, before)
-    if allowed is not None:
-        scores = where(allowed, scores, -math.inf)
+    return scores if allowed is None else where(allowed, scores, -math.inf)
+
+
+def _exponentials(scores: Any, mask: Any) -> tuple[Any, Any, Any]:
+    """(exp(scores - peak), their sum, the peak); all 0 in a row in which everything is masked."""
     peak = scores.max(axis=-1, keepdims=True)
     if mask is not None:
         peak = where(equal(peak, -math.inf), 0, peak)
     e = exp(scores - peak)
-    total = e.sum(axis=-1, keepdims=True)
-    return e / (total if mask is None else where(equal(total, 0), 1, total))
+    return e, e.sum(axis=-1, keepdims=True), peak
 
 
-def _attention_vjp(g: Any, y: Any, q: Any, k: Any, v: Any, mask: Any, keep: Any, is_causal: bool,
+def _divisor(total: Any, mask: Any) -> Any:
+    return total if mask is None else where(equal(total, 0), 1, total)
+
+
+def attention_weights(q: Any, k: Any, mask: Any, is_causal: bool, scale: float) -> Any:
+    """The attention weights; 0 in a row in which everything is masked."""
+    e, total, _ = _exponentials(_scores(q, k, mask, is_causal, scale), mask)
+    return e / _divisor(total, mask)
+
+
+def _attention_vjp(g: Any, y: Any, q: Any, k: Any, v: Any, mask: Any, is_causal: bool,
                    scale: float) -> tuple[Any, ...]:
-    p = attention_weights(q, k, mask, is_causal, scale)
-    g_kept = matmul(g, mT(v))
-    g_p = g_kept if keep is None else g_kept * keep
-    g_scores = p * (g_p - (g_p * p).sum(axis=-1, keepdims=True))
-    return (lambda: matmul(g_scores, k) * scale, lambda: matmul(mT(g_scores), q) * scale,
-            lambda: matmul(mT(p if keep is None else p * keep), g),
-            None if mask is None or mask.dtype is bool_ else g_scores, None if keep is None else lambda: g_kept * p)
+    (g_out, g_total), (out, total) = g, y
+    along = (widened(g_out) * widened(out)).sum(axis=-1) - g_total
+
+    def to_mask() -> Any:
+        return _slopes(g_out, along, total, *map(widened, (q, k, v, mask)), is_causal, scale)[1]
+    return (*attention_gradient(g_out, along, total, q, k, v, mask, is_causal=is_causal, scale=scale),
+            None if mask is None or mask.dtype is bool_ else to_mask)
 
 
-@composite(public=False, promote=_masks_apart, vjp=_attention_vjp, domain=((-2.0, 2.0),), examples=[
-    "attention(f32[2, 3, 4], f32[2, 5, 4], f32[2, 5, 6], is_causal=False, scale=0.5) -> f32[2, 3, 6]",
-    "attention(f32[2, 2, 3, 4], f32[2, 2, 3, 4], f32[2, 2, 3, 4], is_causal=True, scale=0.5) -> f32[2, 2, 3, 4]",
-    "attention(f32[2, 3, 4], f32[2, 5, 4], f32[2, 5, 4], f32[3, 5], is_causal=False, scale=1.0) -> f32[2, 3, 4]",
-    "attention(f32[2, 3, 4], f32[2, 5, 4], f32[2, 5, 4], bool[2, 3, 5], f32[2, 3, 5], is_causal=False, scale=1.0)"
-    " -> f32[2, 3, 4]",
-    "attention(f32[2, 3, 4], f32[2, 5, 3], f32[2, 5, 4], is_causal=False, scale=1.0) -> error"])
-def attention(q: Any, k: Any, v: Any, mask: Any = None, keep: Any = None, *, is_causal: bool, scale: float) -> Any:
-    """softmax(q @ k.T * scale + mask) @ v over stacks of queries, keys and values.
+def _slopes(g: Any, along: Any, total: Any, q: Any, k: Any, v: Any, mask: Any, is_causal: bool,
+            scale: float) -> tuple[Any, Any]:
+    """(the weights, the gradients of the scores)."""
+    shift = total if mask is None else where(equal(total, -math.inf), 0, total)
+    weights = exp(_scores(q, k, mask, is_causal, scale) - expand_dims(shift, -1))
+    return weights, weights * (matmul(g, mT(v)) - expand_dims(along, -1))
 
-    A mask of booleans says which pairs take part; another mask is added to the scores.  `keep` multiplies the weights:
-    dropout's mask.
-    """
+
+def check_shapes(q: Any, k: Any, v: Any, mask: Any) -> Shape:
+    """The shape of the scores; raises ShapeError where the inputs do not fit."""
     if min(q.ndim, k.ndim, v.ndim) < 2 or q.shape[-1] != k.shape[-1] or k.shape[-2] != v.shape[-2]:
         raise ShapeError(f"attention: q {q.type}, k {k.type} and v {v.type} do not fit",
                          hint="q is [..., L, E], k is [..., S, E], v is [..., S, V]")
-    scores = (*broadcast_shapes(q.shape[:-2], k.shape[:-2]), q.shape[-2], k.shape[-2])
+    batch = broadcast_shapes(broadcast_shapes(q.shape[:-2], k.shape[:-2]), v.shape[:-2])
+    scores = (*batch, q.shape[-2], k.shape[-2])
     if mask is not None and broadcast_shapes(mask.shape, scores) != scores:
         raise ShapeError(f"attention: the mask {mask.type} does not broadcast to the scores {list(scores)}")
-    p = attention_weights(q, k, mask, is_causal, scale)
-    return matmul(p if keep is None else p * keep, v)
+    return scores
+
+
+@composite(public=False, promote=_sums_apart, domain=((-2.0, 2.0),), examples=[
+    "attention_gradient(f32[2, 3, 6], f32[2, 3], f32[2, 3], f32[2, 3, 4], f32[2, 5, 4], f32[2, 5, 6], None, "
+    "is_causal=False, scale=0.5) -> (f32[2, 3, 4], f32[2, 5, 4], f32[2, 5, 6])",
+    "attention_gradient(f32[2, 3, 4], f32[2, 3], f32[2, 3], f32[2, 3, 4], f32[2, 3, 4], f32[2, 3, 4], f32[3, 3], "
+    "is_causal=True, scale=0.5) -> (f32[2, 3, 4], f32[2, 3, 4], f32[2, 3, 4])"])
+def attention_gradient(g: Any, along: Any, total: Any, q: Any, k: Any, v: Any, mask: Any = None, *, is_causal: bool,
+                       scale: float) -> Any:
+    """The gradients of queries, keys and values.
+
+    `g` is that of attention's result, `along` the sum of its products with the result in every row, less the gradient
+    of `total`, which is attention's second output.
+    """
+    check_shapes(q, k, v, mask)
+    dtype = q.dtype
+    g, q, k, v = map(widened, (g, q, k, v))
+    weights, slopes = _slopes(g, along, total, q, k, v, None if mask is None else widened(mask), is_causal, scale)
+    found = matmul(slopes, k) * scale, matmul(mT(slopes), q) * scale, matmul(mT(weights), g)
+    return tuple(cast(x, dtype=dtype) for x in found)
+
+
+@composite(public=False, promote=_mask_apart, vjp=_attention_vjp, domain=((-2.0, 2.0),), examples=[
+    "attention(f32[2, 3, 4], f32[2, 5, 4], f32[2, 5, 6], is_causal=False, scale=0.5) -> (f32[2, 3, 6], f32[2, 3])",
+    "attention(f32[2, 2, 3, 4], f32[2, 2, 3, 4], f32[2, 2, 3, 4], is_causal=True, scale=0.5)"
+    " -> (f32[2, 2, 3, 4], f32[2, 2, 3])",
+    "attention(f32[2, 3, 4], f32[2, 5, 4], f32[2, 5, 4], f32[3, 5], is_causal=False, scale=1.0)"
+    " -> (f32[2, 3, 4], f32[2, 3])",
+    "attention(f32[2, 3, 4], f32[2, 5, 4], f32[2, 5, 4], bool[2, 3, 5], is_causal=False, scale=1.0)"
+    " -> (f32[2, 3, 4], f32[2, 3])",
+    "attention(f32[2, 3, 4], f32[2, 5, 3], f32[2, 5, 4], is_causal=False, scale=1.0) -> error"])
+def attention(q: Any, k: Any, v: Any, mask: Any = None, *, is_causal: bool, scale: float) -> Any:
+    """softmax(q @ k.T * scale + mask) @ v over stacks of queries, keys and values, and the logarithm of every row's sum
+    of exponentials, which is minus infinity where everything is masked; there the result is 0.
+
+    A mask of booleans says which pairs take part; another mask is added to the scores.
+    """
+    shape, dtype = check_shapes(q, k, v, mask), q.dtype
+    q, k, v = map(widened, (q, k, v))
+    if isinstance(shape[-1], int) and shape[-1] == 0:
+        return full((*shape[:-1], v.shape[-1]), 0, dtype=dtype), full(shape[:-1], -math.inf, dtype=q.dtype)
+    e, total, peak = _exponentials(_scores(q, k, None if mask is None else widened(mask), is_causal, scale), mask)
+    out = matmul(e / _divisor(total, mask), v)
+    return cast(out, dtype=dtype), reshape_op(peak + log(total), shape=out.shape[:-1])
