@@ -16,10 +16,11 @@ from tenon.backends.base import Backend, Executable
 from tenon.backends.reference import REFERENCE
 from tenon.config import config
 from tenon.errors import ArgumentError
-from tenon.graph.ir import Graph
+from tenon.graph.ir import Graph, Node
 from tenon.graph.kernels import KERNELS, has_kernel
 from tenon.graph.text import print_graph
 from tenon.graph.verify import verify
+from tenon.loops.attention import is_attention
 from tenon.observe import emit, span
 from tenon.passes.all_turns import all_turns
 from tenon.passes.drop_barriers import drop_barriers
@@ -70,7 +71,12 @@ def native_program(graph: Graph) -> Executable:
     return Program(assemble_graph(graph))
 
 
-CPU = Backend("cpu", native_program, claims=has_kernel, fuses=True)
+def claimed_by_cpu(node: Node) -> bool:
+    """What reaches machine code whole: what users have kernels for, and what has a schedule of its own."""
+    return has_kernel(node) or is_attention(node)
+
+
+CPU = Backend("cpu", native_program, claims=claimed_by_cpu, fuses=True)
 BACKENDS: dict[str, Backend] = {backend.name: backend for backend in (CPU, REFERENCE)}
 
 

@@ -3,6 +3,7 @@
     Stmt   = Loop(index, extent, body, kind) | Let(local, value) | Store(buffer, offset, value)
            | Accumulator(local, kind) | Update(local, kind, value)
            | Contraction(batch, rows, columns, depth, left, right, sum, epilogue)
+           | Attention(...) | AttentionGradient(...)
     Nest   = statements between two barriers
     Kernel = name, buffers, sizes, nests
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tenon.loops.expressions import Buffer, CheckedIndex, Expr, Index, Local, size
+from tenon.types import DType
 
 
 class Stmt:
@@ -83,6 +85,45 @@ class Contraction(Stmt):
 
 
 @dataclass(frozen=True, eq=False)
+class Pairs(Stmt):
+    """What attention and its gradient share: for all batch, a score for every pair of a query (row) and a key (column).
+
+    `q` depends on batch, row and depth, `k` on batch, column and depth, `v` on batch, column and width, `mask` on
+    batch, row and column.  One statement each, since the code for them goes through blocks of scores that nobody
+    stores.  `results` name what `stores` put into memory; numbers are computed in `dtype`.
+    """
+
+    batch: tuple[Index, ...]
+    row: Index
+    column: Index
+    depth: Index
+    width: Index
+    q: Expr
+    k: Expr
+    v: Expr
+    mask: Expr | None
+    is_causal: bool
+    scale: float
+    dtype: DType
+    results: tuple[Local, ...]
+    stores: Block
+
+
+@dataclass(frozen=True, eq=False)
+class Attention(Pairs):
+    """The weighted sums of values, by row and width; the logarithms of the weights' divisors, by row."""
+
+
+@dataclass(frozen=True, eq=False)
+class AttentionGradient(Pairs):
+    """The gradients of q, k and v, from those of the sums; `along` and `total` depend on batch and row."""
+
+    g: Expr
+    along: Expr
+    total: Expr
+
+
+@dataclass(frozen=True, eq=False)
 class Nest:
     """Statements that every thread runs; the next nest starts when all threads are done with this one."""
 
@@ -116,6 +157,8 @@ def statements(body: Block) -> list[Stmt]:
             found += statements(statement.body)
         if isinstance(statement, Contraction):
             found += statements(statement.epilogue)
+        if isinstance(statement, Pairs):
+            found += statements(statement.stores)
     return found
 
 
@@ -130,4 +173,12 @@ def roots(statement: Stmt) -> tuple[Expr, ...]:
             return offset, value
         case Contraction(left=left, right=right):
             return left, right
+        case AttentionGradient(g=g, along=along, total=total):
+            return *_factors(statement), g, along, total
+        case Pairs():
+            return _factors(statement)
     return ()
+
+
+def _factors(x: Pairs) -> tuple[Expr, ...]:
+    return (x.q, x.k, x.v) if x.mask is None else (x.q, x.k, x.v, x.mask)

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from tenon.dims import Dim, product
 from tenon.graph.ir import Graph, Value
 from tenon.loops.along import along_rows, opened
+from tenon.loops.attention import attention_nest, attention_node
 from tenon.loops.build import GraphExpressions, is_empty, offset
 from tenon.loops.chunks import in_chunks
 from tenon.loops.contraction import misplaced
@@ -38,6 +39,10 @@ def lower(graph: Graph, name: str) -> Kernel:
     inputs = {p: Buffer(p.name or f"p{k}", p.type, "input") for k, p in enumerate(graph.params)}
     outputs = [Buffer(f"out{k}" if len(graph.results) > 1 else "out", r.type, "output")
                for k, r in enumerate(graph.results)]
+    node = attention_node(graph)
+    if node is not None:
+        nest = attention_nest(GraphExpressions(graph, inputs), node, outputs)
+        return _kernel(name, graph, inputs, outputs, (), [nest])
     node = fill_node(graph)
     if node is not None:
         filling = Filling(GraphExpressions(graph, inputs), node, outputs)

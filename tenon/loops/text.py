@@ -12,7 +12,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tenon.loops.expressions import Buffer, Index, identity
-from tenon.loops.ir import Accumulator, Block, Contraction, Kernel, Let, Loop, Stmt, Store, Update
+from tenon.loops.ir import (
+    Accumulator,
+    AttentionGradient,
+    Block,
+    Contraction,
+    Kernel,
+    Let,
+    Loop,
+    Pairs,
+    Stmt,
+    Store,
+    Update,
+)
 
 INDENT = "    "
 _COMBINE = {"add": "{} + {}", "mul": "{} * {}", "any": "{} | {}", "all": "{} & {}", "min": "min({}, {})",
@@ -53,6 +65,8 @@ def _statement(statement: Stmt, indent: str) -> Iterator[str]:
             terms = f"{statement.left} * {statement.right}"
             yield f"{indent + INDENT}{local} = sum({terms} for {', '.join(map(_range, depth))})"
             yield from _block(epilogue, indent + INDENT)
+        case Pairs():
+            yield from _pairs(statement, indent)
         case Let(local=local, value=value):
             yield f"{indent}{local} = {value}"
         case Store(buffer=buffer, offset=offset, value=value):
@@ -63,6 +77,18 @@ def _statement(statement: Stmt, indent: str) -> Iterator[str]:
             yield f"{indent}{local} = {_COMBINE[kind].format(local, value)}"
         case _:
             yield f"{indent}{statement}"
+
+
+def _pairs(x: Pairs, indent: str) -> Iterator[str]:
+    """Scores, what they become, and what is stored of it."""
+    places = ", ".join(map(_range, (*x.batch, x.row, x.column)))
+    yield f"{indent}for {'causal ' * x.is_causal}pairs({places}):"
+    yield f"{indent + INDENT}score = {x.scale} * sum({x.q} * {x.k} for {_range(x.depth)})"
+    if x.mask is not None:
+        yield f"{indent + INDENT}mask = {x.mask}"
+    parts = {"v": x.v} | ({"g": x.g, "along": x.along, "total": x.total} if isinstance(x, AttentionGradient) else {})
+    yield from (f"{indent + INDENT}{name} = {value}" for name, value in parts.items())
+    yield from _block(x.stores, indent + INDENT)
 
 
 def _range(index: Index) -> str:

@@ -70,7 +70,8 @@ def _attention_vjp(g: Any, y: Any, q: Any, k: Any, v: Any, mask: Any, is_causal:
     along = (widened(g_out) * widened(out)).sum(axis=-1) - g_total
 
     def to_mask() -> Any:
-        return _slopes(g_out, along, total, *map(widened, (q, k, v, mask)), is_causal, scale)[1]
+        wide_q, wide_k, wide_v = map(widened, (q, k, v))
+        return _slopes(widened(g_out), along, total, wide_q, wide_k, wide_v, widened(mask), is_causal, scale)[1]
     return (*attention_gradient(g_out, along, total, q, k, v, mask, is_causal=is_causal, scale=scale),
             None if mask is None or mask.dtype is bool_ else to_mask)
 

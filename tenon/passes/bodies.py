@@ -5,6 +5,7 @@
     reduce       many elements to one
     contraction  a sum of products: a kernel of its own, that takes little else in
     fill         filled in an order: a kernel of its own, that reads through views
+    attention    so it is, and may have several outputs
     opaque       no kernel, or none that may be combined with others
 """
 
@@ -21,6 +22,7 @@ from tenon.graph.ir import Graph, Input, Literal, Node, Value
 from tenon.graph.kernels import has_kernel
 from tenon.graph.op import Op
 from tenon.graph.text import print_graph
+from tenon.loops.attention import is_attention
 from tenon.loops.build import GraphExpressions
 from tenon.loops.expressions import (
     Binary,
@@ -77,7 +79,8 @@ def body_of(nodes: Sequence[Node], results: Iterable[Value]) -> tuple[Graph, tup
 def has_loops(node: Node) -> bool:
     """Whether a kernel can compute the node."""
     values = (*node.outputs, *(x for x in node.inputs if x is not None))
-    return ((node.op.compute is not None or node.op.fill is not None) and not has_effect(node) and not node.after
+    has_rule = node.op.compute is not None or node.op.fill is not None or is_attention(node)
+    return (has_rule and not has_effect(node) and not node.after
             and not has_kernel(node) and all(x.dtype.kind in "buif" for x in values))
 
 
@@ -90,6 +93,8 @@ def key_of(body: Graph) -> str:
 
 def kind_of(node: Node) -> Kind:
     """What kind of work the node is."""
+    if is_attention(node) and has_loops(node):
+        return Kind("attention", expensive=True)
     if not has_loops(node) or len(node.outputs) != 1:
         return OPAQUE
     if node.op.fill is not None:

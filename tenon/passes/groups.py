@@ -31,7 +31,7 @@ class Group:
 
     @property
     def results(self) -> Iterator[Value]:
-        return (node.output for node in self.nodes)
+        return (x for node in self.nodes for x in node.outputs)
 
 
 # ---------------------------------------------------------------- the graph of groups

@@ -15,13 +15,27 @@ from llvmlite import ir
 
 from tenon.backends.cpu import arithmetic as scalar
 from tenon.backends.cpu.arithmetic import I32, I64, POINTER, REORDER, number, register
+from tenon.backends.cpu.attention import attention_scratch, emit_attention
 from tenon.backends.cpu.contraction.emit import loop_flags
 from tenon.backends.cpu.products import contraction_scratch, emit_packing_of, emit_product
 from tenon.backends.cpu.values import ONE, ZERO, Values
 from tenon.dims import Dim, maximum
 from tenon.loops.cost import FUNCTION, operations
 from tenon.loops.expressions import Buffer, Const, Expr, Load, identity, walk
-from tenon.loops.ir import Accumulator, Block, Contraction, Kernel, Loop, Nest, Stmt, Store, Update, roots, statements
+from tenon.loops.ir import (
+    Accumulator,
+    Block,
+    Contraction,
+    Kernel,
+    Loop,
+    Nest,
+    Pairs,
+    Stmt,
+    Store,
+    Update,
+    roots,
+    statements,
+)
 
 SIGNATURE = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, I32, I32, POINTER, POINTER])
 REDUCTION = {"add": "+", "mul": "*", "min": "min", "max": "max", "any": "|", "all": "&"}
@@ -78,6 +92,7 @@ def scratch_size(kernel: Kernel) -> Dim:
     largest: Dim = 0
     for nest in kernel.nests:
         total: Dim = sum(contraction_scratch(x) for x in nest.body if isinstance(x, Contraction))
+        total = total + sum(attention_scratch(x) for x in nest.body if isinstance(x, Pairs))
         for buffer in nest.locals:
             total = total + _padded(buffer)
         largest = maximum(largest, total)
@@ -108,6 +123,8 @@ def _emit_nest(module: ir.Module, kernel: Kernel, nest: Nest, name: str, shared:
     if isinstance(nest.body[0], Contraction):
         inner = emit_product(module, name + "_product", nest.body[0], arguments, len(slots), kernel.sizes,
                              len(slots) - 1 if packed else None)
+    elif isinstance(nest.body[0], Pairs):
+        inner = emit_attention(module, name + "_attention", nest.body[0], arguments, len(slots), kernel.sizes)
     else:
         inner = _emit_loops(module, name + "_loops", kernel, nest, arguments, len(slots))
     return _entry(module, name, inner, slots, len(kernel.sizes))

@@ -20,6 +20,7 @@ from tenon.backends.cpu.unit_cache import find, key_for
 from tenon.dims import Dim, evaluate, symbols
 from tenon.errors import Location
 from tenon.graph.ir import Graph, Node, Value
+from tenon.loops.attention import attended, is_attention
 from tenon.loops.expressions import CheckedIndex, Load
 from tenon.loops.ir import Kernel, Store, statements
 from tenon.loops.lower import lower
@@ -156,6 +157,10 @@ def node_work(node: Node, sizes: Mapping[str, int]) -> int:
     most = max(count(x.size, sizes) for x in values)
     if node.op.name == "matmul":
         return count(node.output.size, sizes) * count(values[1].shape[-1], sizes) // MULTIPLICATIONS
+    if is_attention(node):
+        q, k, *_ = attended(node)
+        products = 2 * len(node.outputs) - 2 + (len(node.outputs) > 2)
+        return products * count(q.size, sizes) * count(k.shape[-2], sizes) // MULTIPLICATIONS
     return most
 
 

@@ -66,6 +66,9 @@ class Contraction:
     target: Target | None = None        # where `store` puts the sums, if it only does that: partial sums wait there
     known: tuple[int | None, int | None, int | None] = (None, None, None)   # rows, columns and depth, if they are
     packed: int | None = None           # the argument that points to all of right, packed already by `emit_packing`
+    # For a tile that is called by itself, on memory that the caller laid out: elements between rows and steps of left,
+    left_at: tuple[int, int] | None = None
+    line: int | None = None             # and between lines of right, if they are no panel
 
 
 @dataclass(frozen=True)
@@ -120,6 +123,9 @@ def left_layout(spec: Contraction, tile: Tile) -> tuple[bool, int, int, int]:
     Rows that are runs of memory are read where they are, or copied in chunks if their lines compete; of several runs a
     row is put together; others are packed line by line.
     """
+    if spec.left_at is not None:
+        row, step = spec.left_at
+        return True, row, tile.lanes * step, step
     x = spec.left
     if not copies_rows(spec):
         return False, 1, tile.rows * tile.lanes, tile.rows

@@ -119,10 +119,11 @@ class _Tile:
             for start, lines in zip(self.ahead[::2], self.ahead[1::2], strict=True):
                 line = minimum(b, b.udiv(k0, chunk), lines)
                 prefetch(b, b.gep(start, [b.mul(line, const(LINE))], source_etype=ir.IntType(8)), 2)
-            panel = address(b, self.right, b.mul(k0, const(tile.width)), spec.element)
+            apart = const(spec.line or tile.width)
+            panel = address(b, self.right, b.mul(k0, apart), spec.element)
             left = address(b, self.left, b.mul(b.udiv(k0, chunk), const(chunk_apart)), spec.element)
             with loop(b, ZERO, minimum(b, b.sub(self.depth, k0), chunk), carried=state, short=True) as (k, sums):
-                line = address(b, panel, b.mul(k, const(tile.width)), spec.element)
+                line = address(b, panel, b.mul(k, apart), spec.element)
                 factors = [load_vector(b, address(b, line, const(v * tile.lanes), spec.element), spec.element,
                                        tile.lanes) for v in range(tile.vectors)]
                 start = address(b, left, b.mul(k, const(step_apart)), spec.element)

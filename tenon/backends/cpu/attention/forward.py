@@ -1,0 +1,177 @@
+"""Attention: for every block of queries all blocks of keys, with running maxima and sums (Milakov, Gimelshein 2018).
+
+    for block of queries:
+        for block of keys that some of these queries attend to:
+            for tile of rows:
+                scores = q @ k.T
+                weights = exp(scores - the largest so far); what was summed before is scaled accordingly
+                sums += weights @ v
+        out = sums / the sum of weights
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from llvmlite import ir
+
+from tenon.backends.cpu.attention.parts import Blocks, Factors
+from tenon.backends.cpu.contraction.emit import (
+    I64,
+    ONE,
+    POINTER,
+    ZERO,
+    address,
+    ceil_div,
+    const,
+    loop,
+    maximum,
+    minimum,
+)
+from tenon.backends.cpu.contraction.spec import Args
+from tenon.backends.cpu.mathematics import FUNCTIONS
+from tenon.dims import Dim
+from tenon.loops.ir import Attention
+
+QUERIES = 256           # in a block, about
+KEYS = 256
+
+
+class Forward(Blocks):
+    """The schedule of attention."""
+
+    x: Attention
+
+    @property
+    def queries(self) -> int:
+        """In a block: whole tiles."""
+        return self.whole(self.least(self.x.row.extent, QUERIES), self.rows)
+
+    @property
+    def keys(self) -> int:
+        return self.whole(self.least(self.x.column.extent, KEYS), self.across)
+
+    def memory(self) -> dict[str, Dim]:
+        tile = self.rows * self.keys
+        return {"q": self.queries * self.depth, "k": self.keys * self.depth, "panels": self.keys * self.depth,
+                "v": self.keys * self.width + self.across, "scores": tile,
+                "sums": self.queries * self.width + self.across, "peak": self.whole(self.queries),
+                "total": self.whole(self.queries)}
+
+    def body(self, b: ir.IRBuilder, args: Args, thread: ir.Value, threads: ir.Value,
+             parts: Mapping[str, ir.Value]) -> None:
+        """Blocks of queries, dealt to the threads in turn."""
+        x, block = self.x, const(self.queries)
+        rows = self.extent(b, args, x.row)
+        blocks = ceil_div(b, rows, block)
+        tasks = b.mul(self.extent(b, args, *x.batch), blocks)
+        with loop(b, thread, tasks, threads) as (task, _):
+            g, first = b.udiv(task, blocks), b.mul(b.urem(task, blocks), block)
+            self.block(b, args, parts, g, first, minimum(b, block, b.sub(rows, first)))
+
+    def block(self, b: ir.IRBuilder, args: Args, parts: Mapping[str, ir.Value], g: ir.Value, first: ir.Value,
+              count: ir.Value) -> None:
+        """One block of queries."""
+        x = self.x
+        self.copy(b, args, x.q, "row depth", g, first, count, parts["q"], x.scale)
+        with loop(b, ZERO, count) as (i, _):
+            b.store(ir.Constant(self.element, float("-inf")), address(b, parts["peak"], i, self.element))
+            b.store(ir.Constant(self.element, 0.0), address(b, parts["total"], i, self.element))
+        end = self.extent(b, args, x.column)
+        if x.is_causal:
+            end = minimum(b, end, b.add(first, count))
+        with loop(b, ZERO, end, const(self.keys)) as (column, _):
+            keys = minimum(b, const(self.keys), b.sub(end, column))
+            self.copy(b, args, x.k, "column depth", g, column, keys, parts["k"])
+            self.turn(b, args, self.depth, parts["k"], keys, parts["panels"])
+            self.copy(b, args, x.v, "column width", g, column, keys, parts["v"])
+            with loop(b, ZERO, count, const(self.rows)) as (i, _):
+                self.tile(b, args, parts, g, first, i, minimum(b, const(self.rows), b.sub(count, i)), column, keys)
+        self.finish(b, args, g, first, count, parts)
+
+    def tile(self, b: ir.IRBuilder, args: Args, parts: Mapping[str, ir.Value], g: ir.Value, first: ir.Value,
+             i: ir.Value, rows: ir.Value, column: ir.Value, keys: ir.Value) -> None:
+        """The rows from `i` of the block on, and a block of keys."""
+        row = b.add(first, i)
+        needed = self.columns_of(b, b.add(row, b.sub(rows, ONE)), column, keys)
+        q = address(b, parts["q"], b.mul(i, const(self.depth)), self.element)
+        sums = address(b, parts["sums"], b.mul(i, const(self.width)), self.element)
+        with loop(b, ZERO, needed, const(self.across), short=True) as (j, _):
+            panel = address(b, parts["panels"], b.mul(j, const(self.depth)), self.element)
+            self.multiply(b, Factors(self.depth, 1, self.across), const(int(self.x.depth.extent)), q, panel,
+                          address(b, parts["scores"], j, self.element), self.keys, self.vectors)
+        with b.if_then(b.icmp_signed(">", needed, ZERO)):
+            self.mask_rows(b, args, g, row, rows, column, needed, parts["scores"], self.keys)
+            peak, total = (address(b, parts[name], i, self.element) for name in ("peak", "total"))
+            b.call(self.function("weights", [*[I64] * 5, *[POINTER] * 4], self.weights),
+                   [*args, row, rows, column, keys, needed, parts["scores"], peak, total, sums])
+            vectors = self.vectors_for(int(self.x.width.extent))
+            with loop(b, ZERO, const(self.width), const(vectors * self.lanes), short=True) as (j, _):
+                self.multiply(b, Factors(self.keys, 1, self.width), needed, parts["scores"],
+                              address(b, parts["v"], j, self.element), address(b, sums, j, self.element), self.width,
+                              vectors, b.icmp_signed(">", column, ZERO))
+
+    def weights(self, b: ir.IRBuilder, args: Args, row: ir.Value, rows: ir.Value, column: ir.Value, keys: ir.Value,
+                needed: ir.Value, scores: ir.Value, peak: ir.Value, total: ir.Value, sums: ir.Value) -> None:
+        """Scores of some rows -> weights; what was known of the rows -> what is known now."""
+        with loop(b, ZERO, rows, short=True) as (i, _):
+            line = address(b, scores, b.mul(i, const(self.keys)), self.element)
+            count = maximum(b, self.columns_of(b, b.add(row, i), column, keys), ZERO)
+            known, old = (address(b, where, i, self.element) for where in (total, peak))
+            before = b.load(old, typ=self.element)
+            largest = self.larger(b, before, self.largest(b, line, count))
+            none = b.fcmp_ordered("==", largest, ir.Constant(self.element, float("-inf")))
+            shift = b.select(none, ir.Constant(self.element, 0.0), largest)
+            found = self.exponentials(b, line, count, needed, shift)
+            scale = self.exp(b, b.fsub(before, shift))
+            b.store(b.fadd(b.fmul(b.load(known, typ=self.element), scale), found), known)
+            b.store(largest, old)
+            later = b.and_(b.icmp_signed(">", column, ZERO), b.fcmp_unordered("!=", scale,
+                                                                             ir.Constant(self.element, 1.0)))
+            with b.if_then(later):
+                line, factor = address(b, sums, b.mul(i, const(self.width)), self.element), self.splat(b, scale)
+                with self.vectors_of(b, ZERO, const(self.width)) as (j, _):
+                    self.store(b, b.fmul(self.load(b, line, j), factor), line, j)
+
+    def largest(self, b: ir.IRBuilder, line: ir.Value, count: ir.Value) -> ir.Value:
+        """The maximum of the first `count` scores; minus infinity of none."""
+        lowest = self.splat(b, ir.Constant(self.element, float("-inf")))
+        with self.vectors_of(b, ZERO, count, [lowest]) as (j, state):
+            value = b.select(self.below(b, j, count), self.load(b, line, j), lowest)
+            state[0] = self.larger(b, state[0], value)
+        return self.reduce(b, "fmax", state[0])
+
+    def exponentials(self, b: ir.IRBuilder, line: ir.Value, count: ir.Value, needed: ir.Value,
+                     shift: ir.Value) -> ir.Value:
+        """Put exp(score - shift) in the place of scores, zeros behind them; gives their sum."""
+        none, by = ir.Constant(self.vector, None), self.splat(b, shift)
+        with self.vectors_of(b, ZERO, count, [none]) as (j, state):
+            value = self.exp(b, b.fsub(self.load(b, line, j), by))
+            value = b.select(self.below(b, j, count), value, none)
+            self.store(b, value, line, j)
+            state[0] = b.fadd(state[0], value)
+        whole = b.and_(b.add(count, const(self.lanes - 1)), const(-self.lanes))
+        with self.vectors_of(b, whole, needed) as (j, _):
+            self.store(b, none, line, j)
+        return self.reduce(b, "fadd", state[0])
+
+    def finish(self, b: ir.IRBuilder, args: Args, g: ir.Value, first: ir.Value, count: ir.Value,
+               parts: Mapping[str, ir.Value]) -> None:
+        """Divide the sums, and store them and the logarithms."""
+        one, none = ir.Constant(self.element, 1.0), ir.Constant(self.element, 0.0)
+
+        def write(b: ir.IRBuilder, args: Args, g: ir.Value, first: ir.Value, count: ir.Value, peaks: ir.Value,
+                  totals: ir.Value, sums: ir.Value) -> None:
+            with loop(b, ZERO, count, short=True) as (i, _):
+                row = b.add(first, i)
+                total, peak = (b.load(address(b, where, i, self.element), typ=self.element)
+                               for where in (totals, peaks))
+                empty = b.fcmp_ordered("==", total, none)
+                factor = b.select(empty, none, b.fdiv(one, total))
+                with loop(b, ZERO, const(int(self.x.width.extent))) as (j, _):
+                    where = address(b, sums, b.add(b.mul(i, const(self.width)), j), self.element)
+                    value = b.select(empty, none, b.fmul(b.load(where, typ=self.element), factor))
+                    self.stored(b, args, 0, g, value, row=row, width=j)
+                self.stored(b, args, 1, g, b.fadd(peak, FUNCTIONS["log"](b, total)), row=row)
+        b.call(self.function("finish", [*[I64] * 3, *[POINTER] * 3], write),
+               [*args, g, first, count, parts["peak"], parts["total"], parts["sums"]])

@@ -1,0 +1,68 @@
+"""Attention, or its gradient, on what views make of other values -> a nest of one statement."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tenon.graph.ir import Graph, Input, Node, Value
+from tenon.loops.build import GraphExpressions, is_empty, offset
+from tenon.loops.expressions import Buffer, Expr, Index, Local, size
+from tenon.loops.ir import Attention, AttentionGradient, Nest, Store
+from tenon.ops.attention import attention, attention_gradient
+from tenon.types import float32, float64
+
+WIDEST = 512            # elements of a query, key or value that a block's memory is made for
+
+
+def is_attention(node: Node) -> bool:
+    """Whether a statement computes the node: floating numbers, in vectors whose length is known."""
+    if node.op is not attention and node.op is not attention_gradient:
+        return False
+    q, k, v, *_ = tensors = attended(node)
+    numbers = all(x is None or x.dtype.is_floating or x is tensors[3] for x in tensors)
+    known = all(isinstance(n, int) and 1 <= n <= WIDEST for n in (q.shape[-1], v.shape[-1]))
+    return numbers and known and not any(is_empty(x.type) for x in (q, k, v))
+
+
+def attended(node: Node) -> Sequence[Value]:
+    """Queries, keys, values and the mask, which may be None."""
+    return node.inputs[3:] if node.op is attention_gradient else node.inputs  # type: ignore[return-value]
+
+
+def attention_node(graph: Graph) -> Node | None:
+    """The node that such a body is, beside views."""
+    return next((node for node in graph.nodes if is_attention(node)), None)
+
+
+def attention_nest(build: GraphExpressions, node: Node, outputs: Sequence[Buffer]) -> Nest:
+    """The nest that stores what the graph wants of the node's outputs."""
+    q, k, v, mask = attended(node)
+    batch = tuple(Index(f"g{place}", n) for place, n in enumerate(node.outputs[0].shape[:-2]))
+    i, j = Index("row", q.shape[-2]), Index("column", k.shape[-2])
+    e, w = Index("depth", q.shape[-1]), Index("width", v.shape[-1])
+    dtype = float64 if q.dtype is float64 else float32
+
+    def at(x: Input, *last: Index) -> Expr:
+        found = build.read(x)
+        assert found is not None
+        first = batch[len(batch) - (found.ndim - len(last)):]
+        return build.scalars.cast(found((*first, *last)), found.dtype if found.dtype.kind == "b" else dtype)
+
+    places = ((i, w), (i,)) if node.op is attention else ((i, e), (j, e), (j, w))
+    results = tuple(Local(f"result{k}", dtype) for k in range(len(places)))
+    index = dict(zip(node.outputs, places, strict=True))
+    stores = tuple(Store(buffer, _flat(value, (*batch, *index[value])),
+                         build.scalars.cast(results[value.index], value.dtype))
+                   for value, buffer in zip(build.graph.results, outputs, strict=True))
+    shared = (batch, i, j, e, w, at(q, i, e), at(k, j, e), at(v, j, w), None if mask is None else at(mask, i, j),
+              bool(node.attrs["is_causal"]), float(node.attrs["scale"]), dtype, results, stores)
+    if node.op is attention:
+        return Nest((Attention(*shared),))
+    g, along, total = node.inputs[:3]
+    return Nest((AttentionGradient(*shared, at(g, i, w), at(along, i), at(total, i)),))
+
+
+def _flat(value: Value, index: Sequence[Index]) -> Expr:
+    """Where an element lies; axes of size 1 have no part in it."""
+    return offset(value.shape, tuple(size(0) if isinstance(n, int) and n == 1 else k
+                                     for n, k in zip(value.shape, index, strict=True)))
