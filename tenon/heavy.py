@@ -19,7 +19,7 @@ from tenon.graph.op import Op
 from tenon.ops.attention import attention, attention_gradient
 from tenon.ops.convolution import conv, conv_input_grad, conv_weight_grad
 from tenon.ops.normalization import batch_norm_train, layer_norm_, rms_norm_
-from tenon.ops.pooling import max_pool_grad, max_pool_op, max_pool_positions
+from tenon.ops.pooling import max_pool_grad, max_pool_op, max_pool_positions, max_pool_taps
 from tenon.types import TensorType
 
 LEAST_WORK = 1_000_000      # multiply-adds; below it NumPy is done before machine code would be found
@@ -47,6 +47,7 @@ WORK: dict[Op, Callable[[Types, Types], int]] = {
     conv_weight_grad: lambda inputs, outputs: _of_kernel(inputs[1], outputs[0]),
     max_pool_op: _of_window,
     max_pool_positions: _of_window,
+    max_pool_taps: _of_window,
     max_pool_grad: _of_window,
     attention: lambda inputs, outputs: 2 * int(inputs[0].size) * inputs[1].shape[-2],
     attention_gradient: lambda inputs, outputs: 5 * int(inputs[3].size) * inputs[4].shape[-2],

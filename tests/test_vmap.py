@@ -20,7 +20,6 @@ from tenon.types import TensorType, float64
 SIZE = 3
 SOMETIMES = ["searchsorted"]        # operators whose rule leaves some of what may be batched to the loop
 
-NOT_FREE = ["max_pool_grad"]        # its positions must come from max_pool_positions, as they do in max_pool's gradient
 
 
 def batches(example: Example, inputs: tuple[Any, ...]) -> list[np.ndarray]:
@@ -37,8 +36,7 @@ def choices(count: int) -> list[tuple[bool, ...]]:
 
 
 def batchable() -> list[Any]:
-    return [p for p in succeeding() if any(isinstance(t, TensorType) for t in parse_example(p.id).inputs)
-            and parse_example(p.id).op.name not in NOT_FREE]
+    return [p for p in succeeding() if any(isinstance(t, TensorType) for t in parse_example(p.id).inputs)]
 
 
 @pytest.mark.parametrize("text", batchable())

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from tenon.dims import Dim
+from tenon.loops.affine import affine
 from tenon.loops.expressions import Binary, Buffer, Call, Const, Expr, Index, Load, Local, Size, walk
 from tenon.loops.ir import Block, Contraction, Kernel, Loop, Nest, Stmt, Store, roots
 from tenon.types import int64
@@ -20,6 +21,8 @@ UNKNOWN_SIZE = 64       # what a symbolic size counts
 OPERATION = 0.1         # the time of an arithmetic operation, in that of moving an element
 DIVISION = 0.4
 FUNCTION = 1.0
+ONE_BY_ONE = 16         # times as long as in vectors
+UNROLLED = 8            # turns of a loop that is no loop in the machine's code
 SIMPLE_CALLS = ("neg", "not", "abs", "isnan")
 
 
@@ -32,11 +35,12 @@ def _cost_of_nest(nest: Nest) -> float:
     read: Counter[Buffer] = Counter()
     written: Counter[Buffer] = Counter()
     computed = 0.0
-    for statement, turns in _turns(nest.body, 1):
+    for statement, turns, inner in _turns(nest.body, 1, None):
         if isinstance(statement, Contraction):
             turns *= count(*statement.batch, *statement.rows, *statement.columns)
+        each = turns * (ONE_BY_ONE if inner is not None and _jumps(statement, inner) else 1)
         for x in walk(*roots(statement)):
-            computed += turns * operations(x) * x.dtype.itemsize
+            computed += each * operations(x) * x.dtype.itemsize
             if isinstance(x, Load) and x.buffer.role != "local":
                 read[x.buffer] += _touched(x.offset, turns)
         if isinstance(statement, Store) and statement.buffer.role != "local":
@@ -44,14 +48,21 @@ def _cost_of_nest(nest: Nest) -> float:
     return computed + _bytes(read) + 2 * _bytes(written)
 
 
-def _turns(body: Block, outer: int) -> Iterator[tuple[Stmt, int]]:
-    """Every statement, and how often it runs."""
+def _turns(body: Block, outer: int, inner: Index | None) -> Iterator[tuple[Stmt, int, Index | None]]:
+    """Every statement, how often it runs, and the innermost loop around it that is long enough for vectors."""
     for statement in body:
-        yield statement, outer
+        yield statement, outer, inner
         if isinstance(statement, Loop):
-            yield from _turns(statement.body, outer * count(statement.index))
+            index = statement.index
+            yield from _turns(statement.body, outer * count(index), index if count(index) > UNROLLED else inner)
         if isinstance(statement, Contraction):
-            yield from _turns(statement.epilogue, outer * count(*statement.rows, *statement.columns))
+            yield from _turns(statement.epilogue, outer * count(*statement.rows, *statement.columns), None)
+
+
+def _jumps(statement: Stmt, index: Index) -> bool:
+    """Whether neighbours in `index` lie at places that no step leads to, as x[i // 2]: no vector holds them."""
+    loads = (x for x in walk(*roots(statement)) if isinstance(x, Load) and index in x.offset.free)
+    return any(index in atom.free for x in loads for atom in affine(x.offset).terms if not isinstance(atom, Index))
 
 
 def _touched(offset: Expr, turns: int) -> int:

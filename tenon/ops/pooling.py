@@ -11,20 +11,23 @@ from tenon.dims import Dim
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.build import literal
 from tenon.graph.op import Op
+from tenon.ops.comparison import equal, where
+from tenon.ops.creation import arange
 from tenon.ops.define import check_kind, define, function
-from tenon.ops.indexing import gather, take
+from tenon.ops.indexing import take
 from tenon.ops.shape import full_op, ravel, reshape_op, unravel
 from tenon.ops.windows import (
     over_windows,
     padded,
     per_axis,
     shown,
+    sum_windows,
     window_attrs,
     window_counts,
     window_view,
     windows,
 )
-from tenon.types import DType, TensorType, int64
+from tenon.types import DType, TensorType, int32, int64
 
 # ---------------------------------------------------------------- maximum
 
@@ -47,17 +50,26 @@ def lowest(dtype: DType) -> Any:
     return False if dtype.kind == "b" else int(np.iinfo(dtype.numpy).min)
 
 
-def _max_pool_compute(kind: str) -> Callable[..., Any]:
-    def compute(s: Any, i: Any, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Any:
-        lead, p = i[:x.ndim - len(kernel)], i[x.ndim - len(kernel):]
-        found = s.reduce(kind, kernel,
-                         lambda k: padded(s, x, lead, p, k, stride, padding, dilation, lowest(x.dtype)))
-        if kind == "max":
-            return found
-        at = [a * st + b * d - low for a, b, st, d, (low, _)
-              in zip(p, unravel(found, kernel), stride, dilation, padding, strict=True)]
-        return ravel(at, x.shape[len(lead):])
-    return compute
+def _extreme(s: Any, i: Any, kind: str, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Any:
+    """The maximum of a window, or the number of the tap that has it."""
+    lead, p = i[:x.ndim - len(kernel)], i[x.ndim - len(kernel):]
+    return s.reduce(kind, kernel, lambda k: padded(s, x, lead, p, k, stride, padding, dilation, lowest(x.dtype)))
+
+
+def _max_pool_compute(s: Any, i: Any, x: Any, **attrs: Any) -> Any:
+    return _extreme(s, i, "max", x, **attrs)
+
+
+def _taps_compute(s: Any, i: Any, x: Any, **attrs: Any) -> Any:
+    return s.cast(_extreme(s, i, "argmax", x, **attrs), int32)
+
+
+def _positions_compute(s: Any, i: Any, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Any:
+    found = _extreme(s, i, "argmax", x, kernel, stride, padding, dilation)
+    p = i[x.ndim - len(kernel):]
+    at = [a * st + b * d - low for a, b, st, d, (low, _)
+          in zip(p, unravel(found, kernel), stride, dilation, padding, strict=True)]
+    return ravel(at, x.shape[x.ndim - len(kernel):])
 
 
 def _max_pool_ref(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Any:
@@ -74,14 +86,19 @@ def lowest_of(x: Any) -> Any:
     return -np.inf if x.dtype.kind in "fV" else False if x.dtype.kind == "b" else np.iinfo(x.dtype).min
 
 
-def _positions_ref(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Any:
+def _taps_ref(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Any:
     count = len(kernel)
     view = window_view(x, kernel, stride, padding, dilation, lowest_of(x))
-    best, flat = view[(..., *[0] * count)].copy(), np.zeros(view.shape[:view.ndim - count], np.int64)
+    best, flat = view[(..., *[0] * count)].copy(), np.zeros(view.shape[:view.ndim - count], np.int32)
     for number, k in enumerate(np.ndindex(*kernel)):
         element = view[(..., *k)]
         better = (element > best) | ((element != element) & (best == best))     # NaN is largest, the first wins
         best[better], flat[better] = element[better], number
+    return flat
+
+
+def _positions_ref(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Any:
+    flat, count = _taps_ref(x, kernel, stride, padding, dilation), len(kernel)
     taps: Any = np.unravel_index(flat, kernel)
     counts: Any = np.indices(flat.shape, sparse=True)[flat.ndim - count:]
     at = tuple(p * s + k * d - low
@@ -91,9 +108,9 @@ def _positions_ref(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any
 
 max_pool_op: Op = define(
     "max_pool_op", public=False, type=_max_pool_type, canonical=_pool_attrs, ref=_max_pool_ref,
-    compute=_max_pool_compute("max"),
+    compute=_max_pool_compute,
     vjp=lambda g, y, x, kernel, **attrs: (
-        max_pool_grad(g, max_pool_positions(x, kernel=kernel, **attrs), sizes=x.shape[x.ndim - len(kernel):],
+        max_pool_grad(g, max_pool_taps(x, kernel=kernel, **attrs), sizes=x.shape[x.ndim - len(kernel):],
                       kernel=kernel, **attrs),),
     doc="The largest element of each window over the last axes; padding never wins.",
     examples=["max_pool_op(f32[2, 7], kernel=(3,), stride=(2,), padding=((1, 0),), dilation=(1,)) -> f32[2, 3]",
@@ -101,51 +118,69 @@ max_pool_op: Op = define(
               " -> f32[2, 3, 6]",
               "max_pool_op(f32[2, 2], kernel=(3,), stride=(1,), padding=((0, 0),), dilation=(1,)) -> error"])
 
+def _with_dtype(dtype: DType) -> Callable[..., TensorType]:
+    """The type of the pooled tensor with other elements."""
+    return lambda x, *, kernel, stride, padding, dilation: _max_pool_type(
+        x, kernel=kernel, stride=stride, padding=padding, dilation=dilation).with_dtype(dtype)
+
+
+max_pool_taps: Op = define(
+    "max_pool_taps", public=False, canonical=_pool_attrs, ref=_taps_ref, compute=_taps_compute,
+    type=_with_dtype(int32),
+    doc="The number of the tap under which each window has its largest element; the first of equals.",
+    examples=["max_pool_taps(f32[2, 7], kernel=(3,), stride=(2,), padding=((1, 0),), dilation=(1,)) -> i32[2, 3]",
+              "max_pool_taps(f32[2, 5, 6], kernel=(2, 3), stride=(1, 1), padding=((0, 0), (1, 1)), dilation=(2, 1))"
+              " -> i32[2, 3, 6]"])
+
 max_pool_positions: Op = define(
-    "max_pool_positions", public=False, canonical=_pool_attrs, ref=_positions_ref, compute=_max_pool_compute("argmax"),
-    type=lambda x, *, kernel, stride, padding, dilation: _max_pool_type(
-        x, kernel=kernel, stride=stride, padding=padding, dilation=dilation).with_dtype(int64),
+    "max_pool_positions", public=False, canonical=_pool_attrs, ref=_positions_ref, compute=_positions_compute,
+    type=_with_dtype(int64),
     doc="Where the largest element of each window stands among the sizes, in row-major order; the first of equals.",
     examples=["max_pool_positions(f32[2, 7], kernel=(3,), stride=(2,), padding=((1, 0),), dilation=(1,)) -> i64[2, 3]",
               "max_pool_positions(f32[2, 5, 6], kernel=(2, 3), stride=(1, 1), padding=((0, 0), (1, 1)), "
               "dilation=(2, 1)) -> i64[2, 3, 6]"])
 
 
-def _max_pool_grad_compute(s: Any, i: Any, g: Any, at: Any, sizes: Any, kernel: Any, stride: Any, padding: Any,
+def _max_pool_grad_type(g: TensorType, taps: TensorType, *, sizes: Any, kernel: Any, stride: Any, padding: Any,
+                        dilation: Any) -> TensorType:
+    if taps.shape != g.shape:
+        raise ShapeError(f"max_pool_grad: the gradient is {g}, the taps are {taps}")
+    return g.with_shape((*g.shape[:g.ndim - len(kernel)], *sizes))
+
+
+def _max_pool_grad_compute(s: Any, i: Any, g: Any, taps: Any, sizes: Any, kernel: Any, stride: Any, padding: Any,
                            dilation: Any) -> Any:
     lead, q = i[:len(i) - len(kernel)], i[len(i) - len(kernel):]
-    here = s.cast(ravel(q, sizes), int64)
 
     def won(k: Any, p: Any) -> Any:
-        return s.select(s.eq(at((*lead, *p)), here), g((*lead, *p)), s.const(0, g.dtype))
+        here = s.cast(ravel(k, kernel), int32)
+        return s.select(s.eq(taps((*lead, *p)), here), g((*lead, *p)), s.const(0, g.dtype))
     return over_windows(s, q, kernel, g.shape[len(lead):], stride, padding, dilation, won, g.dtype)
 
 
-def _max_pool_grad_ref(g: Any, at: Any, sizes: Any, **_: Any) -> Any:
-    lead = g.shape[:g.ndim - len(sizes)]
-    rows, total = int(np.prod(lead)), int(np.prod(sizes))
-    out = np.zeros(rows * total, g.dtype)
-    start = np.arange(rows)[:, None] * total
-    np.add.at(out, (at.reshape(rows, -1) + start).ravel() if rows else np.zeros(0, int), g.ravel())
-    return out.reshape(*lead, *sizes)
+def _max_pool_grad_ref(g: Any, taps: Any, sizes: Any, kernel: Any, **attrs: Any) -> Any:
+    total = int(np.prod(kernel))
+    won = np.where(taps[..., None] == np.arange(total), g[..., None], np.zeros((), g.dtype))
+    return sum_windows(won.reshape(*g.shape, *kernel), sizes, kernel, **attrs)
 
 
 max_pool_grad: Op = define(
-    "max_pool_grad", public=False, ref=_max_pool_grad_ref, compute=_max_pool_grad_compute,
-    type=lambda g, at, *, sizes, kernel, stride, padding, dilation: g.with_shape(
-        (*g.shape[:g.ndim - len(kernel)], *sizes)),
-    vjp=lambda h, y, g, at, sizes, **_: (at_positions(h, at, len(sizes)), None),
-    doc="The gradient of each window given to the element that was its largest.",
+    "max_pool_grad", public=False, ref=_max_pool_grad_ref, compute=_max_pool_grad_compute, type=_max_pool_grad_type,
+    vjp=lambda h, y, g, taps, sizes, **attrs: (under_taps(h, taps, attrs), None),
+    doc="The gradient of each window given to the element under the tap that won.",
     domain=((-2, 2), (0, 2)),
-    examples=["max_pool_grad(f32[2, 1], i64[2, 1], sizes=(4,), kernel=(3,), stride=(3,), padding=((0, 0),), "
+    examples=["max_pool_grad(f32[2, 1], i32[2, 1], sizes=(4,), kernel=(3,), stride=(3,), padding=((0, 0),), "
               "dilation=(1,)) -> f32[2, 4]"])
 
 
-def at_positions(x: Any, at: Any, count: int) -> Any:
-    """The elements of x [..., *sizes] at row-major positions [..., *counts] among the sizes."""
-    lead = x.shape[:x.ndim - count]
-    flat = gather(reshape_op(x, shape=(*lead, -1)), reshape_op(at, shape=(*lead, -1)), axis=-1)
-    return reshape_op(flat, shape=at.shape)
+def under_taps(x: Any, taps: Any, attrs: dict[str, Any]) -> Any:
+    """The element of x under one tap of each window: its number, [..., *counts]."""
+    axes, total = len(attrs["kernel"]), int(np.prod(attrs["kernel"]))
+    lead, counts = taps.shape[:taps.ndim - axes], taps.shape[taps.ndim - axes:]
+    all_taps = reshape_op(windows(x, **attrs), shape=(*lead, total, *counts))
+    number = reshape_op(arange(total, dtype=int32), shape=(total, *(1,) * axes))
+    here = equal(number, reshape_op(taps, shape=(*lead, 1, *counts)))
+    return where(here, all_taps, 0.0).sum(axis=len(lead))
 
 
 # ---------------------------------------------------------------- what users call

@@ -30,6 +30,7 @@ MOST_NODES = 48             # in one kernel; beyond, compiling costs more than m
 MOST_INPUTS = 24
 SIMILAR = 4                 # bits by which sizes differ that are taken for different
 WORTHWHILE = 0.95           # the part of what two kernels cost that one may cost
+ONE_NEST = 2.0              # the same where its loops come out as one nest: what is estimated wrongly is not moved
 MOST_APART = 200            # places in the graph; what is further apart lies in memory for long anyway
 RENAMES: tuple[Op, ...] = (reshape_op,)     # what a backend does by giving the same memory another type
 
@@ -226,7 +227,8 @@ class Groups:
             return False
         if "contraction" in merged.kinds:
             return trial.one_nest and trial.products > 0
-        return trial.one_nest or trial.cost < WORTHWHILE * (self.cost(before) + self.cost(after))
+        apart = self.cost(before) + self.cost(after)
+        return trial.cost < (ONE_NEST if trial.one_nest else WORTHWHILE) * apart
 
     def cost(self, group: Group) -> float:
         """Of the group as a kernel of its own."""

@@ -233,9 +233,9 @@ ALONG_AXIS = (
     "irfft",
 )
 LAST_AXES = (
-    "add_windows", "barrier", "diagonal", "max_pool_grad", "max_pool_op", "max_pool_positions", "one_hot",
-    "windows", "wrap_index", "cholesky", "det", "eig", "eigh", "inv", "lu", "matrix_exp", "pinv", "qr", "slogdet",
-    "solve", "frexp", "svd", "svdvals", "celu", "elu", "gelu", "hardsigmoid", "hardswish", "hardtanh",
+    "add_windows", "barrier", "diagonal", "max_pool_grad", "max_pool_op", "max_pool_positions", "max_pool_taps",
+    "one_hot", "windows", "wrap_index", "cholesky", "det", "eig", "eigh", "inv", "lu", "matrix_exp", "pinv", "qr",
+    "slogdet", "solve", "frexp", "svd", "svdvals", "celu", "elu", "gelu", "hardsigmoid", "hardswish", "hardtanh",
     "leaky_relu", "logsigmoid", "mish", "relu", "relu6", "selu", "silu", "softplus", "softsign", "tanhshrink",
     "log_ndtr", "ndtri", "entr",
 )

@@ -62,7 +62,7 @@ def test_pooling_and_its_gradient(sizes, kernel, stride, padding, dilation):
     values = data(x).round()            # some are equal, one is no number
     values.flat[3] = np.nan
     check(graph_of("max_pool_op", (x,), y, **attrs), values)
-    lines = (f"def f(g: {y}, x: {x}):", f"    v0: {str(y).replace('f32', 'i64')} = max_pool_positions(x, "
+    lines = (f"def f(g: {y}, x: {x}):", f"    v0: {str(y).replace('f32', 'i32')} = max_pool_taps(x, "
              + ", ".join(f"{k}={v!r}" for k, v in attrs.items()) + ")",
              f"    v1: {x} = max_pool_grad(g, v0, sizes={sizes!r}, "
              + ", ".join(f"{k}={v!r}" for k, v in attrs.items()) + ")", "    return v1")

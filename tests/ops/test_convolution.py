@@ -168,13 +168,14 @@ def test_pooling_against_loops_and_differences(shape, kernel, attrs):
 
 
 def test_compute_rules_of_max_pooling():
-    from tenon.ops.pooling import max_pool_grad, max_pool_op, max_pool_positions
+    from tenon.ops.pooling import max_pool_grad, max_pool_op, max_pool_positions, max_pool_taps
     attrs = {"kernel": (3, 2), "stride": (2, 1), "padding": ((1, 2), (0, 1)), "dilation": (1, 2)}
     x = RNG.integers(0, 3, (2, 6, 5)).astype(float)
     check(max_pool_op, x, **attrs)
     check(max_pool_positions, x, **attrs)
-    at = max_pool_positions(x, **attrs).numpy()
-    check(max_pool_grad, normal(at.shape), at, sizes=(6, 5), **attrs)
+    check(max_pool_taps, x, **attrs)
+    taps = max_pool_taps(x, **attrs).numpy()
+    check(max_pool_grad, normal(taps.shape), taps, sizes=(6, 5), **attrs)
 
 
 def test_equal_elements_give_the_gradient_to_the_first():

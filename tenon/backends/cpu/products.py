@@ -20,7 +20,7 @@ from tenon.backends.cpu.values import ONE, ZERO, Values
 from tenon.dims import product
 from tenon.loops.affine import affine, from_affine, is_same
 from tenon.loops.expressions import Binary, Buffer, Expr, Index, Load, Select, size
-from tenon.loops.ir import Contraction, Store
+from tenon.loops.ir import Block, Contraction, Let, Store
 from tenon.loops.simplify import simplify
 
 Axis = tuple[Index, ...]
@@ -187,15 +187,15 @@ class _Product:
         return values.address(only.buffer, only.offset)
 
     def joined_columns(self) -> int:
-        """How many of the innermost components of columns make one run of results, where they are only stored."""
+        """How many of the innermost components of columns are one run of all that the epilogue reads and writes.
+
+        A column may then be named by the last component alone, beyond its extent.
+        """
         x = self.statement
-        if not self.is_plain():
-            return min(len(x.columns), 1)
-        (only,) = x.epilogue
-        assert isinstance(only, Store)
-        terms, count = affine(only.offset).terms, 1
+        places, named = _places(x.epilogue)
+        count = min(len(x.columns), 1)
         for outer, inner in zip(x.columns[-2::-1], x.columns[:0:-1], strict=True):
-            if not is_same(terms.get(outer, 0), terms.get(inner, 0) * inner.extent):
+            if {outer, inner} & named or not all(_is_one_run(place, outer, inner) for place in places):
                 break
             count += 1
         return count
@@ -259,6 +259,31 @@ class _Product:
             flat = values.b.udiv(flat, extent)
         if axis:
             values.known[axis[0]] = flat
+
+
+def _places(epilogue: Block) -> tuple[list[Expr], set[Expr]]:
+    """(the offsets at which an epilogue reads and writes, what else its values are made of)."""
+    offsets = [x.offset for x in epilogue if isinstance(x, Store)]
+    stack = [x.value for x in epilogue if isinstance(x, (Let, Store))]
+    seen: set[Expr] = set()
+    while stack:
+        x = stack.pop()
+        if x in seen:
+            continue
+        seen.add(x)
+        if isinstance(x, Load):
+            offsets.append(x.offset)
+            stack += [] if x.mask is None else [x.mask]
+        else:
+            stack += x.children()
+    return offsets, seen
+
+
+def _is_one_run(offset: Expr, outer: Index, inner: Index) -> bool:
+    """Whether the end of a row of `inner` is followed by the next row, of the next `outer`."""
+    terms = affine(offset).terms
+    plain = all(isinstance(atom, Index) or not {outer, inner} & atom.free for atom in terms)
+    return plain and is_same(terms.get(outer, 0), terms.get(inner, 0) * inner.extent)
 
 
 def _longest(index: Index) -> int:
