@@ -11,6 +11,7 @@ from tenon import ops as _ops
 from tenon.array_api import VERSION as __array_api_version__
 from tenon.array_api import can_cast, e, finfo, iinfo, inf, isdtype, nan, newaxis, pi, result_type
 from tenon.array_api import namespace_info as __array_namespace_info__
+from tenon.autocast import autocast, get_autocast_dtype, is_autocast_enabled
 from tenon.capture.control import cond, switch
 from tenon.capture.loops import fori_loop, map, scan, while_loop
 from tenon.config import read_show as _read_show

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tenon.autocast import autocasting, holds_recast, recast
 from tenon.autodiff import call
 from tenon.backends.base import Executable
 from tenon.dims import SymbolicDim
@@ -49,12 +50,16 @@ class TensorInterpreter:
         """The output tensors of `op`."""
         lifted = tuple(map(self.lift, inputs))
         record = is_grad_enabled() and any(isinstance(x, Tensor) and x.requires_grad for x in lifted)
-        pairs = agree(op, lifted)
-        if op.expand is not None and (op.vjp is None if record else self.opens(op)):
+        pairs, narrow = agree(op, lifted), autocasting()
+        if op.autocast and narrow is not None:
+            pairs = list(zip(lifted, recast(op, [dtype for _, dtype in pairs], narrow), strict=True))
+        if op.expand is not None:
             types = tuple(None if x is None or d is None else TensorType(d, x.shape if isinstance(x, Tensor) else ())
                           for x, d in pairs)
-            agreed = tuple(self.cast(x, d) for x, d in pairs) if op.promote else lifted
-            return op.expand(*agreed, **canonical_attrs(op, types, attrs))
+            opens = op.vjp is None if record else self.opens(op)
+            if opens or (narrow is not None and holds_recast(op, types, attrs)):
+                agreed = tuple(self.cast(x, d) for x, d in pairs) if op.promote else lifted
+                return op.expand(*agreed, **canonical_attrs(op, types, attrs))
         agreed = tuple(self.cast(x, d) for x, d in pairs)
         types = tuple(None if x is None else x.type for x in agreed)
         canonical = canonical_attrs(op, types, attrs)
@@ -114,7 +119,8 @@ class Eager(TensorInterpreter):
     def apply(self, op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
         """The output tensors of `op`."""
         arrays: list[Any] = []
-        key = None if KERNELS or recorder.get() is not None else _key(op, inputs, attrs, arrays)
+        special = KERNELS or recorder.get() is not None or (op.autocast and autocasting() is not None)
+        key = None if special else _key(op, inputs, attrs, arrays)
         plan = self._plans.get(key)
         if plan is None or key is None:
             result = super().apply(op, inputs, attrs)       # before the plan is made, since it may raise

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from tenon.autocast import autocasting
 from tenon.capture.captured import Captured, Stopped, conclude, holds, run, sizes_of, why_not
 from tenon.capture.convert.entry import convert
 from tenon.capture.convert.session import Session
@@ -44,9 +45,9 @@ from tenon.graph.ir import MEMORY_BUDGET, Graph, Node
 from tenon.graph.op import current
 from tenon.locks import Lock
 from tenon.observe import emit, span
-from tenon.recording import is_grad_enabled, recording
+from tenon.recording import modes, recording
 from tenon.tensor import Tensor, asarray
-from tenon.types import TensorType
+from tenon.types import DType, TensorType
 
 F = TypeVar("F", bound=Callable[..., Any])
 MOST_RECORDS = 256      # keys of one function; those that come later share one record, and run by part
@@ -91,7 +92,7 @@ class Jitted:
         self.converting = False         # whether its control flow depends on tensors
         self.records: dict[Any, Record] = {}
         self._lock = Lock()
-        self._short_ways: tuple[tuple[bool, Call], ...] = ()
+        self._short_ways: tuple[tuple[bool, DType | None, Call], ...] = ()
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -102,8 +103,8 @@ class Jitted:
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         if current() is not None:       # within a capture, or a batch: a part of that
             return self.function(*args, **keywords)
-        for recorded, call in self._short_ways:
-            if recorded is recording():
+        for recorded, narrow, call in self._short_ways:
+            if recorded is recording() and narrow is autocasting():
                 result = call(args, keywords)
                 if result is not MISS:
                     return result
@@ -141,9 +142,9 @@ class Jitted:
         """Make a short way for calls like this one, in the place of the one that this capture had."""
         call = short_way(captured, structure, leaves)
         if call is not None:
-            others = [way for way in self._short_ways if way[1] is not captured.short]
+            others = [way for way in self._short_ways if way[-1] is not captured.short]
             captured.short = call
-            self._short_ways = ((recording(), call), *others[:MOST_SHORT_WAYS - 1])
+            self._short_ways = ((*modes(), call), *others[:MOST_SHORT_WAYS - 1])
 
     def _by_part(self, record: Record, args: Any, keywords: Any) -> Any:
         if record.parts is None:
@@ -180,7 +181,7 @@ class Jitted:
         return self.capture(*args, **keywords).graph
 
     def _record(self, leaves: Sequence[Any], structure: Structure) -> Record:
-        key = (structure, is_grad_enabled(), tuple(map(leaf_key, leaves)), aliases(leaves))
+        key = (structure, modes(), tuple(map(leaf_key, leaves)), aliases(leaves))
         record = self.records.get(key)
         if record is None and len(self.records) >= MOST_RECORDS:    # such as a step number: it would fill the memory
             return self.records.setdefault(None, Record(eager=Reason(

@@ -24,7 +24,7 @@ from tenon.ops.arithmetic import add
 from tenon.ops.comparison import equal, not_equal
 from tenon.ops.creation import ones_like
 from tenon.ops.getitem import setitem
-from tenon.recording import is_grad_enabled, recording_is
+from tenon.recording import differentiating, is_grad_enabled
 from tenon.state import Deferred, Examples, Payload, TensorState, changed, journal, recorder
 from tenon.types import DEFAULT_OF_KIND, DTYPE_OF, DType, Shape, TensorType, as_dtype, check_device, float32
 
@@ -222,7 +222,7 @@ class Tensor(Elements):
         if gradient is None and self.shape != ():
             raise GradientError(f"backward() needs a scalar, this tensor is {self.type}",
                                 hint="reduce it first, as in loss.mean().backward(), or pass gradient=")
-        with recording_is(create_graph):
+        with differentiating(create_graph):
             seed = ones_like(self) if gradient is None else interpreter().lift(gradient)
             if seed.shape != self.shape:
                 raise ShapeError(f"backward(): the seed {seed.type} does not have the shape of {self.type}")

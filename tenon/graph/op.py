@@ -139,6 +139,7 @@ class Op:
     fill: Callable[..., Any] | None = None
     canonical: Callable[..., Mapping[str, Any]] | None = None  # (*types, **attrs) -> attributes in their one IR form
     promote: Callable[..., Any] | None = None           # how inputs agree on an element type (tenon.graph.promotion)
+    autocast: str = ""                                  # "narrow" or "wide": its inputs under tn.autocast
     elementwise: bool = False                           # inputs broadcast; element i depends on input elements i only
     effect: bool = False                                # ordered with other effects, never removed
     data_dependent: bool = False                        # the output shape depends on the data: eager only

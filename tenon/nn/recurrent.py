@@ -8,12 +8,10 @@ from tenon.capture.loops import scan
 from tenon.errors import ArgumentError, ShapeError
 from tenon.nn import init
 from tenon.nn.module import Module, Parameter
-from tenon.ops.activations import relu
 from tenon.ops.arranging import concat, stack, swapaxes
 from tenon.ops.creation import empty, zeros
 from tenon.ops.projections import linear
-from tenon.ops.recurrent import gru_cell, gru_gates, lstm_cell, lstm_gates, rnn_cell
-from tenon.ops.trigonometric import tanh
+from tenon.ops.recurrent import gru_cell, gru_gates, lstm_cell, lstm_gates, rnn_cell, rnn_gate
 from tenon.random import dropout
 
 __all__ = ["GRU", "GRUCell", "LSTM", "LSTMCell", "RNN", "RNNCell"]
@@ -118,7 +116,7 @@ class RNN(_Recurrent):
         super().__init__(*values, **options)
 
     def step(self, from_x: Any, from_h: Any, states: tuple[Any, ...]) -> tuple[Any, ...]:
-        return ((tanh if self.nonlinearity == "tanh" else relu)(from_x + from_h),)
+        return (rnn_gate(from_x, from_h, nonlinearity=self.nonlinearity),)
 
 
 class LSTM(_Recurrent):

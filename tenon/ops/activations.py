@@ -242,7 +242,7 @@ def _softmax_ref(x: Any, axis: int) -> Any:
     return e / np.sum(e, axis, keepdims=True)
 
 
-@composite(promote=floating, canonical=along_axis, ref=_softmax_ref,
+@composite(promote=floating, autocast="wide", canonical=along_axis, ref=_softmax_ref,
            vjp=lambda g, y, x, axis: (y * (g - (g * y).sum(axis=axis, keepdims=True)),),
            examples=["softmax(f32[2, 3], axis=1) -> f32[2, 3]", "softmax(f32[2, 3, 4], axis=-2) -> f32[2, 3, 4]",
                      "softmax(f32[2, 3], axis=2) -> error"])
@@ -261,7 +261,7 @@ def _log_softmax_ref(x: Any, axis: int) -> Any:
     return shifted - np.log(np.sum(np.exp(shifted), axis, keepdims=True))
 
 
-@composite(promote=floating, canonical=along_axis, ref=_log_softmax_ref,
+@composite(promote=floating, autocast="wide", canonical=along_axis, ref=_log_softmax_ref,
            vjp=lambda g, y, x, axis: (g - exp(y) * g.sum(axis=axis, keepdims=True),),
            examples=["log_softmax(f32[2, 3], axis=1) -> f32[2, 3]",
                      "log_softmax(f32[2, 3, 4], axis=0) -> f32[2, 3, 4]"])

@@ -116,7 +116,7 @@ def attention_gradient(g: Any, along: Any, total: Any, q: Any, k: Any, v: Any, m
     return tuple(cast(x, dtype=dtype) for x in found)
 
 
-@composite(public=False, promote=_mask_apart, vjp=_attention_vjp, domain=((-2.0, 2.0),), examples=[
+@composite(public=False, autocast="narrow", promote=_mask_apart, vjp=_attention_vjp, domain=((-2.0, 2.0),), examples=[
     "attention(f32[2, 3, 4], f32[2, 5, 4], f32[2, 5, 6], is_causal=False, scale=0.5) -> (f32[2, 3, 6], f32[2, 3])",
     "attention(f32[2, 2, 3, 4], f32[2, 2, 3, 4], f32[2, 2, 3, 4], is_causal=True, scale=0.5)"
     " -> (f32[2, 2, 3, 4], f32[2, 2, 3])",

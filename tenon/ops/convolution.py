@@ -20,7 +20,7 @@ from tenon.graph.op import Op
 from tenon.graph.promotion import same
 from tenon.ops.arithmetic import add
 from tenon.ops.complex_parts import conj
-from tenon.ops.define import check_kind, define, function
+from tenon.ops.define import check_kind, composite, define, function
 from tenon.ops.shape import reshape_op
 from tenon.ops.windows import over_windows, padded, pads, per_axis, shown, sum_windows, window_counts, window_view
 from tenon.types import TensorType
@@ -67,6 +67,7 @@ def _conv_ref(x: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: 
 
 conv: Op = define(
     "conv", type=_conv_type, canonical=_conv_attrs, ref=_conv_ref, compute=_conv_compute, promote=same,
+    autocast="narrow",
     vjp=lambda g, y, x, w, **attrs: (lambda: conv_input_grad(g, conj(w), sizes=x.shape[2:], **attrs),
                                      lambda: conv_weight_grad(conj(x), g, kernel=w.shape[2:], **attrs)),
     doc="The convolution of x [N, C, *sizes] with w [O, C / groups, *kernel] (the kernel is not flipped, as in all "
@@ -115,7 +116,7 @@ def _input_grad_ref(g: Any, w: Any, sizes: Any, stride: Any, padding: Any, dilat
 
 conv_input_grad: Op = define(
     "conv_input_grad", public=False, type=_input_grad_type, ref=_input_grad_ref, compute=_input_grad_compute,
-    promote=same,
+    promote=same, autocast="narrow",
     vjp=lambda h, y, g, w, sizes, **attrs: (lambda: conv(h, conj(w), **attrs),
                                             lambda: conv_weight_grad(h, conj(g), kernel=w.shape[2:], **attrs)),
     doc="The gradient of conv with respect to its input of these sizes; also the transposed convolution.",
@@ -224,6 +225,13 @@ def conv_transpose(x: Any, weight: Any, stride: Any = 1, padding: Any = 0, outpu
     return conv_input_grad(x, weight, sizes=sizes, stride=stride, padding=cut, dilation=dilation, groups=groups)
 
 
+@composite(public=False, promote=same, autocast="narrow",
+           examples=["add_to_channels(f32[2, 3, 5], f32[3]) -> f32[2, 3, 5]"])
+def add_to_channels(x: Any, bias: Any) -> Any:
+    """x [N, C, ...] plus one number for each channel."""
+    return add(x, reshape_op(bias, shape=(x.shape[1], *[1] * (x.ndim - 2))))
+
+
 def _batched(name: str, count: int, x: Any, bias: Any, apply: Callable[[Any], Any]) -> Any:
     """`apply` on x with a batch axis, plus the bias; without a batch axis where x has none."""
     if x.ndim not in (count + 1, count + 2):
@@ -233,7 +241,7 @@ def _batched(name: str, count: int, x: Any, bias: Any, apply: Callable[[Any], An
     if bias is not None:
         if bias.shape != (out.shape[1],):
             raise ShapeError(f"{name}: the bias {shown(bias)} is not one number for each of {out.shape[1]} channels")
-        out = add(out, reshape_op(bias, shape=(out.shape[1], *[1] * count)))
+        out = add_to_channels(out, bias)
     return out if x.ndim == count + 2 else reshape_op(out, shape=out.shape[1:])
 
 

@@ -74,7 +74,7 @@ def binary(name: str, ref: Callable[..., Any], scalar: Callable[..., Any] | None
 
 def composite(examples: Sequence[str] = (), vjp: Callable[..., Any] | None = None, promote: Promotion | None = None,
               ref: Callable[..., Any] | None = None, canonical: Callable[..., Any] | None = None,
-              public: bool = True, domain: Domain = ()) -> Callable[[Callable[..., Any]], Op]:
+              public: bool = True, domain: Domain = (), autocast: str = "") -> Callable[[Callable[..., Any]], Op]:
     """Decorate a function of operators: it becomes an operator that stays whole until a pass opens it.
 
     With `vjp` its gradient is that rule; without, the gradient of its definition.
@@ -85,7 +85,8 @@ def composite(examples: Sequence[str] = (), vjp: Callable[..., Any] | None = Non
             return results if len(results) > 1 else results[0]
         rule.__wrapped__ = fn  # type: ignore[attr-defined]
         op = define(fn.__name__.rstrip("_"), public=public, type=rule, expand=fn, vjp=vjp, promote=promote, ref=ref,
-                    canonical=canonical, doc=inspect.getdoc(fn) or "", examples=examples, domain=domain)
+                    canonical=canonical, doc=inspect.getdoc(fn) or "", examples=examples, domain=domain,
+                    autocast=autocast)
         return op
     return decorate
 

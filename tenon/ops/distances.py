@@ -29,7 +29,7 @@ def _same_shape(name: str, x: Any, target: Any) -> None:
 
 # ---------------------------------------------------------------- regression
 
-@composite(promote=floating, examples=["mse_loss(f32[2, 3], f32[2, 3], reduction='mean') -> f32",
+@composite(autocast="wide", promote=floating, examples=["mse_loss(f32[2, 3], f32[2, 3], reduction='mean') -> f32",
                                        "mse_loss(f32[2, 3], f32[2, 3], reduction='none') -> f32[2, 3]",
                                        "mse_loss(f32[2, 3], f32[2, 1], reduction='mean') -> error"])
 def mse_loss(x: Any, target: Any, *, reduction: str = "mean") -> Any:
@@ -43,14 +43,15 @@ def mse_loss(x: Any, target: Any, *, reduction: str = "mean") -> Any:
     return reduced("mse_loss", difference * difference, reduction)
 
 
-@composite(promote=floating, examples=["l1_loss(f32[2, 3], f32[2, 3], reduction='sum') -> f32"])
+@composite(autocast="wide", promote=floating, examples=["l1_loss(f32[2, 3], f32[2, 3], reduction='sum') -> f32"])
 def l1_loss(x: Any, target: Any, *, reduction: str = "mean") -> Any:
     """The absolute difference."""
     _same_shape("l1_loss", x, target)
     return reduced("l1_loss", abs_(x - target), reduction)
 
 
-@composite(promote=floating, examples=["smooth_l1_loss(f32[2, 3], f32[2, 3], reduction='mean', beta=0.5) -> f32"])
+@composite(autocast="wide", promote=floating,
+           examples=["smooth_l1_loss(f32[2, 3], f32[2, 3], reduction='mean', beta=0.5) -> f32"])
 def smooth_l1_loss(x: Any, target: Any, *, reduction: str = "mean", beta: float = 1.0) -> Any:
     """difference**2 / (2 * beta) where it is below beta, else |difference| - beta / 2."""
     _same_shape("smooth_l1_loss", x, target)
@@ -61,7 +62,8 @@ def smooth_l1_loss(x: Any, target: Any, *, reduction: str = "mean", beta: float 
     return reduced("smooth_l1_loss", loss, reduction)
 
 
-@composite(promote=floating, examples=["huber_loss(f32[2, 3], f32[2, 3], reduction='mean', delta=0.5) -> f32"])
+@composite(autocast="wide", promote=floating,
+           examples=["huber_loss(f32[2, 3], f32[2, 3], reduction='mean', delta=0.5) -> f32"])
 def huber_loss(x: Any, target: Any, *, reduction: str = "mean", delta: float = 1.0) -> Any:
     """difference**2 / 2 where it is below delta, else delta * (|difference| - delta / 2)."""
     _same_shape("huber_loss", x, target)
@@ -71,7 +73,7 @@ def huber_loss(x: Any, target: Any, *, reduction: str = "mean", delta: float = 1
     return reduced("huber_loss", where(less(size, delta), size * size * 0.5, (size - 0.5 * delta) * delta), reduction)
 
 
-@composite(promote=floating, domain=((-2.0, 2.0), (0.5, 2.0)), examples=[
+@composite(autocast="wide", promote=floating, domain=((-2.0, 2.0), (0.5, 2.0)), examples=[
     "poisson_nll_loss(f32[2, 3], f32[2, 3], log_input=True, full=False, eps=1e-08, reduction='mean') -> f32",
     "poisson_nll_loss(f32[2, 3], f32[2, 3], log_input=True, full=True, eps=1e-08, reduction='sum') -> f32"])
 def poisson_nll_loss(x: Any, target: Any, *, log_input: bool = True, full: bool = False, eps: float = 1e-8,
@@ -87,7 +89,7 @@ def poisson_nll_loss(x: Any, target: Any, *, log_input: bool = True, full: bool 
     return reduced("poisson_nll_loss", loss, reduction)
 
 
-@composite(promote=floating, domain=((-2.0, 2.0), (-2.0, 2.0), (0.5, 2.0)), examples=[
+@composite(autocast="wide", promote=floating, domain=((-2.0, 2.0), (-2.0, 2.0), (0.5, 2.0)), examples=[
     "gaussian_nll_loss(f32[2, 3], f32[2, 3], f32[2, 3], full=True, eps=1e-06, reduction='mean') -> f32",
     "gaussian_nll_loss(f32[2, 3], f32[2, 3], f32[2, 1], full=False, eps=1e-06, reduction='none') -> f32[2, 3]"])
 def gaussian_nll_loss(x: Any, target: Any, variance: Any, *, full: bool = False, eps: float = 1e-6,
@@ -103,7 +105,7 @@ def gaussian_nll_loss(x: Any, target: Any, variance: Any, *, full: bool = False,
 
 # ---------------------------------------------------------------- probabilities
 
-@composite(promote=floating, domain=PROBABILITIES, examples=[
+@composite(autocast="wide", promote=floating, domain=PROBABILITIES, examples=[
     "binary_cross_entropy(f32[2, 3], f32[2, 3], f32[3], reduction='mean') -> f32",
     "binary_cross_entropy(f32[2, 3], f32[2, 3], reduction='none') -> f32[2, 3]"])
 def binary_cross_entropy(x: Any, target: Any, weight: Any = None, *, reduction: str = "mean") -> Any:
@@ -113,7 +115,7 @@ def binary_cross_entropy(x: Any, target: Any, weight: Any = None, *, reduction: 
     return reduced("binary_cross_entropy", loss if weight is None else loss * weight, reduction)
 
 
-@composite(promote=floating, domain=TARGET, examples=[
+@composite(autocast="wide", promote=floating, domain=TARGET, examples=[
     "binary_cross_entropy_with_logits(f32[2, 3], f32[2, 3], f32[3], f32[3], reduction='mean') -> f32",
     "binary_cross_entropy_with_logits(f32[2, 3], f32[2, 3], None, f32[3], reduction='sum') -> f32",
     "binary_cross_entropy_with_logits(f32[2, 3], f32[2, 3], reduction='none') -> f32[2, 3]"])
@@ -128,7 +130,7 @@ def binary_cross_entropy_with_logits(x: Any, target: Any, weight: Any = None, po
     return reduced("binary_cross_entropy_with_logits", loss if weight is None else loss * weight, reduction)
 
 
-@composite(promote=floating, domain=((-2.0, 0.0), (0.1, 0.9)), examples=[
+@composite(autocast="wide", promote=floating, domain=((-2.0, 0.0), (0.1, 0.9)), examples=[
     "kl_div(f32[2, 3], f32[2, 3], reduction='batchmean', log_target=False) -> f32",
     "kl_div(f32[2, 3], f32[2, 3], reduction='none', log_target=True) -> f32[2, 3]"])
 def kl_div(x: Any, target: Any, *, reduction: str = "mean", log_target: bool = False) -> Any:
@@ -148,7 +150,7 @@ def _one_axis(*types: Any, axis: int, **rest: Any) -> dict[str, Any]:
     return {"axis": axis, **rest}
 
 
-@composite(promote=floating, canonical=_one_axis, examples=[
+@composite(autocast="wide", promote=floating, canonical=_one_axis, examples=[
     "cosine_similarity(f32[2, 3], f32[2, 3], axis=1, eps=1e-08) -> f32[2]",
     "cosine_similarity(f32[2, 3], f32[1, 3], axis=-1, eps=1e-08) -> f32[2]"])
 def cosine_similarity(x: Any, y: Any, *, axis: int = 1, eps: float = 1e-8) -> Any:
@@ -162,13 +164,14 @@ def pairwise_distance(x: Any, y: Any, p: float = 2.0, eps: float = 1e-6, keepdim
     return norm(x - y + eps, p, -1, keepdims)
 
 
-@composite(promote=floating, examples=["soft_margin_loss(f32[2, 3], f32[2, 3], reduction='mean') -> f32"])
+@composite(autocast="wide", promote=floating,
+           examples=["soft_margin_loss(f32[2, 3], f32[2, 3], reduction='mean') -> f32"])
 def soft_margin_loss(x: Any, target: Any, *, reduction: str = "mean") -> Any:
     """log(1 + exp(-target * x)) for targets of 1 and -1."""
     return reduced("soft_margin_loss", softplus(-target * x, threshold=math.inf), reduction)
 
 
-@composite(promote=floating,
+@composite(autocast="wide", promote=floating,
            examples=["hinge_embedding_loss(f32[2, 3], f32[2, 3], margin=1.0, reduction='mean') -> f32"])
 def hinge_embedding_loss(x: Any, target: Any, *, margin: float = 1.0, reduction: str = "mean") -> Any:
     """x where the target is 1, max(0, margin - x) where it is -1."""
@@ -176,14 +179,14 @@ def hinge_embedding_loss(x: Any, target: Any, *, margin: float = 1.0, reduction:
     return reduced("hinge_embedding_loss", loss, reduction)
 
 
-@composite(promote=floating,
+@composite(autocast="wide", promote=floating,
            examples=["margin_ranking_loss(f32[4], f32[4], f32[4], margin=0.5, reduction='mean') -> f32"])
 def margin_ranking_loss(x: Any, y: Any, target: Any, *, margin: float = 0.0, reduction: str = "mean") -> Any:
     """max(0, -target * (x - y) + margin): x should be larger where the target is 1, smaller where it is -1."""
     return reduced("margin_ranking_loss", maximum(-target * (x - y) + margin, 0), reduction)
 
 
-@composite(promote=floating, examples=[
+@composite(autocast="wide", promote=floating, examples=[
     "triplet_margin_loss(f32[2, 3], f32[2, 3], f32[2, 3], margin=1.0, p=2.0, eps=1e-06, swap=True, reduction='mean')"
     " -> f32"])
 def triplet_margin_loss(anchor: Any, positive: Any, negative: Any, *, margin: float = 1.0, p: float = 2.0,
@@ -195,7 +198,7 @@ def triplet_margin_loss(anchor: Any, positive: Any, negative: Any, *, margin: fl
     return reduced("triplet_margin_loss", maximum(near - far + margin, 0), reduction)
 
 
-@composite(promote=floating, examples=[
+@composite(autocast="wide", promote=floating, examples=[
     "cosine_embedding_loss(f32[2, 3], f32[2, 3], f32[2], margin=0.1, reduction='mean') -> f32"])
 def cosine_embedding_loss(x: Any, y: Any, target: Any, *, margin: float = 0.0, reduction: str = "mean") -> Any:
     """1 - cosine where the target is 1, max(0, cosine - margin) where it is -1."""
@@ -211,7 +214,7 @@ def _scores_and_classes(kinds: Kinds) -> tuple[Any, ...]:
     return scores, kinds[1], *(None if kind is None else scores for kind in kinds[2:])
 
 
-@composite(promote=_scores_and_classes, domain=((-2.0, 2.0), (0.0, 2.0), (0.5, 2.0)), examples=[
+@composite(autocast="wide", promote=_scores_and_classes, domain=((-2.0, 2.0), (0.0, 2.0), (0.5, 2.0)), examples=[
     "multi_margin_loss(f32[4, 3], i64[4], f32[3], p=2, margin=1.0, reduction='mean') -> f32",
     "multi_margin_loss(f32[4, 3], i64[4], p=1, margin=0.5, reduction='none') -> f32[4]"])
 def multi_margin_loss(x: Any, target: Any, weight: Any = None, *, p: int = 1, margin: float = 1.0,
@@ -227,7 +230,7 @@ def multi_margin_loss(x: Any, target: Any, weight: Any = None, *, p: int = 1, ma
     return reduced("multi_margin_loss", others.sum(axis=-1) / classes, reduction)
 
 
-@composite(promote=floating, domain=TARGET, examples=[
+@composite(autocast="wide", promote=floating, domain=TARGET, examples=[
     "multilabel_soft_margin_loss(f32[2, 3], f32[2, 3], f32[3], reduction='mean') -> f32",
     "multilabel_soft_margin_loss(f32[2, 3], f32[2, 3], reduction='none') -> f32[2]"])
 def multilabel_soft_margin_loss(x: Any, target: Any, weight: Any = None, *, reduction: str = "mean") -> Any:

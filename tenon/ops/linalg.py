@@ -32,7 +32,7 @@ def mT(x: Any) -> Any:
 
 
 matmul_op: Op = define(
-    "matmul", public=False, type=_matmul_type, ref=np.matmul, promote=same,
+    "matmul", public=False, type=_matmul_type, ref=np.matmul, promote=same, autocast="narrow",
     vjp=lambda g, y, a, b: (lambda: matmul_op(g, mT(conj(b))), lambda: matmul_op(mT(conj(a)), g)),
     compute=lambda s, i, a, b: s.reduce("add", (a.shape[-1],),
                                         lambda k: a((*i[:-1], k[0])) * b((*i[:-2], k[0], i[-1]))),

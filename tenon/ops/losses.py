@@ -48,7 +48,8 @@ def _rows_vjp(g: Any, y: Any, x: Any, target: Any, axis: int) -> tuple[Any, None
     return with_axis(g, axis) * where(hit, p - 1, p), None
 
 
-@composite(public=False, promote=classes_first, domain=SCORES_AND_CLASSES, canonical=along_axis, vjp=_rows_vjp,
+@composite(autocast="wide", public=False, promote=classes_first, domain=SCORES_AND_CLASSES, canonical=along_axis,
+           vjp=_rows_vjp,
            examples=["softmax_cross_entropy(f32[2, 3], i64[2], axis=1) -> f32[2]"])
 def softmax_cross_entropy(x: Any, target: Any, *, axis: int) -> Any:
     """-log_softmax(x)[target] along an axis; its gradient is softmax(x) minus 1 at the target."""
@@ -95,7 +96,7 @@ def _averaged(loss: Any, weights: Any, reduction: str) -> Any:
     return loss.sum() / weights.sum() if reduction == "mean" else reduced("", loss, reduction)
 
 
-@composite(promote=classes_first, domain=SCORES_AND_CLASSES, examples=[
+@composite(autocast="wide", promote=classes_first, domain=SCORES_AND_CLASSES, examples=[
     "cross_entropy(f32[4, 3], i64[4], None, ignore_index=-100, reduction='mean', label_smoothing=0.0) -> f32",
     "cross_entropy(f32[4, 3, 2], i64[4, 2], f32[3], ignore_index=1, reduction='none', label_smoothing=0.1)"
     " -> f32[4, 2]",
@@ -137,7 +138,7 @@ def cross_entropy(x: Any, target: Any, weight: Any = None, *, ignore_index: int 
     return _averaged(loss, weights, reduction)
 
 
-@composite(promote=classes_first, domain=SCORES_AND_CLASSES, examples=[
+@composite(autocast="wide", promote=classes_first, domain=SCORES_AND_CLASSES, examples=[
     "nll_loss(f32[4, 3], i64[4], None, ignore_index=-100, reduction='mean') -> f32",
     "nll_loss(f32[4, 3, 2], i64[4, 2], f32[3], ignore_index=1, reduction='none') -> f32[4, 2]",
     "nll_loss(f32[4, 3], f32[4], None, ignore_index=-100, reduction='mean') -> error"])

@@ -75,7 +75,7 @@ def _layer_norm_vjp(g: Any, y: Any, x: Any, weight: Any, bias: Any, count: int, 
     return to_x, *_slopes(g, normal, (weight, bias))
 
 
-@composite(public=False, promote=floating, vjp=_layer_norm_vjp, examples=[
+@composite(autocast="wide", public=False, promote=floating, vjp=_layer_norm_vjp, examples=[
     "layer_norm(f32[2, 5], f32[5], f32[5], count=1, eps=1e-05) -> f32[2, 5]",
     "layer_norm(f32[2, 3, 4], count=2, eps=1e-05) -> f32[2, 3, 4]"])
 def layer_norm_(x: Any, weight: Any = None, bias: Any = None, *, count: int, eps: float) -> Any:
@@ -108,7 +108,7 @@ def _rms_norm_vjp(g: Any, y: Any, x: Any, weight: Any, count: int, eps: float) -
     return to_x, *_slopes(g, normal, (weight,))
 
 
-@composite(public=False, promote=floating, vjp=_rms_norm_vjp, examples=[
+@composite(autocast="wide", public=False, promote=floating, vjp=_rms_norm_vjp, examples=[
     "rms_norm(f32[2, 5], f32[5], count=1, eps=1e-05) -> f32[2, 5]",
     "rms_norm(f32[2, 3, 4], count=2, eps=1e-05) -> f32[2, 3, 4]"])
 def rms_norm_(x: Any, weight: Any = None, *, count: int, eps: float) -> Any:
@@ -161,7 +161,7 @@ def _batch_norm_vjp(g: Any, outputs: Any, x: Any, weight: Any, bias: Any, eps: f
             None if bias is None else lambda: g.sum(axis=axes))
 
 
-@composite(public=False, promote=floating, vjp=_batch_norm_vjp, examples=[
+@composite(autocast="wide", public=False, promote=floating, vjp=_batch_norm_vjp, examples=[
     "batch_norm_train(f32[4, 3], f32[3], f32[3], eps=1e-05) -> f32[4, 3], f32[3], f32[3]",
     "batch_norm_train(f32[2, 3, 2], eps=1e-05) -> f32[2, 3, 2], f32[3], f32[3]"])
 def batch_norm_train(x: Any, weight: Any = None, bias: Any = None, *, eps: float) -> Any:
@@ -174,7 +174,7 @@ def batch_norm_train(x: Any, weight: Any = None, bias: Any = None, *, eps: float
     return cast(_scaled(normal, _channels(weight, x), _channels(bias, x)), dtype=x.dtype), mean, variance
 
 
-@composite(public=False, examples=[
+@composite(autocast="wide", public=False, examples=[
     "batch_norm(f32[4, 3], f32[3], f32[3], f32[3], f32[3], eps=1e-05) -> f32[4, 3]",
     "batch_norm(f32[2, 3, 2], f32[3], f32[3], eps=1e-05) -> f32[2, 3, 2]"], promote=floating,
     domain=((-2.0, 2.0), (-2.0, 2.0), (0.5, 2.0)))
@@ -216,7 +216,7 @@ def _unbiased(count: Dim, like: Any) -> Any:
 
 # ---------------------------------------------------------------- over groups of channels
 
-@composite(public=False, promote=floating, examples=[
+@composite(autocast="wide", public=False, promote=floating, examples=[
     "group_norm(f32[2, 6, 3], f32[6], f32[6], num_groups=2, eps=1e-05) -> f32[2, 6, 3]",
     "group_norm(f32[2, 6], num_groups=3, eps=1e-05) -> f32[2, 6]"])
 def group_norm_(x: Any, weight: Any = None, bias: Any = None, *, num_groups: int, eps: float) -> Any:
@@ -254,7 +254,8 @@ def instance_norm(x: Any, running_mean: Any = None, running_var: Any = None, wei
     return group_norm_(x, weight, bias, num_groups=x.shape[1], eps=eps)
 
 
-@composite(promote=floating, examples=["local_response_norm(f32[2, 5, 3], size=3, alpha=0.5, beta=0.75, k=1.0)"
+@composite(autocast="wide", promote=floating,
+           examples=["local_response_norm(f32[2, 5, 3], size=3, alpha=0.5, beta=0.75, k=1.0)"
                                        " -> f32[2, 5, 3]"])
 def local_response_norm(x: Any, *, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Any:
     """x divided by (k + alpha * mean of the squares of `size` neighbouring channels) ** beta."""

@@ -14,10 +14,10 @@ from tenon.ops.linalg import matmul
 from tenon.ops.shape import permute, reshape_op
 
 
-@composite(promote=same, examples=["linear(f32[2, 3], f32[4, 3], f32[4]) -> f32[2, 4]",
-                                   "linear(f32[5, 2, 3], f32[4, 3]) -> f32[5, 2, 4]",
-                                   "linear(f32[3], f32[4, 3], f32[4]) -> f32[4]",
-                                   "linear(f32[2, 3], f32[3, 4]) -> error"])
+@composite(promote=same, autocast="narrow", examples=["linear(f32[2, 3], f32[4, 3], f32[4]) -> f32[2, 4]",
+                                                       "linear(f32[5, 2, 3], f32[4, 3]) -> f32[5, 2, 4]",
+                                                       "linear(f32[3], f32[4, 3], f32[4]) -> f32[4]",
+                                                       "linear(f32[2, 3], f32[3, 4]) -> error"])
 def linear(x: Any, weight: Any, bias: Any = None) -> Any:
     """x @ weight.T + bias: x is [..., inputs], weight is [outputs, inputs], bias is [outputs].
 
@@ -31,8 +31,9 @@ def linear(x: Any, weight: Any, bias: Any = None) -> Any:
     return y if bias is None else y + bias
 
 
-@composite(promote=same, examples=["bilinear(f32[2, 3], f32[2, 4], f32[5, 3, 4], f32[5]) -> f32[2, 5]",
-                                   "bilinear(f32[2, 6, 3], f32[2, 6, 4], f32[5, 3, 4]) -> f32[2, 6, 5]"])
+@composite(promote=same, autocast="narrow", examples=[
+    "bilinear(f32[2, 3], f32[2, 4], f32[5, 3, 4], f32[5]) -> f32[2, 5]",
+    "bilinear(f32[2, 6, 3], f32[2, 6, 4], f32[5, 3, 4]) -> f32[2, 6, 5]"])
 def bilinear(x: Any, y: Any, weight: Any, bias: Any = None) -> Any:
     """sum over i, j of x[i] * weight[o, i, j] * y[j], plus the bias: a bilinear form for every output."""
     if weight.ndim != 3 or (x.shape[-1], y.shape[-1]) != weight.shape[1:] or x.shape[:-1] != y.shape[:-1]:

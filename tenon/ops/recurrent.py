@@ -32,7 +32,8 @@ def _parts(gates: Any, count: int) -> list[Any]:
     return [gates[..., k * size:(k + 1) * size] for k in range(count)]
 
 
-@composite(public=False, promote=floating, examples=["lstm_gates(f32[2, 16], f32[2, 4]) -> f32[2, 4], f32[2, 4]"])
+@composite(public=False, promote=floating, autocast="wide",
+           examples=["lstm_gates(f32[2, 16], f32[2, 4]) -> f32[2, 4], f32[2, 4]"])
 def lstm_gates(gates: Any, c: Any) -> Any:
     """The next hidden and cell state from the sums that enter the gates."""
     i, f, g, o = _parts(gates, 4)
@@ -40,12 +41,21 @@ def lstm_gates(gates: Any, c: Any) -> Any:
     return sigmoid(o) * tanh(c), c
 
 
-@composite(public=False, promote=floating, examples=["gru_gates(f32[2, 12], f32[2, 12], f32[2, 4]) -> f32[2, 4]"])
+@composite(public=False, promote=floating, autocast="wide",
+           examples=["gru_gates(f32[2, 12], f32[2, 12], f32[2, 4]) -> f32[2, 4]"])
 def gru_gates(from_x: Any, from_h: Any, h: Any) -> Any:
     """The next state from what the input and the state contribute to the gates."""
     (xr, xz, xn), (hr, hz, hn) = _parts(from_x, 3), _parts(from_h, 3)
     z, n = sigmoid(xz + hz), tanh(xn + sigmoid(xr + hr) * hn)
     return n + z * (h - n)
+
+
+@composite(public=False, promote=floating, autocast="wide",
+           examples=["rnn_gate(f32[2, 4], f32[2, 4], nonlinearity='relu') -> f32[2, 4]"])
+def rnn_gate(from_x: Any, from_h: Any, *, nonlinearity: str) -> Any:
+    """The next state of an RNN, from what the input and the state give."""
+    total = from_x + from_h
+    return tanh(total) if nonlinearity == "tanh" else relu(total)
 
 
 @composite(promote=floating, examples=[
@@ -58,8 +68,7 @@ def rnn_cell(x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any =
     _check("rnn_cell", 1, x, h, w_ih, w_hh)
     if nonlinearity not in ("tanh", "relu"):
         raise ArgumentError(f"rnn_cell: nonlinearity must be 'tanh' or 'relu', not {nonlinearity!r}")
-    total = linear(x, w_ih, b_ih) + linear(h, w_hh, b_hh)
-    return tanh(total) if nonlinearity == "tanh" else relu(total)
+    return rnn_gate(linear(x, w_ih, b_ih), linear(h, w_hh, b_hh), nonlinearity=nonlinearity)
 
 
 @composite(promote=floating, examples=[

@@ -91,6 +91,7 @@ def _as(x: Any, dtype: DType) -> Any:
 
 sum_ = define(
     "sum", type=_total_type, canonical=_total_attrs, ref=_total_ref(np.sum), compute=reducing("add"),
+    autocast="wide",
     vjp=lambda g, y, x, axis, keepdims, dtype: (restore(g, x.shape, axis, keepdims),),
     doc="The sum over axes (all of them by default); integers are summed in 64 bits.  The sum of nothing is 0.",
     examples=["sum(f32[2, 3], axis=(1,), keepdims=False, dtype=f64) -> f64[2]", "sum(i8[2, 3], axis=(0, 1)) -> i64",
@@ -110,6 +111,7 @@ def _prod_vjp(g: Any, y: Any, x: Any, axis: tuple[int, ...], keepdims: bool, dty
 
 prod = define(
     "prod", type=_total_type, canonical=_total_attrs, ref=_total_ref(np.prod), compute=reducing("mul"), vjp=_prod_vjp,
+    autocast="wide",
     doc="The product over axes; integers are multiplied in 64 bits.  The product of nothing is 1.",
     examples=["prod(f32[2, 3], axis=(1,)) -> f32[2]", "prod(i8[2, 3]) -> i64"])
 
@@ -124,7 +126,7 @@ def wide(dtype: DType) -> DType:
     return float32 if dtype.is_floating and dtype.bits == 16 else dtype
 
 
-@composite(promote=floating, canonical=axes_and_flag, examples=[
+@composite(promote=floating, autocast="wide", canonical=axes_and_flag, examples=[
     "mean(f32[2, 3], axis=(1,), keepdims=True) -> f32[2, 1]", "mean(f16[2, 3]) -> f16", "mean(i64[4]) -> f32"])
 def mean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """The mean over axes (all of them by default); of integers, in the default float.  The mean of nothing is NaN."""
@@ -136,7 +138,7 @@ def _moment_attrs(x: TensorType, axis: Any, keepdims: bool, correction: float) -
     return {**axes_and_flag(x, axis, keepdims), "correction": correction}
 
 
-@composite(promote=floating, canonical=_moment_attrs, examples=[
+@composite(promote=floating, autocast="wide", canonical=_moment_attrs, examples=[
     "var(f32[2, 3], axis=(1,), keepdims=True, correction=1) -> f32[2, 1]", "var(f32[2, 3]) -> f32",
     "var(c64[3]) -> f32"])
 def var(x: Any, *, axis: Any = None, keepdims: bool = False, correction: float = 0) -> Any:
@@ -150,7 +152,7 @@ def var(x: Any, *, axis: Any = None, keepdims: bool = False, correction: float =
     return cast(total / divisor, dtype=real_of(x.dtype))
 
 
-@composite(promote=floating, canonical=_moment_attrs, examples=[
+@composite(promote=floating, autocast="wide", canonical=_moment_attrs, examples=[
     "std(f32[2, 3], axis=(0,), correction=1) -> f32[3]", "std(f64[2, 3]) -> f64"])
 def std(x: Any, *, axis: Any = None, keepdims: bool = False, correction: float = 0) -> Any:
     """The standard deviation over axes: the square root of `var`."""
@@ -239,13 +241,14 @@ def count_nonzero(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     return sum_(cast(not_equal(x, 0), dtype=int64), axis=axis, keepdims=keepdims)
 
 
-@composite(canonical=axes_and_flag, examples=["nansum(f32[2, 3], axis=(1,)) -> f32[2]"])
+@composite(autocast="wide", canonical=axes_and_flag, examples=["nansum(f32[2, 3], axis=(1,)) -> f32[2]"])
 def nansum(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """The sum over axes of what is not NaN."""
     return sum_(where(isnan(x), 0, x), axis=axis, keepdims=keepdims)
 
 
-@composite(promote=floating, canonical=axes_and_flag, examples=["nanmean(f32[2, 3], axis=(1,)) -> f32[2]"])
+@composite(promote=floating, autocast="wide", canonical=axes_and_flag,
+           examples=["nanmean(f32[2, 3], axis=(1,)) -> f32[2]"])
 def nanmean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """The mean over axes of what is not NaN."""
     count = sum_(cast(~isnan(x), dtype=int64), axis=axis, keepdims=keepdims)
@@ -260,7 +263,7 @@ def _logsumexp_vjp(g: Any, y: Any, x: Any, axis: tuple[int, ...], keepdims: bool
     return (seed * where(isfinite(total), x - total, at_infinity).exp(),)
 
 
-@composite(promote=floating, canonical=axes_and_flag, vjp=_logsumexp_vjp, examples=[
+@composite(promote=floating, autocast="wide", canonical=axes_and_flag, vjp=_logsumexp_vjp, examples=[
     "logsumexp(f32[2, 3], axis=(1,), keepdims=True) -> f32[2, 1]", "logsumexp(f32[2, 0], axis=(1,)) -> f32[2]"])
 def logsumexp(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """log(sum(exp(x))) over axes, without overflow on the way; -inf where there is nothing."""
@@ -293,7 +296,7 @@ def _norm_vjp(g: Any, y: Any, x: Any, ord: float, axis: tuple[int, ...], keepdim
     return (where(flat, 0, seed * sign(x) * ratio ** (ord - 1)),)
 
 
-@composite(promote=floating, canonical=_norm_attrs, vjp=_norm_vjp, examples=[
+@composite(promote=floating, autocast="wide", canonical=_norm_attrs, vjp=_norm_vjp, examples=[
     "vector_norm(f32[2, 3], ord=2.0, axis=(1,)) -> f32[2]", "vector_norm(f32[2, 3], ord=3.0, axis=(0,)) -> f32[3]",
     "vector_norm(f32[2, 3], ord=inf, axis=(1,)) -> f32[2]",
     "vector_norm(f32[2, 3], ord=1.0, keepdims=True) -> f32[1, 1]"])

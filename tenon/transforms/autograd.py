@@ -8,7 +8,7 @@ from typing import Any
 from tenon.autodiff import backward
 from tenon.errors import ArgumentError, GradientError, ShapeError
 from tenon.ops.creation import ones_like
-from tenon.recording import recording_is
+from tenon.recording import differentiating
 from tenon.tape import tape_of
 from tenon.tensor import Tensor
 from tenon.transforms.follow import depending
@@ -39,7 +39,7 @@ def grad(outputs: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor], 
             if not x.requires_grad:
                 raise GradientError(f"autograd.grad: {what} {k} does not require a gradient",
                                     hint="pass requires_grad=True where the inputs are made")
-    with recording_is(create_graph):
+    with differentiating(create_graph):
         tape = tape_of(ends)
         slots = [x.slot for x in starts]
         reached = depending(tape, slots)

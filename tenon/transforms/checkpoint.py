@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
+from tenon.autocast import autocast_is, autocasting
 from tenon.capture.control import recomputed
 from tenon.capture.trace import is_capturing
 from tenon.capture.tree import flatten
@@ -20,6 +21,7 @@ from tenon.state import Changes
 from tenon.tape import TapeNode, linked, saved
 from tenon.tensor import Tensor
 from tenon.transforms.follow import Followed, Nest, is_differentiable, settled
+from tenon.types import DType
 
 
 def checkpoint(f: Callable[..., Any]) -> Callable[..., Any]:
@@ -86,13 +88,14 @@ class Recomputed:
     function: Callable[[list[Tensor]], Any]
     count: int                      # of the inputs, those that are arguments; the rest the function reads elsewhere
     changes: Changes
+    narrow: DType | None = field(default_factory=autocasting)      # as it was around the first run
     name: str = "checkpoint"
 
     def vjp(self, g: Any, y: Any, *inputs: Tensor) -> list[Tensor]:
         """The gradients of the inputs."""
         seeds = list(g) if isinstance(g, tuple) else [g]
         arguments, others = list(inputs[:self.count]), inputs[self.count:]
-        with self.changes.undone():
+        with self.changes.undone(), autocast_is(self.narrow):
             run = Followed(self.function, arguments)
         outputs = [x for x in flatten(run.result)[0] if is_differentiable(x)]
         return run.pull(outputs, seeds, others)

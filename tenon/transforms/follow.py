@@ -16,7 +16,7 @@ from tenon.autodiff import backward
 from tenon.capture.tree import Structure, flatten, form
 from tenon.errors import ArgumentError, GradientError
 from tenon.ops.creation import zeros_like
-from tenon.recording import enable_grad, is_grad_enabled, recording_is
+from tenon.recording import differentiating, enable_grad, is_grad_enabled
 from tenon.tape import TapeNode, carries, fork
 from tenon.tensor import Tensor, asarray
 
@@ -93,7 +93,7 @@ class Followed:
         nodes = self.tape(outputs)
         reached = depending(nodes, slots)
         gradients: dict[Any, Any] = {}
-        with recording_is(is_grad_enabled() and any(map(carries, (*outputs, *seeds)))):
+        with differentiating(is_grad_enabled() and any(map(carries, (*outputs, *seeds)))):
             for output, seed in zip(outputs, seeds, strict=True):
                 gradients[output.slot] = gradients[output.slot] + seed if output.slot in gradients else seed
             backward(nodes, gradients, lambda x: isinstance(x, Tensor) and x.slot in reached)
