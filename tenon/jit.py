@@ -268,7 +268,7 @@ class Jitted:
         snapshot = Snapshot(list(before.holders.values()), before.cells)
         world = World(list(before.holders.values()), before.cells, snapshot, containers)
         capture = Session(self.__name__, world) if self.converting else Capture(self.__name__)
-        watch = Watch(iterators=before.iterators)
+        watch = Watch(iterators=before.iterators, undecided=lambda: capture.undecided)
         assumptions = Assumptions(sizes_of(types, leaves))
         with assuming(assumptions), capturing(capture):
             tensors = [(k, x) for k, x in enumerate(leaves) if isinstance(x, Tensor)]

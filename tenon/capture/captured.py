@@ -19,6 +19,7 @@ import numpy as np
 from tenon.autodiff import call
 from tenon.backends.base import Executable
 from tenon.capture.convert.choice import Choice
+from tenon.capture.convert.several import FirstRows, Several, element
 from tenon.capture.donation import are_alone
 from tenon.capture.effects import MISSING, Effect
 from tenon.capture.guards import Guards, is_atom
@@ -59,6 +60,15 @@ class OneOf:
 
 
 @dataclass(frozen=True)
+class RowsOf:
+    """A leaf that is the first rows of results of the graph: a tensor of them, or elements of the list around it."""
+
+    rows: tuple[Any, ...]
+    count: Any
+    form: Any = None        # of an element
+
+
+@dataclass(frozen=True)
 class FromOutside:
     """A leaf that is an outside tensor itself, or its gradient."""
 
@@ -85,9 +95,30 @@ class Nest:
 
     structure: Structure
     leaves: tuple[Any, ...]
+    apart: bool = False         # the outermost tuple is none of the program's
+
+    @cached_property
+    def undecided(self) -> bool:
+        """Whether the data decide how many elements containers have."""
+        return self.structure.kind is not None and any(isinstance(x, RowsOf) or (isinstance(x, OneOf) and any(
+            nest.leaves == (MISSING,) for _, nest in x.options)) for x in self.leaves)
 
     def build(self, fill: Callable[[Any], Any]) -> Any:
-        return self.structure.build(map(fill, self.leaves))
+        return self.structure.build(map(fill, self.leaves), self._those_there if self.undecided else None)
+
+    def _those_there(self, structure: Structure, children: list[Any]) -> Structure:
+        """What a container is with the elements that are there, and with all the rows that a loop left."""
+        if self.apart and structure is self.structure:
+            return structure
+        labels = structure.labels
+        if len(labels) == len(children):
+            labels = tuple([label for label, x in zip(labels, children, strict=True) if x is not MISSING])
+        children[:] = [y for x in children if x is not MISSING for y in (x if type(x) is Rows else (x,))]
+        return Structure(structure.kind, labels)
+
+
+class Rows(list[Any]):
+    """Elements of the list around it."""
 
 
 @dataclass(eq=False)
@@ -175,6 +206,9 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
             return FromOutside(GradientOf(source))
         if type(x) is SymbolicDim:
             return FromSize(x)
+        if type(x) in (Several, FirstRows):
+            rows = x.rows if type(x) is Several else (x.rows,)
+            return RowsOf(tuple(map(leaf, rows)), leaf(x.count), x.form if type(x) is Several else None)
         if type(x) is Choice:
             return OneOf(tuple((leaf(p), left.opened_later(y, leaf)) for p, y in x.options))
         if not isinstance(x, Tensor) or not isinstance(x.own.payload, Value):
@@ -186,7 +220,7 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
         return FromGraph(index_of(x), x.own.requires_grad, node is not None and node.released,
                          left.name(x), x.weak is not None)
 
-    output = Nest(left.structure, tuple(map(leaf, left.leaves)))
+    output = Nest(left.structure, tuple(map(leaf, left.leaves)), bool(changes))
     effects = [(change, numbers.get(id(change.holder))) for change in changes]
     assigned, gradients, flags = [], [], []
     for seen in capture.seen.values():
@@ -402,6 +436,11 @@ class _Fill:
             return self.made[leaf.name]
         if isinstance(leaf, OneOf):
             return next(nest for p, nest in leaf.options if p is True or (p and self(p))).build(self)
+        if isinstance(leaf, RowsOf):
+            count = self(leaf.count)
+            rows = [self(x)[:count] for x in leaf.rows]
+            return rows[0] if leaf.form is None else Rows(
+                [element(leaf.form, iter(row)) for row in zip(*rows, strict=True)])
         if isinstance(leaf, FromSize):
             return evaluate(leaf.size, sizes_of(self.captured.types, self.leaves))
         if isinstance(leaf, FromContainers):

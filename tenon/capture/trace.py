@@ -83,6 +83,7 @@ class Capture(TensorInterpreter):
     """Records operator calls as nodes, and reads and writes of outside tensors as parameters and results."""
 
     converting = False          # whether control flow on tensors is captured
+    undecided = False           # whether the data decide what containers hold
     failed: Any = False         # or the bool of the graph that says that the call has to run eagerly after all
 
     def __init__(self, name: str):

@@ -36,9 +36,9 @@ class Structure:
         own = set() if self.kind in (None, Again) else {self.kind}
         return own.union(*(child.kinds() for child in self.children))
 
-    def build(self, leaves: Iterable[Any]) -> Any:
-        """The nest of this structure with these leaves."""
-        return _build(self, iter(leaves), [])
+    def build(self, leaves: Iterable[Any], change: Change | None = None) -> Any:
+        """The nest of this structure with these leaves; `change` may change what is in a container."""
+        return _build(self, iter(leaves), [], change)
 
 
 class Again:
@@ -46,6 +46,7 @@ class Again:
 
 
 LEAF = Structure(None)
+Change = Callable[[Structure, list[Any]], Structure]
 
 
 def flatten(tree: Any, whole: Callable[[Any], bool] | None = None) -> tuple[list[Any], Structure]:
@@ -119,7 +120,7 @@ def _open(tree: Any) -> tuple[tuple[Any, ...], Iterable[Any]] | None:
     return None
 
 
-def _build(structure: Structure, leaves: Iterator[Any], made: list[Any]) -> Any:
+def _build(structure: Structure, leaves: Iterator[Any], made: list[Any], change: Change | None) -> Any:
     """The nest; `made` collects what can be changed, in the order of `unfold`."""
     if structure.kind is None:
         return next(leaves)
@@ -128,7 +129,9 @@ def _build(structure: Structure, leaves: Iterator[Any], made: list[Any]) -> Any:
     number = len(made)
     if not issubclass(structure.kind, tuple):
         made.append(None)
-    children = [_build(child, leaves, made) for child in structure.children]
+    children = [_build(child, leaves, made, change) for child in structure.children]
+    if change is not None:
+        structure = change(structure, children)
     if issubclass(structure.kind, tuple):
         return structure.kind(children) if structure.kind is tuple else structure.kind(*children)
     made[number] = _container(structure, children)

@@ -62,6 +62,7 @@ class Watch:
 
     codes: set[types.CodeType] = field(default_factory=set)
     iterators: Sequence[Any] = ()       # from outside, which must not be moved
+    undecided: Callable[[], bool] = lambda: False       # whether the data decide what containers hold
     _entered: types.FrameType | None = None
 
     @contextmanager
@@ -102,6 +103,9 @@ class Watch:
         if event == "call":
             if follows(frame.f_code):
                 self.codes.update(STANDS_FOR.get(frame.f_code) or (frame.f_code,))
+                if self.undecided() and counts_elements(frame.f_code):
+                    self._stop(f"{frame.f_code.co_name}() runs as it is, where the data decide what containers hold",
+                               _user_frame(frame.f_back or frame))
         elif event == "c_call":
             if arg is next and self.iterators and follows(frame.f_code):
                 self._stop("next() moves an iterator", frame)
@@ -191,6 +195,12 @@ def _user_frame(frame: types.FrameType) -> types.FrameType:
 def follows(code: types.CodeType) -> bool:
     """Whether what this code reads is guarded: user code, layers and optimizers, not libraries."""
     return code.co_filename.startswith(FRONT_END) or not code.co_filename.startswith(ELSEWHERE)
+
+
+def counts_elements(code: types.CodeType) -> bool:
+    """Whether this is a user's code that was not rewritten, so that it may count the elements of a container."""
+    generated = code.co_filename.startswith("<") and code.co_name in ("__init__", "__new__")
+    return code not in STANDS_FOR and not code.co_filename.startswith(PACKAGE) and not generated
 
 
 class _Sources:

@@ -74,11 +74,11 @@ def container_found_twice(items, x):
     return x * len(items)
 
 
-def key_there_or_not(x):
-    table = {"x": x}
+def elements_by_the_data(x):
+    found = []
     if x.sum() > 0:
-        table["y"] = x * 2
-    return len(table) * x
+        found.append(1)
+    return x * len(set(found))  # here
 
 
 def function_by_the_data(x):
@@ -109,7 +109,7 @@ ENTRIES: dict[Callable[..., Any], tuple[str, bool]] = {
     new_object: ("makes an object of type Box", False),
     one_container_in_two_places: ("leaves one container in two places", False),
     container_found_twice: ("is one that the function finds elsewhere too", False),
-    key_there_or_not: ("an attribute or a key is there or not", False),
+    elements_by_the_data: ("is called with a container", True),
     function_by_the_data: ("as the data decide", False),
     generator_on_a_condition: ("a loop whose condition is a tensor yields", False),
 }

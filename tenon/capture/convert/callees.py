@@ -15,7 +15,8 @@ from tenon.capture.convert.source import Unconvertible
 from tenon.capture.convert.template import HELPER
 from tenon.capture.watch import PACKAGE, STANDS_FOR, follows
 
-CONTAINERS = (PACKAGE + "nn/containers.py", PACKAGE + "nn/module.py")     # which call users' modules
+# Code of Tenon's that is rewritten as users' is: what calls users' modules, what goes through users' containers.
+CONTAINERS = tuple(PACKAGE + name for name in ("nn/containers.py", "nn/module.py", "capture/convert/library.py"))
 REPLACED: dict[Any, Callable[..., Any]] = {}        # filled by tenon.capture.convert.builtins
 _codes: dict[types.CodeType, types.CodeType | None] = {}
 _cell = types.CellType()                            # holds the runtime; filled by tenon.capture.convert.entry
@@ -33,7 +34,7 @@ def callee(function: Any) -> Any:
     """The function (or method, class, object) to call in the place of another."""
     kind = type(function)
     if kind is types.FunctionType:
-        return converted(function)
+        return REPLACED.get(function) or converted(function)
     if kind is types.MethodType:
         inner = callee(function.__func__)
         return function if inner is function.__func__ else types.MethodType(inner, function.__self__)

@@ -8,6 +8,7 @@ graph where it is something that cannot be used so.
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 from tenon.capture.watch import UnsafeCall
@@ -37,10 +38,10 @@ class Choice:
         raise refusal(self)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(resolved(self), name)
+        return each(self, lambda x: getattr(x, name))
 
     def __setattr__(self, name: str, value: Any) -> None:
-        setattr(resolved(self), name, value)
+        each(self, lambda x: setattr(x, name, value))
 
 
 def resolved(choice: Choice) -> Any:
@@ -49,6 +50,14 @@ def resolved(choice: Choice) -> Any:
     if capture is None:
         raise refusal(choice)
     return capture.resolve(choice)
+
+
+def each(choice: Choice, use: Callable[[Any], Any]) -> Any:
+    """What is done with the value of a choice: with what it is, or with each of several in a branch of its own."""
+    capture: Any = recorder.get()
+    if capture is None:
+        raise refusal(choice)
+    return capture.each(choice, use)
 
 
 def words(value: Any) -> str:
@@ -72,12 +81,14 @@ def _install(name: str, refuses: bool) -> None:
     def method(self: Choice, *args: Any) -> Any:
         if refuses:
             raise refusal(self)
-        value = resolved(self)
-        found = getattr(type(value), name)(value, *args)
-        return found
+        if name in ONE_VALUE:
+            value = resolved(self)
+            return getattr(type(value), name)(value, *args)
+        use = getattr(operator, name, None) or (lambda value, *rest: getattr(type(value), name)(value, *rest))
+        return each(self, lambda value: use(value, *args))
 
     def reflected(self: Choice, other: Any) -> Any:
-        return getattr(operator, name.replace("__r", "__", 1))(other, resolved(self))
+        return each(self, lambda value: getattr(operator, name.replace("__r", "__", 1))(other, value))
     setattr(Choice, name, reflected if name in REFLECTED else method)
 
 
@@ -88,6 +99,7 @@ def _names(text: str) -> list[str]:
 REFLECTED = frozenset(_names("radd rsub rmul rtruediv rfloordiv rmod rpow rmatmul rand ror rxor"))
 RESOLVED = _names("add sub mul truediv floordiv mod pow matmul neg pos abs invert lt le gt ge eq ne len iter getitem "
                   "setitem delitem contains call enter exit iadd isub imul itruediv and or xor reversed round")
+ONE_VALUE = frozenset(_names("len iter contains reversed enter exit"))      # Python wants the answer itself
 KNOWN = _names("hash bool int float index str format next")
 for _name in [*RESOLVED, *sorted(REFLECTED), *KNOWN]:
     _install(_name, refuses=_name in KNOWN)

@@ -22,6 +22,7 @@ UNTOUCHED = frozenset({"super", "locals", "vars", "dir", "eval", "exec", "global
 UNMOVABLE = (ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Await)       # mean something else inside a lambda
 COMPARED = {ast.Is: "_tenon.same(LEFT, RIGHT)", ast.IsNot: "_tenon.negate(_tenon.same(LEFT, RIGHT))",
             ast.Eq: "_tenon.equal(LEFT, RIGHT)", ast.NotEq: "_tenon.unequal(LEFT, RIGHT)"}
+CONTAINED = {ast.In: "_tenon.contains(LEFT, RIGHT)", ast.NotIn: "_tenon.negate(_tenon.contains(LEFT, RIGHT))"}
 DEEPEST = 5             # nesting beyond which an expression, which is written twice a level, stays as it is
 
 
@@ -48,6 +49,7 @@ class Expressions(ast.NodeTransformer):
     def visit_comprehension(self, node: ast.comprehension) -> ast.AST:
         outer, self.in_iterable = self.in_iterable, True
         node.iter = self.visit(node.iter)
+        node.iter = expression("_tenon.certain(VALUE)", node.iter, VALUE=node.iter)
         self.in_iterable = outer
         node.ifs = [self.visit(x) for x in node.ifs]
         return node
@@ -113,6 +115,8 @@ class Expressions(ast.NodeTransformer):
             return self._chained(node)
         left, right = node.left, node.comparators[0]
         operator = type(node.ops[0])
+        if operator in CONTAINED:
+            return expression(CONTAINED[operator], node, LEFT=self.visit(left), RIGHT=self._there(right))
         if operator not in COMPARED:
             return self.generic_visit(node)
         return expression(COMPARED[operator], node, LEFT=self._there(left), RIGHT=self._there(right))
@@ -132,8 +136,8 @@ class Expressions(ast.NodeTransformer):
     # ------------------------------------------------------------ calls, attributes, variables
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        node.args = [self.visit(x) for x in node.args]
-        node.keywords = [self.visit(x) for x in node.keywords]
+        node.args = [self._counted(x) if isinstance(x, ast.Starred) else self.visit(x) for x in node.args]
+        node.keywords = [self._counted(x) if x.arg is None else self.visit(x) for x in node.keywords]
         if isinstance(node.func, ast.Name) and (node.func.id in UNTOUCHED or node.func.id.startswith(HELPER)):
             return node
         if isinstance(node.func, ast.Attribute):
@@ -158,6 +162,7 @@ class Expressions(ast.NodeTransformer):
         self.generic_visit(node)
         if any(isinstance(x, (ast.Slice, ast.Starred)) for x in [node.slice, *ast.iter_child_nodes(node.slice)]) \
                 or isinstance(node.slice, ast.Constant):
+            node.value = expression("_tenon.indexed(HOLDER)", node.value, HOLDER=node.value)
             return node
         if isinstance(node.ctx, ast.Load):
             return expression("_tenon.item(HOLDER, INDEX)", node, HOLDER=node.value, INDEX=node.slice)
@@ -165,6 +170,49 @@ class Expressions(ast.NodeTransformer):
         place.ctx = node.ctx
         found: ast.AST = place
         return found
+
+    def _counted(self, node: Any) -> Any:
+        """Something that is opened into arguments, or as Python counts elements."""
+        value = self.visit(node.value)
+        node.value = expression("_tenon.certain(VALUE)", value, VALUE=value)
+        return node
+
+    def visit_Starred(self, node: ast.Starred) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.ctx, ast.Load):
+            node.value = expression("_tenon.listed(VALUE)", node.value, VALUE=node.value)
+        return node
+
+    def visit_YieldFrom(self, node: ast.YieldFrom) -> ast.AST:
+        counted: ast.AST = self._counted(node)
+        return counted
+
+    def visit_Dict(self, node: ast.Dict) -> ast.AST:
+        self.generic_visit(node)
+        node.values = [x if k is not None else expression("_tenon.certain(VALUE)", x, VALUE=x)
+                       for k, x in zip(node.keys, node.values, strict=True)]
+        return node
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.AST:
+        self.generic_visit(node)
+        if isinstance(node.op, ast.BitOr):      # of dictionaries too
+            node.left = expression("_tenon.certain(VALUE)", node.left, VALUE=node.left)
+            node.right = expression("_tenon.certain(VALUE)", node.right, VALUE=node.right)
+        return node
+
+    def visit_Match(self, node: ast.Match) -> ast.AST:
+        self.generic_visit(node)
+        node.subject = expression("_tenon.certain(VALUE)", node.subject, VALUE=node.subject)
+        return node
+
+    def visit_Delete(self, node: ast.Delete) -> list[ast.stmt]:
+        read: list[ast.stmt] = []
+        for target in node.targets:
+            if isinstance(target, ast.Attribute):       # which must be there
+                again = ast.copy_location(ast.Attribute(copy.deepcopy(target.value), target.attr, ast.Load()), target)
+                read.append(ast.copy_location(ast.Expr(self.visit(again)), node))
+        self.generic_visit(node)
+        return [*read, node]
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         if not self._may_be_choice(node):
@@ -191,6 +239,9 @@ class Expressions(ast.NodeTransformer):
     def visit_Assign(self, node: ast.Assign) -> ast.AST:
         node.targets = [self.visit(x) for x in node.targets]
         node.value = self._held(node.value)
+        patterns = [x for x in node.targets if isinstance(x, (ast.Tuple, ast.List))]
+        if patterns and not isinstance(node.value, (ast.Tuple, ast.List)):
+            node.value = unpacking(node.value, patterns[0])
         return node
 
     def visit_Return(self, node: ast.Return) -> ast.AST:
@@ -212,3 +263,16 @@ class Expressions(ast.NodeTransformer):
             target = ast.copy_location(ast.Name(node.target.id, ast.Store()), node.target)
             return [ast.copy_location(ast.Assign([target], read), node), node]
         return node
+
+
+def unpacking(value: ast.expr, target: ast.Tuple | ast.List) -> ast.expr:
+    """A value that is unpacked into the variables of a target."""
+    return expression("_tenon.unpack(VALUE, PATTERN)", value, VALUE=value, PATTERN=_pattern(target, value))
+
+
+def _pattern(target: ast.expr, at: ast.AST) -> ast.expr:
+    if isinstance(target, (ast.Tuple, ast.List)):
+        parts: ast.expr = ast.Tuple([_pattern(x, at) for x in target.elts], ast.Load())
+    else:
+        parts = ast.Constant("*" if isinstance(target, ast.Starred) else None)
+    return ast.copy_location(parts, at)

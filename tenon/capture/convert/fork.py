@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tenon.capture.convert.choice import UNBOUND
 from tenon.capture.convert.merge import Arm, Join
 from tenon.capture.convert.state import Mark
+from tenon.capture.numbers import strong
 from tenon.capture.subgraph import InnerBuilder
 from tenon.capture.watch import PACKAGE, UnsafeCall, unwatched
 from tenon.dims import UndecidedSize
@@ -20,7 +22,8 @@ if TYPE_CHECKING:
 
 # What only a mistake in these files raises there: it is an error of Tenon's, not the program's.
 OWN_FILES = frozenset(f"{PACKAGE}capture/convert/{name}.py" for name in (
-    "fork", "loop", "merge", "nests", "reachable", "rows", "runtime", "session", "state", "widen"))
+    "fork", "loop", "merge", "nests", "reachable", "rows", "runtime", "session", "several", "state", "undecided",
+    "view", "widen"))
 MISTAKES = (AttributeError, KeyError, TypeError, AssertionError, IndexError, NameError)
 DEEPEST = 24            # conditions inside conditions, as recursion makes them
 
@@ -41,6 +44,30 @@ def exception_of_the_program() -> BaseException | None:
     if own and isinstance(error, MISTAKES) and not isinstance(error, UnboundLocalError):
         raise UnsafeCall(f"capture came to {type(error).__name__}: {error}")
     return error
+
+
+def decide(capture: Session, condition: Any, then: Callable[[], Any], other: Callable[[], Any]) -> Any:
+    """Call one of two functions, as the graph decides."""
+    truth = capture.truth(condition)
+    if isinstance(truth, bool):
+        return then() if truth else other()
+    scope = {f"{k}{n}": cell.cell_contents for k, f in enumerate((then, other))
+             for n, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True) if _is_full(cell)}
+    fork, value = Fork(capture, strong(truth), scope, ("value",)), UNBOUND
+    for arm in fork:
+        try:
+            value = then() if arm.taken else other()
+        except Exception:
+            arm.raised()
+        (value,) = arm.leave({"value": value})
+    return value
+
+
+def _is_full(cell: Any) -> bool:
+    try:
+        return cell.cell_contents is not None
+    except ValueError:
+        return False
 
 
 class Plain:

@@ -128,6 +128,7 @@ def picked(capture: Session, chosen: Chosen, options: Sequence[Any]) -> Any:
             group.append(k)
     if len(groups) == 1:
         return one(capture, chosen, options)
+    capture.irregular = True
     return Choice(tuple((Number(reduce(logical_or, chosen.only(group).flags)),
                          one(capture, chosen.only(group), [options[k] for k in group])) for group in groups))
 

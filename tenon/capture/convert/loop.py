@@ -14,6 +14,7 @@ from tenon.capture.convert.choice import UNBOUND
 from tenon.capture.convert.fork import exception_of_the_program
 from tenon.capture.convert.merge import Arm, Join, free_values, needed
 from tenon.capture.convert.state import Key, Mark, elements
+from tenon.capture.convert.undecided import grown
 from tenon.capture.convert.widen import Unstable, leaves_of, replaced, widened
 from tenon.capture.numbers import Number, as_tensor, strong, truth
 from tenon.capture.subgraph import InnerBuilder, closed
@@ -205,7 +206,13 @@ class Loop:
         if entry is UNBOUND and key[0] == "variable" and key[2] not in self.live:
             return entry        # it is bound anew in every iteration before it is read
         known = self.capture.world.known
-        return widened(entry, exit, lambda x: id(x) not in known)
+        return widened(entry, exit, lambda x: id(x) not in known, self.grow)
+
+    def grow(self, before: Any, after: Any) -> Any:
+        """A list that can be as it is before an iteration and after it."""
+        assert self.capture is not None
+        self.capture.irregular = self.capture.undecided = True
+        return grown(self.capture, list(before), list(after))
 
     def leaves(self, exits: Mapping[Key, Any]) -> list[tuple[Tensor, Any]]:
         """The tensors that iterations hand on, each with what it is at the end of this one."""

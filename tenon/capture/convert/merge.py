@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tenon.capture.convert.choice import UNBOUND, Choice
-from tenon.capture.convert.nests import matches, parts_of, rebuilt
+from tenon.capture.convert.nests import are_lists, matches, parts_of, rebuilt, side_by_side
+from tenon.capture.convert.several import Several
 from tenon.capture.effects import MISSING
 from tenon.capture.guards import same_atom
 from tenon.capture.numbers import Number, as_tensor, is_number, kind_of, strong
@@ -124,6 +125,9 @@ class Join:
         if isinstance(a, Choice):
             return Choice(tuple((self.merge(p, q), self.merge(x, y))
                                 for (p, x), (q, y) in zip(a.options, b.options, strict=True)))
+        if are_lists(a, b, self.is_new):
+            parts = [self.merge(x, y) for x, y in side_by_side(list(a), list(b))]
+            return None if self.outputs is None else rebuilt(a, parts)
         left, right = parts_of(a), parts_of(b)
         assert left is not None and right is not None
         parts = [self.merge(x, y) for x, y in zip(left[1], right[1], strict=True)]
@@ -159,6 +163,9 @@ class Join:
 
     def choice(self, a: Any, b: Any) -> Any:
         """A value of several kinds; options of one kind are one."""
+        self.capture.irregular = True
+        if type(a) is Several or type(b) is Several:
+            return self.rows(a, b)
         sides = [x.options if isinstance(x, Choice) else ((True, x),) for x in (a, b)]
         groups: list[tuple[Any, Any]] = []
         left, right = sides
@@ -171,10 +178,18 @@ class Join:
                 q, y = rest.pop(match)
                 groups.append((self.merge(p, q), self.merge(x, y)))
         groups += [(self.merge(False, q), self.export(y, 1)) for q, y in rest]
-        if any(x is MISSING for _, x in groups):
-            raise UnsafeCall("an attribute or a key is there or not, as the data decide",
-                             hint="set it in both branches, or before")
+        self.capture.undecided = self.capture.undecided or any(x is MISSING for _, x in groups)
         return groups[0][1] if len(groups) == 1 else Choice(tuple(groups))
+
+    def rows(self, a: Any, b: Any) -> Any:
+        """Elements that only one arm has: none of them where the other is taken."""
+        self.capture.undecided = True
+        if a is not MISSING and b is not MISSING:
+            raise UnsafeCall("a list holds elements of two kinds, as the data decide, after a loop on a tensor")
+        one, side = (a, 0) if b is MISSING else (b, 1)
+        rows = [self.export(x, side) for x in one.rows]
+        count = self.merge(one.count, 0) if side == 0 else self.merge(0, one.count)
+        return None if self.outputs is None else Several(one.form, rows, count)
 
     def export(self, x: Any, side: int) -> Any:
         """A value of one arm as the program around it sees it."""
@@ -244,4 +259,4 @@ def compatible(a: Any, b: Any, is_new: IsNew) -> bool:
     if isinstance(a, Choice) or isinstance(b, Choice):
         return isinstance(a, Choice) and isinstance(b, Choice) and len(a.options) == len(b.options) and all(
             same_kind(x, y, is_new) for (_, x), (_, y) in zip(a.options, b.options, strict=True))
-    return a is not UNBOUND and matches(a, b, is_new)
+    return a is not UNBOUND and (matches(a, b, is_new) or are_lists(a, b, is_new))

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tenon.capture.convert.choice import Choice
+from tenon.capture.convert.several import FirstRows, Several
 from tenon.capture.effects import slots_of
 from tenon.capture.guards import is_atom
 from tenon.tensor import Tensor
@@ -53,6 +54,8 @@ def reachable(values: Iterable[Any], known: Collection[int]) -> Reached:
 
 def _inside(value: Any, found: Reached) -> list[Any]:
     """What a value holds; notes the value itself."""
+    if type(value) in (Several, FirstRows):
+        return [value.rows]
     if isinstance(value, BYTES):
         found.memory.append(value)
         return []

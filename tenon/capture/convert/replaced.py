@@ -8,13 +8,29 @@ import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from tenon.capture.convert import library
 from tenon.capture.convert.callees import REPLACED, callee
 from tenon.capture.convert.choice import UNBOUND, Choice
+from tenon.capture.convert.methods import AWARE
 from tenon.capture.convert.rows import Enumerate, Listed, Range, Reversed, Source, Zip, source_of
 from tenon.capture.convert.runtime import RUNTIME, capture_now
+from tenon.capture.convert.several import FirstRows, Several
+from tenon.capture.convert.undecided import (
+    compared,
+    is_perhaps,
+    is_undecided,
+    length,
+    present,
+    refused,
+    stacked,
+    together,
+)
+from tenon.capture.convert.view import attribute, content, has_attribute
+from tenon.capture.effects import MISSING
 from tenon.capture.numbers import Number, as_tensor, number_of
 from tenon.errors import ArgumentError
 from tenon.graph.ir import Value
+from tenon.ops.arranging import concat, stack
 from tenon.tensor import Tensor
 
 
@@ -30,8 +46,94 @@ def is_captured(x: Any) -> bool:
     return isinstance(x, Tensor) and isinstance(x.payload, Value)
 
 
+def aware(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that deals with containers of undecided length itself."""
+    AWARE.add(function)
+    return function
+
+
+def is_open(x: Any) -> bool:
+    """Whether a container, or which of several it is, depends on the data."""
+    capture = capture_now()
+    return capture is not None and capture.irregular and (type(x) is Choice or is_undecided(x))
+
+
+# ---------------------------------------------------------------- containers that hold as many as the data decide
+
+@aware
+@replaces(len)
+def len_(x: Any) -> Any:
+    capture = capture_now()
+    if capture is None or not capture.irregular:
+        return len(x)
+    if type(x) is Choice and type(x := capture.settled(x)) is Choice:
+        return capture.each(x, len_)
+    if type(x) is FirstRows:
+        return x.count
+    return length(capture, x) if is_undecided(x) else len(x)
+
+
+@aware
+@replaces(sum)
+def sum_(items: Any, /, start: Any = 0) -> Any:
+    return callee(library.total)(items, start) if is_open(items) else sum(items, start)
+
+
+@aware
+@replaces(hasattr)
+def hasattr_(holder: Any, name: str) -> Any:
+    capture = capture_now()
+    if type(holder) is Choice and capture is not None:
+        return capture.each(holder, lambda x: hasattr_(x, name))
+    found = getattr(holder, name, MISSING)
+    if capture is not None and is_perhaps(found):
+        return has_attribute(capture, holder, name, found)
+    return hasattr(holder, name)
+
+
+@aware
+@replaces(getattr)
+def getattr_(holder: Any, name: str, *default: Any) -> Any:
+    capture = capture_now()
+    if capture is None or not capture.irregular:
+        return getattr(holder, name, *default)
+    if type(holder) is Choice:
+        return capture.each(holder, lambda x: getattr_(x, name, *default))
+    found = getattr(holder, name, *default)
+    if not is_perhaps(found):
+        return found
+    there = has_attribute(capture, holder, name, found)
+    if there is True or not default:
+        return attribute(capture, holder, name, found)
+    return capture.choose(there, lambda: present(capture, found), lambda: default[0])
+
+
+def _joined(function: Any) -> None:
+    @aware
+    @replaces(function)
+    def join(*parts: Any, axis: Any = 0) -> Any:
+        capture = capture_now()
+        listed = parts[0] if len(parts) == 1 else None
+        if capture is None or not is_open(listed):
+            return function(*parts, axis=axis)
+        listed = content(capture, listed)
+        if not any(type(x) is Several for x in listed):
+            return stacked(capture, listed, lambda found: function(found, axis=axis)) if is_undecided(listed) \
+                else function(listed, axis=axis)
+        rows = together(capture, listed)
+        if rows is None or axis != 0 or function is not stack or not isinstance(rows.form, tuple):
+            raise refused("tensors of a list are joined to one")
+        capture.fail_if_not(compared(rows.count, lambda n: n > 0))
+        return FirstRows(rows.rows[0], rows.count)
+
+
+_joined(stack)
+_joined(concat)
+
+
 # ---------------------------------------------------------------- conversions
 
+@aware
 @replaces(bool)
 def bool_(*args: Any) -> Any:
     return RUNTIME.truth(args[0]) if len(args) == 1 and RUNTIME.data(args[0]) else bool(*args)
@@ -53,6 +155,7 @@ _to(int)
 _to(float)
 
 
+@aware
 @replaces(isinstance)
 def isinstance_(x: Any, kinds: Any) -> Any:
     if type(x) is Choice and (capture := capture_now()) is not None:
@@ -62,11 +165,13 @@ def isinstance_(x: Any, kinds: Any) -> Any:
     return isinstance(x, kinds)
 
 
+@aware
 @replaces(type)
 def type_(*args: Any, **keywords: Any) -> Any:
     return args[0].weak if len(args) == 1 and type(args[0]) is Number else type(*args, **keywords)
 
 
+@aware
 @replaces(callable)
 def callable_(x: Any) -> bool:
     return callable(x) and type(x) is not Choice
@@ -103,16 +208,24 @@ def reversed_(x: Any) -> Any:
     return reversed(x) if source is None else Reversed(source)
 
 
+@aware
 @replaces(list)
 def list_(*args: Any) -> Any:
+    if args and is_open(args[0]):
+        capture = capture_now()
+        assert capture is not None
+        return list(content(capture, args[0]))
     return list(*map(iter, args)) if args and isinstance(args[0], Source) else list(*args)
 
 
 # ---------------------------------------------------------------- questions about many
 
 def _quantified(function: Any, ends: bool) -> None:
+    @aware
     @replaces(function)
     def ask(iterable: Iterable[Any]) -> Any:
+        if is_open(iterable):
+            return callee(library.any_of if ends else library.all_of)(iterable)
         items: Iterator[Any] = iter(iterable)
         for item in items:
             if RUNTIME.data(item):
@@ -139,8 +252,12 @@ _quantified(all, False)
 
 
 def _extreme(function: Any, beats: Callable[[Any, Any], Any]) -> None:
+    @aware
     @replaces(function)
     def find(*args: Any, key: Any = None, default: Any = UNBOUND) -> Any:
+        if len(args) == 1 and is_open(args[0]):
+            search = library.largest if function is max else library.smallest
+            return callee(search)(args[0], key, [] if default is UNBOUND else [default])
         items = list(args[0]) if len(args) == 1 else list(args)
         ranked = items if key is None else [callee(key)(x) for x in items]
         if not any(map(is_captured, ranked)) or not items:

@@ -6,12 +6,14 @@ import builtins
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from tenon.capture.convert.choice import UNBOUND
-from tenon.capture.convert.loop import Loop
-from tenon.capture.convert.state import Key
+from tenon.capture.convert.choice import UNBOUND, Choice
+from tenon.capture.convert.loop import Loop, Peel
+from tenon.capture.convert.several import Several, at
+from tenon.capture.convert.state import Key, Mark
+from tenon.capture.convert.undecided import Elements, elements, is_undecided, refused, together
 from tenon.capture.convert.widen import Unstable
 from tenon.capture.numbers import Number, strong
-from tenon.capture.watch import UnsafeCall
+from tenon.capture.watch import UnsafeCall, unwatched
 from tenon.errors import user_location
 from tenon.graph.ir import Value
 from tenon.ops.comparison import logical_and, logical_not
@@ -82,6 +84,16 @@ class Listed(Source):
         return self.of[index]
 
 
+class Left(Source):
+    """The elements that a loop has left in a list."""
+
+    def __init__(self, several: Several):
+        self.several, self.length = several, several.count
+
+    def at(self, index: Any) -> Any:
+        return at(self.several, index)
+
+
 class Zip(Source):
     """Several beside each other."""
 
@@ -113,6 +125,20 @@ class Reversed(Source):
         return self.source.at(self.length - 1 - index)
 
 
+def gone_through(capture: Session, x: Any) -> Any:
+    """What a loop goes through in the place of a container that holds as many elements as the data decide."""
+    if type(x) is Choice and type(x := capture.settled(x)) is Choice:
+        x = capture.each(x, list)
+    if not is_undecided(x):
+        return x
+    if isinstance(x, dict) or not any(type(e) is Several for e in x):
+        return elements(capture, x)
+    several = together(capture, x)
+    if several is None:
+        raise refused("a loop goes through a list of several kinds of elements")
+    return Left(several)
+
+
 def source_of(x: Any) -> Source | None:
     """The iterable as items by number, where the graph has a part in it and it is worth a loop."""
     if isinstance(x, Source):
@@ -128,9 +154,13 @@ class Each(Loop):
 
     def __init__(self, capture: Session | None, iterable: Any, *args: Any):
         super().__init__(capture, *args)
+        self.elements: Elements | None = None       # which are there or not, and gone through one by one
+        if capture is not None and capture.irregular:
+            iterable = gone_through(capture, iterable)
+            self.elements = iterable if isinstance(iterable, Elements) else None
         self.source = None if capture is None else source_of(iterable)
         self.iterable = iterable
-        self.data = self.source is not None
+        self.data = self.source is not None or self.elements is not None
         self.caught = (Exception,) if self.data else ()
         self.index: Any = 0
         self.unrolling = False
@@ -146,16 +176,52 @@ class Each(Loop):
         """The loop begins with these variables."""
         if self.yields:
             raise UnsafeCall("a loop over a tensor yields", where=self.where)
+        if self.elements is not None:
+            self.scope, self.values = dict(scope), tuple(scope.get(n, UNBOUND) for n in self.names)
+            return
         self.flag = self.more(scope)
         self.go = self.flag is not False
         self.values = self.start(scope) if self.go else tuple(scope.get(n, UNBOUND) for n in self.names)
 
     def _items(self) -> Iterator[Any]:
+        if self.elements is not None:
+            yield from self._elements(self.elements)
+            return
         assert self.source is not None
         while self.go:
             yield self.source.at(self.index)
 
+    def _elements(self, elements: Elements) -> Iterator[Any]:
+        """Each element under the condition that it is there."""
+        assert self.capture is not None
+        content = list(elements.source) if elements.source is not None else []
+        for there, value in elements.slots:
+            if elements.changed(content):
+                raise UnsafeCall("a loop changes the list that it goes through", where=self.where)
+            if self.scope.get(self.broken or "", False) is True:
+                return
+            there = self.capture.decided(there)
+            if there is False:
+                continue
+            self.caught, self.error = (() if there is True else (Exception,)), None
+            if there is not True:
+                with unwatched():
+                    self.peels.append(Peel(self, Mark(self.capture, self.scope, self.names), there))
+            yield value
+
     def leave(self, scope: Mapping[str, Any]) -> tuple[Any, ...]:
+        if self.elements is not None:
+            self.scope = dict(scope)
+            variables: Mapping[str, Any] = {n: scope.get(n, UNBOUND) for n in self.names}
+            if self.peels:
+                assert self.capture is not None
+                if self.error is not None:
+                    self.capture.failed = True
+                with unwatched():
+                    variables = self.peels.pop().close(variables)
+                self.scope.update(variables)
+            self.caught, self.values = (), tuple(variables[n] for n in self.names)
+            return self.values
         if self.unrolling:
             self.index += 1
             self.go = self.more(scope) is not False
@@ -203,6 +269,11 @@ class Each(Loop):
         self.unrolling, self.go = True, True
         self.index = self.mark.places["index", id(self), None].before
         return tuple(self.mark.variables[n] for n in self.names)
+
+    def grow(self, before: Any, after: Any) -> Any:
+        """A list that becomes longer in every iteration is as long as there are iterations, where that is known."""
+        assert self.source is not None
+        return None if isinstance(self.source.length, int) and not is_undecided(after) else super().grow(before, after)
 
     def stop(self, broken: Any) -> bool:
         """Whether the loop was left for certain."""

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from tenon.capture.convert.callees import callee, getter
 from tenon.capture.convert.choice import UNBOUND, Choice
-from tenon.capture.convert.fork import Fork, Plain
+from tenon.capture.convert.fork import Fork, Plain, decide
 from tenon.capture.convert.items import Place, item
 from tenon.capture.convert.loop import Loop
+from tenon.capture.convert.methods import in_place_of
 from tenon.capture.convert.reachable import OfCapture
 from tenon.capture.convert.rows import Each
+from tenon.capture.convert.undecided import is_perhaps, is_undecided
+from tenon.capture.convert.view import alike, attribute, contained, content, counted, is_counted, unpacked, view_of
 from tenon.capture.numbers import Number, strong
 from tenon.capture.watch import UnsafeCall
 from tenon.errors import user_location
@@ -39,7 +42,6 @@ class Runtime(OfCapture, local):
 
     UNBOUND, AssertionError = UNBOUND, AssertionError
     locals = staticmethod(builtins.locals)
-    get = staticmethod(getter)
     value: Any = None
 
     # ------------------------------------------------------------ statements
@@ -71,10 +73,10 @@ class Runtime(OfCapture, local):
     def data(self, value: Any) -> bool:
         """Whether the graph decides; keeps the value."""
         capture = capture_now()
-        if capture is not None and isinstance(value, (Tensor, Choice)) and capture.is_data(value):
+        if capture is not None and (capture.is_data(value) or (capture.irregular and is_undecided(value))):
             value = capture.decided(value)
             self.value = value
-            return not isinstance(value, bool)
+            return capture.is_data(value)
         self.value = value
         return False
 
@@ -111,19 +113,7 @@ class Runtime(OfCapture, local):
         """Call one of two functions, as the graph decides."""
         capture = capture_now()
         assert capture is not None
-        truth = capture.truth(condition)
-        if isinstance(truth, bool):
-            return then() if truth else other()
-        scope = {f"{k}{n}": cell.cell_contents for k, f in enumerate((then, other))
-                 for n, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True) if _is_full(cell)}
-        fork, value = Fork(capture, strong(truth), scope, ("value",)), UNBOUND
-        for arm in fork:
-            try:
-                value = then() if arm.taken else other()
-            except Exception:
-                arm.raised()
-            (value,) = arm.leave({"value": value})
-        return value
+        return decide(capture, condition, then, other)
 
     # ------------------------------------------------------------ values
 
@@ -132,7 +122,7 @@ class Runtime(OfCapture, local):
         if type(value) is not Choice:
             return value
         capture = capture_now()
-        return value if capture is None else capture.resolve(value, name)
+        return value if capture is None else capture.settled(value, name)
 
     def held(self, value: Any, name: str) -> Any:
         """The value of a variable that is only kept or returned: it may be one of several, but has to be there."""
@@ -143,26 +133,50 @@ class Runtime(OfCapture, local):
 
     def item(self, holder: Any, index: Any) -> Any:
         """`holder[index]`."""
-        return item(capture_now(), holder, index)
+        return item(capture_now(), self.indexed(holder), index)
 
     def place(self, holder: Any, index: Any) -> Place:
         """`holder[index]` where it is stored to: `.item` of this."""
-        return Place(capture_now(), holder, index)
+        return Place(capture_now(), self.indexed(holder), index)
+
+    def indexed(self, holder: Any) -> Any:
+        """What `[...]` is asked of in the place of a container."""
+        capture = capture_now()
+        return holder if capture is None or not capture.irregular else view_of(capture, holder)
+
+    def get(self, holder: Any, name: str) -> Any:
+        """`holder.name`."""
+        capture = capture_now()
+        if capture is None or not capture.irregular:
+            return getter(holder, name)
+        if type(holder) is Choice:
+            return capture.each(holder, lambda x: self.get(x, name))
+        found = getter(holder, name)
+        return attribute(capture, holder, name, found) if is_perhaps(found) else found
+
+    def unpack(self, value: Any, pattern: Sequence[Any]) -> Any:
+        """What is unpacked into variables: `None` is one, `"*"` is one with a star."""
+        capture = capture_now()
+        return value if capture is None or not capture.irregular else unpacked(capture, value, pattern)
+
+    def listed(self, value: Any) -> Any:
+        """What stands behind a star in a list or a tuple."""
+        capture = capture_now()
+        return value if capture is None or not capture.irregular else content(capture, value)
+
+    def certain(self, value: Any) -> Any:
+        """A value whose elements Python is going to count."""
+        capture = capture_now()
+        return value if capture is None or not capture.irregular else counted(capture, value)
 
     def call(self, function: Any) -> Any:
         """What to call in the place of a function, which may be one of several."""
-        if type(function) is not Choice:
-            return callee(function)
         capture = capture_now()
-        options = () if capture is None else capture.narrowed(function)
-        if type(options) is not Choice:
-            return callee(options)
-        return lambda *args, **keywords: self.first(options.options, lambda f: self.call(f)(*args, **keywords))
-
-    def first(self, options: Sequence[tuple[Any, Any]], use: Callable[[Any], Any]) -> Any:
-        """What the option that holds is used for."""
-        (condition, value), rest = options[0], options[1:]
-        return self.decide(condition, lambda: use(value), lambda: self.first(rest, use)) if rest else use(value)
+        if capture is None or not (capture.irregular or type(function) is Choice):
+            return callee(function)
+        if type(function) is Choice:
+            return lambda *args, **keywords: capture.each(function, lambda f: self.call(f)(*args, **keywords))
+        return in_place_of(capture, function)
 
     def result(self, value: Any) -> Any:
         """What a function returns; flags say that it has something."""
@@ -185,21 +199,24 @@ class Runtime(OfCapture, local):
         """`left != right`."""
         return self.compared(operator.ne, left, right)
 
+    def contains(self, wanted: Any, container: Any) -> Any:
+        """`wanted in container`."""
+        capture = capture_now()
+        if capture is None or not capture.irregular:
+            return wanted in container
+        return contained(capture, wanted, container)
+
     def compared(self, compare: Callable[[Any, Any], Any], left: Any, right: Any) -> Any:
         """A comparison, option by option where a side is one of several values."""
         capture = capture_now()
+        if capture is not None and capture.irregular and compare is not operator.is_ and is_counted(left, right):
+            same = alike(capture, left, right)
+            return same if compare is operator.eq else self.negate(same)
         if capture is None or (type(left) is not Choice and type(right) is not Choice):
             return compare(left, right)
         if type(left) is Choice:
             return capture.each_option(left, lambda x: self.compared(compare, x, right))
         return capture.each_option(right, lambda x: compare(left, x))
-
-
-def _is_full(cell: Any) -> bool:
-    try:
-        return cell.cell_contents is not None
-    except ValueError:
-        return False
 
 
 RUNTIME = Runtime()

@@ -7,7 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tenon.capture.convert.choice import UNBOUND, Choice, refusal
+from tenon.capture.convert.fork import decide
+from tenon.capture.convert.reachable import OfCapture
+from tenon.capture.convert.several import FirstRows, refusal_of_rows
 from tenon.capture.convert.state import World
+from tenon.capture.convert.undecided import is_undecided
+from tenon.capture.convert.undecided import truth as undecided_truth
+from tenon.capture.effects import MISSING
 from tenon.capture.numbers import KIND_OF, ORDER, Number, as_tensor, is_number, kind_of, number_of, strong, truth
 from tenon.capture.trace import Capture
 from tenon.capture.watch import UnsafeCall
@@ -20,6 +26,8 @@ from tenon.state import Payload, TensorState
 from tenon.tape import saved
 from tenon.tensor import Tensor
 from tenon.types import DType, bool_
+
+UNRESOLVED = object()       # a choice that is no one value
 
 
 def unbound(name: str) -> UnboundLocalError:
@@ -35,7 +43,7 @@ def holds(dtype: DType, numbers: Sequence[Any]) -> bool:
 Path = Mapping[Any, bool]       # edges that are known to be true or false where the recording is
 
 
-class Session(Capture):
+class Session(OfCapture, Capture):
     """Records control flow on tensors as well."""
 
     converting = True
@@ -50,6 +58,7 @@ class Session(Capture):
         self.path: Path = {}
         self.facts: dict[Any, tuple[Any, Any, Any]] = {}     # a bool that is `a` where the condition holds, else `b`
         self.depth = 0
+        self.irregular = False          # whether a value may be one of several, or a container of several sizes
         self.failed: Any = False        # or the bool that says that the call has to run eagerly after all
 
     def evaluate(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[Payload, ...]:
@@ -64,8 +73,21 @@ class Session(Capture):
         found = self.carriers.get(value)
         return Tensor(value) if found is None else found
 
+    def apply(self, op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
+        """Record the call; for each of several tensors that an input may be, in a branch of its own."""
+        k = next((k for k, x in enumerate(inputs) if self.is_several(x)), None)
+        if k is None:
+            return super().apply(op, inputs, attrs)
+        return self.each(inputs[k], lambda one: self.apply(op, (*inputs[:k], one, *inputs[k + 1:]), attrs))
+
+    def is_several(self, x: Any) -> bool:
+        """Whether a value is one of several that are no one value."""
+        return type(x) is Choice and type(self.settled(x)) is Choice
+
     def lift(self, x: Any) -> Any:
         """One of several values is resolved where an operator takes it."""
+        if type(x) is FirstRows:
+            raise refusal_of_rows()
         return super().lift(self.resolve(x) if type(x) is Choice else x)
 
     def hold(self, tensor: Tensor, state: TensorState) -> None:
@@ -106,7 +128,8 @@ class Session(Capture):
 
     def is_data(self, x: Any) -> bool:
         """Whether the graph computes it."""
-        return type(x) is Choice or (isinstance(x, Tensor) and isinstance(x.payload, Value))
+        return type(x) is Choice or (isinstance(x, Tensor) and isinstance(x.payload, Value)) or (
+            self.irregular and is_undecided(x) and isinstance(undecided_truth(self, x), Number))
 
     def truth(self, x: Any) -> Any:
         """Whether a value counts as true: a bool, or a Number."""
@@ -114,6 +137,8 @@ class Session(Capture):
             return self.each_option(x, self.truth)
         if not self.is_data(x):
             return bool(x)
+        if is_undecided(x):
+            return undecided_truth(self, x)
         x = self.decided(x)
         if isinstance(x, bool):
             return x
@@ -122,7 +147,9 @@ class Session(Capture):
         return Number(truth(x))
 
     def decided(self, x: Any) -> Any:
-        """The bool that a tensor is known to be on this path; else the tensor."""
+        """The bool that a tensor is known to be on this path, else the tensor; a container known to be empty is so."""
+        if self.irregular and is_undecided(x) and isinstance(found := undecided_truth(self, x), bool):
+            return x if found else type(x)()
         if not isinstance(x, Tensor) or x.shape != ():
             return x
         known = self._decided(x.payload)
@@ -195,10 +222,21 @@ class Session(Capture):
 
     def resolve(self, choice: Choice, name: str = "") -> Any:
         """One value: the one known here, or one of numbers and tensors alike; other calls run eagerly."""
+        found = self.settled(choice, name)
+        if type(found) is Choice:
+            raise refusal(found)
+        return found
+
+    def settled(self, choice: Choice, name: str = "") -> Any:
+        """One value where there is one, as `resolve` finds it; else the choice."""
         found = self.bound(choice, name)
-        if type(found) is not Choice:
-            return found
+        value = self._one(found) if type(found) is Choice else found
+        return found if value is UNRESOLVED else value
+
+    def _one(self, found: Choice) -> Any:
         options = list(found.options)
+        if any(x is MISSING for _, x in options):
+            return UNRESOLVED
         tensors = [(p, x) for p, x in options if isinstance(x, Tensor) and type(x) is not Number]
         if all(is_number(x) for _, x in options):
             return self._number(options)
@@ -214,7 +252,7 @@ class Session(Capture):
             if len(options) > 1:
                 self.fail_if(logical_not(strong(self.truth(condition))))
             return tensor
-        raise refusal(Choice(tuple(options)))
+        return UNRESOLVED
 
     def _number(self, options: Any) -> Number:
         kind = max((kind_of(x) for _, x in options), key=ORDER.index)
@@ -226,6 +264,18 @@ class Session(Capture):
         for p, x in reversed(options[:-1]):
             found = where(strong(p), x, found)
         return found
+
+    def each(self, choice: Choice, use: Callable[[Any], Any]) -> Any:
+        """What is done with the value of a choice: with what it is, or with each of several in a branch of its own."""
+        found = self.settled(choice)
+        if type(found) is not Choice:
+            return use(found)
+        if any(x is MISSING for _, x in found.options):
+            raise refusal(found)
+        (condition, value), *rest = found.options
+        others = rest[0][1] if len(rest) == 1 else Choice(tuple(rest))
+        return decide(self, condition, lambda: use(value),
+                      lambda: self.each(others, use) if type(others) is Choice else use(others))
 
     def each_option(self, choice: Choice, ask: Callable[[Any], Any]) -> Any:
         """A question that has a bool for an answer, put to every option."""
@@ -257,6 +307,15 @@ class Session(Capture):
         condition = strong(condition)
         self.failed = Number(condition) if self.failed is False else \
             self.failed if self.failed is True else Number(logical_or(strong(self.failed), condition))
+
+    def fail_if_not(self, condition: Any) -> None:
+        """Let calls in which this bool, of Python or of the graph, comes out false run eagerly."""
+        if condition is not True:
+            self.fail_if(logical_not(strong(as_tensor(condition))))
+
+    def choose(self, condition: Any, then: Callable[[], Any], other: Callable[[], Any]) -> Any:
+        """The result of one of two functions."""
+        return decide(self, condition, then, other)
 
     def number(self, tensor: Tensor) -> Any:
         """The element of a captured tensor as a Python number."""

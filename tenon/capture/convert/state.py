@@ -16,6 +16,7 @@ import numpy as np
 from tenon.capture.convert.choice import UNBOUND
 from tenon.capture.convert.reachable import Reached, contents, reachable
 from tenon.capture.convert.statements import PRIVATE
+from tenon.capture.convert.undecided import is_perhaps
 from tenon.capture.effects import MISSING, Effect, Snapshot
 from tenon.capture.guards import Group
 from tenon.capture.watch import UnsafeCall, place_of
@@ -84,6 +85,13 @@ class Place:
     holder: Any
     key: Any
     before: Any
+
+    @property
+    def may_be_empty(self) -> bool:
+        """Whether reading it asks if there is anything: not so for names of modules, classes and functions."""
+        if self.kind == "item":
+            return "__name__" not in self.holder
+        return self.kind in ("attribute", "slot") and not isinstance(self.holder, type)
 
 
 class Mark:
@@ -184,6 +192,9 @@ class Mark:
         variables = dict(self.variables)
         for name, value in values.items():
             place = self.places[name]
+            if is_perhaps(value) and not place.may_be_empty:
+                raise UnsafeCall(f"a {place.kind} {place.key} is there or not, as the data decide",
+                                 hint="set it in both branches, or before")
             if place.kind == "variable":
                 variables[place.key] = value
             elif place.kind == "failed":

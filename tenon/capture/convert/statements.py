@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from tenon.capture.convert.expressions import unpacking
 from tenon.capture.convert.scope import OWN_SCOPE, bound_by, contains, globals_of, mangled, reads
 from tenon.capture.convert.template import HELPER, statements
 
@@ -157,7 +158,9 @@ class Statements(ast.NodeTransformer):
 
 def _assigned(target: ast.expr, item: str) -> list[ast.stmt]:
     """`target = item`."""
-    value = ast.copy_location(ast.Name(item, ast.Load()), target)
+    value: ast.expr = ast.copy_location(ast.Name(item, ast.Load()), target)
+    if isinstance(target, (ast.Tuple, ast.List)):
+        value = unpacking(value, target)
     return [ast.copy_location(ast.Assign([target], value), target)]
 
 

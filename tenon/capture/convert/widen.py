@@ -8,7 +8,7 @@ from typing import Any
 
 from tenon.capture.convert.choice import UNBOUND, Choice, words
 from tenon.capture.convert.merge import IsNew, compatible
-from tenon.capture.convert.nests import matches, parts_of, rebuilt
+from tenon.capture.convert.nests import are_lists, matches, parts_of, rebuilt
 from tenon.capture.guards import same_atom
 from tenon.capture.numbers import Number, as_tensor, is_number, kind_of
 from tenon.tensor import Tensor
@@ -18,7 +18,10 @@ class Unstable(Exception):
     """The two are different kinds of things, so the first iteration is not like the others."""
 
 
-def widened(entry: Any, exit: Any, is_new: IsNew) -> Any:
+Grow = Callable[[Any, Any], Any]        # two lists of different lengths -> what can be either, or None
+
+
+def widened(entry: Any, exit: Any, is_new: IsNew, grow: Grow) -> Any:
     """The entry, with numbers that change turned into numbers of the graph; the entry itself where it will do."""
     if entry is exit or same_atom(entry, exit):
         return entry
@@ -27,15 +30,21 @@ def widened(entry: Any, exit: Any, is_new: IsNew) -> Any:
     if isinstance(entry, Tensor) and compatible(entry, exit, is_new):
         return entry
     if isinstance(entry, Choice) and isinstance(exit, Choice) and len(entry.options) == len(exit.options):
-        options = [(widened(p, q, is_new), widened(x, y, is_new))
+        options = [(widened(p, q, is_new, grow), widened(x, y, is_new, grow))
                    for (p, x), (q, y) in zip(entry.options, exit.options, strict=True)]
         same = all(p is q and x is y for (p, x), (q, y) in zip(options, entry.options, strict=True))
         return entry if same else Choice(tuple(options))
-    if entry is not UNBOUND and matches(entry, exit, is_new):
-        before, after = parts_of(entry), parts_of(exit)
-        assert before is not None and after is not None
-        parts = [widened(x, y, is_new) for x, y in zip(before[1], after[1], strict=True)]
-        return entry if all(x is y for x, y in zip(parts, before[1], strict=True)) else rebuilt(entry, parts)
+    try:
+        if entry is not UNBOUND and matches(entry, exit, is_new):
+            before, after = parts_of(entry), parts_of(exit)
+            assert before is not None and after is not None
+            parts = [widened(x, y, is_new, grow) for x, y in zip(before[1], after[1], strict=True)]
+            return entry if all(x is y for x, y in zip(parts, before[1], strict=True)) else rebuilt(entry, parts)
+    except Unstable:
+        if not are_lists(entry, exit, is_new):
+            raise
+    if are_lists(entry, exit, is_new) and (grown := grow(entry, exit)) is not None:
+        return rebuilt(entry, grown)
     raise Unstable(f"{words(entry)} before an iteration and {words(exit)} after it")
 
 
