@@ -28,6 +28,7 @@ from tenon.passes.drop_dead import drop_dead
 from tenon.passes.expand import expand
 from tenon.passes.fold import fold
 from tenon.passes.fuse import fuse
+from tenon.passes.heads_last import heads_last
 from tenon.passes.hoist import hoist
 from tenon.passes.merge_duplicates import merge_duplicates
 from tenon.passes.merge_loops import merge_loops
@@ -41,6 +42,7 @@ from tenon.passes.unroll import unroll
 PASSES: dict[str, Pass] = {
     "expand": expand,
     "split_strides": split_strides,
+    "heads_last": heads_last,
     "simplify": simplify,
     "fold": fold,
     "specialize": specialize,
@@ -59,8 +61,9 @@ OWN_PASSES = dict(PASSES)        # beside which users may add their own (tn.grap
 
 # In order.  The second simplify uses what fold made literal; barriers stand until nothing merges any more.
 # Loops that nobody reads must not be merged with others; merging leaves some results unread.
-OPTIMIZE = ["expand", "split_strides", "simplify", "fold", "specialize", "simplify", "merge_duplicates", "drop_dead",
-            "merge_loops", "hoist", "unroll", "drop_dead", "all_turns", "drop_barriers", "fuse", "recompute"]
+OPTIMIZE = ["expand", "split_strides", "heads_last", "simplify", "fold", "specialize", "simplify", "merge_duplicates",
+            "drop_dead", "merge_loops", "hoist", "unroll", "drop_dead", "all_turns", "drop_barriers", "fuse",
+            "recompute"]
 ON_KERNELS = ("fuse", "recompute")
 
 

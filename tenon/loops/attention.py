@@ -37,7 +37,8 @@ def attention_node(graph: Graph) -> Node | None:
 def attention_nest(build: GraphExpressions, node: Node, outputs: Sequence[Buffer]) -> Nest:
     """The nest that stores what the graph wants of the node's outputs."""
     q, k, v, mask = attended(node)
-    batch = tuple(Index(f"g{place}", n) for place, n in enumerate(node.outputs[0].shape[:-2]))
+    shape = node.outputs[1].shape[:-1] if node.op is attention else node.outputs[0].shape[:-2]
+    batch = tuple(Index(f"g{place}", n) for place, n in enumerate(shape))
     i, j = Index("row", q.shape[-2]), Index("column", k.shape[-2])
     e, w = Index("depth", q.shape[-1]), Index("width", v.shape[-1])
     dtype = float64 if q.dtype is float64 else float32
@@ -48,10 +49,13 @@ def attention_nest(build: GraphExpressions, node: Node, outputs: Sequence[Buffer
         first = batch[len(batch) - (found.ndim - len(last)):]
         return build.scalars.cast(found((*first, *last)), found.dtype if found.dtype.kind == "b" else dtype)
 
-    places = ((i, w), (i,)) if node.op is attention else ((i, e), (j, e), (j, w))
+    places = [(*batch, i, w), (*batch, i)] if node.op is attention else \
+        [(*batch, i, e), (*batch, j, e), (*batch, j, w)]
+    if node.attrs.get("heads_last"):
+        places[0] = (*batch[:-1], i, batch[-1], w)
     results = tuple(Local(f"result{k}", dtype) for k in range(len(places)))
     index = dict(zip(node.outputs, places, strict=True))
-    stores = tuple(Store(buffer, _flat(value, (*batch, *index[value])),
+    stores = tuple(Store(buffer, _flat(value, index[value]),
                          build.scalars.cast(results[value.index], value.dtype))
                    for value, buffer in zip(build.graph.results, outputs, strict=True))
     shared = (batch, i, j, e, w, at(q, i, e), at(k, j, e), at(v, j, w), None if mask is None else at(mask, i, j),

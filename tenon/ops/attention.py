@@ -11,7 +11,7 @@ from typing import Any
 
 from tenon.errors import ShapeError
 from tenon.graph.promotion import Kinds, floating
-from tenon.ops.arranging import expand_dims
+from tenon.ops.arranging import expand_dims, swapaxes
 from tenon.ops.comparison import equal, greater_equal, logical_and, where
 from tenon.ops.creation import full, iota
 from tenon.ops.define import composite
@@ -64,9 +64,11 @@ def attention_weights(q: Any, k: Any, mask: Any, is_causal: bool, scale: float) 
     return e / _divisor(total, mask)
 
 
-def _attention_vjp(g: Any, y: Any, q: Any, k: Any, v: Any, mask: Any, is_causal: bool,
-                   scale: float) -> tuple[Any, ...]:
+def _attention_vjp(g: Any, y: Any, q: Any, k: Any, v: Any, mask: Any, is_causal: bool, scale: float,
+                   heads_last: bool) -> tuple[Any, ...]:
     (g_out, g_total), (out, total) = g, y
+    if heads_last:
+        g_out, out = swapaxes(g_out, -3, -2), swapaxes(out, -3, -2)
     along = (widened(g_out) * widened(out)).sum(axis=-1) - g_total
 
     def to_mask() -> Any:
@@ -124,17 +126,23 @@ def attention_gradient(g: Any, along: Any, total: Any, q: Any, k: Any, v: Any, m
     " -> (f32[2, 3, 4], f32[2, 3])",
     "attention(f32[2, 3, 4], f32[2, 5, 4], f32[2, 5, 4], bool[2, 3, 5], is_causal=False, scale=1.0)"
     " -> (f32[2, 3, 4], f32[2, 3])",
+    "attention(f32[2, 3, 4], f32[2, 5, 4], f32[2, 5, 6], is_causal=False, scale=0.5, heads_last=True)"
+    " -> (f32[3, 2, 6], f32[2, 3])",
     "attention(f32[2, 3, 4], f32[2, 5, 3], f32[2, 5, 4], is_causal=False, scale=1.0) -> error"])
-def attention(q: Any, k: Any, v: Any, mask: Any = None, *, is_causal: bool, scale: float) -> Any:
+def attention(q: Any, k: Any, v: Any, mask: Any = None, *, is_causal: bool, scale: float,
+              heads_last: bool = False) -> Any:
     """softmax(q @ k.T * scale + mask) @ v over stacks of queries, keys and values, and the logarithm of every row's sum
     of exponentials, which is minus infinity where everything is masked; there the result is 0.
 
-    A mask of booleans says which pairs take part; another mask is added to the scores.
+    A mask of booleans says which pairs take part; another mask is added to the scores.  With `heads_last` the result
+    is [..., L, heads, V] for queries [..., heads, L, E].
     """
     shape, dtype = check_shapes(q, k, v, mask), q.dtype
     q, k, v = map(widened, (q, k, v))
     if isinstance(shape[-1], int) and shape[-1] == 0:
-        return full((*shape[:-1], v.shape[-1]), 0, dtype=dtype), full(shape[:-1], -math.inf, dtype=q.dtype)
-    e, total, peak = _exponentials(_scores(q, k, None if mask is None else widened(mask), is_causal, scale), mask)
-    out = matmul(e / _divisor(total, mask), v)
-    return cast(out, dtype=dtype), reshape_op(peak + log(total), shape=out.shape[:-1])
+        out, logarithms = full((*shape[:-1], v.shape[-1]), 0, dtype=dtype), full(shape[:-1], -math.inf, dtype=q.dtype)
+    else:
+        e, total, peak = _exponentials(_scores(q, k, None if mask is None else widened(mask), is_causal, scale), mask)
+        out = cast(matmul(e / _divisor(total, mask), v), dtype=dtype)
+        logarithms = reshape_op(peak + log(total), shape=shape[:-1])
+    return swapaxes(out, -3, -2) if heads_last else out, logarithms

@@ -108,6 +108,17 @@ def test_heads_are_read_where_they_are() -> None:
     assert len(steps) == 1 and isinstance(steps[0], KernelStep)
 
 
+def test_heads_are_written_side_by_side_where_they_are_read_so() -> None:
+    def attend(q: Any, w: Any) -> Any:
+        out = tn.scaled_dot_product_attention(q, q, q)
+        return out.swapaxes(1, 2).reshape(2, 40, 64) @ w, out * 2
+    q, w = (np.random.default_rng(n).normal(size=s).astype(np.float32) for n, s in enumerate([(2, 4, 40, 16), (64, 8)]))
+    graph = trace(attend, TensorType(float32, q.shape), TensorType(float32, w.shape))
+    chosen = optimize(graph, backend="cpu")
+    assert [node.attrs["heads_last"] for node in chosen.nodes if node.op is attention] == [True]
+    same(graph, [q, w], 1e-4)
+
+
 def test_any_length() -> None:
     """One program for all lengths."""
     attend = tn.jit(lambda q, k: tn.scaled_dot_product_attention(q, k, k, is_causal=True))

@@ -26,6 +26,7 @@ from tenon.loops.ir import Kernel, Store, statements
 from tenon.loops.lower import lower
 from tenon.loops.text import print_kernel
 from tenon.observe import span
+from tenon.ops.attention import attention
 from tenon.passes.bodies import key_of
 
 LONGEST_NAME = 40
@@ -159,7 +160,7 @@ def node_work(node: Node, sizes: Mapping[str, int]) -> int:
         return count(node.output.size, sizes) * count(values[1].shape[-1], sizes) // MULTIPLICATIONS
     if is_attention(node):
         q, k, *_ = attended(node)
-        products = 2 * len(node.outputs) - 2 + (len(node.outputs) > 2)
+        products = 2 if node.op is attention else 5
         return products * count(q.size, sizes) * count(k.shape[-2], sizes) // MULTIPLICATIONS
     return most
 

@@ -123,15 +123,22 @@ class Forward(Blocks):
             none = b.fcmp_ordered("==", largest, ir.Constant(self.element, float("-inf")))
             shift = b.select(none, ir.Constant(self.element, 0.0), largest)
             found = self.exponentials(b, line, count, needed, shift)
-            scale = self.exp(b, b.fsub(before, shift))
-            b.store(b.fadd(b.fmul(b.load(known, typ=self.element), scale), found), known)
             b.store(largest, old)
-            later = b.and_(b.icmp_signed(">", column, ZERO), b.fcmp_unordered("!=", scale,
-                                                                             ir.Constant(self.element, 1.0)))
-            with b.if_then(later):
-                line, factor = address(b, sums, b.mul(i, const(self.width)), self.element), self.splat(b, scale)
-                with self.vectors_of(b, ZERO, const(self.width)) as (j, _):
-                    self.store(b, b.fmul(self.load(b, line, j), factor), line, j)
+            with b.if_else(b.icmp_signed(">", column, ZERO)) as (later, first):
+                with later:
+                    scale = self.exp(b, b.fsub(before, shift))
+                    b.store(b.fadd(b.fmul(b.load(known, typ=self.element), scale), found), known)
+                    line = address(b, sums, b.mul(i, const(self.width)), self.element)
+                    self.scale_line(b, line, scale)
+                with first:
+                    b.store(found, known)
+
+    def scale_line(self, b: ir.IRBuilder, line: ir.Value, scale: ir.Value) -> None:
+        """A row of sums by a factor, if that is not 1."""
+        with b.if_then(b.fcmp_unordered("!=", scale, ir.Constant(self.element, 1.0))):
+            factor = self.splat(b, scale)
+            with self.vectors_of(b, ZERO, const(self.width)) as (j, _):
+                self.store(b, b.fmul(self.load(b, line, j), factor), line, j)
 
     def largest(self, b: ir.IRBuilder, line: ir.Value, count: ir.Value) -> ir.Value:
         """The maximum of the first `count` scores; minus infinity of none."""
@@ -145,14 +152,11 @@ class Forward(Blocks):
                      shift: ir.Value) -> ir.Value:
         """Put exp(score - shift) in the place of scores, zeros behind them; gives their sum."""
         none, by = ir.Constant(self.vector, None), self.splat(b, shift)
-        with self.vectors_of(b, ZERO, count, [none]) as (j, state):
+        with self.vectors_of(b, ZERO, needed, [none]) as (j, state):
             value = self.exp(b, b.fsub(self.load(b, line, j), by))
             value = b.select(self.below(b, j, count), value, none)
             self.store(b, value, line, j)
             state[0] = b.fadd(state[0], value)
-        whole = b.and_(b.add(count, const(self.lanes - 1)), const(-self.lanes))
-        with self.vectors_of(b, whole, needed) as (j, _):
-            self.store(b, none, line, j)
         return self.reduce(b, "fadd", state[0])
 
     def finish(self, b: ir.IRBuilder, args: Args, g: ir.Value, first: ir.Value, count: ir.Value,

@@ -25,8 +25,8 @@ from tenon.backends.cpu.contraction.spec import Args
 from tenon.dims import Dim
 from tenon.loops.ir import AttentionGradient
 
-QUERIES = 64            # in a block, about
-KEYS = 128
+QUERIES = 128           # in a block, about
+KEYS = 256
 Parts = Mapping[str, ir.Value]
 
 
@@ -141,7 +141,7 @@ class Gradient(Blocks):
 
     def slopes(self, b: ir.IRBuilder, args: Args, row: ir.Value, rows: ir.Value, column: ir.Value, keys: ir.Value,
                weights: ir.Value, slopes: ir.Value, alongs: ir.Value, totals: ir.Value) -> None:
-        """Scores -> weights, gradients of weights -> gradients of scores; zeros where a row does not attend."""
+        """Scores -> weights, gradients of weights -> gradients of scores; zeros as far behind them as a tile reads."""
         none = ir.Constant(self.vector, None)
         with loop(b, ZERO, rows, short=True) as (i, _):
             place = b.mul(i, const(self.apart_scores))
@@ -149,16 +149,13 @@ class Gradient(Blocks):
             along, total = (self.splat(b, b.load(address(b, where, i, self.element), typ=self.element))
                             for where in (alongs, totals))
             count = maximum(b, self.columns_of(b, b.add(row, i), column, keys), ZERO)
-            with self.vectors_of(b, ZERO, count) as (j, _):
+            end = minimum(b, b.add(count, const(self.rows)), const(self.apart_scores))
+            with self.vectors_of(b, ZERO, end) as (j, _):
                 seen = self.below(b, j, count)
                 weight = b.select(seen, self.exp(b, b.fsub(self.load(b, weight_line, j), total)), none)
                 slope = b.fmul(weight, b.fsub(self.load(b, slope_line, j), along))
                 self.store(b, weight, weight_line, j)
                 self.store(b, b.select(seen, slope, none), slope_line, j)
-            whole = b.and_(b.add(count, const(self.lanes - 1)), const(-self.lanes))
-            with self.vectors_of(b, whole, keys) as (j, _):
-                self.store(b, none, weight_line, j)
-                self.store(b, none, slope_line, j)
 
     def sum_columns(self, b: ir.IRBuilder, first: ir.Value, count: ir.Value, column: ir.Value, j: ir.Value,
                     parts: Parts) -> None:

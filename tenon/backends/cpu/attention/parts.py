@@ -43,7 +43,8 @@ from tenon.loops.expressions import Buffer, Expr, Index, walk
 from tenon.loops.ir import Pairs, Store
 from tenon.types import bool_
 
-FAST = ("reassoc", "contract", "nsz")
+SEVERAL_ROWS = 256      # as many as are looked at to choose a tile
+SMALLEST = {4: -87.0, 8: -708.0}     # by bytes of a number: the exponential is no denormal
 UNSEEN = Operand(load=lambda b, args, g, outer, k: ZERO)       # a factor that lies where the caller says
 
 
@@ -66,7 +67,7 @@ class Blocks:
         self.element = register(statement.dtype)
         self.lanes = host().vector_bytes // element_bytes(self.element)
         self.vector = ir.VectorType(self.element, self.lanes)
-        self.rows, self.vectors = best_tile(host(), self.lanes)
+        self.rows, self.vectors = best_tile(host(), self.lanes, self.least(statement.row.extent, SEVERAL_ROWS))
         # elements between rows of queries and keys, and of values: whole tiles
         self.depth, self.width = (self.whole(int(index.extent), self.lanes * self.vectors_for(int(index.extent)))
                                   for index in (statement.depth, statement.width))
@@ -272,7 +273,11 @@ class Blocks:
         return b.icmp_signed("<", ir.Constant(left.type, list(range(self.lanes))), left)
 
     def exp(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
-        return FUNCTIONS["exp"](b, x)
+        """exp(x), and 0 rather than numbers so small that processors are slow with them."""
+        lowest = SMALLEST[element_bytes(self.element)]
+        low = ir.Constant(x.type, [lowest] * self.lanes if isinstance(x.type, ir.VectorType) else lowest)
+        none = b.fcmp_ordered("<", x, low)
+        return b.select(none, ir.Constant(x.type, None), FUNCTIONS["exp"](b, b.select(none, low, x)))
 
     def clear(self, b: ir.IRBuilder, where: ir.Value, count: ir.Value) -> None:
         """Zeros, a vector at a time."""

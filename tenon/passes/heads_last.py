@@ -1,0 +1,44 @@
+"""Graph -> the same graph, in which attention writes its result as it is read: with the heads side by side.
+
+Networks put the heads together again after attention, out.swapaxes(-3, -2).reshape(...), for a product with weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tenon.graph.build import current_builder, rebuild
+from tenon.graph.cut import map_graphs
+from tenon.graph.ir import Graph, Input, Node, Value
+from tenon.ops.attention import attention
+from tenon.ops.shape import permute
+
+
+def heads_last(graph: Graph) -> Graph:
+    """Let attention write what is read with its last but one axes swapped; other readers swap them back."""
+    users = graph.users()
+    chosen = {node for node in graph.nodes if _is_read_swapped(node, users)}
+    if not chosen and not any(node.graphs for node in graph.nodes):
+        return graph
+
+    def visit(node: Node, inputs: tuple[Input, ...]) -> Any:
+        attrs = map_graphs(node.attrs, heads_last)
+        if node not in chosen:
+            return current_builder().emit(node.op, inputs, attrs)
+        out, total = attention(*inputs, **{**attrs, "heads_last": True})
+        return permute(out, axes=_swapped(node.outputs[0])), total
+    return rebuild(graph, visit)
+
+
+def _is_read_swapped(node: Node, users: Mapping[Value, list[Node]]) -> bool:
+    if node.op is not attention or node.attrs["heads_last"] or node.outputs[0].ndim < 3:
+        return False
+    out = node.outputs[0]
+    return any(user.op is permute and tuple(user.attrs["axes"]) == _swapped(out) for user in users[out])
+
+
+def _swapped(x: Value) -> tuple[int, ...]:
+    """The axes with the third from the end and the last but one exchanged."""
+    first = range(x.ndim - 3)
+    return (*first, x.ndim - 2, x.ndim - 3, x.ndim - 1)
