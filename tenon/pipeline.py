@@ -16,6 +16,7 @@ from tenon.backends.base import Backend, Executable
 from tenon.backends.reference import REFERENCE
 from tenon.config import config
 from tenon.errors import ArgumentError
+from tenon.garbage import collected_at_the_end
 from tenon.graph.ir import Graph, Node
 from tenon.graph.kernels import KERNELS, has_kernel
 from tenon.graph.text import print_graph
@@ -23,6 +24,7 @@ from tenon.graph.verify import verify
 from tenon.loops.attention import is_attention
 from tenon.observe import emit, span
 from tenon.passes.all_turns import all_turns
+from tenon.passes.bodies import forget_lowered
 from tenon.passes.drop_barriers import drop_barriers
 from tenon.passes.drop_dead import drop_dead
 from tenon.passes.expand import expand
@@ -112,10 +114,13 @@ def compile(graph: Graph, backend: Backend | str | None = None, trace: list[Step
     """The program for `graph` on this backend (TENON_BACKEND where none is named)."""
     chosen = choose(backend)
     emit("graph", name=graph.name, captured=graph)
-    with span("compile", graph=graph.name, backend=chosen.name):
-        optimized = optimize(graph, trace, chosen) if trace is not None else _remembered(graph, chosen)
-        with span("backend", graph=graph.name, nodes=len(optimized.nodes)):
-            return chosen.compile(optimized)
+    with span("compile", graph=graph.name, backend=chosen.name), collected_at_the_end():
+        try:
+            optimized = optimize(graph, trace, chosen) if trace is not None else _remembered(graph, chosen)
+            with span("backend", graph=graph.name, nodes=len(optimized.nodes)):
+                return chosen.compile(optimized)
+        finally:
+            forget_lowered()
 
 
 def _remembered(graph: Graph, backend: Backend) -> Graph:

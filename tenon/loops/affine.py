@@ -70,19 +70,31 @@ def from_affine(form: Affine) -> Expr:
     """The expression of a polynomial, in a fixed order: large strides first, the constant last."""
     form = _recombine(form)
     ordered = sorted(form.terms.items(), key=lambda term: (-_magnitude(term[1]), str(term[0])))
+    simple = all(_is_simple(atom) for atom in form.terms)
     total: Expr | None = None
     for atom, coefficient in ordered:
         negative = total is not None and isinstance(coefficient, int) and coefficient < 0
         by = -coefficient if negative else coefficient
-        term = atom if isinstance(by, int) and by == 1 else Binary("*", atom, size(by))
-        total = term if total is None else Binary("-" if negative else "+", total, term)
+        term = atom if isinstance(by, int) and by == 1 else _noted(Binary("*", atom, size(by)), simple)
+        total = term if total is None else _noted(Binary("-" if negative else "+", total, term), simple)
     if total is None:
         return size(form.constant)
     if is_zero(form.constant):
         return total
     if isinstance(form.constant, int) and form.constant < 0:
-        return Binary("-", total, size(-form.constant))
-    return Binary("+", total, size(form.constant))
+        return _noted(Binary("-", total, size(-form.constant)), simple)
+    return _noted(Binary("+", total, size(form.constant)), simple)
+
+
+def _is_simple(x: Expr) -> bool:
+    return isinstance(x, Index) or getattr(x, "_simple", x) is None
+
+
+def _noted(x: Expr, simple: bool) -> Expr:
+    """A sum in the order above, of simple parts, is in simplest form."""
+    if simple:
+        x._simple = None
+    return x
 
 
 def _recombine(form: Affine) -> Affine:

@@ -16,6 +16,7 @@ from typing import Any
 
 from tenon.dims import Dim
 from tenon.graph.ir import Graph, Literal, Node, Value
+from tenon.loops.affine import Affine, affine, from_affine
 from tenon.loops.expressions import (
     Binary,
     Bits,
@@ -246,7 +247,7 @@ def is_empty(type: TensorType) -> bool:
 
 def offset(shape: Shape, index: Indices) -> Expr:
     """The flat, row-major position of an element."""
-    total: Expr = size(0)
+    total = Affine({}, 0)
     for n, i in zip(shape, index, strict=True):
-        total = total * size(n) + i
-    return simplify(total)
+        total = total.scaled(n) + affine(i)
+    return simplify(from_affine(total))

@@ -12,8 +12,9 @@ expressions are int64.  Floats narrower than 32 bits are float32 until they are 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
@@ -51,7 +52,8 @@ class Interned(type):
 
     def __call__(cls, *args: Any) -> Any:
         key = (cls, *cls.key(*args))  # type: ignore[attr-defined]
-        found = Interned._table.get(key)
+        held = Interned._table.data.get(key)  # type: ignore[attr-defined]  # as `get` does, without a call
+        found = None if held is None else held()
         if found is None:
             with Interned._lock:
                 found = Interned._table.get(key)
@@ -65,7 +67,8 @@ class Expr(metaclass=Interned):
 
     dtype: DType
     _free: frozenset[Index]     # found when asked for, and kept
-    _simple: Expr
+    _below: tuple[Expr, ...]
+    _simple: Expr | None        # None where it is in simplest form itself: not a cycle, so that it goes when unused
     _affine: Any = None         # notes of tenon.loops.simplify
     _bounds: Any = None
     _text: str
@@ -95,6 +98,15 @@ class Expr(metaclass=Interned):
     def _find_free(self) -> frozenset[Index]:
         parts = [x.free for x in self.children()]
         return parts[0].union(*parts[1:]) if parts else frozenset()
+
+    @property
+    def below(self) -> tuple[Expr, ...]:
+        """Every distinct expression that this one is made of, parts before the whole."""
+        try:
+            return self._below
+        except AttributeError:
+            self._below = tuple(_in_order(self.children()))
+            return self._below
 
     def __str__(self) -> str:
         try:
@@ -384,7 +396,12 @@ def constant(value: Any, dtype: DType) -> Const:
 
 def size(dim: Dim) -> Expr:
     """A size as an index expression."""
-    return Const(dim, int64) if isinstance(dim, int) else Size(dim)
+    return _number(dim) if isinstance(dim, int) else Size(dim)
+
+
+@lru_cache(maxsize=4096)
+def _number(value: int) -> Expr:
+    return Const(value, int64)
 
 
 def lift(value: Any, dtype: DType) -> Expr:
@@ -417,6 +434,10 @@ def _operand(x: Expr, op: str, right: bool) -> str:
 
 def walk(*roots: Expr) -> list[Expr]:
     """Every distinct sub-expression, parts before the whole."""
+    return [*roots[0].below, roots[0]] if len(roots) == 1 else _in_order(roots)
+
+
+def _in_order(roots: Sequence[Expr]) -> list[Expr]:
     seen: set[Expr] = set()
     order: list[Expr] = []
     stack = [(root, False) for root in reversed(roots)]
@@ -426,8 +447,12 @@ def walk(*roots: Expr) -> list[Expr]:
             order.append(x)
         elif x not in seen:
             seen.add(x)
-            stack.append((x, True))
-            stack.extend((child, False) for child in reversed(x.children()))
+            children = x.children()
+            if children:
+                stack.append((x, True))
+                stack += [(child, False) for child in reversed(children)]
+            else:
+                order.append(x)
     return order
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from tenon.loops.expressions import Expr, Index, Reduce, size, walk
+from tenon.loops.affine import affine, is_same
+from tenon.loops.expressions import Expr, Index, Load, Reduce, size, walk
 from tenon.loops.simplify import simplify, substitute
 from tenon.loops.target import Target
 
@@ -39,9 +40,20 @@ def _merged(target: Target, outer: Index, inner: Index, flat: Index) -> Target |
 
 def merge(x: Expr, outer: Index, inner: Index, flat: Index) -> Expr | None:
     """`x` in terms of flat = outer * (extent of inner) + inner, or None if it depends on them in another way."""
+    if outer not in x.free and inner not in x.free:
+        return x
+    if any(_is_apart(part, outer, inner) for part in walk(x) if isinstance(part, Load)):
+        return None
     temporary = Index("flat " + flat.name, flat.extent)
     found = substitute(x, {inner: temporary - outer * size(inner.extent)})
     return None if outer in found.free else substitute(found, {temporary: flat})
+
+
+def _is_apart(x: Load, outer: Index, inner: Index) -> bool:
+    """Whether the element is plainly not at a multiple of the flat position, which is found out in less time."""
+    terms = affine(x.offset).terms
+    plain = all(isinstance(atom, Index) or not {outer, inner} & atom.free for atom in terms)
+    return plain and not is_same(terms.get(outer, 0), terms.get(inner, 0) * inner.extent)
 
 
 def with_flat_reductions(target: Target) -> Target:

@@ -41,7 +41,7 @@ TRUE, FALSE = Const(True, bool_), Const(False, bool_)
 def simplify(x: Expr) -> Expr:
     """An equal expression, in simplest form."""
     try:
-        return x._simple
+        return x if x._simple is None else x._simple
     except AttributeError:
         pass
     children = x.children()
@@ -51,8 +51,8 @@ def simplify(x: Expr) -> Expr:
     if found is not same:
         found = simplify(found)
     else:
-        found._simple = found
-    x._simple = found
+        found._simple = None
+    x._simple = None if found is x else found
     return found
 
 

@@ -38,7 +38,8 @@ from tenon.loops.expressions import (
     Size,
     walk,
 )
-from tenon.loops.lower import loop_indices
+from tenon.loops.ir import Kernel
+from tenon.loops.lower import loop_indices, lower
 from tenon.types import TensorType
 
 
@@ -87,6 +88,29 @@ def has_loops(node: Node) -> bool:
 def key_of(body: Graph) -> str:
     """Equal for bodies that are one kernel."""
     return print_graph(Graph("kernel", body.params, body.nodes, body.results), locations=False)
+
+
+MOST_LOWERED = 512          # kernels that are kept until somebody compiles them
+
+
+def lowered(body: Graph, key: str) -> Kernel:
+    """The loops of a body, whose key this is: those that fusion tried, if it did."""
+    kernel = _lowered.get(key)
+    if kernel is None:
+        kernel = lower(body, "kernel")
+        if not kernel.checks:           # which name a place in the source
+            _lowered[key] = kernel
+            while len(_lowered) > MOST_LOWERED:
+                _lowered.pop(next(iter(_lowered)), None)
+    return kernel
+
+
+def forget_lowered() -> None:
+    """Let go of the loops, once a graph is compiled."""
+    _lowered.clear()
+
+
+_lowered: dict[str, Kernel] = {}
 
 
 # ---------------------------------------------------------------- kinds

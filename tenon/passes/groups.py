@@ -10,8 +10,7 @@ from tenon.dims import Dim
 from tenon.graph.ir import Graph, Node, Value
 from tenon.loops.cost import cost, known
 from tenon.loops.ir import Contraction
-from tenon.loops.lower import lower
-from tenon.passes.bodies import key_of
+from tenon.passes.bodies import key_of, lowered
 
 
 @dataclass(eq=False)
@@ -127,13 +126,13 @@ def try_lowering(body: Graph) -> Trial | None:
     if key not in _trials:
         if len(_trials) >= MOST_TRIALS:
             _trials.clear()
-        _trials[key] = _lowered(body)
+        _trials[key] = _try(body, key)
     return _trials.get(key)
 
 
-def _lowered(body: Graph) -> Trial | None:
+def _try(body: Graph, key: str) -> Trial | None:
     try:
-        kernel = lower(body, "trial")
+        kernel = lowered(body, key)
     except (NotImplementedError, KeyError, AssertionError):
         return None
     products = sum(isinstance(nest.body[0], Contraction) for nest in kernel.nests)

@@ -23,11 +23,10 @@ from tenon.graph.ir import Graph, Node, Value
 from tenon.loops.attention import attended, is_attention
 from tenon.loops.expressions import CheckedIndex, Load
 from tenon.loops.ir import Kernel, Store, statements
-from tenon.loops.lower import lower
 from tenon.loops.text import print_kernel
 from tenon.observe import span
 from tenon.ops.attention import attention
-from tenon.passes.bodies import key_of
+from tenon.passes.bodies import key_of, lowered
 
 LONGEST_NAME = 40
 
@@ -101,20 +100,21 @@ class Unit:
 
 def make_unit(body: Graph, text: str | None = None) -> Unit:
     """The kernel of a body, remembered or lowered now; raises where loops cannot express it."""
-    key = key_for(text or key_of(body), body)
+    text = text or key_of(body)
+    key = key_for(text, body)
     found = None if key is None else find(key)
     if found is not None:
         return Unit(body, found[0], (), key, found[1])
     with span("lower", kernel=name_of(body)):
-        kernel = kernel_of(body)
+        kernel = kernel_of(body, text)
     unit = Unit(body, learn(body, kernel), (), key)
     unit.kernel = kernel
     return unit
 
 
-def kernel_of(body: Graph) -> Kernel:
+def kernel_of(body: Graph, text: str | None = None) -> Kernel:
     """The loops of a body."""
-    return replace(lower(body, name_of(body)), sizes=all_symbols(body))
+    return replace(lowered(body, text or key_of(body)), name=name_of(body), sizes=all_symbols(body))
 
 
 def learn(body: Graph, kernel: Kernel) -> Facts:
