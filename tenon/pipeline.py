@@ -39,6 +39,7 @@ from tenon.passes.recompute import recompute
 from tenon.passes.simplify import simplify
 from tenon.passes.specialize import specialize
 from tenon.passes.split_strides import split_strides
+from tenon.passes.turn_products import turn_products
 from tenon.passes.unroll import unroll
 
 PASSES: dict[str, Pass] = {
@@ -48,6 +49,7 @@ PASSES: dict[str, Pass] = {
     "simplify": simplify,
     "fold": fold,
     "specialize": specialize,
+    "turn_products": turn_products,
     "hoist": hoist,
     "merge_duplicates": merge_duplicates,
     "merge_loops": merge_loops,
@@ -63,9 +65,9 @@ OWN_PASSES = dict(PASSES)        # beside which users may add their own (tn.grap
 
 # In order.  The second simplify uses what fold made literal; barriers stand until nothing merges any more.
 # Loops that nobody reads must not be merged with others; merging leaves some results unread.
-OPTIMIZE = ["expand", "split_strides", "heads_last", "simplify", "fold", "specialize", "simplify", "merge_duplicates",
-            "drop_dead", "merge_loops", "hoist", "unroll", "drop_dead", "all_turns", "drop_barriers", "fuse",
-            "recompute"]
+OPTIMIZE = ["expand", "split_strides", "heads_last", "simplify", "fold", "specialize", "turn_products", "simplify",
+            "merge_duplicates", "drop_dead", "merge_loops", "hoist", "unroll", "drop_dead", "all_turns",
+            "drop_barriers", "fuse", "recompute"]
 ON_KERNELS = ("fuse", "recompute")
 
 

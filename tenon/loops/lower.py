@@ -23,8 +23,8 @@ from tenon.loops.expressions import Buffer, Call, CheckedIndex, Expr, Index, Red
 from tenon.loops.filling import Filling, fill_node
 from tenon.loops.flattening import with_flat_reductions
 from tenon.loops.ir import Kernel, Nest, roots, statements
-from tenon.loops.rows import with_dense_rows
-from tenon.loops.schedule import alone, product_of, schedule
+from tenon.loops.rows import Copies, with_dense_rows
+from tenon.loops.schedule import product_of, schedule
 from tenon.loops.splitting import with_split_loops
 from tenon.loops.target import Target, levels
 from tenon.types import TensorType
@@ -64,9 +64,10 @@ def lower(graph: Graph, name: str) -> Kernel:
         return parts[-1]
 
     parted: list[Target] = []
+    copies: Copies = {}
     for target in map(with_flat_reductions, along_rows(targets, temporary)):
         found = product_of(target)
-        parted += with_dense_rows(target, found, temporary) if found else in_chunks(target, temporary)
+        parted += with_dense_rows(target, found, temporary, copies) if found else in_chunks(target, temporary)
     return _kernel(name, graph, inputs, outputs, temporaries + parts, [schedule(group) for group in grouped(parted)])
 
 
@@ -131,8 +132,9 @@ def loop_indices(type: TensorType) -> tuple[tuple[Expr, ...], tuple[Index, ...]]
 def _misplaced_product(targets: Sequence[Target], owner: Mapping[Expr, Value], stored: set[Value]) -> Value | None:
     """A value, not yet stored, that keeps a product of matrices from being one."""
     found = [x for t in targets for x in misplaced(t.value, t.indices)]
-    seen = Counter(x for t in targets for x in walk(t.value) if isinstance(x, Reduce) and alone(t))
-    found += [x for x, times in seen.items() if times > 1]
+    products = {(x.sum, t.indices) for t in targets if (x := product_of(t)) is not None}
+    seen = Counter(x for x, _ in products)
+    found += [x for x, times in seen.items() if times > 1]      # in loops of several kinds
     return next((owner[x] for x in found if x in owner and owner[x] not in stored), None)
 
 
@@ -201,8 +203,9 @@ def grouped(targets: Sequence[Target]) -> list[list[Target]]:
 
 def _fits(target: Target, nest: Sequence[Target]) -> bool:
     """Whether the loops of the target are those of the nest, or the outer ones of them, or the other way round."""
-    if alone(target) or alone(nest[-1]):
-        return False
+    one, other = product_of(target), product_of(nest[-1])
+    if one is not None or other is not None:
+        return one == other and target.indices == nest[-1].indices
     longest = max((t.indices for t in nest), key=len)
     shared = min(len(longest), len(target.indices))
     return bool(longest) == bool(target.indices) and longest[:shared] == target.indices[:shared]

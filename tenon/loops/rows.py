@@ -15,7 +15,7 @@ from tenon.dims import product
 from tenon.loops.affine import affine, is_same
 from tenon.loops.build import offset
 from tenon.loops.contraction import Product
-from tenon.loops.expressions import Buffer, Load, Reduce, replace
+from tenon.loops.expressions import Buffer, Expr, Index, Load, Reduce, replace
 from tenon.loops.target import Target
 from tenon.types import TensorType
 
@@ -23,7 +23,11 @@ SEVERAL = 192           # columns of one block
 LARGEST = 1 << 22       # elements of a copy
 
 
-def with_dense_rows(target: Target, found: Product, temporary: Callable[[TensorType], Buffer]) -> list[Target]:
+Copies = dict[tuple[Expr, tuple[Index, ...]], Buffer]      # those made so far, by what lies in them
+
+
+def with_dense_rows(target: Target, found: Product, temporary: Callable[[TensorType], Buffer],
+                    copies: Copies) -> list[Target]:
     """The target, after one for a dense copy of the rows if that is of use."""
     rows = (*found.batch, *found.rows)
     depth = found.sum.indices
@@ -32,13 +36,16 @@ def with_dense_rows(target: Target, found: Product, temporary: Callable[[TensorT
     if few or not isinstance(elements, int) or elements > LARGEST or _lies_well(found):
         return [target]
     indices = (*rows, *depth)
-    dtype = found.sum.dtype
-    buffer = temporary(TensorType(dtype, tuple(i.extent for i in indices)))
+    buffer = copies.get((found.left, indices))
+    made = buffer is not None
+    if buffer is None:
+        buffer = temporary(TensorType(found.sum.dtype, tuple(i.extent for i in indices)))
+        copies[found.left, indices] = buffer
     place = offset(buffer.type.shape, indices)
     body = replace(found.sum.body, {found.left: Load(buffer, place, None)})
     sum_ = Reduce("add", depth, body, found.sum.extents)
-    return [Target(buffer, indices, place, found.left),
-            Target(target.buffer, target.indices, target.offset, replace(target.value, {found.sum: sum_}))]
+    changed = Target(target.buffer, target.indices, target.offset, replace(target.value, {found.sum: sum_}))
+    return [changed] if made else [Target(buffer, indices, place, found.left), changed]
 
 
 def _lies_well(found: Product) -> bool:

@@ -34,7 +34,7 @@ ENOUGH = 16         # turns of the parallel loop that keep all threads busy
 def schedule(targets: Sequence[Target]) -> Nest:
     """The nest that stores the targets, whose loops are a prefix of the longest list of loops among them."""
     targets = [with_flat_reductions(target) for target in with_flat_loops(targets)]
-    found = _contraction(targets[0]) or column_nest(targets) or turned_nest(targets)
+    found = _contraction(targets) or column_nest(targets) or turned_nest(targets)
     return found or _loops(targets)
 
 
@@ -52,16 +52,15 @@ def product_of(target: Target) -> Product | None:
     return None if checked else as_product(reductions[0], target.indices)
 
 
-def _contraction(target: Target) -> Nest | None:
-    """The nest of a target that is one product, and elementwise operations on its result."""
-    found = product_of(target)
+def _contraction(targets: Sequence[Target]) -> Nest | None:
+    """The nest of targets that are elementwise operations on the result of one product."""
+    found = product_of(targets[0])
     if found is None:
         return None
-    placing, top = Placing(target.value), Scope()
+    top = Scope()
     total = Local("total", found.sum.dtype)
     top.known[found.sum] = total
-    value = placing.place(target.value, top)
-    top.body.append(Store(target.buffer, target.offset, value))
+    Placing(*(t.value for t in targets)).store(targets, top)
     return Nest((Contraction(found.batch, found.rows, found.columns, found.sum.indices, found.left, found.right, total,
                              tuple(top.body)),))
 

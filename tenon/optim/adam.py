@@ -30,9 +30,9 @@ class Adam(Optimizer):
         return ("exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if options["amsgrad"] else []))
 
     def prepare(self, group: Group) -> Any:
-        """The step size and the square root of the second correction for the means' start at zero."""
+        """The step size, and what the root is multiplied with: corrections for the means' start at zero."""
         (beta1, beta2), step = group["betas"], group["step"].astype("float64")
-        return group["lr"] / (1 - beta1 ** step), sqrt(1 - beta2 ** step)
+        return group["lr"] / (1 - beta1 ** step), 1 / sqrt(1 - beta2 ** step)
 
     def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: Group, shared: Any) -> None:
         (beta1, beta2), mean, square = group["betas"], slots["exp_avg"], slots["exp_avg_sq"]
@@ -47,8 +47,8 @@ class Adam(Optimizer):
         if group["amsgrad"]:
             slots["max_exp_avg_sq"].assign(maximum(slots["max_exp_avg_sq"], square))
             square = slots["max_exp_avg_sq"]
-        size, root = (like(x, p) for x in shared)
-        p.assign(start - size * mean / (sqrt(square) / root + group["eps"]))
+        size, correction = (like(x, p) for x in shared)
+        p.assign(start - size * mean / (sqrt(square) * correction + group["eps"]))
 
 
 class AdamW(Adam):

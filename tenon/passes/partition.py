@@ -160,7 +160,7 @@ class Groups:
     def try_merge_siblings(self, x: Group, y: Group) -> None:
         """Make one group of two that read the same memory, if that is allowed and pays."""
         before, after = sorted((x, y), key=self.order.place.__getitem__)
-        if self.may_be_one(before, after) and "contraction" not in before.kinds:
+        if self.may_be_one(before, after) and "contraction" not in before.kinds | after.kinds:
             self.merge(before, after, False)
 
     def merge(self, before: Group, after: Group, certainly: bool) -> None:
@@ -179,23 +179,36 @@ class Groups:
         """Whether the kinds and sizes of work go together."""
         if not self.may_be_one(before, after):
             return False
+        if "contraction" in after.kinds:
+            return self.joins_epilogue(before, after)
         if "contraction" in before.kinds:
             alone = after.kinds == {"map"} and self.is_read_only_by(before, after)
             return alone and (self.joins_elementwise(before, after) or self.joins_renamed(before, after))
         return "reduce" not in before.kinds or elements(largest(after)) >= elements(largest(before))
 
     def may_be_one(self, before: Group, after: Group) -> bool:
-        """Whether one kernel of the two is not too large, and nothing goes in front of a contraction."""
+        """Whether one kernel of the two is not too large."""
         if len(before.nodes) + len(after.nodes) > MOST_NODES or after.first - before.last > MOST_APART:
             return False
-        return "contraction" not in after.kinds and self.inputs(before) + self.inputs(after) <= MOST_INPUTS
+        return self.inputs(before) + self.inputs(after) <= MOST_INPUTS
+
+    def joins_epilogue(self, before: Group, after: Group) -> bool:
+        """Whether the first is elementwise work that is read along with a contraction's result, not by it."""
+        products = [node for node in after.nodes if self.kinds[node].name == "contraction"]
+        if before.kinds != {"map"} or not all(node.op.elementwise for node in before.nodes):
+            return False
+        shapes = {node.output.shape for node in (*before.nodes, *products)}
+        read = {source for node in products for x in node.uses() for source in self.behind(x)}
+        return len(shapes) == 1 and read.isdisjoint(before.nodes)
 
     def inputs(self, group: Group) -> int:
         made = set(group.results)
         return len({x for node in group.nodes for x in node.inputs if isinstance(x, Value) and x not in made})
 
     def is_read_only_by(self, before: Group, after: Group) -> bool:
-        return all(self.readers(x) <= {before, after} and not self.is_stored(x) for x in before.results)
+        """Whether no third group reads the first: it might take over what the second makes, which then is not stored.
+        """
+        return all(self.readers(x) <= {before, after} for x in before.results)
 
     def joins_elementwise(self, before: Group, after: Group) -> bool:
         """Whether the second is elementwise work in one shape, which it reads of the first directly."""
@@ -330,7 +343,8 @@ class Groups:
         for group, needed in needs.items():
             for other in needed:
                 readers[other].append(group)
-        ready = [(group.last, k, group) for k, group in enumerate(groups) if not needs[group]]
+        places = {group: self.place(group) for group in groups}
+        ready = [(places[group], k, group) for k, group in enumerate(groups) if not needs[group]]
         heapq.heapify(ready)
         number = {group: k for k, group in enumerate(groups)}
         while ready:
@@ -339,7 +353,16 @@ class Groups:
             for reader in readers[group]:
                 needs[reader].discard(group)
                 if not needs[reader]:
-                    heapq.heappush(ready, (reader.last, number[reader], reader))
+                    heapq.heappush(ready, (places[reader], number[reader], reader))
+
+    def place(self, group: Group) -> int:
+        """Where in the graph a group is computed, if what it reads is there: as late as the last of its nodes.
+
+        With a product as early as that, whose factors then need not be kept: they are activations, mostly, which the
+        step of an optimizer is much later than.
+        """
+        products = [self.position[node] for node in group.nodes if self.kinds[node].name == "contraction"]
+        return max(products, default=group.last)
 
 
 def _memory_of(x: Value) -> Value:

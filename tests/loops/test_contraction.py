@@ -108,6 +108,39 @@ def test_a_product_that_is_read_twice_is_computed_once():
     assert sum(isinstance(nest.body[0], Contraction) for nest in kernel.nests) == 1
 
 
+def several(product, *others):
+    """Three results of one product and of what is read beside it; one of them is the product itself."""
+    y = toy.add(product, others[0])
+    return y, toy.sub(toy.mul(y, others[1]), toy.exp(toy.minimum(y, y))), product
+
+
+@pytest.mark.parametrize("letters", LAYOUTS)
+def test_several_results_of_one_product_are_one_nest(letters):
+    *factors, out = letters.replace("->", ",").split(",")
+    types = [type_of("f32", *(SIZES[c] for c in part)) for part in (*factors, out, out)]
+    graph = trace(lambda a, b, *others: several(LAYOUTS[letters](a, b), *others), *types)
+    kernel = check(graph, *(data(t, -1, 1) for t in types), interpreted=False, tolerance=1e-3)
+    assert is_contraction(kernel) and len(kernel.nests) == 1
+
+
+@pytest.mark.parametrize("m, n, k", [(45, 70, 33), (1, 100, 64), (100, 3, 64), (2, 2, 1500), (30, 65, 3000)])
+@pytest.mark.parametrize("dtype", ["f32", "f64", "bf16", "i32"])
+def test_several_results_of_small_narrow_and_deep_products(dtype, m, n, k):
+    a, b, c = type_of(dtype, m, k), type_of(dtype, k, n), type_of(dtype, m, n)
+    graph = trace(lambda a, b, c: (toy.add(toy.matmul(a, b), c), toy.mul(toy.matmul(a, b), c)), a, b, c)
+    tolerance = {"bf16": 1e-1, "f32": 1e-2, "f64": 1e-9, "i32": None}[dtype]
+    check(graph, data(a, -2, 3), data(b, -2, 3), data(c, -2, 3), interpreted=False, tolerance=tolerance)
+
+
+def test_several_results_of_symbolic_sizes():
+    m, n, k = map(symbol, "MNK")
+    graph = trace(lambda a, b, c: (toy.add(toy.matmul(a, b), c), toy.mul(toy.matmul(a, b), c)),
+                  type_of("f32", m, k), type_of("f32", k, n), type_of("f32", m, n))
+    for sizes in [(2, 2, 2), (33, 18, 7), (5, 300, 40), (30, 65, 1500)]:
+        a, b, c = type_of("f32", sizes[0], sizes[2]), type_of("f32", sizes[2], sizes[1]), type_of("f32", *sizes[:2])
+        assert is_contraction(check(graph, data(a), data(b), data(c), interpreted=False, tolerance=1e-2))
+
+
 def test_attention():
     q, v = type_of("f32", 2, 20, 16), type_of("f32", 2, 20, 16)
 

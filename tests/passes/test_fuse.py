@@ -97,10 +97,24 @@ def test_a_product_takes_elementwise_work_on_its_result_only() -> None:
     assert operators(graph)[:2] == ["exp", "matmul+broadcast_to+add+maximum"]
 
 
-def test_a_product_that_others_read_stays_alone() -> None:
+def test_a_product_that_others_read_is_stored_beside_what_is_made_of_it() -> None:
     graph = fused("def f(x: f32[8, 4], w: f32[4, 8]):", "v0: f32[8, 8] = matmul(x, w)", "v1: f32[8, 8] = exp(v0)",
                   "return v0, v1")
-    assert operators(graph) == ["matmul", "exp"]
+    assert operators(graph) == ["matmul+exp"]
+
+
+def test_a_step_of_an_optimizer_is_part_of_the_product_that_is_its_gradient() -> None:
+    graph = fused("def f(x: f32[80, 40], g: f32[80, 60], p: f32[40, 60], m: f32[40, 60]):",
+                  "v0: f32[40, 80] = permute(x, axes=(1, 0))", "v1: f32[40, 60] = matmul(v0, g)",
+                  "v2: f32[40, 60] = multiply(m, 0.9)", "v3: f32[40, 60] = add(v2, v1)",
+                  "v4: f32[40, 60] = multiply(v3, 0.01)", "v5: f32[40, 60] = subtract(p, v4)", "return v5, v3")
+    assert operators(graph) == ["permute+matmul+multiply+add+multiply+subtract"]
+
+
+def test_what_a_product_multiplies_is_not_computed_beside_it() -> None:
+    graph = fused("def f(x: f32[80, 80], m: f32[80, 80]):", "v0: f32[80, 80] = multiply(m, 0.9)",
+                  "v1: f32[80, 80] = matmul(x, v0)", "v2: f32[80, 80] = add(v0, v1)", "return v2")
+    assert operators(graph) == ["multiply", "matmul+add"]
 
 
 def test_a_reshape_of_what_is_stored_stays_a_name_for_the_same_memory() -> None:

@@ -6,7 +6,7 @@ mask as the range of indices that lies in memory; any other factor is computed a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from llvmlite import ir
@@ -14,13 +14,15 @@ from llvmlite import ir
 from tenon.backends.cpu.arithmetic import I64, POINTER, register
 from tenon.backends.cpu.contraction import Contraction as Template
 from tenon.backends.cpu.contraction import Operand, emit_contraction, emit_packing, packed_size, scratch_size
+from tenon.backends.cpu.contraction.emit import loop, runs
 from tenon.backends.cpu.contraction.spec import Args, Size
 from tenon.backends.cpu.contraction.spec import Index as Places
+from tenon.backends.cpu.contraction.spec import Target as Near
 from tenon.backends.cpu.values import ONE, ZERO, Values
 from tenon.dims import product
 from tenon.loops.affine import affine, from_affine, is_same
-from tenon.loops.expressions import Binary, Buffer, Expr, Index, Load, Select, size
-from tenon.loops.ir import Block, Contraction, Let, Store
+from tenon.loops.expressions import Binary, Buffer, Expr, Index, Load, Select, size, walk
+from tenon.loops.ir import Block, Contraction, Let, Store, roots
 from tenon.loops.simplify import simplify
 
 Axis = tuple[Index, ...]
@@ -80,7 +82,9 @@ class _Product:
         run = None if joined == len(columns) else self.extent(x.columns[len(columns) - joined:])
         return Template(kinds, self.element, batch, rows, columns, depth, self.operand(x.left, x.rows),
                         self.operand(x.right, x.columns), self.store, run,
-                        self.target if self.is_plain() else None, self.known(), self.packed)
+                        self.target if self.is_plain() else None, self.known(),
+                        None if self.is_plain() else self.finish, () if self.is_plain() else tuple(self.near()),
+                        self.packed)
 
     def known(self) -> tuple[int | None, int | None, int | None]:
         """Rows, columns and depth, where they are numbers."""
@@ -174,6 +178,75 @@ class _Product:
                 argument.add_attribute("noalias")
             self.epilogue(function, len(args), len(g), lanes if vector else 0)
         b.call(function, [*args, *g, m, n, value])
+
+    def finish(self, b: ir.IRBuilder, args: Args, g: Places, m: ir.Value, n: ir.Value, rows: ir.Value,
+               columns: ir.Value, sums: ir.Value, width: int) -> None:
+        """The epilogue for a rectangle of results, as loops that LLVM turns into vectors, in a function of its own."""
+        name = f"{self.name}_epilogue"
+        function = self.module.globals.get(name)
+        if function is None:
+            kinds = [*(a.type for a in args), *(I64 for _ in g), *[I64] * 4, POINTER]
+            function = ir.Function(self.module, ir.FunctionType(ir.VoidType(), kinds), name)
+            function.linkage = "internal"
+            for attribute in ("nounwind", "noinline"):
+                function.attributes.add(attribute)
+            for argument in (*function.args[:self.pointers], function.args[-1]):
+                argument.add_attribute("noalias")
+            self.rectangle(function, len(args), len(g), width)
+        b.call(function, [*args, *g, m, n, rows, columns, sums])
+
+    def rectangle(self, function: ir.Function, arguments: int, batches: int, width: int) -> None:
+        """The body: rows, runs of columns that are named by the last component alone, and the elements of a run."""
+        x, joined = self.statement, self.joined_columns()
+        args, g = function.args[:arguments], function.args[arguments:arguments + batches]
+        m, n, rows, columns, sums = function.args[arguments + batches:]
+        b = ir.IRBuilder(function.append_basic_block("entry"))
+        values = self.values(b, tuple(args))
+        values.known.update(zip(x.batch, g, strict=False))
+        apart = x.columns[:len(x.columns) - joined]
+
+        def run(line: ir.Value, first: ir.Value, count: ir.Value) -> None:
+            values.known.update(dict.fromkeys(x.columns[len(apart):-1], ZERO))
+            with loop(b, ZERO, count) as (lane, _):
+                values.known.update(dict.fromkeys(x.columns[-1:], b.add(first, lane, flags=("nsw", "nuw"))))
+                values.known[x.sum] = b.load(b.gep(line, [lane], source_etype=self.element), typ=self.element)
+                values.block(x.epilogue)
+
+        with loop(b, ZERO, rows) as (i, _):
+            self.unravel(values, x.rows, b.add(m, i))
+            line = b.gep(sums, [b.mul(i, ir.Constant(I64, width))], source_etype=self.element)
+            if apart:
+                together = values.dim(product(index.extent for index in x.columns[len(apart):]))
+                with runs(b, n, columns, [*(values.dim(index.extent) for index in apart), together]) as found:
+                    position, (*start, first), length = found
+                    values.known.update(zip(apart, start, strict=True))
+                    run(b.gep(line, [position], source_etype=self.element), first, length)
+            else:
+                with b.if_else(b.icmp_signed("==", columns, ir.Constant(I64, width))) as (whole, in_part):
+                    with whole:
+                        run(line, n, ir.Constant(I64, width))
+                    with in_part:
+                        run(line, n, columns)
+        b.ret_void()
+
+    def near(self) -> Iterator[Near]:
+        """What the epilogue reads of memory, side by side for the elements of a row and another for every row."""
+        x = self.statement
+        loads = dict.fromkeys(y for s in x.epilogue for root in roots(s) for y in walk(root) if isinstance(y, Load))
+        for y in loads:
+            along = x.columns and is_same(affine(y.offset).terms.get(x.columns[-1], 0), 1)
+            if along and y.mask is None and not y.offset.free.isdisjoint(x.rows):
+                yield self.address_of(y)
+
+    def address_of(self, x: Load) -> Near:
+        """Where a load of the epilogue reads for an element."""
+        def address(b: ir.IRBuilder, args: Args, g: Places, m: ir.Value, n: ir.Value) -> ir.Value:
+            values = self.values(b, args)
+            values.known.update(zip(self.statement.batch, g, strict=False))
+            self.unravel(values, self.statement.rows, m)
+            self.unravel(values, self.statement.columns, n)
+            return values.address(x.buffer, x.offset)
+        return address
 
     def target(self, b: ir.IRBuilder, args: Args, g: Places, m: ir.Value, n: ir.Value) -> ir.Value:
         """Where a plain epilogue stores a sum."""

@@ -9,6 +9,7 @@ import math
 
 from llvmlite import ir
 
+from .ahead import LINE
 from .emit import (
     ONE,
     POINTER,
@@ -24,6 +25,7 @@ from .emit import (
     maximum,
     minimum,
     multiply_add,
+    prefetch,
     splat,
     store_vector,
     unravel,
@@ -77,11 +79,14 @@ def in_place(x: Operand, outer: int, depth: int) -> bool:
 
 
 def direct_scratch(spec: Contraction, tile: Tile) -> int:
-    """Bytes of a thread's scratch memory: a packed panel of right, or nothing."""
-    if tile.schedule == "lines":
-        return 0
+    """Bytes of a thread's scratch memory: a packed panel of right, and a tile's sums, where there are such."""
+    return (panel_size(tile) + (tile.rows * tile.width if spec.finish else 0)) * element_bytes(spec.element)
+
+
+def panel_size(tile: Tile) -> int:
+    """Elements of a packed panel of right."""
     behind = tile.lanes * tile.width + tile.lanes           # packing in squares writes over the end
-    return (tile.depth * tile.width + behind) * element_bytes(spec.element)
+    return 0 if tile.schedule == "lines" else tile.depth * tile.width + behind
 
 
 def tile_count(count: int, most: int) -> int:
@@ -168,6 +173,7 @@ class _Direct:
         start_right, right_apart = (self.scratch, self.tile.width) if self.packs else self.lines(n)
         vectors = [min(lanes, count - at) for at in range(0, count, lanes)]
         none = zero(ir.VectorType(element, lanes))
+        self.fetch_near(m, n, height, len(vectors))
         with loop(b, ZERO, const(self.depth), carried=[none] * (height * len(vectors)), short=True) as (k, sums):
             line = address(b, start_right, b.mul(k, const(right_apart)), element)
             others = [self.load(address(b, line, const(v * lanes), element), lanes if self.packs else size)
@@ -179,9 +185,33 @@ class _Direct:
                 for v, other in enumerate(others):
                     place = i * len(vectors) + v
                     sums[place] = multiply_add(b, factor, other, sums[place])
+        if self.spec.finish is not None:
+            self.finish(m, n, height, count, sums)
+            return
         for i in range(height):
             for v, size in enumerate(vectors):
                 self.store(b.add(m, const(i)), b.add(n, const(v * lanes)), sums[i * len(vectors) + v], size)
+
+    def fetch_near(self, m: ir.Value, n: ir.Value, height: int, vectors: int) -> None:
+        """Fetch what the epilogue of a tile will read."""
+        b, spec = self.b, self.spec
+        size = vectors * self.tile.lanes * element_bytes(spec.element)
+        for where in spec.near:
+            with loop(b, ZERO, const(height), short=True) as (i, _):
+                start = where(b, self.args, self.batch, b.add(m, i), n)
+                for at in range(0, size, LINE):
+                    prefetch(b, b.gep(start, [const(at)], source_etype=ir.IntType(8)))
+
+    def finish(self, m: ir.Value, n: ir.Value, height: int, count: int, sums: list[ir.Value]) -> None:
+        """Put the sums of a tile by, and hand all of them to the epilogue."""
+        b, lanes, width, element = self.b, self.tile.lanes, self.tile.width, self.spec.element
+        assert self.spec.finish is not None
+        waiting = address(b, self.scratch, const(panel_size(self.tile)), element)
+        vectors = len(sums) // height
+        for place, value in enumerate(sums):
+            i, v = divmod(place, vectors)
+            store_vector(b, value, address(b, waiting, const(i * width + v * lanes), element))
+        self.spec.finish(b, self.args, self.batch, m, n, const(height), const(count), waiting, width)
 
     def left(self, m: ir.Value) -> tuple[ir.Value, int, int]:
         """(where row m begins, elements between rows, between steps)."""

@@ -21,6 +21,8 @@ Access = Callable[[ir.IRBuilder, Args, Index, Index, Index], ir.Value]
 Range = Callable[[ir.IRBuilder, Args, Index, Index, Index], tuple[ir.Value, ir.Value]]
 Store = Callable[[ir.IRBuilder, Args, Index, ir.Value, ir.Value, ir.Value, int], None]
 Target = Callable[[ir.IRBuilder, Args, Index, ir.Value, ir.Value], ir.Value]
+# (b, args, g, m, n, rows, columns, sums, width)
+Finish = Callable[[ir.IRBuilder, Args, Index, ir.Value, ir.Value, ir.Value, ir.Value, ir.Value, int], None]
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,8 @@ class Contraction:
     """C[g, m, n] = epilogue(sum over k of left[g, m, k] * right[g, k, n]).
 
     `store(b, args, g, m, n, value, lanes)` is called once for every element, with the finished sums of `lanes`
-    consecutive columns (a scalar if lanes is 1); they never cross a multiple of `store_run` columns.
+    consecutive columns (a scalar if lanes is 1); they never cross a multiple of `store_run` columns.  Where there is
+    `finish` it is called instead, with the sums of a tile in memory: `rows` lines of `columns`, `width` apart.
     """
     arguments: tuple[ir.Type, ...]
     element: ir.Type                    # of the sums: f32, f64, i32 or i64
@@ -65,6 +68,8 @@ class Contraction:
     store_run: Size | None = None
     target: Target | None = None        # where `store` puts the sums, if it only does that: partial sums wait there
     known: tuple[int | None, int | None, int | None] = (None, None, None)   # rows, columns and depth, if they are
+    finish: Finish | None = None        # the epilogue of all sums of a tile together, in vectors as LLVM makes them
+    near: tuple[Target, ...] = ()       # what `finish` reads for an element, side by side for those of a row
     packed: int | None = None           # the argument that points to all of right, packed already by `emit_packing`
     # For a tile that is called by itself, on memory that the caller laid out: elements between rows and steps of left,
     left_at: tuple[int, int] | None = None

@@ -20,12 +20,14 @@ from .emit import (
     ZERO,
     add,
     address,
+    ceil_div,
     const,
     element_bytes,
     load_vector,
     loop,
     masked_load,
     masked_store,
+    maximum,
     minimum,
     multiply_add,
     prefetch,
@@ -52,7 +54,7 @@ class _Tile:
 
     def __init__(self, module: ir.Module, name: str, spec: Contraction, tile: Tile, function: ir.Function) -> None:
         self.spec, self.tile = spec, tile
-        self.finish = emit_finish(module, f"{name}.finish", spec, tile)
+        self.finish = None if spec.finish else emit_finish(module, f"{name}.finish", spec, tile)
         self.args, values = tuple(function.args[:len(spec.arguments)]), function.args[len(spec.arguments):]
         g, self.m, self.n, self.rows, self.columns, self.depth, self.left, self.right, self.sums, *rest = values
         self.first, self.last, *self.ahead = rest
@@ -75,17 +77,33 @@ class _Tile:
                 prefetch(b, self.waiting(i, v))
         sums = self.add_products()
         sums = self.add_waiting(sums, near)
+        if self.spec.finish is not None:
+            self.hand_over(sums)
+            return
         direct = whole if self.spec.target is not None else b.and_(whole, self.last)
         with b.if_else(direct, likely=True) as (at_once, by_memory):
             with at_once:
                 self.store(sums)
             with by_memory:
-                for (i, v), value in zip(self.places, sums, strict=True):
-                    store_vector(b, value, self.sum_at(i, v))
+                self.put_by(sums)
                 needed = ir.Constant(I1, 1) if self.spec.target is not None else self.last
                 with b.if_then(needed):
                     b.call(self.finish, self.passed)
         b.ret_void()
+
+    def hand_over(self, sums: list[ir.Value]) -> None:
+        """Put the sums by; when they are finished the epilogue takes all of them."""
+        b, spec, tile = self.b, self.spec, self.tile
+        assert spec.finish is not None
+        self.put_by(sums)
+        with b.if_then(self.last):
+            rows, columns = minimum(b, self.rows, const(tile.rows)), minimum(b, self.columns, const(tile.width))
+            spec.finish(b, self.args, self.batch, self.m, self.n, rows, columns, self.sums, tile.width)
+        b.ret_void()
+
+    def put_by(self, sums: list[ir.Value]) -> None:
+        for (i, v), value in zip(self.places, sums, strict=True):
+            store_vector(self.b, value, self.sum_at(i, v))
 
     def is_whole(self) -> ir.Value:
         """Whether all of the tile is in the result, and each of its rows in one run of it."""
@@ -115,10 +133,12 @@ class _Tile:
         b, spec, tile = self.b, self.spec, self.tile
         _, row_apart, chunk_apart, step_apart = left_layout(spec, tile)
         chunk, none = const(tile.lanes), zero(ir.VectorType(spec.element, tile.lanes))
+        near = self.rows_near()
         with loop(b, ZERO, self.depth, chunk, [none] * len(self.places)) as (k0, state):
             for start, lines in zip(self.ahead[::2], self.ahead[1::2], strict=True):
                 line = minimum(b, b.udiv(k0, chunk), lines)
                 prefetch(b, b.gep(start, [b.mul(line, const(LINE))], source_etype=ir.IntType(8)), 2)
+            self.fetch_near(b.udiv(k0, chunk), near)
             apart = const(spec.line or tile.width)
             panel = address(b, self.right, b.mul(k0, apart), spec.element)
             left = address(b, self.left, b.mul(b.udiv(k0, chunk), const(chunk_apart)), spec.element)
@@ -135,6 +155,26 @@ class _Tile:
                         sums[place] = multiply_add(b, factor, factors[v], sums[place])
             state[:] = sums
         return state
+
+    def rows_near(self) -> ir.Value:
+        """Of how many rows a chunk fetches what the epilogue will read: all in the last block of depth, spread evenly.
+        """
+        b, tile = self.b, self.tile
+        each = ceil_div(b, const(tile.rows), maximum(b, b.udiv(self.depth, const(tile.lanes)), ONE))
+        return b.select(self.last, each, ZERO)
+
+    def fetch_near(self, chunk: ir.Value, each: ir.Value) -> None:
+        """Fetch for some rows of the tile."""
+        b, spec, tile = self.b, self.spec, self.tile
+        if not spec.near:
+            return
+        first = b.mul(chunk, each)
+        rows = minimum(b, self.rows, const(tile.rows))
+        with loop(b, first, minimum(b, b.add(first, each), rows), short=True) as (i, _):
+            for where in spec.near:
+                start = where(b, self.args, self.batch, b.add(self.m, i), self.n)
+                for line in range(-(-tile.width * element_bytes(spec.element) // LINE)):
+                    prefetch(b, b.gep(start, [const(line * LINE)], source_etype=ir.IntType(8)))
 
     def add_waiting(self, sums: list[ir.Value], near: ir.Value) -> list[ir.Value]:
         """The sums, with those over earlier blocks of depth if there are any near."""
