@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -173,6 +173,9 @@ class Recorder(Protocol):
 
     def shown(self) -> None:
         """Called when the text of a captured tensor is asked for."""
+
+    def differentiating(self, tape: Any) -> AbstractContextManager[None]:
+        """The block that goes through a tape."""
 
 
 recorder: ContextVar[Recorder | None] = ContextVar("recorder", default=None)

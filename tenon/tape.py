@@ -14,7 +14,7 @@ from tenon.errors import GradientError, Location
 from tenon.ops.barrier import barrier
 from tenon.state import Examples, Payload, TensorState
 from tenon.tensor import Tensor
-from tenon.types import DTYPE_OF, as_dtype
+from tenon.types import DTYPE_OF, DType, as_dtype
 
 T = TypeVar("T", bound=Tensor)
 NO_ATTRS: Mapping[str, Any] = {}
@@ -62,8 +62,9 @@ class TapeNode:
 def linked(payload: Payload, node: TapeNode, index: int) -> Tensor:
     """Output `index` of a recorded call."""
     out = _new(Tensor)
-    dtype = payload.dtype
-    out.own = TensorState(payload, (DTYPE_OF.get(dtype) or as_dtype(dtype)).is_differentiable, None, node, index)
+    dtype: Any = payload.dtype
+    known = dtype if type(dtype) is DType else DTYPE_OF.get(dtype) or as_dtype(dtype)
+    out.own = TensorState(payload, known.is_differentiable, None, node, index)
     return out
 
 
@@ -76,18 +77,19 @@ class Saved(Tensor):
 
 def saved(x: Any) -> Any:
     """An input of a recorded call."""
-    return _save(x, x.state) if isinstance(x, Tensor) else x
+    return saved_as(x, x.state) if isinstance(x, Tensor) else x
 
 
 def recorded(op: Rule, inputs: tuple[Any, ...], array: np.ndarray) -> Tensor:
     """The one output, with a gradient, of an operator call without attributes; outside of any capture."""
-    kept = tuple([_save(x, x.own) if isinstance(x, Tensor) else x for x in inputs])
+    kept = tuple([saved_as(x, x.own) if isinstance(x, Tensor) else x for x in inputs])
     out = _new(Tensor)
     out.own = TensorState(array, array.dtype.kind in "fc", None, TapeNode(op, kept, NO_ATTRS, (array,)))
     return out
 
 
-def _save(x: Tensor, state: TensorState) -> Saved:
+def saved_as(x: Tensor, state: TensorState) -> Saved:
+    """A tensor in this state, as an input of a recorded call."""
     kept = _new(Saved)
     kept.own, node = state, state.node
     kept.slot = (node, state.index) if node is not None else x.slot if type(x) is Saved else x

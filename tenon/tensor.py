@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -85,8 +86,8 @@ class Tensor(Elements):
     @property
     def dtype(self) -> DType:
         """The element type."""
-        dtype = (self.own if recording_capture() is None else self.state).payload.dtype
-        return DTYPE_OF.get(dtype) or as_dtype(dtype)
+        dtype: Any = (self.own if recording_capture() is None else self.state).payload.dtype
+        return dtype if type(dtype) is DType else DTYPE_OF.get(dtype) or as_dtype(dtype)
 
     @property
     def shape(self) -> Shape:
@@ -227,13 +228,12 @@ class Tensor(Elements):
             if seed.shape != self.shape:
                 raise ShapeError(f"backward(): the seed {seed.type} does not have the shape of {self.type}")
             tape = [] if self.node is None else self.node.tape()
-            gradients = backward(tape, {self.slot: seed}, _carries_gradient)
-            for leaf, total in gradients.items():
-                if isinstance(leaf, Tensor) and leaf.requires_grad:
-                    if isinstance(total.payload, Examples) and not isinstance(leaf.payload, Examples):
-                        raise GradientError("backward() inside tn.vmap reaches a tensor that all examples share",
-                                            hint="use tn.grad inside tn.vmap, or backward() outside")
-                    leaf.grad = total if leaf.grad is None else add(leaf.grad, total)
+            capture = recorder.get()
+            with nullcontext() if capture is None else capture.differentiating(tape):
+                gradients = backward(tape, {self.slot: seed}, _carries_gradient)
+                for leaf, total in gradients.items():
+                    if isinstance(leaf, Tensor) and leaf.requires_grad:
+                        _add_gradient(leaf, total)
         if not (create_graph if retain_graph is None else retain_graph):
             for node in tape:
                 node.release()
@@ -297,6 +297,13 @@ def _in_place(name: str) -> Callable[[Tensor, Any], Tensor]:
 for _name in ("__iadd__", "__isub__", "__imul__", "__itruediv__", "__ifloordiv__", "__imod__", "__ipow__",
               "__imatmul__", "__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__"):
     setattr(Tensor, _name, _in_place(_name))
+
+
+def _add_gradient(leaf: Tensor, total: Tensor) -> None:
+    if isinstance(total.payload, Examples) and not isinstance(leaf.payload, Examples):
+        raise GradientError("backward() inside tn.vmap reaches a tensor that all examples share",
+                            hint="use tn.grad inside tn.vmap, or backward() outside")
+    leaf.grad = total if leaf.grad is None else add(leaf.grad, total)
 
 
 def _carries_gradient(x: Any) -> bool:

@@ -188,6 +188,8 @@ def broadcast_shapes(*shapes: Sequence[Dim]) -> Shape:
     (3, 2)
     """
     first = shapes[0] if shapes else ()
+    if len(shapes) == 2 and (not shapes[1] or not first):
+        return tuple(first or shapes[1])
     if all(len(shape) == len(first) for shape in shapes) and all(shape == first for shape in shapes):
         return tuple(first)
     result: list[Dim] = []

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import types
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from operator import is_
 from typing import Any
 
 MISSING = object()
@@ -95,7 +97,8 @@ class Snapshot:
         self._deques = [(x, list(x)) for x in holders if isinstance(x, deque)]
         self._objects = [(x, dict(x.__dict__)) for x in holders
                          if isinstance(getattr(x, "__dict__", None), (dict, types.MappingProxyType))]
-        self._slots = [(x, slots_of(x)) for x in holders if hasattr(type(x), "__slots__")]
+        kinds: list[Any] = list(map(type, holders))
+        self._slots = [(x, slots_of(x)) for x, kind in zip(holders, kinds, strict=True) if _slot_names(kind)]
         self._cells = [(cell, _contents(cell)) for cell in cells]
 
     def before(self, effect: Effect) -> Any:
@@ -124,18 +127,25 @@ class Snapshot:
                 found.append(Effect("deque", queue, None, list(queue)) if added is None
                              else Effect("deque", queue, len(before), added))
         for table, entries in self._dicts:
-            differences = _differences(table, entries)
-            found += [Effect("item", table, k, v) for k, v in differences] if _in_order(table, entries, differences) \
-                else [Effect("dict", table, None, dict(table))]
+            if _differs(table, entries):
+                differences = _differences(table, entries)
+                found += [Effect("item", table, k, v) for k, v in differences] \
+                    if _in_order(table, entries, differences) else [Effect("dict", table, None, dict(table))]
         found += [Effect("attribute", x, k, v)
-                  for x, before in self._objects for k, v in _differences(x.__dict__, before)]
+                  for x, before in self._objects if _differs(x.__dict__, before)
+                  for k, v in _differences(x.__dict__, before)]
         found += [Effect("slot", x, k, v) for x, before in self._slots for k, v in _differences(slots_of(x), before)]
         found += [Effect("set", now, None, set(now)) for now, before in self._sets if now != before]
         found += [Effect("cell", c, None, _contents(c)) for c, before in self._cells if _contents(c) is not before]
         return found
 
-    def restore(self) -> None:
-        """Put everything back."""
+    def restore(self, changed: Sequence[Effect] | None = None) -> None:
+        """Put everything back; `changed` are all changes, where they are known."""
+        if changed is not None:
+            holders = {id(effect.holder) for effect in changed}
+            if holders:
+                self._among(holders).restore()
+            return
         for holder, before in self._lists:
             if not _same(holder, before):
                 holder[:] = before
@@ -143,10 +153,10 @@ class Snapshot:
             if not _same(list(queue), before):
                 _store_deque(queue, None, before)
         for table, entries in self._dicts:
-            if list(table) != list(entries) or _differences(table, entries):
+            if _differs(table, entries):
                 _store_dict(table, None, entries)
         for x, entries in self._objects:
-            for key, _ in _differences(x.__dict__, entries):
+            for key, _ in _differences(x.__dict__, entries) if _differs(x.__dict__, entries) else ():
                 if isinstance(x, type):
                     _store_attribute(x, key, entries.get(key, MISSING))
                 else:
@@ -161,13 +171,25 @@ class Snapshot:
             if _contents(cell) is not value and value is not MISSING:
                 cell.cell_contents = value
 
+    def _among(self, holders: set[int]) -> Snapshot:
+        """The part that is about these holders."""
+        part = Snapshot([], [])
+        for name, entries in vars(self).items():
+            setattr(part, name, [pair for pair in entries if id(pair[0]) in holders])
+        return part
+
 
 def slots_of(x: Any) -> dict[str, Any]:
     """What an object holds in the `__slots__` of its classes, but for Tenon's own."""
-    bases = [base for base in type(x).__mro__ if not base.__module__.startswith(("builtins", "tenon."))]
-    members = {name: member for base in bases for name, member in vars(base).items()
-               if isinstance(member, types.MemberDescriptorType)}
-    return {name: value for name, member in members.items() if (value := getattr(x, name, MISSING)) is not MISSING}
+    cls: Any = type(x)
+    return {name: value for name in _slot_names(cls) if (value := getattr(x, name, MISSING)) is not MISSING}
+
+
+@lru_cache(maxsize=1024)
+def _slot_names(cls: type) -> tuple[str, ...]:
+    bases = [base for base in cls.__mro__ if not base.__module__.startswith(("builtins", "tenon."))]
+    return tuple(dict.fromkeys(name for base in bases for name, member in vars(base).items()
+                               if isinstance(member, types.MemberDescriptorType)))
 
 
 def _contents(cell: types.CellType) -> Any:
@@ -199,6 +221,11 @@ def _in_order(now: dict[Any, Any], before: dict[Any, Any], differences: list[tup
     return list(now) == kept + [k for k, _ in differences if k not in before]
 
 
-def _differences(now: dict[Any, Any], before: dict[Any, Any]) -> list[tuple[Any, Any]]:
+def _differs(now: Mapping[Any, Any], before: dict[Any, Any]) -> bool:
+    """Whether anything is other than before, the order included."""
+    return not (len(now) == len(before) and all(map(is_, now.values(), before.values())) and all(map(is_, now, before)))
+
+
+def _differences(now: Mapping[Any, Any], before: dict[Any, Any]) -> list[tuple[Any, Any]]:
     changed = [(k, v) for k, v in now.items() if before.get(k, MISSING) is not v]
     return changed + [(k, MISSING) for k in before if k not in now]

@@ -17,9 +17,10 @@ import numpy as np
 from tenon.eager import TensorInterpreter, eager, program_of
 from tenon.graph.build import Builder
 from tenon.graph.interpret import interpret
-from tenon.graph.ir import Graph, Input, Literal, Node, Value
+from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.kernels import KERNELS
 from tenon.graph.op import Op, using
+from tenon.graph.structure import structure
 from tenon.locks import Lock
 from tenon.observe import emit
 from tenon.state import Deferred, Payload, TensorState
@@ -154,16 +155,3 @@ def at_once(op: Op, inputs: tuple[Any, ...]) -> bool:
 def _work(node: Node) -> int:
     """The elements of the largest input or output."""
     return max(int(x.type.size) for x in (*node.inputs, *node.outputs) if x is not None)
-
-
-def structure(graph: Graph) -> tuple[Any, ...]:
-    """Equal for graphs that do the same with inputs of the same types."""
-    numbers: dict[Input, int] = {p: k for k, p in enumerate(graph.params)}
-    key: list[Any] = [p.type for p in graph.params]
-    for node in graph.nodes:
-        inputs = tuple(x if x is None else x.key() if isinstance(x, Literal) else numbers[x] for x in node.inputs)
-        key.append((node.op, inputs, tuple((name, repr(value) if isinstance(value, float) else value)
-                                           for name, value in node.attrs.items())))
-        for x in node.outputs:
-            numbers[x] = len(numbers)
-    return (*key, tuple(numbers[r] for r in graph.results))

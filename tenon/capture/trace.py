@@ -9,21 +9,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tenon.capture.checks import unread
-from tenon.capture.watch import UnsafeCall, Watch
+from tenon.capture.watch import UnsafeCall, Watch, unwatched
 from tenon.eager import TensorInterpreter
-from tenon.errors import user_location
-from tenon.graph.build import Builder
-from tenon.graph.ir import Graph, Value
+from tenon.errors import TenonError, user_location
+from tenon.graph.build import PYTHON_SCALARS, Builder, canonical_attrs, literal, separate
+from tenon.graph.ir import Graph, Node, Value, graphs_in
 from tenon.graph.op import Op, using
 from tenon.ops.barrier import stop_gradient
+from tenon.recording import is_grad_enabled
 from tenon.state import Payload, TensorState, recorder
+from tenon.tape import TapeNode, linked, saved_as
 from tenon.tensor import Tensor
 from tenon.types import DType, TensorType, as_dtype
 
@@ -99,24 +101,86 @@ class Capture(TensorInterpreter):
         """Record the call; there is nothing to watch in how Tenon's own operators are recorded."""
         watching = sys.getprofile() if op.is_own else None
         if not isinstance(getattr(watching, "__self__", None), Watch):
-            return super().apply(op, inputs, attrs)
+            return self._apply(op, inputs, attrs)
         sys.setprofile(None)
         try:
-            return super().apply(op, inputs, attrs)
+            return self._apply(op, inputs, attrs)
         finally:
             sys.setprofile(watching)
 
+    def _apply(self, op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
+        """What `TensorInterpreter.apply` does, in a few steps where no input is cast, which is the usual case."""
+        states: list[TensorState | None] = []
+        kinds: list[Any] = []
+        for x in inputs:
+            if isinstance(x, Tensor) and x.weak is None and type((state := self.state_of(x)).payload) is Value:
+                states.append(state)
+                kinds.append(state.payload.dtype)
+            elif type(x) in PYTHON_SCALARS:
+                states.append(None)
+                kinds.append(type(x))
+            else:
+                return super().apply(op, inputs, attrs)
+        record = is_grad_enabled() and any(s is not None and s.requires_grad for s in states)
+        edges = self._edges(op, inputs, states, tuple(kinds), record)
+        if edges is None:
+            return super().apply(op, inputs, attrs)
+        canonical = canonical_attrs(op, [x.type for x in edges], attrs)
+        outputs = self.emit(op, edges, canonical)
+        if not record:
+            return Tensor(outputs[0]) if len(outputs) == 1 else tuple(map(Tensor, outputs))
+        kept = tuple([x if s is None else saved_as(x, s) for x, s in zip(inputs, states, strict=True)])
+        for k, s in enumerate(states):
+            if s is not None and s.requires_grad:
+                self.carry(edges[k], kept[k])
+        kept = tuple([e if s is None else x for x, e, s in zip(kept, edges, states, strict=True)])
+        node = TapeNode(op, kept, canonical, outputs)
+        return linked(outputs[0], node, 0) if len(outputs) == 1 else node.outputs
+
+    def _edges(self, op: Op, inputs: tuple[Any, ...], states: Sequence[TensorState | None], kinds: tuple[Any, ...],
+               record: bool) -> tuple[Any, ...] | None:
+        """The inputs as a node has them; None where one is cast or cut off from the tape, or the operator opened."""
+        if op.expand is not None and record and op.vjp is None:
+            return None
+        try:
+            agreed = (op.promote or separate)(kinds)
+        except TenonError:
+            return None
+        edges: list[Any] = []
+        for x, state, kind, dtype in zip(inputs, states, kinds, agreed, strict=True):
+            if dtype is None or (state is not None and dtype is not kind):
+                return None
+            edges.append(literal(x, dtype) if state is None else state.payload)
+            if record and state is not None and not state.requires_grad and state.payload in self.flows:
+                return None
+        return tuple(edges)
+
     def evaluate(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[Payload, ...]:
         """Append the node; the payloads are its output values."""
+        for x in inputs:
+            if isinstance(x, Tensor) and x.requires_grad:
+                self.carry(x.payload, x)
+        return self.emit(op, tuple([x.payload if isinstance(x, Tensor) else x for x in inputs]), attrs)
+
+    def emit(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[Value, ...]:
+        """Append the node of these edges; its outputs."""
         if op.data_dependent:
             raise UnsafeCall(f"the shape of {op.name} depends on the data", where=user_location(),
                              hint="keep the shape: tn.where(mask, x, other)")
-        given: tuple[Any, ...] = tuple(x.payload if isinstance(x, Tensor) else x for x in inputs)
-        out = self.builder.emit(op, self.builder.broadcast(given) if op.elementwise else given, attrs)
-        outputs = out if isinstance(out, tuple) else (out,)
-        if not self.flows.isdisjoint(given) and op is not stop_gradient:
-            self.flows.update(x for x in outputs if x.dtype.is_differentiable)
+        out = self.builder.emit(op, self.builder.broadcast(inputs) if op.elementwise else inputs, attrs)
+        outputs: tuple[Value, ...] = out if isinstance(out, tuple) else (out,)
+        if not self.flows.isdisjoint(inputs) and op is not stop_gradient:
+            self.flows.update([x for x in outputs if x.dtype.is_differentiable])
         return outputs
+
+    @contextmanager
+    def differentiating(self, tape: Sequence[TapeNode]) -> Iterator[None]:
+        """A block that goes through a tape; there is nothing to watch in Tenon's own rules."""
+        with unwatched() if all(map(_is_own, tape)) else nullcontext():
+            yield
+
+    def carry(self, edge: Any, tensor: Tensor) -> None:
+        """A recorded call reads a tensor that carries a gradient."""
 
     def without_gradient(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         """A graph must say what the tape knows: `x.detach()` is the same edge as `x`."""
@@ -230,6 +294,12 @@ class Capture(TensorInterpreter):
                 if p in used or isinstance(s, Argument)]
         graph.params = tuple(p for p, _ in kept)
         return graph, [s for _, s in kept]
+
+
+def _is_own(node: TapeNode | Node) -> bool:
+    """Whether no code but Tenon's differentiates this call."""
+    return getattr(node.op, "differentiates_itself", False) and all(
+        _is_own(inner) for value in node.attrs.values() for graph in graphs_in(value) for inner in graph.nodes)
 
 
 def _type_of(state: TensorState) -> TensorType:

@@ -8,6 +8,7 @@ import random
 import sys
 import types
 import warnings
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
@@ -30,6 +31,12 @@ WRITING = frozenset({"print", "input", "open", "write", "writelines"})
 LIBRARIES = tuple({p for p in (sys.prefix + "/lib", sys.base_prefix + "/lib", PACKAGE) if p})
 ELSEWHERE = (*LIBRARIES, "<frozen", "<__array_function__")
 FRONT_END = (PACKAGE + "nn/", PACKAGE + "optim/", PACKAGE + "random.py")    # what holds users' state
+
+
+# Functions whose calls need no look, by identity, and what has only such methods.
+HARMLESS = frozenset(map(id, (isinstance, issubclass, len, id, getattr, hasattr, setattr, callable, iter, repr, hash,
+                              abs, all, any, divmod, max, min, sum, sorted, sys.getprofile, sys.setprofile)))
+PLAIN_OWNERS = frozenset((list, tuple, dict, set, frozenset, str, int, float, deque))
 
 
 class UnsafeCall(BaseException):
@@ -64,6 +71,7 @@ class Watch:
     iterators: Sequence[Any] = ()       # from outside, which must not be moved
     undecided: Callable[[], bool] = lambda: False       # whether the data decide what containers hold
     _entered: types.FrameType | None = None
+    _known: dict[int, types.CodeType] = field(default_factory=dict)
 
     @contextmanager
     def running(self) -> Iterator[Watch]:
@@ -100,13 +108,19 @@ class Watch:
                                hint="take the items outside of the jitted function, and pass them in")
 
     def _event(self, frame: types.FrameType, event: str, arg: Any) -> None:
+        """One of the hundreds of thousands of events of a capture; what was looked at before is known by identity."""
         if event == "call":
-            if follows(frame.f_code):
-                self.codes.update(STANDS_FOR.get(frame.f_code) or (frame.f_code,))
-                if self.undecided() and counts_elements(frame.f_code):
-                    self._stop(f"{frame.f_code.co_name}() runs as it is, where the data decide what containers hold",
-                               _user_frame(frame.f_back or frame))
+            code = frame.f_code
+            if id(code) not in self._known:
+                self._known[id(code)] = code
+                if follows(code):
+                    self.codes.update(STANDS_FOR.get(code) or (code,))
+            if self.undecided() and follows(code) and counts_elements(code):
+                self._stop(f"{code.co_name}() runs as it is, where the data decide what containers hold",
+                           _user_frame(frame.f_back or frame))
         elif event == "c_call":
+            if id(arg) in HARMLESS or type(getattr(arg, "__self__", None)) in PLAIN_OWNERS:
+                return
             if arg is next and self.iterators and follows(frame.f_code):
                 self._stop("next() moves an iterator", frame)
             if is_unrepeatable(arg) if follows(frame.f_code) else _writes(arg, frame):

@@ -99,7 +99,10 @@ class Builder:
 
     def broadcast(self, values: tuple[Input, ...]) -> tuple[Input, ...]:
         """The inputs of an elementwise operator, all of one shape; literals stay scalars."""
-        shape = broadcast_shapes(*(x.shape for x in values if x is not None))
+        shapes = [x.shape for x in values if isinstance(x, Value)]
+        if shapes.count(shapes[0] if shapes else ()) == len(shapes):
+            return values
+        shape = broadcast_shapes(*shapes)
         return tuple(self.emit(OPS["broadcast_to"], (x,), {"shape": shape})
                      if isinstance(x, Value) and x.shape != shape else x for x in values)
 

@@ -150,6 +150,7 @@ class Op:
     signature: Signature = field(init=False)
     # Whether all that it means is code of Tenon and NumPy: the same in every process, and of no effect.
     is_own: bool = field(init=False)
+    differentiates_itself: bool = field(init=False)     # and its rule of gradients too
     inputs: int = field(init=False)
     quick: Callable[..., Any] | None = field(init=False, default=None)      # a call without attributes (tenon.quick)
 
@@ -165,6 +166,8 @@ class Op:
                                                    self.canonical, self.promote) if rule is not None]
         codes = [rule.__code__ for rule in rules if hasattr(rule, "__code__")]
         self.is_own = all(code.co_filename.startswith(KNOWN_CODE) for code in codes)
+        rule = getattr(inspect.unwrap(self.vjp), "__code__", None) if self.vjp is not None else None
+        self.differentiates_itself = self.is_own and rule is not None and rule.co_filename.startswith(KNOWN_CODE)
         OPS[self.name] = self
 
     @property

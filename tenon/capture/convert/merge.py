@@ -18,6 +18,7 @@ from tenon.capture.numbers import Number, as_tensor, is_number, kind_of, strong
 from tenon.capture.subgraph import InnerBuilder, closed
 from tenon.capture.watch import UnsafeCall
 from tenon.graph.ir import Graph, Node, Value
+from tenon.graph.structure import structure
 from tenon.ops.barrier import stop_gradient
 from tenon.ops.comparison import logical_not, where
 from tenon.ops.control import all_of, cond
@@ -223,13 +224,21 @@ class Join:
         elif pairs:
             free = free_values(graphs)
             made = all_of(cond(self.condition, *map(self.capture.carrier, free),
-                               true=closed(graphs[0], free), false=closed(graphs[1], free)))
+                               true=self.closed(graphs[0], free), false=self.closed(graphs[1], free)))
         else:
             made = []
         self.outputs = {}
         for (key, (a, b)), out in zip(self.requests.items(), made, strict=True):
             carries = any(isinstance(x, Tensor) and x.requires_grad for x in (a, b))
             self.outputs[key] = out if carries else out.detach()
+
+    def closed(self, graph: Graph, free: Sequence[Value]) -> Graph:
+        """The graph with values around it as parameters; the same one for equal arms, so that it is derived once."""
+        known, bare = self.capture.arms, Graph(graph.name, tuple(free), graph.nodes, graph.results)
+        key = graph.name, structure(bare), tuple([node.loc for node in graph.nodes])
+        if key not in known:
+            known[key] = closed(graph, free)
+        return known[key]
 
 
 def _is_cheap(graph: Graph) -> bool:

@@ -18,11 +18,11 @@ from tenon.capture.numbers import KIND_OF, ORDER, Number, as_tensor, is_number, 
 from tenon.capture.trace import Capture
 from tenon.capture.watch import UnsafeCall
 from tenon.errors import user_location
-from tenon.graph.ir import Value
+from tenon.graph.ir import Graph, Value
 from tenon.graph.op import Op
 from tenon.ops.comparison import logical_not, logical_or, where
 from tenon.ops.shape import cast
-from tenon.state import Payload, TensorState
+from tenon.state import TensorState
 from tenon.tape import saved
 from tenon.tensor import Tensor
 from tenon.types import DType, bool_
@@ -56,17 +56,16 @@ class Session(OfCapture, Capture):
         self.touched: list[tuple[Tensor, TensorState]] = []     # tensors that got another state, and the one before
         self.aliases: list[tuple[weakref.ref[Tensor], weakref.ref[Tensor]]] = []
         self.path: Path = {}
+        self.arms: dict[Any, Graph] = {}        # those of earlier conditions, by what they do
         self.facts: dict[Any, tuple[Any, Any, Any]] = {}     # a bool that is `a` where the condition holds, else `b`
         self.depth = 0
         self.irregular = False          # whether a value may be one of several, or a container of several sizes
         self.failed: Any = False        # or the bool that says that the call has to run eagerly after all
 
-    def evaluate(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[Payload, ...]:
-        """Append the node, and note by which tensors gradients leave its inputs."""
-        for x in inputs:
-            if isinstance(x, Tensor) and x.requires_grad:
-                self.carriers.setdefault(x.payload, saved(x))
-        return super().evaluate(op, inputs, attrs)
+    def carry(self, edge: Any, tensor: Tensor) -> None:
+        """Note by which tensors gradients leave the inputs of a recorded call."""
+        if edge not in self.carriers:
+            self.carriers[edge] = saved(tensor)
 
     def carrier(self, value: Value) -> Tensor:
         """A tensor that holds this edge, linked to what it was computed from."""

@@ -113,6 +113,7 @@ class Mark:
             found.tensors.update(capture.leaves_above(tensor))
         self.snapshot = Snapshot(self.reached.holders, self.reached.cells)
         self.places: dict[Key, Place] = {}
+        self.found: list[Effect] | None = None      # the changes, between looking for them and putting them back
         self._keep()
 
     def _keep(self) -> None:
@@ -124,7 +125,8 @@ class Mark:
         found: dict[Key, Any] = {}
         for n in self.names:
             found[self.place("variable", None, n, self.variables[n])] = scope.get(n, UNBOUND)
-        for effect in self.snapshot.changes():
+        self.found = self.snapshot.changes()
+        for effect in self.found:
             kind, holder, value = effect.kind, effect.holder, effect.value
             whole = kind in ("list", "deque", "set", "dict")
             before = self.snapshot.before(effect)
@@ -167,7 +169,8 @@ class Mark:
     def restore(self) -> None:
         """Put everything back, but for variables."""
         self.check()
-        self.snapshot.restore()
+        self.snapshot.restore(self.found)
+        self.found = None
         for tensor, state in reversed(self.touched[:]):
             if self.is_earlier(tensor):
                 tensor.hold(state)
