@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from tenon.errors import ArgumentError, DTypeError
+from tenon.sharing import adopted, exported
 
 CPU = (1, 0)        # the device every tensor is on, as DLPack writes it
 
@@ -31,6 +32,8 @@ def export(array: np.ndarray, stream: Any, max_version: tuple[int, int] | None, 
     if backwards and copy is False:
         raise BufferError("__dlpack__: the elements lie backwards in memory and cannot be shared without a copy")
     view = array.copy() if copy or backwards else array.view()
+    if not (copy or backwards):
+        exported(array)
     if max_version is None:         # before 1.0 nothing could be marked; the consumer is trusted not to write
         shown = view if view.flags.writeable else view.copy()
         return shown.__dlpack__()
@@ -49,6 +52,7 @@ def imported(x: Any, copy: bool | None) -> np.ndarray:
         raise DTypeError(f"from_dlpack: {type(x).__name__} has no __dlpack__",
                          hint="tn.asarray takes lists and numbers")
     try:
-        return np.from_dlpack(x, copy=copy)
+        array = np.from_dlpack(x, copy=copy)
     except RuntimeError as error:       # NumPy's word for an element type or device that it does not know
         raise DTypeError(f"from_dlpack: {error}") from None
+    return array if copy else adopted(array)

@@ -10,6 +10,7 @@ from tenon.dlpack import CPU, export
 from tenon.errors import ArgumentError, CaptureError, DTypeError, GradientError, ShapeError
 from tenon.graph.ir import Value
 from tenon.graph.operators import Operators
+from tenon.sharing import adopted
 from tenon.state import Deferred, Examples, recorder
 from tenon.types import DEFAULT_OF_KIND, int64
 
@@ -21,9 +22,7 @@ class Elements(Operators):
 
     def numpy(self) -> np.ndarray:
         """The elements as a NumPy array, without a copy; read-only, since tensors have value semantics."""
-        array = self._concrete("numpy()").view()
-        array.flags.writeable = False
-        return array
+        return adopted(self._concrete("numpy()"))
 
     def item(self) -> Any:
         """The one element as a Python number."""
@@ -52,8 +51,9 @@ class Elements(Operators):
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
         array = self._concrete("conversion to NumPy")
-        converted = array.astype(dtype) if dtype is not None and dtype != array.dtype else array
-        return converted.copy() if copy and converted is array else converted
+        if dtype is not None and dtype != array.dtype:
+            return array.astype(dtype)
+        return array.copy() if copy else adopted(array)
 
     def __dlpack__(self, *, stream: Any = None, max_version: tuple[int, int] | None = None,
                    dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:

@@ -84,11 +84,13 @@ class Record:
 class Jitted:
     """A function that runs as compiled graphs."""
 
-    def __init__(self, function: Callable[..., Any], fullgraph: bool = False, memory_budget: int | None = None):
+    def __init__(self, function: Callable[..., Any], fullgraph: bool = False, memory_budget: int | None = None,
+                 constants: bool = True):
         functools.update_wrapper(self, function)
         name = getattr(function, "__name__", type(function).__name__)
         self.__name__: str = name if name.isidentifier() else "function"
         self.function, self.fullgraph, self.memory_budget = function, fullgraph, memory_budget
+        self.constants = constants
         self.converting = False         # whether its control flow depends on tensors
         self.records: dict[Any, Record] = {}
         self._lock = Lock()
@@ -211,6 +213,8 @@ class Jitted:
             return None
         if self.memory_budget is not None:
             captured.graph.notes = {MEMORY_BUDGET: self.memory_budget}
+        if not self.constants:
+            captured.constants = ()
         record.captures.append(captured)
         emit("captured", function=self.__name__, nodes=len(captured.graph.nodes))
         return captured
@@ -371,7 +375,8 @@ def argument_names(function: Any, structure: Structure) -> list[str]:
 NOT_FUNCTIONS = (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
 
 
-def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: int | None = None) -> Any:
+def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: int | None = None,
+        constants: bool = True) -> Any:
     """Run a function as one compiled graph: forward, backward and the optimizer's update included.
 
     Works on functions and methods, with arguments nested in containers; tensors among them are inputs of the graph,
@@ -379,6 +384,8 @@ def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: int | N
     assigned by every call.  `fullgraph=True` raises CaptureError where it would otherwise run by part.
     `memory_budget` is how many bytes may lie between kernels, beside arguments and results: values are computed again
     instead of being kept, the cheapest first, until that holds or nothing helps.
+    Where no gradient is recorded, what depends on tensors from outside alone (weights) is computed once, and again when
+    they change; `constants=False` saves the memory that this takes.
 
     >>> @tn.jit
     ... def f(x):
@@ -386,7 +393,7 @@ def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: int | N
     >>> f(tn.tensor([1.0, 2.0]))
     tensor([3., 5.])
     """
-    options: dict[str, Any] = {"fullgraph": fullgraph, "memory_budget": memory_budget}
+    options: dict[str, Any] = {"fullgraph": fullgraph, "memory_budget": memory_budget, "constants": constants}
     if memory_budget is not None and (isinstance(memory_budget, bool) or not isinstance(memory_budget, int)
                                       or memory_budget < 0):
         raise ArgumentError(f"jit: memory_budget is a number of bytes, not {memory_budget!r}")

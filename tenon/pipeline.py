@@ -9,15 +9,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
 from tenon.backends.base import Backend, Executable
 from tenon.backends.reference import REFERENCE
 from tenon.config import config
 from tenon.errors import ArgumentError
 from tenon.garbage import collected_at_the_end
-from tenon.graph.ir import Graph, Node
+from tenon.graph.ir import CONSTANTS, Graph, Node
 from tenon.graph.kernels import KERNELS, has_kernel
 from tenon.graph.text import print_graph
 from tenon.graph.verify import verify
@@ -25,6 +26,7 @@ from tenon.loops.attention import is_attention
 from tenon.observe import emit, span
 from tenon.passes.all_turns import all_turns
 from tenon.passes.bodies import forget_lowered
+from tenon.passes.constants import absorb_scales, cut_constants
 from tenon.passes.drop_barriers import drop_barriers
 from tenon.passes.drop_dead import drop_dead
 from tenon.passes.expand import expand
@@ -56,6 +58,7 @@ PASSES: dict[str, Pass] = {
     "unroll": unroll,
     "drop_dead": drop_dead,
     "all_turns": all_turns,
+    "absorb_scales": absorb_scales,
     "drop_barriers": drop_barriers,
     "fuse": fuse,
     "recompute": recompute,
@@ -68,6 +71,7 @@ OWN_PASSES = dict(PASSES)        # beside which users may add their own (tn.grap
 OPTIMIZE = ["expand", "split_strides", "heads_last", "simplify", "fold", "specialize", "turn_products", "simplify",
             "merge_duplicates", "drop_dead", "merge_loops", "hoist", "unroll", "drop_dead", "all_turns",
             "drop_barriers", "fuse", "recompute"]
+ON_CONSTANTS = ("absorb_scales", "drop_dead")       # before fuse, where some parameters are constants
 ON_KERNELS = ("fuse", "recompute")
 
 
@@ -107,31 +111,71 @@ class Step:
 
 def optimize(graph: Graph, trace: list[Step] | None = None, backend: Backend | str | None = None) -> Graph:
     """The same function, in the form that the backend runs best."""
-    chosen = choose(backend)
-    passes = [(name, PASSES[name]) for name in OPTIMIZE if name not in ON_KERNELS or chosen.fuses]
-    return run_passes(graph, [(name, _claiming(run, chosen)) for name, run in passes], trace)
+    return _run(graph, OPTIMIZE, choose(backend), trace)
 
 
 def compile(graph: Graph, backend: Backend | str | None = None, trace: list[Step] | None = None) -> Executable:
     """The program for `graph` on this backend (TENON_BACKEND where none is named)."""
     chosen = choose(backend)
     emit("graph", name=graph.name, captured=graph)
-    with span("compile", graph=graph.name, backend=chosen.name), collected_at_the_end():
+    with _compiling(graph, chosen):
+        optimized = _run(graph, OPTIMIZE, chosen, trace) if trace is not None else _remembered(graph, OPTIMIZE, chosen)
+        return _made(optimized, chosen)
+
+
+@contextmanager
+def _compiling(graph: Graph, backend: Backend) -> Iterator[None]:
+    with span("compile", graph=graph.name, backend=backend.name), collected_at_the_end():
         try:
-            optimized = optimize(graph, trace, chosen) if trace is not None else _remembered(graph, chosen)
-            with span("backend", graph=graph.name, nodes=len(optimized.nodes)):
-                return chosen.compile(optimized)
+            yield
         finally:
             forget_lowered()
 
 
-def _remembered(graph: Graph, backend: Backend) -> Graph:
-    """The optimised graph, from the disk where only Tenon's own code decides what it is."""
-    own = not KERNELS and all(PASSES[name] is OWN_PASSES.get(name) for name in OPTIMIZE)
+@dataclass(frozen=True, eq=False)
+class InTwo:
+    """Programs for a graph some of whose arguments rarely change.
+
+    `early` takes the arguments at `made_from`, and `late` those at `reads`, followed by what `early` returns.
+    """
+
+    early: Executable | None
+    late: Executable
+    made_from: tuple[int, ...]
+    reads: tuple[int, ...]
+
+
+def compile_in_two(graph: Graph, constants: Sequence[int], backend: Backend | str | None = None) -> InTwo:
+    """The programs for `graph`, of which the parameters at `constants` rarely change."""
+    chosen = choose(backend)
+    noted = replace(graph, notes={**graph.notes, CONSTANTS: tuple(constants)})
+    emit("graph", name=graph.name, captured=graph)
+    with _compiling(graph, chosen):
+        kernels = OPTIMIZE.index("fuse")
+        cut = cut_constants(_remembered(noted, [*OPTIMIZE[:kernels], *ON_CONSTANTS], chosen))
+        early, late = (_made(_remembered(half, OPTIMIZE[kernels:], chosen), chosen) if half.results else None
+                       for half in (cut.early, cut.late))
+        assert late is not None
+        return InTwo(early, late, cut.made_from, cut.reads)
+
+
+def _made(graph: Graph, backend: Backend) -> Executable:
+    with span("backend", graph=graph.name, nodes=len(graph.nodes)):
+        return backend.compile(graph)
+
+
+def _remembered(graph: Graph, names: Sequence[str], backend: Backend) -> Graph:
+    """The graph after these passes, from the disk where only Tenon's own code decides what it is."""
+    own = not KERNELS and all(PASSES[name] is OWN_PASSES.get(name) for name in names)
     if backend is not CPU or not own or always_check:
-        return optimize(graph, None, backend)
+        return _run(graph, names, backend)
     from tenon.backends.graph_cache import remembered  # local: LLVM is slow to load, and not always needed
-    return remembered(graph, OPTIMIZE, lambda graph: optimize(graph, None, backend))
+    return remembered(graph, names, lambda graph: _run(graph, names, backend))
+
+
+def _run(graph: Graph, names: Sequence[str], backend: Backend, trace: list[Step] | None = None) -> Graph:
+    passes = [(name, PASSES[name]) for name in names if name not in ON_KERNELS or backend.fuses]
+    return run_passes(graph, [(name, _claiming(run, backend)) for name, run in passes], trace)
 
 
 def choose(backend: Backend | str | None) -> Backend:

@@ -26,6 +26,7 @@ from tenon.ops.comparison import equal, not_equal
 from tenon.ops.creation import ones_like
 from tenon.ops.getitem import setitem
 from tenon.recording import differentiating, is_grad_enabled
+from tenon.sharing import adopted
 from tenon.state import Deferred, Examples, Payload, TensorState, changed, journal, recorder
 from tenon.types import DEFAULT_OF_KIND, DTYPE_OF, DType, Shape, TensorType, as_dtype, check_device, float32
 
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from tenon.tape import TapeNode
 
 recording_capture = recorder.get
+COPIED = (list, tuple, bool, int, float, complex, np.generic)     # which no array shares memory with
 
 
 class Tensor(Elements):
@@ -337,10 +339,12 @@ def asarray(data: Any, dtype: Any = None, copy: bool | None = None, *, device: A
         found: Tensor = data if wanted is None or wanted is data.dtype else shape_ops.cast(data, dtype=wanted)
         return found
     array = _as_array(data, wanted)
-    shares = isinstance(data, (np.ndarray, Tensor)) and np.shares_memory(array, np.asarray(data))
+    shares = not isinstance(data, COPIED) and np.shares_memory(array, np.asarray(data))
     if copy is False and not shares and array.size:
         raise ArgumentError("asarray(copy=False): this data cannot be shared without a copy")
-    return Tensor(array.copy() if copy and shares else array)
+    if copy and shares:
+        return Tensor(array.copy())
+    return Tensor(adopted(array) if shares and not isinstance(data, Tensor) else array)
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:

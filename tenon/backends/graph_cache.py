@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -37,7 +38,7 @@ def remembered(graph: Graph, passes: Sequence[str], run: Callable[[Graph], Graph
     record = llvm.stored(key)
     if record is not None:
         emit("graph_cache.hit", graph=graph.name)
-        return graph_of(json.loads(record), places)
+        return replace(graph_of(json.loads(record), places), notes=graph.notes)
     made = run(graph)
     try:
         llvm.store(key, json.dumps(record_of(made, places)).encode())

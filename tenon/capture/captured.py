@@ -18,6 +18,7 @@ import numpy as np
 
 from tenon.autodiff import call
 from tenon.backends.base import Executable
+from tenon.capture.constants import WithConstants, array_of
 from tenon.capture.convert.choice import Choice
 from tenon.capture.convert.several import FirstRows, Several, element
 from tenon.capture.donation import are_alone
@@ -143,6 +144,7 @@ class Captured:
     outside: frozenset[int]                     # identities of the other tensors that can be reached from outside
     apart: frozenset[int]                       # identities of what must not be a container among the arguments
     codes: frozenset[CodeType]                  # that ran
+    constants: tuple[int, ...] = ()             # the inputs of which something may be made before a call
     failed: int | None = None                   # the result that says that the call has to run eagerly after all
     calls: int = 0                              # that went the long way
     ran: bool = False
@@ -152,7 +154,15 @@ class Captured:
     @cached_property
     def program(self) -> Executable:
         """What a call runs, compiled when it is first wanted."""
-        return program_of(self.graph if self.halves is None else self.halves.forward)
+        if self.halves is not None:
+            return program_of(self.halves.forward)
+        holders = {k: source.holder for k in self.constants if isinstance(source := self.sources[k], Held)
+                   and isinstance(array_of(source.holder), np.ndarray)}
+        return WithConstants(self.graph, holders, self.constants_changed) if holders else program_of(self.graph)
+
+    def constants_changed(self) -> None:
+        """The short way does not hold any more, and a new one is wanted soon."""
+        self.calls = 0
 
     @cached_property
     def halves(self) -> Halves | None:
@@ -248,7 +258,15 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
     apart = frozenset(found.difference(numbers)) if arguments else frozenset()
     return Captured(graph, sources, types, reach.guards(), assumptions, output, assigned, gradients, effects, flags,
                     differentiable, wanted, held, same, Inputs(sources), frozenset(outside), apart,
-                    frozenset(reach.codes or ()), failed)
+                    frozenset(reach.codes or ()),
+                    () if capture.recorded or differentiable else _constants(sources, assigned), failed)
+
+
+def _constants(sources: Sequence[Source], assigned: Sequence[tuple[Source, int, bool]]) -> tuple[int, ...]:
+    """The inputs that every call finds as they are and leaves so: tensors from outside, such as weights."""
+    own = {id(source) for source, _, _ in assigned}
+    return tuple(k for k, source in enumerate(sources) if isinstance(source, Held) and id(source) not in own
+                 and (source.own or isinstance(source.holder, Tensor)))
 
 
 class _Left:

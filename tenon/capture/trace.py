@@ -44,6 +44,7 @@ class Held:
     """A parameter of the graph that is a tensor (or array) found outside the arguments, by identity."""
 
     holder: Tensor | np.ndarray
+    own: bool = False       # an array that only the capture has
 
 
 @dataclass(frozen=True)
@@ -86,6 +87,7 @@ class Capture(TensorInterpreter):
 
     converting = False          # whether control flow on tensors is captured
     undecided = False           # whether the data decide what containers hold
+    recorded = False            # whether a call was recorded on the tape
     failed: Any = False         # or the bool of the graph that says that the call has to run eagerly after all
 
     def __init__(self, name: str):
@@ -129,6 +131,7 @@ class Capture(TensorInterpreter):
         outputs = self.emit(op, edges, canonical)
         if not record:
             return Tensor(outputs[0]) if len(outputs) == 1 else tuple(map(Tensor, outputs))
+        self.recorded = True
         kept = tuple([x if s is None else saved_as(x, s) for x, s in zip(inputs, states, strict=True)])
         for k, s in enumerate(states):
             if s is not None and s.requires_grad:
@@ -184,6 +187,7 @@ class Capture(TensorInterpreter):
 
     def without_gradient(self, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
         """A graph must say what the tape knows: `x.detach()` is the same edge as `x`."""
+        self.recorded = True
         return tuple([stop_gradient(x) if isinstance(x, Tensor) and not x.requires_grad and x.payload in self.flows
                       else x for x in inputs])
 
@@ -242,17 +246,17 @@ class Capture(TensorInterpreter):
         self.seen[id(tensor)] = Seen(tensor, source, start, grad, state)
         return self.seen[id(tensor)]
 
-    def array(self, array: np.ndarray) -> Value:
+    def array(self, array: np.ndarray, own: bool = False) -> Value:
         """The parameter that is this NumPy array, whatever it holds at each call."""
         if id(array) not in self._arrays:
-            self._arrays[id(array)] = self._parameter(Held(array), _type_of(TensorState(array)), "")
+            self._arrays[id(array)] = self._parameter(Held(array, own), _type_of(TensorState(array)), "")
         return self._arrays[id(array)]
 
     def constant(self, array: np.ndarray) -> Value:
         """A tensor made from data inside the function: a constant of the graph."""
         if array.size <= SMALL_CONSTANT:
             return self.builder.constant(array)
-        return self.array(array.copy())
+        return self.array(array.copy(), own=True)
 
     def _parameter(self, source: Source, type: TensorType, name: str) -> Value:
         self.sources.append(source)

@@ -20,9 +20,11 @@ import numpy as np
 
 from tenon.backends.cpu import objects
 from tenon.capture.captured import Captured, FromGraph, Results, Stopped, holder_of, run, settle
+from tenon.capture.constants import WithConstants, given, late_program
 from tenon.capture.trace import Argument, GradientOf, Held, Source
 from tenon.capture.tree import LEAF, Structure, unfold
 from tenon.runtime.results import Lease
+from tenon.sharing import EXPORTS
 from tenon.state import TensorState
 from tenon.tensor import Tensor, asarray, fresh
 
@@ -36,7 +38,7 @@ Call = Callable[[tuple[Any, ...], dict[str, Any]], Any]
 
 def short_way(captured: Captured, structure: Structure, leaves: Sequence[Any]) -> Call | None:
     """What makes calls like this one, which went well, or says MISS; None where there is no such way."""
-    if not objects.READABLE or captured.uses_containers or not hasattr(captured.program, "quick_frame"):
+    if not objects.READABLE or captured.uses_containers or not hasattr(late_program(captured.program), "quick_frame"):
         return None
     distinct = len(set(map(id, leaves)))
     if len({id(x) for x in leaves if isinstance(x, Tensor)}) < sum(isinstance(x, Tensor) for x in leaves):
@@ -86,7 +88,10 @@ class _Maker:
         self.tensors = tuple([asarray(x) if isinstance(x, np.ndarray) else x for x in leaves])
         self.guards = GuardConditions(captured.guards)
         kept = [x for x in leaves if not isinstance(x, (Tensor, np.ndarray))]
-        self.kept: list[Any] = [kept, self.guards.kept]         # what the tables point to
+        self.arrays: list[Any] = [x.own.payload for x in captured.inputs.holders(self.tensors)]
+        program = captured.program
+        self.ready = program.ready_for(self.arrays) if isinstance(program, WithConstants) else None
+        self.kept: list[Any] = [kept, self.guards.kept, self.ready]     # what the tables point to
 
     def make(self) -> Callable[[tuple[Any, ...]], Any] | None:
         inputs = self.inputs()
@@ -99,12 +104,20 @@ class _Maker:
 
     def inputs(self) -> list[Input] | None:
         """A row for everything that is read or looked at; None where something cannot be described."""
-        rows = [self.row(source, k) for k, source in enumerate(self.captured.sources)]
+        rows = [self.row(source, self.place(k)) for k, source in enumerate(self.captured.sources)]
+        for k, array in self.ready.watched if self.ready else ():
+            row = rows[k]
+            rows[k] = None if row is None else replace(row, array=id(array))
         read = {id(source.holder) for source in self.captured.sources if isinstance(source, Held)}
         rows += [self.row(Held(x), self.native.ANY) for x, *_ in self.captured.held if id(x) not in read]
         rows += [self.identity(k, x) for k, x in self.captured.same]
         rows += [self.identity(k, x) for k, x in enumerate(self.leaves) if not isinstance(x, (Tensor, np.ndarray))]
         return None if None in rows else rows  # type: ignore[return-value]
+
+    def place(self, k: int) -> int:
+        """Where an input stands among the arguments of the program that is run."""
+        reads = self.ready.parts.reads if self.ready else range(len(self.arrays))
+        return reads.index(k) if k in reads else self.native.ANY
 
     def row(self, source: Source, place: int) -> Input | None:
         """What is looked at of the tensor or array that a source stands for."""
@@ -141,7 +154,7 @@ class _Maker:
 
     def checked(self, inputs: Sequence[Input]) -> Callable[[tuple[Any, ...]], Any] | None:
         """Look at everything natively, then run as ever."""
-        looked = [replace(row, place=self.native.ANY, flags=0) for row in inputs]
+        looked = [replace(row, place=self.native.ANY, flags=0, array=0) for row in inputs]
         check, rest, captured = self.table(looked).check, self.guards.rest, self.captured
         if not check(tuple(self.leaves)):
             return None
@@ -158,13 +171,18 @@ class _Maker:
 
     def quick(self, inputs: list[Input]) -> Callable[[tuple[Any, ...]], Any] | None:
         """Look at everything and run the program in one native call."""
-        own, program = self.captured.donations, self.captured.program
-        arrays: list[Any] = [x.own.payload for x in self.captured.inputs.holders(self.tensors)]
-        frame = program.quick_frame(arrays, own)  # type: ignore[attr-defined]
+        own, ready, arrays = [self.place(k) for k in self.captured.donations], self.ready, self.arrays
+        arrays = given(ready, arrays) if ready else arrays
+        frame = late_program(self.captured.program).quick_frame(arrays, own)
         if frame is None:
             return None
+        if ready:
+            self.guards.native.words.append((EXPORTS.ctypes.data, ready.exports))
+            for k, array in enumerate(ready.made, len(ready.parts.reads)):
+                frame.objects[k] = id(array)
         inputs = [replace(row, alone=1) if row.place in own else row for row in inputs]
-        donors = [donor for _, _, donor in frame.layout.results]
+        reads = ready.parts.reads if ready else range(len(arrays))
+        donors = [None if donor is None else reads[donor] for _, _, donor in frame.layout.results]
         places = [len(arrays) + k for k, donor in enumerate(donors) if donor is None]
         made = [(shape, dtype) for shape, dtype, donor in frame.layout.results if donor is None]
         return self.quick_call(self.table(inputs, frame, places).call, made, donors)

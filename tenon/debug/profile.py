@@ -18,6 +18,7 @@ import numpy as np
 
 from tenon.backends.cpu import driver as native
 from tenon.backends.cpu.steps import KernelStep, leaves, touched
+from tenon.capture.constants import WithConstants, given, late_program
 from tenon.capture.tree import unfold
 from tenon.dims import evaluate
 from tenon.errors import ArgumentError, Location
@@ -85,11 +86,13 @@ def profile(function: Any, *args: Any, repeats: int = 5, **keywords: Any) -> Pro
         raise ArgumentError(f"profile takes a function with @tn.jit, not {function!r}")
     bound = (function.__self__, *args) if function is not jitted else args
     captured = jitted.capture(*bound, **keywords)
-    given = [asarray(x) if isinstance(x, np.ndarray) else x for x in unfold((bound, keywords))[0]]
-    program = captured.program
+    leaves = [asarray(x) if isinstance(x, np.ndarray) else x for x in unfold((bound, keywords))[0]]
+    program = late_program(captured.program)
     if not isinstance(program, Program):
         raise ArgumentError("profile: the program is not made of native steps", hint="TENON_BACKEND=cpu makes one")
-    arrays: Any = [holder.own.payload for holder in captured.inputs.holders(given)]
+    arrays: Any = [holder.own.payload for holder in captured.inputs.holders(leaves)]
+    if isinstance(captured.program, WithConstants):
+        arrays = given(captured.program.ready_for(arrays), arrays)
     return Profile(tuple(_timed(program, arrays, repeats)))
 
 

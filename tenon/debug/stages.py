@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tenon.capture.constants import late_program
 from tenon.dims import SymbolicDim
 from tenon.errors import ArgumentError
 from tenon.graph.text import parse_graph, parse_type, print_graph
@@ -52,7 +53,7 @@ def stage_texts(captured: Any, stages: Sequence[str]) -> Iterator[str]:
         steps: list[Step] = []
         optimize(captured.graph, steps)
         yield from map(str, steps)
-    program = captured.program
+    program = late_program(captured.program)
     if "loops" in stages:
         yield from (f"# kernel {unit.name}\n{unit.loops}" for unit in program.kernels)
     if "llvm" in stages:

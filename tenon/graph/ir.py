@@ -122,7 +122,9 @@ class Node:
         yield from self.after
 
 
-MEMORY_BUDGET = "memory_budget"     # a note: how many bytes may lie between the kernels of a graph
+# Notes.
+MEMORY_BUDGET = "memory_budget"     # how many bytes may lie between the kernels of a graph
+CONSTANTS = "constants"             # the places of the parameters that are the same in nearly all calls
 
 
 @dataclass(eq=False)

@@ -44,6 +44,7 @@ class Program:
 
     def __init__(self, parts: Assembly):
         self.parts = parts
+        self.packing = None if parts.packing is None else Program(parts.packing)
         self.timings: dict[str, float] = {}
         started = time.perf_counter()
         self._libraries: dict[Unit, llvm.Library] = {}      # which keep the code alive
@@ -93,7 +94,16 @@ class Program:
         """The machine code of every kernel."""
         return "\n".join(llvm.assembly(unit.ir) for unit in self.kernels)
 
+    @property
+    def packs(self) -> tuple[int, ...]:
+        """The arguments from which `panels` makes the last ones."""
+        return self.parts.packs
+
     # ------------------------------------------------------------ running it
+
+    def panels(self, arrays: Sequence[Array]) -> list[Array]:
+        """The last arguments, made from the others: the factors of products, packed."""
+        return [] if self.packing is None else self.packing.run([arrays[k] for k in self.packs])
 
     def run(self, arrays: Sequence[Array], donated: Collection[int] = ()) -> list[Array]:
         """The results, in memory of their own or in that of `donated` arguments, which must not be used afterwards."""

@@ -2,6 +2,9 @@
 
     Assembly(graph, steps, arguments, results)
 
+Where some arguments are constants (`graph.notes[CONSTANTS]`), what packs them for products is an assembly of its own,
+`packing`; the panels that it returns are further arguments.
+
 What only renames memory (a reshape) is no step.  What no kernel can do (a `host` operator, complex numbers) is a step
 that calls NumPy.  Sub-graphs of branches and loops become steps inside of steps (`tenon.backends.cpu.structure`).
 """
@@ -9,10 +12,11 @@ that calls NumPy.  Sub-graphs of branches and loops become steps inside of steps
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from tenon.backends.cpu.prepack import Packing, in_two, right_of
 from tenon.backends.cpu.steps import (
     CopyStep,
     HostStep,
@@ -26,8 +30,9 @@ from tenon.backends.cpu.steps import (
 )
 from tenon.backends.cpu.structure import add_structure
 from tenon.backends.cpu.unit import Unit
+from tenon.dims import product
 from tenon.graph.interpret import evaluate_op
-from tenon.graph.ir import Graph, Input, Literal, Node, Value
+from tenon.graph.ir import CONSTANTS, Graph, Input, Literal, Node, Value
 from tenon.ops.call import fused
 from tenon.ops.shape import constant, reshape_op
 from tenon.passes.bodies import body_of, has_loops
@@ -35,6 +40,7 @@ from tenon.passes.bodies import body_of, has_loops
 MakeUnit = Callable[[Graph], Unit | None]
 Start = Callable[[Unit], None]
 VIEWS = (reshape_op,)       # the same bytes under another type
+MOST_GROWTH = 1.5           # times the bytes that a factor is made of, for its panels
 
 
 @dataclass(eq=False)
@@ -43,6 +49,8 @@ class Assembly:
     steps: tuple[Step, ...]
     arguments: tuple[Storage, ...]
     results: tuple[Storage, ...]
+    packing: Assembly | None = None
+    packs: tuple[int, ...] = ()         # the arguments that `packing` takes
 
     @property
     def units(self) -> list[Unit]:
@@ -53,19 +61,42 @@ class Assembly:
 def assemble(graph: Graph, make_unit: MakeUnit, start: Start = lambda unit: None) -> Assembly:
     """Steps for every node, in the order of the graph; `start` is told of every kernel that will be called."""
     arguments = tuple(Storage("argument", p.type, k) for k, p in enumerate(graph.params))
-    assembler = Assembler(make_unit, start, {})
+    constants = tuple(arguments[k] for k in graph.notes.get(CONSTANTS, ()))
+    assembler = Assembler(make_unit, start, {}, frozenset(constants))
     places = assembler.steps_of(graph, arguments)
     results = assembler.own_results(places)
     share(assembler.steps)
-    return Assembly(graph, resolved(assembler.steps), arguments, tuple(map(now, results)))
+    made = Assembly(graph, resolved(assembler.steps), arguments, tuple(map(now, results)))
+    return _with_packing(made, assembler.packing) if assembler.packing else made
+
+
+def _with_packing(made: Assembly, steps: Sequence[KernelStep]) -> Assembly:
+    """The assembly with the panels that these steps make as further arguments."""
+    taken = list(dict.fromkeys(x for step in steps for x in step.inputs))
+    places = {x: Storage("argument", x.type, k) for k, x in enumerate(taken)}
+    panels = [step.outputs[0] for step in steps]
+    packed = [Storage("result", x.type, k) for k, x in enumerate(panels)]
+    inner = tuple(KernelStep(step.node, step.unit, tuple(places[x] for x in step.inputs), (x,))
+                  for step, x in zip(steps, packed, strict=True))
+    params, results = ([Value(x.type, name=f"{name}{k}") for k, x in enumerate(listed)]
+                       for name, listed in (("p", taken), ("panels", panels)))
+    packing = Assembly(Graph(f"{made.graph.name}_packing", tuple(params), (), tuple(results)), inner,
+                       tuple(places.values()), tuple(packed))
+    for k, x in enumerate(panels, len(made.arguments)):
+        x.kind, x.index = "argument", k
+    graph = replace(made.graph, params=(*made.graph.params, *results))
+    return replace(made, graph=graph, arguments=(*made.arguments, *panels), packing=packing,
+                   packs=tuple(x.index for x in taken))
 
 
 class Assembler:
     """Fills a list of steps; `places` says where every value lies."""
 
-    def __init__(self, make_unit: MakeUnit, start: Start, places: dict[Value, Storage]):
-        self.make_unit, self.start, self.places = make_unit, start, places
+    def __init__(self, make_unit: MakeUnit, start: Start, places: dict[Value, Storage],
+                 constants: frozenset[Storage] = frozenset()):
+        self.make_unit, self.start, self.places, self.constants = make_unit, start, places, constants
         self.steps: list[Step] = []
+        self.packing: list[KernelStep] = []     # of constants
 
     def steps_of(self, graph: Graph, arguments: Sequence[Storage]) -> list[Storage]:
         """Append the steps of a graph on these arguments; where its results lie."""
@@ -85,9 +116,28 @@ class Assembler:
             first = len(self.steps)
             if not self.add_kernel(node) and not add_structure(self, node):
                 self.add_without_kernel(node)
-            for step in leaves(self.steps[first:]):
+            new = [self.with_panels(step) for step in self.steps[first:]]
+            self.steps[first:] = [step for step in new if step not in self.packing]
+            for step in leaves(new):
                 if isinstance(step, KernelStep):
                     self.start(step.unit)
+
+    def with_panels(self, step: Step) -> Step:
+        """The step; a product whose right factor is made of constants takes panels, which `packing` makes."""
+        if isinstance(step, KernelStep) and isinstance(step.unit, Packing) and self.constants.issuperset(step.inputs):
+            self.packing.append(step)       # before a loop
+            return step
+        found = right_of(step) if self.constants else None
+        if found is None or not self.constants.issuperset(found[0]) or not _is_as_small(*found):
+            return step
+        assert isinstance(step, KernelStep)
+        packing, packed = in_two(step, *found)
+        same = next((x for x in self.packing if x.inputs == packing.inputs and x.unit is packing.unit), None)
+        if same is not None:
+            return replace(packed, inputs=(*step.inputs, *same.outputs))
+        self.packing.append(packing)
+        self.start(packing.unit)
+        return packed
 
     def inside(self, graph: Graph, arguments: Sequence[Storage]) -> tuple[list[Step], list[Storage]]:
         """The steps of a sub-graph, and where its results lie.  Its kernels may yet become parts of a larger one."""
@@ -152,3 +202,9 @@ class Assembler:
                 self.steps.append(CopyStep(source, place))
             listed.append(place)
         return listed
+
+
+def _is_as_small(made_from: Sequence[Storage], size: int) -> bool:
+    """Whether panels take about the memory of what they are made of: 8-bit weights are worth their small size."""
+    given = sum(product(x.type.shape) * x.type.dtype.itemsize for x in made_from)
+    return isinstance(given, int) and size <= MOST_GROWTH * given

@@ -70,10 +70,11 @@ class Input:
     place: int                  # among the program's objects; ANY: it is only looked at
     alone: int                  # 1: nobody else may hold the tensor's state, its array, or the memory of that
     gradient: int               # the type of the gradient, where that is read
+    array: int = 0              # which array it must be; 0: any
 
 
 TENSOR, GRADIENT, PLAIN = range(3)
-INPUT_WORDS = 13
+INPUT_WORDS = 14
 
 
 @dataclass(frozen=True)
@@ -412,6 +413,12 @@ payload:
   br i1 %held.right, label %look, label %bad
 look:
   %elements = phi ptr [%object, %plain.array], [%array, %payload]
+{_word("row", "want.array", 13, "ptr")}
+  %array.same = icmp eq ptr %elements, %want.array
+  %array.any = icmp eq ptr %want.array, null
+  %array.good = or i1 %array.same, %array.any
+  br i1 %array.good, label %right.array, label %bad
+right.array:
   %fits = call i1 @array(ptr %elements, ptr %row, ptr %table)
   br i1 %fits, label %put, label %bad
 put:

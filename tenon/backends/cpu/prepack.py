@@ -1,7 +1,8 @@
-"""Products inside of a loop with a factor that no turn changes -> that factor packed once, before the loop.
+"""Products with a factor that rarely changes -> that factor packed before, and the products that use what was packed.
 
 A product packs its right factor into panels, in the order in which the tiles read it.  With few rows that takes as long
-as the product itself.
+as the product itself.  A factor that no turn of a loop changes is packed before the loop; one that is made of constant
+arguments is packed by a program of its own, which is run when they change.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from llvmlite import ir
 
 from tenon.backends.cpu.codegen import emit_kernel, emit_packing_kernel, read_on_the_right
 from tenon.backends.cpu.facts import Facts, Shared
-from tenon.backends.cpu.products import packed_right
+from tenon.backends.cpu.products import contraction_scratch, packed_right
 from tenon.backends.cpu.steps import KernelStep, LoopStep, Step, Storage, homes, leaves, now
 from tenon.backends.cpu.unit import Unit, name_of
 from tenon.backends.cpu.unit_cache import find, key_for
 from tenon.dims import product
-from tenon.loops.ir import Contraction
+from tenon.loops.ir import Contraction, Kernel
 from tenon.passes.bodies import key_of
 from tenon.types import TensorType, uint8
 
@@ -61,6 +62,11 @@ class Packed(Unit):
         return self._variants[shared]
 
 
+def _part(kind: type[Unit], unit: Unit, facts: Facts, what: str) -> Unit:
+    """A part of a kernel, the same one wherever that kernel is called."""
+    return unit.others.setdefault(what, _variant(kind, unit, facts, what))
+
+
 def _variant(kind: type[Unit], unit: Unit, facts: Facts, what: str, shared: Shared = ()) -> Unit:
     """A variant of a kernel, with its code where that is on the disk."""
     key = key_for(f"{what} {key_of(unit.body)}", unit.body, shared)
@@ -75,22 +81,35 @@ def prepack(loop: LoopStep) -> tuple[list[Step], LoopStep]:
     before: list[Step] = []
     body: list[Step] = []
     for step in loop.body:
-        found = _right_of(step)
+        found = right_of(step, MOST_ROWS)
         if found is None or not changed.isdisjoint(x for y in found[0] for x in (now(y), *homes(y))):
             body.append(step)
             continue
         assert isinstance(step, KernelStep)
-        right, size = found
-        panels = Storage("arena", TensorType(uint8, (size,)))
-        facts = Facts(1, (), 0, frozenset(), (), ())
-        before.append(KernelStep(step.node, _variant(Packing, step.unit, facts, "packing"), right, (panels,)))
-        packed = _variant(Packed, step.unit, step.unit.facts, "packed")
-        body.append(KernelStep(step.node, packed, (*step.inputs, panels), step.outputs, step.temporaries))
+        packing, packed = in_two(step, *found)
+        before.append(packing)
+        body.append(packed)
     return before, replace(loop, body=tuple(body))
 
 
-def _right_of(step: Step) -> tuple[tuple[Storage, ...], int] | None:
-    """(what the right factor is made of, its bytes when it is packed) of a product with few rows."""
+def in_two(step: KernelStep, right: tuple[Storage, ...], size: int) -> tuple[KernelStep, KernelStep]:
+    """The step that packs a product's right factor, and the product that uses the panels."""
+    panels = Storage("arena", TensorType(uint8, (size,)))
+    packing = _part(Packing, step.unit, Facts(1, (), 0, frozenset(), (), ()), "packing")
+    packed = _part(Packed, step.unit, replace(step.unit.facts, scratch=_scratch(step.unit.kernel)), "packed")
+    return (KernelStep(step.node, packing, right, (panels,)),
+            KernelStep(step.node, packed, (*step.inputs, panels), step.outputs, step.temporaries))
+
+
+def _scratch(kernel: Kernel) -> int:
+    """Bytes of scratch memory that the product needs where its right factor is packed: its schedule is another one."""
+    statement = kernel.nests[0].body[0]
+    assert isinstance(statement, Contraction)
+    return contraction_scratch(statement, packed=True)
+
+
+def right_of(step: Step, most_rows: int | None = None) -> tuple[tuple[Storage, ...], int] | None:
+    """(what the right factor is made of, its bytes when it is packed) of a product with no more rows than that."""
     if not isinstance(step, KernelStep) or type(step.unit) is not Unit:
         return None
     facts = step.unit.facts
@@ -101,6 +120,8 @@ def _right_of(step: Step) -> tuple[tuple[Storage, ...], int] | None:
     if not isinstance(statement, Contraction):
         return None
     rows, size, right = product(x.extent for x in statement.rows), packed_right(statement), read_on_the_right(kernel)
-    if size is None or not isinstance(rows, int) or rows > MOST_ROWS or not set(right) <= set(kernel.inputs):
+    if size is None or not isinstance(rows, int) or not set(right) <= set(kernel.inputs):
+        return None
+    if most_rows is not None and rows > most_rows:
         return None
     return tuple(step.inputs[kernel.inputs.index(buffer)] for buffer in right), size

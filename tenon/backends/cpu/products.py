@@ -54,9 +54,9 @@ def packed_right(statement: Contraction) -> int | None:
     return packed_size(_Product(ir.Module(), "", statement, {}, 0, ()).template())
 
 
-def contraction_scratch(statement: Contraction) -> int:
-    """Bytes of scratch memory that each thread needs."""
-    return scratch_size(_Product(ir.Module(), "", statement, {}, 0, ()).template())
+def contraction_scratch(statement: Contraction, packed: bool = False) -> int:
+    """Bytes of scratch memory that each thread needs; `packed`: its right factor is packed already."""
+    return scratch_size(_Product(ir.Module(), "", statement, {}, 0, (), 0 if packed else None).template())
 
 
 @dataclass(frozen=True)

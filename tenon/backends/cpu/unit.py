@@ -94,6 +94,11 @@ class Unit:
         return self._variants[shared]
 
     @cached_property
+    def others(self) -> dict[str, Unit]:
+        """Kernels that do parts of this one, by what they are called (`tenon.backends.cpu.prepack`)."""
+        return {}
+
+    @cached_property
     def _variants(self) -> dict[Shared, Unit]:
         return {}
 

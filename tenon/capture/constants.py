@@ -1,0 +1,130 @@
+"""A captured graph that reads weights -> a program that has made of them, once, what does not depend on the call.
+
+    program = WithConstants(graph, {3: net.weight}, notify)
+    program.run(arrays)             # looks whether the weights are the arrays that they were; if not, makes it again
+
+Weights are read like any tensor, so nothing is ever stale: a tensor that is assigned gets another array, or (in a
+compiled step) writes to its own only where nobody else holds it, as this program does.  Memory that somebody else may
+write to is read in every call (`tenon.sharing`), and so is a tensor that turns out to change all the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tenon.backends.base import Executable
+from tenon.graph.ir import Graph
+from tenon.locks import Lock
+from tenon.observe import emit, span
+from tenon.sharing import EXPORTS, is_private, watch
+from tenon.tensor import Tensor
+
+if TYPE_CHECKING:
+    from tenon.pipeline import InTwo
+
+MANY_CHANGES = 16       # of one tensor, in more than every fourth run: then it is no constant
+
+
+@dataclass(frozen=True, eq=False)
+class Ready:
+    """What was made of the constants: `made` are the arguments of the program behind those at `reads`."""
+
+    parts: InTwo
+    watched: tuple[tuple[int, np.ndarray], ...]     # which arguments it was made from
+    exports: int                                    # the state of `EXPORTS` then
+    made: list[np.ndarray]
+
+    def holds(self, arrays: Sequence[np.ndarray]) -> bool:
+        """Whether it is right for these arguments."""
+        return self.exports == EXPORTS[0] and all(arrays[k] is array for k, array in self.watched)
+
+
+class WithConstants:
+    """The program of a graph, with what depends on constant arguments alone made before; an `Executable`."""
+
+    def __init__(self, graph: Graph, holders: Mapping[int, Any], notify: Callable[[], None]):
+        self.captured, self.holders, self.notify = graph, dict(holders), notify
+        self.runs, self.changes = 0, dict.fromkeys(holders, 0)
+        self._lock = Lock()
+        self.parts = self._compiled()
+        self.ready: Ready | None = None
+
+    @property
+    def late(self) -> Any:
+        """The program that every call runs."""
+        return self.parts.late
+
+    @property
+    def graph(self) -> Graph:
+        """What every call runs, after all passes."""
+        return self.parts.late.graph
+
+    def run(self, arrays: Sequence[np.ndarray], donated: Collection[int] = ()) -> list[np.ndarray]:
+        """The results, in memory of their own or in that of `donated` arguments."""
+        self.runs += 1
+        ready = self.ready_for(arrays)
+        places = [ready.parts.reads.index(k) for k in donated]
+        return ready.parts.late.run(given(ready, arrays), places)
+
+    def ready_for(self, arrays: Sequence[np.ndarray]) -> Ready:
+        """What was made of the constants among these arguments, now if need be."""
+        ready = self.ready
+        if ready is None or not ready.holds(arrays):
+            with self._lock:
+                ready = self._made(arrays)
+        return ready
+
+    def _made(self, arrays: Sequence[np.ndarray]) -> Ready:
+        if self.ready is not None:
+            self._count_changes(self.ready, arrays)
+            self.notify()
+        parts = self.parts
+        with span("constants", graph=self.captured.name):
+            early = [] if parts.early is None else parts.early.run([arrays[k] for k in parts.made_from])
+            packs: tuple[int, ...] = getattr(parts.late, "packs", ())
+            before = [*(arrays[k] for k in parts.reads), *early]
+            made = [*early, *(parts.late.panels(before) if packs else [])]      # type: ignore[attr-defined]
+        watched = {*parts.made_from, *(parts.reads[k] for k in packs if k < len(parts.reads))}
+        for k in watched:
+            watch(arrays[k])
+        self.ready = Ready(parts, tuple((k, arrays[k]) for k in sorted(watched)), int(EXPORTS[0]), made)
+        return self.ready
+
+    def _count_changes(self, ready: Ready, arrays: Sequence[np.ndarray]) -> None:
+        """Leave out what changes all the time, and what somebody else may write to by now."""
+        changed = [k for k, array in ready.watched if arrays[k] is not array]
+        for k in changed:
+            self.changes[k] += 1
+        often = [k for k in changed if self.changes[k] > max(MANY_CHANGES, self.runs // 4)]
+        shared = [k for k, _ in ready.watched if not is_private(arrays[k])]
+        if often or shared:
+            for k in {*often, *shared}:
+                del self.holders[k]
+            emit("constants.dropped", graph=self.captured.name, changing=len(often), shared=len(shared))
+            self.parts = self._compiled()
+
+    def _compiled(self) -> InTwo:
+        from tenon.pipeline import compile_in_two  # local: the compiler is loaded when something is first compiled
+
+        private = [k for k, holder in self.holders.items() if is_private(array_of(holder))]
+        self.holders = {k: self.holders[k] for k in private}
+        return compile_in_two(self.captured, private)
+
+
+def late_program(program: Executable) -> Any:
+    """The program that is run in every call."""
+    return program.late if isinstance(program, WithConstants) else program
+
+
+def given(ready: Ready, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The arguments of the program that is run."""
+    return [*[arrays[k] for k in ready.parts.reads], *ready.made]
+
+
+def array_of(holder: Any) -> Any:
+    """The elements of a tensor, or the array itself."""
+    return holder.own.payload if isinstance(holder, Tensor) else holder
