@@ -9,7 +9,6 @@ import math
 
 from llvmlite import ir
 
-from .ahead import LINE
 from .emit import (
     ONE,
     POINTER,
@@ -25,7 +24,6 @@ from .emit import (
     maximum,
     minimum,
     multiply_add,
-    prefetch,
     splat,
     store_vector,
     unravel,
@@ -53,6 +51,8 @@ def direct_tile(spec: Contraction, machine: Machine | None = None) -> Tile | Non
         return None
     if not in_place(spec.left, len(spec.rows), len(spec.depth)):
         return None
+    if spec.near and rows * columns * size * (1 + len(spec.near)) * SHARE > machine.second_cache:
+        return None             # which panels of columns would go through in steps of rows, again and again
     lanes = machine.vector_bytes // size
     height, vectors = exact_tile(machine, lanes, rows, columns, depth)
     lines = reads_lines(spec) and not (rows >= MANY and crowded(spec, machine))
@@ -173,7 +173,6 @@ class _Direct:
         start_right, right_apart = (self.scratch, self.tile.width) if self.packs else self.lines(n)
         vectors = [min(lanes, count - at) for at in range(0, count, lanes)]
         none = zero(ir.VectorType(element, lanes))
-        self.fetch_near(m, n, height, len(vectors))
         with loop(b, ZERO, const(self.depth), carried=[none] * (height * len(vectors)), short=True) as (k, sums):
             line = address(b, start_right, b.mul(k, const(right_apart)), element)
             others = [self.load(address(b, line, const(v * lanes), element), lanes if self.packs else size)
@@ -191,16 +190,6 @@ class _Direct:
         for i in range(height):
             for v, size in enumerate(vectors):
                 self.store(b.add(m, const(i)), b.add(n, const(v * lanes)), sums[i * len(vectors) + v], size)
-
-    def fetch_near(self, m: ir.Value, n: ir.Value, height: int, vectors: int) -> None:
-        """Fetch what the epilogue of a tile will read."""
-        b, spec = self.b, self.spec
-        size = vectors * self.tile.lanes * element_bytes(spec.element)
-        for where in spec.near:
-            with loop(b, ZERO, const(height), short=True) as (i, _):
-                start = where(b, self.args, self.batch, b.add(m, i), n)
-                for at in range(0, size, LINE):
-                    prefetch(b, b.gep(start, [const(at)], source_etype=ir.IntType(8)))
 
     def finish(self, m: ir.Value, n: ir.Value, height: int, count: int, sums: list[ir.Value]) -> None:
         """Put the sums of a tile by, and hand all of them to the epilogue."""
