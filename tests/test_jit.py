@@ -379,3 +379,26 @@ def test_explain_tells_plain_values_and_counts_the_rest():
     text = str(tn.explain(f, random(4, 3)))
     assert "scale is 2.0" in text and "bias is None" in text and "read from Python by identity" in text
     assert " at 0x" not in text
+
+
+def test_several_large_tensors_are_updated_in_the_memory_they_have():
+    states, x = [random(200, 200) for _ in range(3)], random(200, 200)
+
+    @tn.jit
+    def step(x):
+        for k, state in enumerate(states):
+            state.assign(state * 0.5 + x * k)
+
+    def places() -> list[int]:
+        return [state.numpy().__array_interface__["data"][0] for state in states]
+
+    step(x)                         # the arrays that they begin with are not the program's to write to
+    step(x)
+    before = places()
+    step(x)
+    assert places() == before
+    seen = states[1].detach()       # a second tensor of these elements: now they must stay
+    kept = seen.numpy().copy()
+    step(x)
+    np.testing.assert_array_equal(seen.numpy(), kept)
+    assert places()[1] != before[1]

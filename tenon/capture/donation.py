@@ -28,7 +28,7 @@ def are_alone(holders: Sequence[Tensor], arrays: Sequence[Any], positions: Seque
 def _sharing(holders: Sequence[Tensor], arrays: Sequence[Any], positions: Sequence[int]) -> Sharing:
     """How often states, arrays and the memory that the arrays lease are referred to; 0 for memory of another array."""
     states, chosen = [holders[k].own for k in positions], [arrays[k] for k in positions]
-    bases = [base for x in chosen if (base := x.base) is not None]
+    bases = [x.base for x in chosen if x.base is not None]          # no name for one of them stays: it would count
     memory = set(map(getrefcount, bases)) if all(type(x) is Lease for x in bases) else {0}
     return set(map(getrefcount, states)), set(map(getrefcount, chosen)), memory
 
