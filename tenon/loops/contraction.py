@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from tenon.dims import product
 from tenon.loops.affine import affine, is_same
 from tenon.loops.expressions import Binary, CheckedIndex, Expr, Index, Load, Reduce, walk
+from tenon.loops.windows import sliding
 from tenon.types import bfloat16, float16, float32, float64, int32, int64
 
 ACCUMULATED = (float16, bfloat16, float32, float64, int32, int64)
@@ -51,7 +52,7 @@ def as_product(x: Expr, indices: Sequence[Index]) -> Product | None:
     if indices and indices[-1] in rows:
         rows, columns, left, right = columns, rows, right, left
     found = _with_windows_left(Product(x, batch, rows, columns, left, right))
-    if not _is_worthwhile(found) or any(isinstance(y, CheckedIndex) for y in walk(x.body)):
+    if not (_is_worthwhile(found) or _is_sliding(found)) or any(isinstance(y, CheckedIndex) for y in walk(x.body)):
         return None
     return found
 
@@ -75,6 +76,14 @@ def _with_windows_left(x: Product) -> Product:
     if not is_same(steps[0], 1) or steps[1] not in (1, 2):
         return x
     return Product(x.sum, x.batch, x.columns, x.rows, x.right, x.left)
+
+
+def _is_sliding(x: Product) -> bool:
+    """Whether windows slide along an image, which a plain loop does not do as well: depthwise convolutions."""
+    total = product([index.extent for axis in (x.batch, x.rows, x.columns, x.sum.indices) for index in axis])
+    if not isinstance(total, int) or total < SMALLEST:
+        return False
+    return sliding(x.left, x.right, x.batch, x.rows, x.columns, x.sum.indices) is not None
 
 
 def _is_worthwhile(x: Product) -> bool:

@@ -39,10 +39,16 @@ def _visit(node: Node, inputs: tuple[Input, ...]) -> Any:
 
 
 def _opens(node: Node) -> bool:
-    """Whether there is something to save; windows that stand side by side need no search as they are."""
+    """Whether there is something to save; windows that stand side by side need no search as they are.
+
+    Where a channel is computed of one other, memory takes longer than multiplications, which are not worth saving.
+    """
     if node.op is not conv_input_grad:
         return False
-    stride, kernel = node.attrs["stride"], node.inputs[1].shape[2:]     # type: ignore[union-attr]
+    outputs, channels, *kernel = node.inputs[1].shape       # type: ignore[union-attr]
+    stride = node.attrs["stride"]
+    if channels == 1 and outputs == node.attrs["groups"]:
+        return False
     sizes = [n for x in node.inputs if isinstance(x, Value) for n in x.shape[2:]]
     if not all(isinstance(n, int) for n in (*sizes, *node.attrs["sizes"])):
         return False

@@ -11,19 +11,23 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
-from tenon.backends.cpu.arithmetic import I64, POINTER, register
+from tenon.backends.cpu.arithmetic import I32, I64, POINTER, register
 from tenon.backends.cpu.contraction import Contraction as Template
 from tenon.backends.cpu.contraction import Operand, emit_contraction, emit_packing, packed_size, scratch_size
 from tenon.backends.cpu.contraction.emit import loop, runs
 from tenon.backends.cpu.contraction.spec import Args, Size
 from tenon.backends.cpu.contraction.spec import Index as Places
 from tenon.backends.cpu.contraction.spec import Target as Near
+from tenon.backends.cpu.epilogue import joined, only_stored
+from tenon.backends.cpu.sliding import Task, emit_sliding, plan_of
+from tenon.backends.cpu.sliding_sums import emit_sliding_sums, sum_plan_of
 from tenon.backends.cpu.values import ONE, ZERO, Values
 from tenon.dims import product
 from tenon.loops.affine import affine, from_affine, is_same
 from tenon.loops.expressions import Binary, Buffer, Expr, Index, Load, Select, size, walk
-from tenon.loops.ir import Block, Contraction, Let, Store, roots
+from tenon.loops.ir import Contraction, Store, roots
 from tenon.loops.simplify import simplify
+from tenon.loops.windows import Sliding, sliding
 
 Axis = tuple[Index, ...]
 SEVERAL = 16            # neighbours that a vector may hold
@@ -34,9 +38,37 @@ Layout = tuple[str, int, int | None, bool, tuple[Expr, Expr] | None]
 def emit_product(module: ir.Module, name: str, statement: Contraction, arguments: Mapping[Buffer, int], pointers: int,
                  symbols: Sequence[str], packed: int | None = None) -> ir.Function:
     """void name(pointers..., sizes..., thread, threads, scratch); pointer `packed` is right, packed already."""
-    template = _Product(module, name, statement, arguments, pointers, symbols, packed).template()
-    function = emit_contraction(module, name, template)
+    found = slides(statement)
+    if found is not None and packed is None:
+        function = _emit_sliding(module, name, statement, found, arguments, pointers, symbols)
+    else:
+        template = _Product(module, name, statement, arguments, pointers, symbols, packed).template()
+        function = emit_contraction(module, name, template)
     function.linkage = "internal"
+    return function
+
+
+def slides(statement: Contraction) -> Sliding | None:
+    """How windows slide in the statement, if it is better computed window by window."""
+    return sliding(statement.left, statement.right, statement.batch, statement.rows, statement.columns, statement.depth)
+
+
+def _emit_sliding(module: ir.Module, name: str, statement: Contraction, found: Sliding,
+                  arguments: Mapping[Buffer, int], pointers: int, symbols: Sequence[str]) -> ir.Function:
+    kinds = [POINTER] * pointers + [I64] * len(symbols) + [I32, I32, POINTER]
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), name)
+    function.attributes.add("nounwind")
+    for argument in (*function.args[:pointers], function.args[-1]):
+        argument.add_attribute("noalias")
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    sizes = dict(zip(symbols, function.args[pointers:], strict=False))
+    values = Values(b, {buffer: function.args[k] for buffer, k in arguments.items()}, sizes)
+    task = Task(values, *function.args[-3:])
+    if found.summed:
+        emit_sliding_sums(sum_plan_of(statement, found), task)
+    else:
+        emit_sliding(plan_of(statement, found), task)
+    b.ret_void()
     return function
 
 
@@ -51,11 +83,16 @@ def emit_packing_of(module: ir.Module, name: str, statement: Contraction, argume
 
 def packed_right(statement: Contraction) -> int | None:
     """Bytes of the right factor once it is packed; None where it cannot be packed by itself."""
+    if slides(statement) is not None:
+        return None
     return packed_size(_Product(ir.Module(), "", statement, {}, 0, ()).template())
 
 
 def contraction_scratch(statement: Contraction, packed: bool = False) -> int:
     """Bytes of scratch memory that each thread needs; `packed`: its right factor is packed already."""
+    found = slides(statement)
+    if found is not None:
+        return (sum_plan_of(statement, found) if found.summed else plan_of(statement, found)).scratch
     return scratch_size(_Product(ir.Module(), "", statement, {}, 0, (), 0 if packed else None).template())
 
 
@@ -78,8 +115,8 @@ class _Product:
         x = self.statement
         kinds = (POINTER,) * self.pointers + (I64,) * len(self.symbols)
         batch, rows, columns, depth = (self.sizes(axis) for axis in (x.batch, x.rows, x.columns, x.depth))
-        joined = self.joined_columns()
-        run = None if joined == len(columns) else self.extent(x.columns[len(columns) - joined:])
+        together = joined(x.epilogue, x.columns)
+        run = None if together == len(columns) else self.extent(x.columns[len(columns) - together:])
         return Template(kinds, self.element, batch, rows, columns, depth, self.operand(x.left, x.rows),
                         self.operand(x.right, x.columns), self.store, run,
                         self.target if self.is_plain() else None, self.known(),
@@ -197,13 +234,13 @@ class _Product:
 
     def rectangle(self, function: ir.Function, arguments: int, batches: int, width: int) -> None:
         """The body: rows, runs of columns that are named by the last component alone, and the elements of a run."""
-        x, joined = self.statement, self.joined_columns()
+        x = self.statement
         args, g = function.args[:arguments], function.args[arguments:arguments + batches]
         m, n, rows, columns, sums = function.args[arguments + batches:]
         b = ir.IRBuilder(function.append_basic_block("entry"))
         values = self.values(b, tuple(args))
         values.known.update(zip(x.batch, g, strict=False))
-        apart = x.columns[:len(x.columns) - joined]
+        apart = x.columns[:len(x.columns) - joined(x.epilogue, x.columns)]
 
         def run(line: ir.Value, first: ir.Value, count: ir.Value) -> None:
             values.known.update(dict.fromkeys(x.columns[len(apart):-1], ZERO))
@@ -259,20 +296,6 @@ class _Product:
         self.unravel(values, x.columns, n)
         return values.address(only.buffer, only.offset)
 
-    def joined_columns(self) -> int:
-        """How many of the innermost components of columns are one run of all that the epilogue reads and writes.
-
-        A column may then be named by the last component alone, beyond its extent.
-        """
-        x = self.statement
-        places, named = _places(x.epilogue)
-        count = min(len(x.columns), 1)
-        for outer, inner in zip(x.columns[-2::-1], x.columns[:0:-1], strict=True):
-            if {outer, inner} & named or not all(_is_one_run(place, outer, inner) for place in places):
-                break
-            count += 1
-        return count
-
     def extent(self, axis: Axis) -> Size:
         """The number of places of an axis."""
         return lambda b, args: self.values(b, args).dim(product(index.extent for index in axis))
@@ -280,12 +303,7 @@ class _Product:
     def is_plain(self) -> bool:
         """Whether neighbouring sums are just written side by side."""
         x = self.statement
-        match x.epilogue:
-            case (Store(buffer=buffer, offset=offset, value=value),):
-                step = affine(offset).terms.get(x.columns[-1], 0)
-                found = buffer.type.dtype
-                return value is x.sum and is_same(step, 1) and found is x.sum.dtype and found.bits >= 32
-        return False
+        return only_stored(x.epilogue, x.sum, x.columns[-1] if x.columns else None) is not None
 
     def epilogue(self, function: ir.Function, arguments: int, batches: int, lanes: int) -> None:
         """The body of the function for `lanes` columns; 0 for one that is no vector."""
@@ -332,31 +350,6 @@ class _Product:
             flat = values.b.udiv(flat, extent)
         if axis:
             values.known[axis[0]] = flat
-
-
-def _places(epilogue: Block) -> tuple[list[Expr], set[Expr]]:
-    """(the offsets at which an epilogue reads and writes, what else its values are made of)."""
-    offsets = [x.offset for x in epilogue if isinstance(x, Store)]
-    stack = [x.value for x in epilogue if isinstance(x, (Let, Store))]
-    seen: set[Expr] = set()
-    while stack:
-        x = stack.pop()
-        if x in seen:
-            continue
-        seen.add(x)
-        if isinstance(x, Load):
-            offsets.append(x.offset)
-            stack += [] if x.mask is None else [x.mask]
-        else:
-            stack += x.children()
-    return offsets, seen
-
-
-def _is_one_run(offset: Expr, outer: Index, inner: Index) -> bool:
-    """Whether the end of a row of `inner` is followed by the next row, of the next `outer`."""
-    terms = affine(offset).terms
-    plain = all(isinstance(atom, Index) or not {outer, inner} & atom.free for atom in terms)
-    return plain and is_same(terms.get(outer, 0), terms.get(inner, 0) * inner.extent)
 
 
 def _longest(index: Index) -> int:

@@ -1,0 +1,103 @@
+"""Convolutions with few filters a group, computed window by window: every stride, dilation, padding, type, many blocks."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loops.compiled import check, run
+from loops.test_maps import data
+from loops.test_windows import graph_of, types
+from tenon.backends.cpu.products import slides
+from tenon.graph.interpret import interpret
+from tenon.graph.text import parse_graph, print_graph
+from tenon.loops.ir import Contraction
+from tenon.loops.lower import lower
+from tenon.types import TensorType, bfloat16, float16, float64
+
+# batch, channels, sizes, outputs, kernel, stride, padding, dilation, groups
+CASES = [
+    (2, 8, (28, 28), 8, (3, 3), 1, ((1, 1), (1, 1)), 1, 8),
+    (2, 16, (9, 33), 16, (3, 2), 1, ((0, 2), (1, 0)), 1, 8),
+    (2, 8, (16, 35), 24, (3, 3), 1, ((1, 1), (1, 1)), 2, 8),
+    (2, 8, (15, 34), 8, (3, 3), 2, ((1, 1), (1, 1)), 1, 8),
+    (1, 16, (21, 50), 16, (5, 3), 3, ((2, 2), (1, 1)), 1, 8),
+    (3, 8, (400,), 8, (9,), 1, ((4, 4),), 1, 8),
+    (2, 8, (5, 6, 21), 8, (3, 3, 3), 1, ((1, 1), (1, 1), (1, 1)), 1, 8),
+    (2, 8, (7, 6, 21), 8, (2, 3, 3), 2, ((1, 0), (1, 1), (0, 1)), 1, 8),
+    (3, 8, (1, 90), 8, (1, 5), 1, ((0, 0), (2, 2)), 1, 8),
+    (1, 8, (200, 200), 8, (3, 3), 1, ((1, 1), (1, 1)), 1, 8),         # several blocks of rows
+    (1, 8, (50000,), 8, (5,), 1, ((2, 2),), 1, 8),                    # and of a row
+    (2, 8, (12, 12), 8, (8, 8), 1, ((4, 3), (4, 3)), 1, 8),           # more taps than registers
+    (2, 32, (12, 19), 32, (3, 3), 1, ((1, 1), (1, 1)), 1, 8),
+    (1, 40, (11, 18), 24, (3, 3), 1, ((1, 1), (1, 1)), 1, 8),         # filters that no tile divides
+]
+
+
+def three(case):
+    """(graph, types of its inputs) of a convolution and its gradients."""
+    x, w, y, attrs = types(*case)
+    for op, inputs, result, more in (("conv", (x, w), y, {}), ("conv_input_grad", (y, w), x, {"sizes": x.shape[2:]}),
+                                     ("conv_weight_grad", (x, y), w, {"kernel": w.shape[2:]})):
+        yield graph_of(op, inputs, result, **more, **attrs), inputs
+
+
+def is_sliding(kernel):
+    statement = kernel.nests[-1].body[0]
+    return isinstance(statement, Contraction) and slides(statement) is not None
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_all_three_window_by_window(case):
+    for graph, inputs in three(case):
+        kernel = check(graph, *map(data, inputs), interpreted=False, tolerance=1e-3)
+        assert is_sliding(kernel), kernel.name
+
+
+@pytest.mark.parametrize("dtype", [float64, float16, bfloat16], ids=str)
+@pytest.mark.parametrize("stride", [1, 2])
+def test_other_element_types(dtype, stride):
+    case = (2, 8, (9, 37), 8, (3, 3), stride, ((1, 1), (1, 1)), 1, 8)
+    for graph, inputs in three(case):
+        text = print_graph(graph).replace("f32", str(TensorType(dtype, ())))
+        arrays = [data(t).astype(dtype.numpy) for t in inputs]
+        kernel = check(parse_graph(text), *arrays, interpreted=False,
+                       tolerance={64: 1e-9, 16: 0.15}[dtype.bits])
+        assert is_sliding(kernel)
+
+
+def test_what_is_not_a_number_stays_where_its_windows_are():
+    """Lanes beyond a row's end multiply what belongs to other windows."""
+    case = (2, 8, (6, 21), 8, (3, 3), 1, ((1, 1), (1, 1)), 1, 8)
+    for graph, inputs in three(case):
+        arrays = list(map(data, inputs))
+        arrays[0][0, 3, 2, 20] = np.nan
+        arrays[0][1, 4, 5, 0] = np.inf
+        with np.errstate(invalid="ignore"):
+            (expected,) = interpret(graph, arrays)
+        (found,) = run(lower(graph, "f"), arrays)
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
+
+
+@st.composite
+def cases(draw):
+    count, groups = draw(st.integers(1, 3)), draw(st.sampled_from([8, 9]))
+    longest = {1: 80, 2: 24, 3: 9}[count]
+    sizes = tuple(draw(st.integers(1, longest)) for _ in range(count))
+    kernel = tuple(draw(st.integers(1, 4)) for _ in range(count))
+    padding = tuple((draw(st.integers(0, 3)), draw(st.integers(0, 3))) for _ in range(count))
+    stride, dilation = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    each = draw(st.integers(1, 3)), draw(st.integers(1, 3))
+    reach = [n + low + high - dilation * (k - 1) for n, k, (low, high) in zip(sizes, kernel, padding, strict=True)]
+    case = draw(st.integers(1, 3)), groups * each[0], sizes, groups * each[1], kernel, stride, padding, dilation, groups
+    return case if min(reach) > 0 else cases_with_room(case)
+
+
+def cases_with_room(case):
+    return (*case[:2], tuple(n + 12 for n in case[2]), *case[3:])
+
+
+@given(cases())
+def test_any_windows(case):
+    for graph, inputs in three(case):
+        check(graph, *map(data, inputs), interpreted=False, tolerance=1e-3)
