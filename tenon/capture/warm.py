@@ -10,6 +10,7 @@ state or its array, which their reference counts tell.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
@@ -23,12 +24,13 @@ from tenon.capture.captured import Captured, FromGraph, Results, Stopped, holder
 from tenon.capture.constants import WithConstants, given, late_program
 from tenon.capture.trace import Argument, GradientOf, Held, Source
 from tenon.capture.tree import LEAF, Structure, unfold
-from tenon.runtime.results import Lease
+from tenon.runtime.results import SMALLEST, Lease, take
 from tenon.sharing import EXPORTS
 from tenon.state import TensorState
 from tenon.tensor import Tensor, asarray, fresh
 
 if TYPE_CHECKING:
+    from tenon.backends.cpu.calls import Calls
     from tenon.backends.cpu.conditions import Input, Slots
 
 MISS = object()
@@ -43,10 +45,13 @@ def short_way(captured: Captured, structure: Structure, leaves: Sequence[Any]) -
     distinct = len(set(map(id, leaves)))
     if len({id(x) for x in leaves if isinstance(x, Tensor)}) < sum(isinstance(x, Tensor) for x in leaves):
         return None                     # two arguments are one tensor
-    made = _Maker(captured, leaves).make()
+    maker = _Maker(captured, leaves)
+    made, outside = maker.make(), captured.outside
     if made is None:
         return None
-    outside, several = captured.outside, len(leaves) > 1
+    if maker.answer is not None and distinct == len(leaves) and _is_plain(structure):
+        return maker.answer if not outside else _apart_from(outside, maker.answer)
+    several = len(leaves) > 1
 
     def call(given: tuple[Any, ...]) -> Any:
         if outside and not outside.isdisjoint(map(id, given)):
@@ -55,6 +60,19 @@ def short_way(captured: Captured, structure: Structure, leaves: Sequence[Any]) -
             return MISS
         return made(given)
     return _with_leaves(structure, call if outside or several else made, captured.apart)
+
+
+def _is_plain(structure: Structure) -> bool:
+    """Whether the leaves of a call are its positional arguments."""
+    positional, named = structure.children
+    return not named.children and all(child is LEAF for child in positional.children)
+
+
+def _apart_from(outside: frozenset[int], call: Call) -> Call:
+    """The call, for arguments that are none of the tensors from outside."""
+    def apart(args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
+        return call(args, keywords) if outside.isdisjoint(map(id, args)) else MISS
+    return apart
 
 
 def _with_leaves(structure: Structure, call: Callable[[tuple[Any, ...]], Any], apart: frozenset[int]) -> Call:
@@ -81,9 +99,10 @@ class _Maker:
     """Collects the conditions of a capture, and what is done where they hold."""
 
     def __init__(self, captured: Captured, leaves: Sequence[Any]):
-        from tenon.backends.cpu import conditions  # local: LLVM is slow to load, and not always needed
+        from tenon.backends.cpu import calls, conditions  # local: LLVM is slow to load, and not always needed
         from tenon.capture.conditions import GuardConditions
-        self.native, self.captured = conditions, captured
+        self.native, self.calls, self.captured = conditions, calls, captured
+        self.answer: Call | None = None                         # the call that is one builtin, if there is one
         self.leaves = leaves
         self.tensors = tuple([asarray(x) if isinstance(x, np.ndarray) else x for x in leaves])
         self.guards = GuardConditions(captured.guards)
@@ -145,10 +164,13 @@ class _Maker:
         return self.native.Input(0, leaf, id(type(x)), self.native.PLAIN, id(x), self.native.ANY, 0, 0, 0, 0,
                                  self.native.ANY, 0, 0)
 
-    def table(self, inputs: Sequence[Input], frame: Any = None, places: Sequence[int] = ()) -> Any:
-        objects_at, context = (frame.objects_at, frame.address) if frame is not None else (0, 0)
-        return self.native.Table(_slots(), self.guards.native, inputs, places, objects_at, context, Lease,
-                                 (frame, self.kept))
+    def table(self, inputs: Sequence[Input], frame: Any = None, places: Sequence[int] = ()) -> Calls:
+        conditions, run = self.guards.native, None
+        if frame is not None:
+            run = self.calls.Run(frame.objects_at, len(frame.objects), frame.address, places,
+                                 frame.pool, frame.takes_long)
+            conditions = replace(conditions, words=[*conditions.words, *frame.conditions])
+        return self.calls.Calls(_slots(), conditions, inputs, Lease, (frame, self.kept), run)
 
     # ------------------------------------------------------------ what is done where they hold
 
@@ -185,11 +207,12 @@ class _Maker:
         donors = [None if donor is None else reads[donor] for _, _, donor in frame.layout.results]
         places = [len(arrays) + k for k, donor in enumerate(donors) if donor is None]
         made = [(shape, dtype) for shape, dtype, donor in frame.layout.results if donor is None]
-        return self.quick_call(self.table(inputs, frame, places).call, made, donors)
+        return self.quick_call(self.table(inputs, frame, places), places, made, donors)
 
-    def quick_call(self, call: Callable[..., bool], made: Sequence[Any],
+    def quick_call(self, calls: Calls, new: Sequence[int], made: Sequence[Any],
                    donors: Sequence[int | None]) -> Callable[[tuple[Any, ...]], Any]:
-        captured, rest, empty, sources = self.captured, self.guards.rest, np.empty, self.captured.sources
+        captured, rest, sources, call = self.captured, self.guards.rest, self.captured.sources, calls.call
+        empties = [np.empty if math.prod(shape) * dtype.itemsize < SMALLEST else take for shape, dtype in made]
         own = {(donor, k) for k, donor in enumerate(donors) if donor is not None}
         assigned = [(source, k, carries) for source, k, carries in captured.assigned
                     if all(source is not sources[donor] for donor, result in own if result == k)]
@@ -197,7 +220,10 @@ class _Maker:
         leaf = output.leaves[0] if output.structure is LEAF else None
         plain = isinstance(leaf, FromGraph) and not (leaf.requires_grad or leaf.number) and donors[leaf.index] is None
         if plain and len(made) == 1 and not (assigned or captured.gradients or captured.flags or captured.effects):
-            (shape, dtype), = made
+            ((shape, dtype), *_), (empty, *_) = made, empties
+            if rest is None and isinstance(leaf, FromGraph):
+                self.answer = calls.answer(self.calls.Answer(
+                    len(self.leaves), empty, shape, dtype, new[0], Tensor, TensorState, MISS))
 
             def one(leaves: tuple[Any, ...]) -> Any:
                 array = empty(shape, dtype)
@@ -210,7 +236,7 @@ class _Maker:
         where = [-1 - donor if donor is not None else next(places) for donor in donors]
 
         def several(leaves: tuple[Any, ...]) -> Any:
-            new = tuple([empty(shape, dtype) for shape, dtype in made])
+            new = tuple([empty(shape, dtype) for (shape, dtype), empty in zip(made, empties, strict=True)])
             if not ((rest is None or rest.hold()) and call(leaves, new)):
                 return MISS
             tensors = _as_tensors(leaves) if arrays else leaves
@@ -244,5 +270,6 @@ def _as_tensors(leaves: tuple[Any, ...]) -> tuple[Any, ...]:
 @cache
 def _slots() -> Slots:
     from tenon.backends.cpu.conditions import Slots  # local: as above
-    state = [objects.slot_offset(TensorState, name) for name in ("payload", "requires_grad", "grad")]
+    names = "payload", "requires_grad", "grad", "node", "index"
+    state = [objects.slot_offset(TensorState, name) for name in names]
     return Slots(objects.slot_offset(Tensor, "own"), *state)

@@ -27,7 +27,14 @@ DATA_OFFSET = object.__basicsize__  # where an ndarray keeps the address of its 
 
 
 class Frame:
-    """What one run at a time writes to: the driver's context, its table of addresses, the words that report errors."""
+    """What one run at a time writes to: the driver's context, its table of addresses, the words that report errors.
+
+    A quick call (`tenon.capture.warm`) has a frame of its own, with the `pool` (its state, the function that starts a
+    region) that it runs on, and the words in memory that must be as they were.
+    """
+
+    pool: tuple[int, int] = (0, 0)
+    conditions: tuple[tuple[int, int], ...] = ()
 
     def __init__(self, layout: Layout, driver: native.Driver):
         self.layout, self.driver = layout, driver
@@ -53,7 +60,8 @@ class Frame:
                 (native.PLACES, layout.places.ctypes.data), (native.PLACE_COUNT, len(layout.places) // 2),
                 (native.MOVES, layout.moves.ctypes.data)):
             self.context[word] = value
-        self.call = driver.run_quickly if layout.work < QUICK_WORK else driver.run
+        self.takes_long = layout.threads > 1 or layout.work >= QUICK_WORK
+        self.call = driver.run if self.takes_long else driver.run_quickly
 
     def run(self, arrays: Sequence[Array], arena: Array | None) -> list[Array]:
         """Bind, run, and raise what went wrong."""

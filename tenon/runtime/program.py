@@ -29,13 +29,14 @@ from tenon.graph.ir import Graph, Node
 from tenon.locks import Lock
 from tenon.observe import emit, span
 from tenon.runtime.frame import Frame
-from tenon.runtime.layout import QUICK_WORK, Layout, make_layout
+from tenon.runtime.layout import Layout, make_layout
 from tenon.runtime.memory import aligned_bytes
-from tenon.runtime.scheduler import pool
+from tenon.runtime.scheduler import pool, pool_version
 from tenon.runtime.table import unit_for
 from tenon.types import TensorType, as_dtype
 
 MOST_LAYOUTS = 64
+MOST_QUICK_MEMORY = 1 << 25    # bytes that a quick call keeps for itself
 CONTIGUOUS_AND_ALIGNED = 0x101      # of ndarray.flags
 
 
@@ -131,12 +132,21 @@ class Program:
 
     def quick_frame(self, arrays: Sequence[Array], donated: Collection[int] = ()) -> Frame | None:
         """A frame with an arena of its own for calls with arrays like these; None where a call is not quick: it may
-        fail, asks Python for something, or takes so long that other Python threads should run meanwhile."""
+        fail, asks Python for something, or needs more memory than to keep for it alone."""
+        threads, unchanged = pool(), pool_version()
         layout = self._layout_for(self._accept(arrays), donated)
-        if layout.host or layout.checked or layout.threads > 1 or layout.work >= QUICK_WORK:
+        if layout.host or layout.checked or layout.memory.size + layout.scratch * layout.threads > MOST_QUICK_MEMORY:
+            return None
+        if layout.pool_threads != threads.threads or (layout.threads > 1 and threads.parallel is None):
             return None
         frame = Frame(layout, self._native)
         frame.use(self._take_arena(layout))
+        if frame.takes_long:
+            frame.conditions = (unchanged,)
+        if layout.threads > 1:
+            frame.pool = threads.state, threads.parallel or 0
+            frame.context[native.POOL] = threads.state
+            threads.start()
         return frame
 
     def _compile(self, units: Collection[Unit]) -> None:

@@ -70,8 +70,14 @@ def set_num_threads(threads: int) -> None:
                 before.close()
 
 
+def pool_version() -> tuple[int, int]:
+    """(address, word): as long as the word is there the pool is this one, and its workers are alive."""
+    return _version.ctypes.data, int(_version[0])
+
+
 def _choose(threads: int) -> None:
     global _chosen
+    _version[0] += 1
     _chosen = (Pool if native.default_sleep() == "futex" else SignalledPool)(threads)
 
 
@@ -93,8 +99,13 @@ class Pool:
     def run(self, function: int, argument: int) -> None:
         """Call the function at this address on every thread of the pool; return when all calls have."""
         if not self._ready:
-            self._start()
+            self.start()
         self._region(function, argument)
+
+    @property
+    def parallel(self) -> int | None:
+        """The address of what runs a region; None where that takes Python."""
+        return self._native.library.address("parallel")
 
     def close(self, timeout: float = 1.0) -> None:
         """Send the workers home; later runs use the caller alone.  A region that outlasts the timeout keeps them."""
@@ -117,7 +128,8 @@ class Pool:
     def _serve(self, thread: int) -> None:
         self._native.work(self.state, thread)
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Let the workers wait for regions, if they do not yet."""
         with self._starting:
             if not self._ready:
                 for thread in range(len(self._workers) + 1, self.threads):
@@ -142,6 +154,7 @@ class SignalledPool(Pool):
     """For systems without futex: workers wait in Python between regions, and yield their core within one."""
 
     sleep = "switch" if os.name == "nt" else "yield"
+    parallel = None
 
     def _region(self, function: int, argument: int) -> int:
         if self.threads > 1 and self._owned.acquire(blocking=False):
@@ -170,11 +183,13 @@ _KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32
 _pools: weakref.WeakSet[Pool] = weakref.WeakSet()  # all that are in use; a worker keeps its pool
 _chosen: Pool | None = None
 _choosing = threading.Lock()
+_version = np.zeros(1, np.int64)
 
 
 def _after_fork() -> None:
     global _choosing
     _choosing = threading.Lock()
+    _version[0] += 1
     for one in list(_pools):
         one._reset()
 

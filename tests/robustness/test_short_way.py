@@ -477,3 +477,84 @@ def test_state_that_branches_and_loops_assign(size):
         step = run(step)
         seen.append([(step(tn.full((size,), (-1.0) ** k)).item(), w[0].item(), n.item()) for k in range(9)])
     np.testing.assert_allclose(seen[1], seen[0], rtol=1e-5)
+
+
+# ---------------------------------------------------------------- work that takes long
+
+LARGE = np.random.default_rng(0).standard_normal((2, 300, 300)).astype(np.float32)
+
+
+@pytest.fixture
+def two_threads():
+    before = tn.get_num_threads()
+    tn.set_num_threads(2)
+    yield
+    tn.set_num_threads(before)
+
+
+def product_of_large(monkeypatch):
+    """A jitted product that has its short way, its arguments, the right result, and its long calls from now on."""
+    f, x, y = tn.jit(lambda x, y: x @ y), tn.asarray(LARGE[0]), tn.asarray(LARGE[1])
+    for _ in range(3):
+        want = f(x, y).numpy()
+    return f, x, y, want, long_calls(f, monkeypatch)
+
+
+def test_large_products_take_it_on_any_number_of_threads(monkeypatch, two_threads):
+    f, x, y, want, seen = product_of_large(monkeypatch)
+    assert np.array_equal(f(x, y).numpy(), want) and not seen
+    np.testing.assert_allclose(want, LARGE[0] @ LARGE[1], rtol=1e-3, atol=1e-3)
+
+
+def test_another_number_of_threads_goes_the_long_way_once(monkeypatch, two_threads):
+    f, x, y, want, seen = product_of_large(monkeypatch)
+    tn.set_num_threads(3)
+    for _ in range(4):
+        assert np.array_equal(f(x, y).numpy(), want)
+    assert len(seen) == 1
+
+
+def test_python_threads_may_use_it_at_the_same_time(monkeypatch, two_threads):
+    f, _, y, want, _ = product_of_large(monkeypatch)
+    others = [tn.asarray(LARGE[0] * k) for k in (1, 2, 4)]
+    wrong = []
+
+    def work(k):
+        results = [f(others[k], y).numpy() for _ in range(20)]
+        wrong.extend(k for result in results if not np.array_equal(result, want * 2 ** k))
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+
+
+def test_what_it_reads_stays_while_it_runs(monkeypatch, two_threads):
+    f, x, y, want, seen = product_of_large(monkeypatch)
+    held = [sys.getrefcount(t.own.payload) for t in (x, y)]
+    results = [f(x, y) for _ in range(5)]
+    assert [sys.getrefcount(t.own.payload) for t in (x, y)] == held and not seen
+    assert all(sys.getrefcount(r.own.payload) == 2 for r in results)
+    assert all(np.array_equal(r.numpy(), want) for r in results)
+
+
+def test_an_answer_is_like_any_other_tensor(monkeypatch):
+    f, x = tn.jit(lambda x: x + 1), ones(3)
+    for _ in range(3):
+        y = f(x)
+    reference = weakref.ref(y)
+    assert type(y) is tn.Tensor and y.grad is None and y.node is None and y.requires_grad is False
+    assert gc.is_tracked(y) and repr(y) == repr(x + 1)
+    del y
+    assert reference() is None
+
+
+def test_one_tensor_in_two_places_and_names_go_another_way(monkeypatch):
+    f, x, y = tn.jit(lambda x, y: x - y), ones(3), ones(3)
+    for _ in range(3):
+        f(x, y)
+    seen = long_calls(f, monkeypatch)
+    assert f(x, x).numpy().tolist() == [0, 0, 0] and f(x, y=y).numpy().tolist() == [0, 0, 0] and len(seen) == 2
+    with pytest.raises(TypeError):
+        f(x)

@@ -182,16 +182,17 @@ def test_rows_of_sequences_and_stacks_are_not_copied() -> None:
 
 @pytest.mark.parametrize("kind", ["f32", "f64", "i32"])
 @pytest.mark.parametrize("weights", [(130, 70), (400, 300), (37, 41)])
-def test_weights_of_a_loop_are_packed_once(kind: str, weights: tuple[int, int]) -> None:
+def test_transposed_weights_of_a_loop_are_packed_once(kind: str, weights: tuple[int, int]) -> None:
     depth, columns = weights
     made = program(f"""
-def run(w: {kind}[{columns}, {depth}], u: {kind}[{columns}, {depth}], h: {kind}[7, {depth}]):
-    def step(w: {kind}[{columns}, {depth}], u: {kind}[{columns}, {depth}], h: {kind}[7, {depth}]):
+def run(w: {kind}[{columns}, {depth}], u: {kind}[{depth}, {columns}], h: {kind}[7, {depth}]):
+    def step(w: {kind}[{columns}, {depth}], u: {kind}[{depth}, {columns}], h: {kind}[7, {depth}]):
         v0: {kind}[{depth}, {columns}] = permute(w, axes=(1, 0))
         v1: {kind}[7, {columns}] = matmul(h, v0)
-        v2: {kind}[7, {depth}] = matmul(v1, u)
-        v3: {kind}[7, {depth}] = subtract(v2, h)
-        return v3
+        v2: {kind}[{columns}, {depth}] = permute(u, axes=(1, 0))
+        v3: {kind}[7, {depth}] = matmul(v1, v2)
+        v4: {kind}[7, {depth}] = subtract(v3, h)
+        return v4
     v0: {kind}[7, {depth}] = scan(w, u, h, constants=2, carried=1, length=30, body=step, reverse=False)
     return v0
 """)

@@ -1,9 +1,6 @@
-"""Conditions on Python objects as a table of words -> one native pass that checks them all, and runs a program.
+"""Conditions on Python objects as a table of words -> one native pass that checks them all.
 
-    check(leaves)             whether all conditions hold, and every input is what the program takes
-    call(leaves, results)     the same; where it is so, the program has run
-
-Both are Python builtins (`tenon.backends.builtin`) that keep their table, an array of words.  There are
+`calls` makes Python functions of it.  There are
 
     words       (address, expected): the word at the address is this one
     versions    the same, for the words by which dictionaries say that they were not changed
@@ -20,27 +17,18 @@ An input is a tensor that the caller passes or that somebody holds, or its gradi
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass, field
-from functools import cache
-from typing import Any
+from dataclasses import dataclass, field
 
-import numpy as np
-
-from tenon.backends.builtin import builtin
 from tenon.backends.cpu import objects
-from tenon.backends.cpu.driver import driver
-from tenon.backends.llvm import Library, compile
 
 DICTIONARY, ENTRY, WHOLE = range(3)
 ENTRY_WORDS = 4
 ANY = -1
 
-# Words of a table, 8 bytes each.
-(WORDS, WORD_COUNT, VERSIONS, VERSION_COUNT, LISTS, LIST_COUNT, ENTRIES, ENTRY_COUNT, INPUTS, INPUT_COUNT, PLACES,
- PLACE_COUNT, OBJECTS, CONTEXT, RUN, GET_ITEM, INCREF, TRUE, FALSE, NONE, ARRAY, LEASE) = range(22)
-TABLE_WORDS = 22
+# Words of a table, 8 bytes each; `calls` has more.
+(WORDS, WORD_COUNT, VERSIONS, VERSION_COUNT, LISTS, LIST_COUNT, ENTRIES, ENTRY_COUNT, INPUTS, INPUT_COUNT, OBJECTS,
+ GET_ITEM, NONE, ARRAY, LEASE) = range(15)
+CONDITION_WORDS = 15
 
 
 @dataclass
@@ -85,62 +73,27 @@ class Slots:
     payload: int
     requires_grad: int
     grad: int
-
-
-class Table:
-    """Conditions, inputs and the program's frame; the native functions `check` and `call` keep what they point to."""
-
-    def __init__(self, slots: Slots, conditions: Conditions, inputs: Sequence[Input], places: Sequence[int] = (),
-                 objects_at: int = 0, context: int = 0, lease: type = np.ndarray, kept: Any = None):
-        library, table = _library(slots), np.zeros(TABLE_WORDS, np.int64)
-        self.versions = _words(conditions.versions, 2)
-        entries = _words(conditions.entries, ENTRY_WORDS)
-        refers = entries[:, 0] == DICTIONARY
-        entries[refers, 1] = self.versions.ctypes.data + 16 * entries[refers, 1]
-        self.rows = [(WORDS, _words(conditions.words, 2)), (VERSIONS, self.versions), (ENTRIES, entries),
-                     (LISTS, _words(conditions.lists, 3)), (PLACES, _words(places, 1)),
-                     (INPUTS, _words([astuple(x) for x in inputs], INPUT_WORDS))]
-        for word, rows in self.rows:
-            table[word:word + 2] = rows.ctypes.data, len(rows)
-        for word, value in (
-                (OBJECTS, objects_at), (CONTEXT, context), (RUN, driver().library.address("run_alone")),
-                (GET_ITEM, _address(ctypes.pythonapi.PyDict_GetItem)), (INCREF, _address(ctypes.pythonapi.Py_IncRef)),
-                (TRUE, id(True)), (FALSE, id(False)), (NONE, id(None)), (ARRAY, id(np.ndarray)),
-                (LEASE, id(lease))):
-            table[word] = value
-        all_kept = self.rows, kept
-        self.check: Callable[[tuple[Any, ...]], bool] = builtin("check", library.address("check"), table, all_kept)
-        self.call: Callable[[tuple[Any, ...], tuple[Any, ...]], bool] = \
-            builtin("call", library.address("call"), table, all_kept)
-
-
-def _words(rows: Sequence[Any], width: int) -> np.ndarray:
-    return np.array(rows, np.int64).reshape(-1, width)
-
-
-def _address(function: Any) -> int:
-    return ctypes.cast(function, ctypes.c_void_p).value or 0
-
-
-@cache
-def _library(slots: Slots) -> Library:
-    return compile(_ir(slots))
+    node: int
+    index: int
 
 
 # ---------------------------------------------------------------- the native functions
 
-def _word(base: str, name: str, index: int, type: str = "i64") -> str:
+def word(base: str, name: str, index: int, type: str = "i64") -> str:
+    """Load a word of a table, to a value of this name."""
     return (f"  %{name}.at = getelementptr i64, ptr %{base}, i64 {index}\n"
             f"  %{name} = load {type}, ptr %{name}.at, align 8\n")
 
 
-def _field(base: str, name: str, offset: int, type: str = "i64") -> str:
+def field_at(base: str, name: str, offset: int, type: str = "i64") -> str:
+    """Load what lies so many bytes behind an address, to a value of this name."""
     return (f"  %{name}.at = getelementptr i8, ptr %{base}, i64 {offset}\n"
             f"  %{name} = load {type}, ptr %{name}.at, align 4\n")
 
 
-def _ir(slots: Slots) -> str:
-    return _CONDITIONS + _array_ir() + _inputs_ir(slots) + _entries_ir()
+def conditions_ir(slots: Slots) -> str:
+    """i1 holds(ptr table, ptr leaves)."""
+    return _CONDITIONS + _array_ir() + _inputs_ir(slots) + _HOLDS
 
 
 _CONDITIONS = f"""
@@ -155,7 +108,7 @@ head:
 body:
   %row = getelementptr {{ ptr, i64 }}, ptr %rows, i64 %k
   %address = load ptr, ptr %row, align 8
-{_word("row", "expected", 1)}
+{word("row", "expected", 1)}
   %now = load i64, ptr %address, align 8
   %other = xor i64 %now, %expected
   %differ.next = or i64 %differ, %other
@@ -176,7 +129,7 @@ head:
 start:
   %at = mul i64 %k, 3
   %row = getelementptr i64, ptr %rows, i64 %at
-{_word("row", "address", 0, "ptr")}{_word("row", "those", 1, "ptr")}{_word("row", "items", 2)}
+{word("row", "address", 0, "ptr")}{word("row", "those", 1, "ptr")}{word("row", "items", 2)}
   %these = load ptr, ptr %address, align 8
   %k.next = add i64 %k, 1
   br label %list
@@ -200,7 +153,7 @@ bad:
 
 define internal i1 @entries(ptr %table) {{
 entry:
-{_word("table", "rows", ENTRIES, "ptr")}{_word("table", "count", ENTRY_COUNT)}{_word("table", "get", GET_ITEM, "ptr")}
+{word("table", "rows", ENTRIES, "ptr")}{word("table", "count", ENTRY_COUNT)}{word("table", "get", GET_ITEM, "ptr")}
   br label %head
 head:
   %k = phi i64 [0, %entry], [%following, %next]
@@ -209,12 +162,12 @@ head:
 body:
   %start = mul i64 %k, {ENTRY_WORDS}
   %row = getelementptr i64, ptr %rows, i64 %start
-{_word("row", "kind", 0)}{_word("row", "a", 1, "ptr")}{_word("row", "b", 2)}{_word("row", "c", 3)}
+{word("row", "kind", 0)}{word("row", "a", 1, "ptr")}{word("row", "b", 2)}{word("row", "c", 3)}
   switch i64 %kind, label %bad [ i64 {DICTIONARY}, label %dictionary
                                  i64 {ENTRY}, label %item ]
 dictionary:
   %address = load ptr, ptr %a, align 8
-{_word("a", "known", 1)}
+{word("a", "known", 1)}
   %version = load i64, ptr %address, align 8
   %unchanged = icmp eq i64 %version, %known
   %skipped = select i1 %unchanged, i64 %b, i64 0
@@ -238,9 +191,9 @@ bad:
 
 define internal i1 @conditions(ptr %table) {{
 entry:
-{_word("table", "words", WORDS, "ptr")}{_word("table", "word.count", WORD_COUNT)}\
-{_word("table", "lists", LISTS, "ptr")}{_word("table", "list.count", LIST_COUNT)}\
-{_word("table", "versions", VERSIONS, "ptr")}{_word("table", "version.count", VERSION_COUNT)}
+{word("table", "words", WORDS, "ptr")}{word("table", "word.count", WORD_COUNT)}\
+{word("table", "lists", LISTS, "ptr")}{word("table", "list.count", LIST_COUNT)}\
+{word("table", "versions", VERSIONS, "ptr")}{word("table", "version.count", VERSION_COUNT)}
   %first = call i1 @same(ptr %words, i64 %word.count)
   br i1 %first, label %second, label %bad
 second:
@@ -279,20 +232,20 @@ def _array_ir() -> str:
     return f"""
 define internal i1 @array(ptr %object, ptr %row, ptr %table) {{
 entry:
-{_word("table", "type", ARRAY, "ptr")}{_word("table", "lease", LEASE, "ptr")}\
-{_field("object", "found.type", objects.TYPE, "ptr")}
+{word("table", "type", ARRAY, "ptr")}{word("table", "lease", LEASE, "ptr")}\
+{field_at("object", "found.type", objects.TYPE, "ptr")}
   %is.array = icmp eq ptr %found.type, %type
   br i1 %is.array, label %fields, label %bad
 fields:
-{_field("object", "dtype", objects.DTYPE)}{_field("object", "base", objects.BASE, "ptr")}\
-{_field("object", "ndim.short", objects.NDIM, "i32")}{_field("object", "flags.short", objects.FLAGS, "i32")}\
-{_field("object", "sizes", objects.DIMENSIONS, "ptr")}\
-{_word("row", "want.dtype", 6)}{_word("row", "want.ndim", 7)}{_word("row", "want.sizes", 8, "ptr")}\
-{_word("row", "want.flags", 9)}{_word("row", "alone", 11)}
+{field_at("object", "dtype", objects.DTYPE)}{field_at("object", "base", objects.BASE, "ptr")}\
+{field_at("object", "ndim.short", objects.NDIM, "i32")}{field_at("object", "flags.short", objects.FLAGS, "i32")}\
+{field_at("object", "sizes", objects.DIMENSIONS, "ptr")}\
+{word("row", "want.dtype", 6)}{word("row", "want.ndim", 7)}{word("row", "want.sizes", 8, "ptr")}\
+{word("row", "want.flags", 9)}{word("row", "alone", 11)}
   %baseless = icmp eq ptr %base, null
   br i1 %baseless, label %compare, label %based
 based:                                                ; memory that only this array may give back is its own too
-{_field("base", "base.type", objects.TYPE, "ptr")}
+{field_at("base", "base.type", objects.TYPE, "ptr")}
   %base.count = load i32, ptr %base, align 4
   %is.lease = icmp eq ptr %base.type, %lease
   %leased.once = icmp eq i32 %base.count, 1
@@ -339,8 +292,8 @@ def _inputs_ir(slots: Slots) -> str:
     return f"""
 define internal i1 @inputs(ptr %table, ptr %leaves) {{
 entry:
-{_word("table", "rows", INPUTS, "ptr")}{_word("table", "count", INPUT_COUNT)}\
-{_word("table", "places", OBJECTS, "ptr")}{_word("table", "none", NONE, "ptr")}
+{word("table", "rows", INPUTS, "ptr")}{word("table", "count", INPUT_COUNT)}\
+{word("table", "places", OBJECTS, "ptr")}{word("table", "none", NONE, "ptr")}
   br label %head
 head:
   %k = phi i64 [0, %entry], [%k.next, %next]
@@ -350,9 +303,9 @@ body:
   %k.next = add i64 %k, 1
   %start = mul i64 %k, {INPUT_WORDS}
   %row = getelementptr i64, ptr %rows, i64 %start
-{_word("row", "holder", 0, "ptr")}{_word("row", "leaf", 1)}{_word("row", "type", 2, "ptr")}{_word("row", "kind", 3)}\
-{_word("row", "want.value", 4, "ptr")}{_word("row", "has.grad", 5)}{_word("row", "place", 10)}\
-{_word("row", "alone", 11)}
+{word("row", "holder", 0, "ptr")}{word("row", "leaf", 1)}{word("row", "type", 2, "ptr")}{word("row", "kind", 3)}\
+{word("row", "want.value", 4, "ptr")}{word("row", "has.grad", 5)}{word("row", "place", 10)}\
+{word("row", "alone", 11)}
   %items = getelementptr i8, ptr %leaves, i64 {objects.ITEMS}
   %item.at = getelementptr ptr, ptr %items, i64 %leaf
   %is.leaf = icmp eq ptr %holder, null
@@ -362,14 +315,14 @@ take:
   br label %have
 have:
   %object = phi ptr [%item, %take], [%holder, %body]
-{_field("object", "object.type", objects.TYPE, "ptr")}
+{field_at("object", "object.type", objects.TYPE, "ptr")}
   %right.type = icmp eq ptr %object.type, %type
   br i1 %right.type, label %typed, label %bad
 typed:
   switch i64 %kind, label %plain [ i64 {TENSOR}, label %tensor
                                    i64 {GRADIENT}, label %tensor ]
 plain:                                                ; an array, or an object that only its identity tells
-{_word("row", "element.type", 6)}
+{word("row", "element.type", 6)}
   %unlooked = icmp eq i64 %element.type, 0
   %identical = icmp eq ptr %object, %want.value
   %unasked = icmp eq ptr %want.value, null
@@ -379,8 +332,8 @@ plain:                                                ; an array, or an object t
 plain.array:
   br i1 %known, label %look, label %bad
 tensor:
-{_field("object", "state", slots.own, "ptr")}\
-{_field("state", "flag", slots.requires_grad, "ptr")}{_field("state", "grad", slots.grad, "ptr")}
+{field_at("object", "state", slots.own, "ptr")}\
+{field_at("state", "flag", slots.requires_grad, "ptr")}{field_at("state", "grad", slots.grad, "ptr")}
   %flag.same = icmp eq ptr %flag, %want.value
   %flag.any = icmp eq ptr %want.value, null
   %flag.good = or i1 %flag.same, %flag.any
@@ -397,15 +350,15 @@ stated:
 gradient:
   br i1 %grad.there, label %gradient.there, label %bad
 gradient.there:
-{_field("grad", "grad.type", objects.TYPE, "ptr")}{_word("row", "want.type", 12, "ptr")}
+{field_at("grad", "grad.type", objects.TYPE, "ptr")}{word("row", "want.type", 12, "ptr")}
   %grad.known = icmp eq ptr %grad.type, %want.type
   br i1 %grad.known, label %gradient.known, label %bad
 gradient.known:
-{_field("grad", "grad.state", slots.own, "ptr")}
+{field_at("grad", "grad.state", slots.own, "ptr")}
   br label %payload
 payload:
   %owner = phi ptr [%state, %stated], [%grad.state, %gradient.known]
-{_field("owner", "array", slots.payload, "ptr")}
+{field_at("owner", "array", slots.payload, "ptr")}
   %count.states = load i32, ptr %owner, align 4
   %one.state = icmp eq i32 %count.states, 1
   %shared = icmp eq i64 %alone, 0
@@ -438,16 +391,8 @@ bad:
 """
 
 
-def _entries_ir() -> str:
-    return f"""
-define internal ptr @boolean(ptr %table, i1 %answer) {{
-{_word("table", "true", TRUE, "ptr")}{_word("table", "false", FALSE, "ptr")}{_word("table", "incref", INCREF, "ptr")}
-  %object = select i1 %answer, ptr %true, ptr %false
-  call void %incref(ptr %object)
-  ret ptr %object
-}}
-
-define internal i1 @holds(ptr %table, ptr %leaves) {{
+_HOLDS = """
+define internal i1 @holds(ptr %table, ptr %leaves) {
 entry:
   %first = call i1 @inputs(ptr %table, ptr %leaves)
   br i1 %first, label %rest, label %out
@@ -457,46 +402,5 @@ rest:
 out:
   %both = phi i1 [false, %entry], [%second, %rest]
   ret i1 %both
-}}
-
-define ptr @check(ptr %owner, ptr %arguments, i64 %given) {{
-{_field("owner", "table", objects.DATA, "ptr")}
-  %leaves = load ptr, ptr %arguments, align 8
-  %good = call i1 @holds(ptr %table, ptr %leaves)
-  %answer = call ptr @boolean(ptr %table, i1 %good)
-  ret ptr %answer
-}}
-
-define ptr @call(ptr %owner, ptr %arguments, i64 %given) {{
-entry:
-{_field("owner", "table", objects.DATA, "ptr")}
-  %leaves = load ptr, ptr %arguments, align 8
-{_word("arguments", "results", 1, "ptr")}
-  %good = call i1 @holds(ptr %table, ptr %leaves)
-  br i1 %good, label %bind, label %out
-bind:
-{_word("table", "to", PLACES, "ptr")}{_word("table", "count", PLACE_COUNT)}{_word("table", "places", OBJECTS, "ptr")}\
-{_word("table", "context", CONTEXT, "ptr")}{_word("table", "run", RUN, "ptr")}
-  %items = getelementptr i8, ptr %results, i64 {objects.ITEMS}
-  br label %head
-head:
-  %k = phi i64 [0, %bind], [%k.next, %body]
-  %more = icmp ult i64 %k, %count
-  br i1 %more, label %body, label %start
-body:
-  %item.at = getelementptr ptr, ptr %items, i64 %k
-  %item = load ptr, ptr %item.at, align 8
-  %which.at = getelementptr i64, ptr %to, i64 %k
-  %which = load i64, ptr %which.at, align 8
-  %place.at = getelementptr ptr, ptr %places, i64 %which
-  store ptr %item, ptr %place.at, align 8
-  %k.next = add i64 %k, 1
-  br label %head
-start:
-  call void %run(ptr %context)
-  br label %out
-out:
-  %answer = call ptr @boolean(ptr %table, i1 %good)
-  ret ptr %answer
-}}
+}
 """
