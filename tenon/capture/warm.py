@@ -221,7 +221,7 @@ class _Maker:
         plain = isinstance(leaf, FromGraph) and not (leaf.requires_grad or leaf.number) and donors[leaf.index] is None
         if plain and len(made) == 1 and not (assigned or captured.gradients or captured.flags or captured.effects):
             ((shape, dtype), *_), (empty, *_) = made, empties
-            if rest is None and isinstance(leaf, FromGraph):
+            if rest is None:
                 self.answer = calls.answer(self.calls.Answer(
                     len(self.leaves), empty, shape, dtype, new[0], Tensor, TensorState, MISS))
 

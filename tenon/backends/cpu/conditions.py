@@ -366,7 +366,7 @@ payload:
   br i1 %held.right, label %look, label %bad
 look:
   %elements = phi ptr [%object, %plain.array], [%array, %payload]
-{_word("row", "want.array", 13, "ptr")}
+{word("row", "want.array", 13, "ptr")}
   %array.same = icmp eq ptr %elements, %want.array
   %array.any = icmp eq ptr %want.array, null
   %array.good = or i1 %array.same, %array.any
