@@ -30,6 +30,7 @@ FILES = frozenset({"listdir", "scandir", "stat", "lstat", "access", "mkdir", "rm
 WRITING = frozenset({"print", "input", "open", "write", "writelines"})
 LIBRARIES = tuple({p for p in (sys.prefix + "/lib", sys.base_prefix + "/lib", PACKAGE) if p})
 ELSEWHERE = (*LIBRARIES, "<frozen", "<__array_function__")
+CONVERTING = PACKAGE + "capture/convert/"
 FRONT_END = (PACKAGE + "nn/", PACKAGE + "optim/", PACKAGE + "random.py")    # what holds users' state
 
 
@@ -115,7 +116,7 @@ class Watch:
                 self._known[id(code)] = code
                 if follows(code):
                     self.codes.update(STANDS_FOR.get(code) or (code,))
-            if self.undecided() and follows(code) and counts_elements(code):
+            if self.undecided() and follows(code) and counts_elements(frame):
                 self._stop(f"{code.co_name}() runs as it is, where the data decide what containers hold",
                            _user_frame(frame.f_back or frame))
         elif event == "c_call":
@@ -211,9 +212,12 @@ def follows(code: types.CodeType) -> bool:
     return code.co_filename.startswith(FRONT_END) or not code.co_filename.startswith(ELSEWHERE)
 
 
-def counts_elements(code: types.CodeType) -> bool:
+def counts_elements(frame: types.FrameType) -> bool:
     """Whether this is a user's code that was not rewritten, so that it may count the elements of a container."""
-    generated = code.co_filename.startswith("<") and code.co_name in ("__init__", "__new__")
+    code, above = frame.f_code, frame.f_back
+    file = above.f_code.co_filename if above is not None else ""
+    own = file.startswith(PACKAGE) and not file.startswith(CONVERTING)      # compares data of its own
+    generated = code.co_filename.startswith("<") and (own or code.co_name in ("__init__", "__new__"))
     return code not in STANDS_FOR and not code.co_filename.startswith(PACKAGE) and not generated
 
 

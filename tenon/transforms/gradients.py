@@ -14,6 +14,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tenon.capture.convert.choice import Choice, resolved
 from tenon.errors import ArgumentError, GradientError
 from tenon.ops.creation import ones_like, zeros_like
 from tenon.tensor import Tensor, asarray
@@ -166,6 +167,7 @@ def split_aux(name: str, result: Any, has_aux: bool) -> tuple[Any, Any]:
 
 def check_scalar(value: Any) -> Tensor:
     """The value that is differentiated, as a tensor."""
+    value = resolved(value) if type(value) is Choice else value
     value = asarray(value) if isinstance(value, NUMBERS) else value
     if isinstance(value, Tensor) and value.shape == () and value.dtype.is_floating:
         return value

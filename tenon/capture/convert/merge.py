@@ -96,7 +96,7 @@ class Join:
     def values(self, before: Mapping[Any, Any]) -> dict[Any, Any]:
         """The merged value of every place; `before` is what a place held that an arm left as it was."""
         then, other = (arm.values for arm in self.arms)
-        keys = list(dict.fromkeys([*then, *other]))
+        keys = in_order(list(then), list(other), before)
         pairs = {k: (then.get(k, before[k]), other.get(k, before[k])) for k in keys}
         for a, b in pairs.values():
             self.merge(a, b)
@@ -239,6 +239,35 @@ class Join:
         if key not in known:
             known[key] = closed(graph, free)
         return known[key]
+
+
+def in_order(then: Sequence[Any], other: Sequence[Any], before: Mapping[Any, Any]) -> list[Any]:
+    """The places of both arms; keys that are new in a dictionary stand in the order that they have in both."""
+    whole = {key[1] for key in (*then, *other) if key[0] == "dict"}
+    if any(key[0] == "item" and key[1] in whole for key in (*then, *other)):
+        raise UnsafeCall("the order of the keys in a dictionary depends on the data")
+    new = [[key for key in keys if key[0] == "item" and before[key] is MISSING] for keys in (then, other)]
+    holders = dict.fromkeys(key[1] for key in (*new[0], *new[1]))
+    merged = [key for holder in holders for key in one_order(*([k for k in keys if k[1] == holder] for keys in new))]
+    known = set(merged)
+    return [*(key for key in dict.fromkeys([*then, *other]) if key not in known), *merged]
+
+
+def one_order(first: Sequence[Any], second: Sequence[Any]) -> list[Any]:
+    """An order that both of these have, of all that stands in either; refused where there is none."""
+    place = {key: k for k, key in enumerate(first)}
+    found: list[Any] = []
+    done = 0
+    for key in second:
+        if key not in place:
+            found.append(key)
+        elif place[key] < done:
+            raise UnsafeCall("the order of the keys in a dictionary depends on the data",
+                             hint="set them in one order in all branches")
+        else:
+            found += first[done:place[key] + 1]
+            done = place[key] + 1
+    return [*found, *first[done:]]
 
 
 def _is_cheap(graph: Graph) -> bool:

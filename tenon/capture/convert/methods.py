@@ -7,15 +7,15 @@ tables is refused, and so is handing such a container to code that is not rewrit
 from __future__ import annotations
 
 import copy
+import sys
 import types
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from tenon.capture.convert import library
-from tenon.capture.convert.callees import REPLACED, callee
+from tenon.capture.convert.callees import callee
 from tenon.capture.convert.choice import UNBOUND, Choice
-from tenon.capture.convert.rows import gone_through
 from tenon.capture.convert.several import Several
 from tenon.capture.convert.undecided import (
     Elements,
@@ -29,8 +29,7 @@ from tenon.capture.convert.undecided import (
     refused,
     taken,
 )
-from tenon.capture.effects import MISSING
-from tenon.capture.watch import PACKAGE, STANDS_FOR
+from tenon.capture.watch import ELSEWHERE, STANDS_FOR, UnsafeCall
 
 if TYPE_CHECKING:
     from tenon.capture.convert.session import Session
@@ -128,7 +127,8 @@ def lookup(capture: Session, held: Any, key: Any) -> Any:
 def store(capture: Session, held: Any, key: Any, value: Any) -> None:
     """Set a key: one that is not there for some data must be the last one, or the order would depend on the data."""
     if key in held and presence(capture, held[key]) is not True and next(reversed(held)) != key:
-        raise refused("a key is set in a dictionary, whose order the data decide,")
+        raise UnsafeCall("the order of the keys in a dictionary depends on the data",
+                         hint="set the key in all branches, or before")
     held[key] = value
 
 
@@ -157,13 +157,18 @@ def _update(capture: Session, held: Any, *others: Any, **named: Any) -> None:
             store(capture, held, key, value)
 
 
+def keys(capture: Session, held: Any) -> list[Any]:
+    """The keys, those that may not be there among them."""
+    return [perhaps(p, key) for p, key in elements(capture, held).slots]
+
+
 def _pairs(capture: Session, held: Any) -> list[Any]:
     return [perhaps(presence(capture, x), (key, present(capture, x))) for key, x in held.items()]
 
 
 DICTIONARIES: dict[str, Method] = {
     "get": get, "pop": _pop_key, "setdefault": _set_default, "update": _update, "items": _pairs,
-    "keys": lambda capture, held: [perhaps(p, key) for p, key in elements(capture, held).slots],
+    "keys": lambda capture, held: keys(capture, held),
     "values": lambda capture, held: list(held.values()),
     "clear": lambda capture, held: held.clear(), "copy": lambda capture, held: held.copy(),
 }
@@ -174,7 +179,7 @@ METHODS: dict[type, dict[str, Method]] = {list: LISTS, deque: LISTS, tuple: LIST
 
 KEEPING: dict[Any, tuple[str, ...]] = {
     list: ("append", "extend", "insert"), deque: ("append", "appendleft"), dict: ("setdefault",)}
-COPIES = (list, tuple, copy.copy, deque, dict)
+HEAP_TYPE = 1 << 9              # of a class: made by a class statement
 AWARE: set[Any] = set()         # functions in the place of Python's that deal with such containers themselves
 
 
@@ -213,11 +218,12 @@ def is_rewritten(function: Any) -> bool:
 def keeps(function: Any, owner: Any) -> bool:
     """Whether a call only puts its arguments somewhere."""
     if isinstance(function, type):
-        return function in COPIES or (not function.__module__.startswith(("builtins", "collections", "tenon.")))
+        file = getattr(sys.modules.get(function.__module__), "__file__", None) or ""
+        return bool(function.__flags__ & HEAP_TYPE) and not file.startswith(ELSEWHERE)
     if isinstance(function, types.BuiltinFunctionType):
         bounded = isinstance(owner, deque) and owner.maxlen is not None
         return not bounded and function.__name__ in KEEPING.get(type(owner), ())
-    return function in COPIES if isinstance(function, types.FunctionType) else False
+    return function is copy.copy
 
 
 def holds_undecided(x: Any, depth: int = 3) -> bool:
@@ -229,6 +235,3 @@ def holds_undecided(x: Any, depth: int = 3) -> bool:
     inside: Iterable[Any] = x.values() if isinstance(x, dict) else x if isinstance(x, (list, tuple, deque)) else \
         [y for _, y in x.options] if type(x) is Choice else ()
     return any(holds_undecided(y, depth - 1) for y in inside)
-
-
-__all__ = ["AWARE", "METHODS", "MISSING", "PACKAGE", "REPLACED", "gone_through", "in_place_of"]

@@ -23,7 +23,7 @@ class OfCapture:
     """Base of what belongs to a capture, not to the program: no state of the user's."""
 
 
-OPAQUE = (OfCapture, Tensor, type, types.ModuleType, types.CodeType, types.BuiltinFunctionType, types.FrameType)
+OPAQUE = (OfCapture, Tensor, type, types.ModuleType, types.CodeType, types.FrameType)
 BYTES = (np.ndarray, bytearray, array.array)
 
 
@@ -63,6 +63,8 @@ def _inside(value: Any, found: Reached) -> list[Any]:
         found.cells += value.__closure__ or ()
         found.holders.append(value)
         return [*map(contents, value.__closure__ or ()), *vars(value).values(), value.__defaults__]
+    if isinstance(value, types.BuiltinFunctionType):
+        return [value.__self__]         # a module, or what it is a method of
     if isinstance(value, types.MethodType):
         return [value.__self__, value.__func__]
     if isinstance(value, functools.partial):

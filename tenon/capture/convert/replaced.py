@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import functools
 import math
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -12,10 +13,11 @@ from tenon.capture.convert import library
 from tenon.capture.convert.callees import REPLACED, callee
 from tenon.capture.convert.choice import UNBOUND, Choice
 from tenon.capture.convert.methods import AWARE
-from tenon.capture.convert.rows import Enumerate, Listed, Range, Reversed, Source, Zip, source_of
+from tenon.capture.convert.rows import Enumerate, Listed, Range, Reversed, Source, Zip, gone_through, source_of
 from tenon.capture.convert.runtime import RUNTIME, capture_now
 from tenon.capture.convert.several import FirstRows, Several
 from tenon.capture.convert.undecided import (
+    Elements,
     compared,
     is_perhaps,
     is_undecided,
@@ -25,7 +27,7 @@ from tenon.capture.convert.undecided import (
     stacked,
     together,
 )
-from tenon.capture.convert.view import attribute, content, has_attribute
+from tenon.capture.convert.view import attribute, content, counted, has_attribute
 from tenon.capture.effects import MISSING
 from tenon.capture.numbers import Number, as_tensor, number_of
 from tenon.errors import ArgumentError
@@ -188,8 +190,13 @@ def range_(*args: Any) -> Any:
     return Range(start, stop, step)
 
 
+@aware
 @replaces(enumerate)
 def enumerate_(iterable: Any, start: int = 0) -> Any:
+    if is_open(iterable) and (capture := capture_now()) is not None:
+        iterable = gone_through(capture, iterable)
+        if isinstance(iterable, Elements):
+            return iterable.numbered(start)
     source = source_of(iterable)
     return enumerate(iterable, start) if source is None else Enumerate(source, start)
 
@@ -208,12 +215,33 @@ def reversed_(x: Any) -> Any:
     return reversed(x) if source is None else Reversed(source)
 
 
+def _copied(kind: type) -> None:
+    @aware
+    @replaces(kind)
+    def make(*args: Any, **keywords: Any) -> Any:
+        if len(args) == 1 and not keywords and is_open(args[0]) and (capture := capture_now()) is not None:
+            return kind(content(capture, args[0]))
+        return kind(*args, **keywords)
+
+
+_copied(tuple)
+_copied(deque)
+
+
+@aware
+@replaces(dict)
+def dict_(*args: Any, **keywords: Any) -> Any:
+    capture = capture_now()
+    if args and is_open(args[0]) and capture is not None:
+        held = counted(capture, args[0]) if keywords or not isinstance(args[0], dict) else args[0]
+        return dict(held, **keywords)
+    return dict(*args, **keywords)
+
+
 @aware
 @replaces(list)
 def list_(*args: Any) -> Any:
-    if args and is_open(args[0]):
-        capture = capture_now()
-        assert capture is not None
+    if args and is_open(args[0]) and (capture := capture_now()) is not None:
         return list(content(capture, args[0]))
     return list(*map(iter, args)) if args and isinstance(args[0], Source) else list(*args)
 

@@ -10,7 +10,7 @@ from tenon.capture.convert.choice import UNBOUND, Choice
 from tenon.capture.convert.loop import Loop, Peel
 from tenon.capture.convert.several import Several, at
 from tenon.capture.convert.state import Key, Mark
-from tenon.capture.convert.undecided import Elements, elements, is_undecided, refused, together
+from tenon.capture.convert.undecided import SEQUENCES, Elements, elements, is_perhaps, is_undecided, refused, together
 from tenon.capture.convert.widen import Unstable
 from tenon.capture.numbers import Number, strong
 from tenon.capture.watch import UnsafeCall, unwatched
@@ -170,7 +170,15 @@ class Each(Loop):
     def take(self) -> Any:
         """What Python's loop goes through."""
         iterable, self.iterable = self.iterable, None
-        return self._items() if self.data else iterable
+        known = self.capture is None or not isinstance(iterable, (*SEQUENCES, dict))
+        return self._items() if self.data else iterable if known else self._checked(iterable)
+
+    def _checked(self, iterable: Any) -> Iterator[Any]:
+        """The items of a container, which the loop must not prolong as the data decide."""
+        for item in iterable:
+            if is_perhaps(item) or type(item) is Several:
+                raise UnsafeCall("a loop changes the list that it goes through", where=self.where)
+            yield item
 
     def begin(self, scope: Mapping[str, Any]) -> None:
         """The loop begins with these variables."""

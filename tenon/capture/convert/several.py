@@ -127,7 +127,8 @@ def pushed(capture: Session, several: Several, x: Any, condition: Any = True) ->
 
 def at(several: Several, place: Any) -> Any:
     """The element in this place, which is one of them."""
-    return element(several.form, iter([take(row, strong(as_tensor(place)), axis=0) for row in several.rows]))
+    index = strong(as_tensor(place) if is_number(place) else place)
+    return element(several.form, iter([take(row, index, axis=0) for row in several.rows]))
 
 
 def without_first(several: Several) -> Several:

@@ -254,6 +254,11 @@ class Elements:
     slots: Sequence[tuple[Any, Any]]
     source: Any = None
 
+    def numbered(self, start: Any) -> Elements:
+        """The elements, each behind its number."""
+        flags = [p for p, _ in self.slots]
+        return Elements([(p, (total([start, *flags[:k]]), x)) for k, (p, x) in enumerate(self.slots)], self.source)
+
     def changed(self, content: Sequence[Any]) -> bool:
         """Whether the container is not what it was."""
         now = list(self.source) if isinstance(self.source, SEQUENCES) else content

@@ -9,13 +9,10 @@ from typing import TYPE_CHECKING, Any
 from tenon.capture.convert import library
 from tenon.capture.convert.callees import callee
 from tenon.capture.convert.choice import Choice
-from tenon.capture.convert.methods import holds_undecided, lookup, refill, store
+from tenon.capture.convert.methods import holds_undecided, keys, lookup, refill, store
 from tenon.capture.convert.reachable import OfCapture
-from tenon.capture.convert.several import at
 from tenon.capture.convert.undecided import (
     SEQUENCES,
-    both,
-    compact,
     compared,
     cut,
     found_at,
@@ -93,13 +90,14 @@ class View(OfCapture):
 def content(capture: Session, value: Any) -> Any:
     """The elements of a container, or of one of several; some may be there or not."""
     if type(value) is Choice and type(value := capture.settled(value)) is Choice:
-        return capture.each(value, list)
-    return value
+        return capture.each(value, lambda x: list(content(capture, x)))
+    return keys(capture, value) if isinstance(value, dict) and is_undecided(value) else value
 
 
 def counted(capture: Session, value: Any) -> Any:
     """A container of a known number of elements."""
-    value = content(capture, value)
+    if type(value) is Choice or not isinstance(value, dict):
+        value = content(capture, value)
     if is_undecided(value):
         raise refused("a container is used where Python counts its elements")
     return value
@@ -179,7 +177,3 @@ def alike(capture: Session, left: Any, right: Any) -> Any:
     if type(left) is not type(right):
         return False
     return callee(library.equal)(left, right)
-
-
-__all__ = ["alike", "at", "attribute", "both", "compact", "contained", "content", "counted", "has_attribute",
-           "is_counted", "unpacked", "view_of"]
