@@ -28,12 +28,13 @@ import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
 from tenon.backends.code_cache import CodeCache, make_key
+from tenon.backends.plain import cut
 from tenon.config import config
 from tenon.errors import TenonError
 from tenon.observe import emit, span
 
 MAPPINGS = 3            # of memory that a library takes
-OPTIONS = "O2, loop and SLP vectorisation, unrolling where asked, PIC, small code model"
+OPTIONS = "O2, loop and SLP vectorisation, unrolling where asked, few passes for plain functions, PIC, small code model"
 
 
 class CodeError(TenonError, RuntimeError):
@@ -146,8 +147,7 @@ def assembly(ir_text: str) -> str:
 
 def optimised(ir_text: str) -> str:
     """The module after LLVM's passes, to be read."""
-    machine = _target_machine()
-    return str(_optimise(_parse(ir_text, machine), machine))
+    return str(_optimised(ir_text, _target_machine()))
 
 
 def _unless_damaged(key: str, data: bytes) -> Library | None:
@@ -164,14 +164,31 @@ def _unless_damaged(key: str, data: bytes) -> Library | None:
 def _compile(ir_text: str, form: int) -> bytes:
     with span("llvm.compile", text=ir_text):
         machine = _target_machine()
-        module = _optimise(_parse(ir_text, machine), machine)
+        module = _optimised(ir_text, machine)
         _require_known_functions(module)
         return _emit(machine, module, form)
 
 
-def _parse(ir_text: str, machine: Any) -> Any:
+def _optimised(ir_text: str, machine: Any) -> Any:
+    """The module after LLVM's passes: all of them for loops over scalars, a few for the functions that have none."""
+    context, parts = llvm.create_context(), cut(ir_text)
+    if parts is None:
+        return _optimise(_parse(ir_text, machine, context), machine)
+    module = _parse(parts.plain, machine, context)
+    if parts.others:
+        others = _optimise(_parse(parts.others, machine, context), machine)
+        for name in parts.inlined:
+            others.get_function(name).add_function_attribute("alwaysinline")
+        module.link_in(others)
+    for name in parts.hidden:
+        module.get_function(name).linkage = llvm.Linkage.internal
+    _run_few(module, [module.get_function(name) for name in parts.names], machine)
+    return module
+
+
+def _parse(ir_text: str, machine: Any, context: Any) -> Any:
     try:
-        module = llvm.parse_assembly(ir_text, llvm.create_context())
+        module = llvm.parse_assembly(ir_text, context)
         module.triple = machine.triple
         module.data_layout = str(machine.target_data)
         module.verify()
@@ -181,18 +198,41 @@ def _parse(ir_text: str, machine: Any) -> Any:
 
 
 def _optimise(module: Any, machine: Any) -> Any:
+    """All that belongs to -O2."""
     tuning = llvm.create_pipeline_tuning_options(speed_level=2)
     tuning.loop_vectorization = True
     tuning.slp_vectorization = True
     tuning.loop_unrolling = False   # but where the emitter says so: copies of long bodies take a third of the time
     builder = llvm.create_pass_builder(machine, tuning)
-    passes = builder.getModulePassManager()
+    _run_module(builder.getModulePassManager(), module, builder)
+    return module
+
+
+def _run_few(module: Any, functions: Sequence[Any], machine: Any) -> None:
+    """Inline what has to be, then clean up the functions one by one."""
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
+    inline = llvm.create_new_module_pass_manager()
+    inline.add_always_inliner_pass()
+    inline.add_global_dead_code_eliminate_pass()
+    _run_module(inline, module, builder)
+    each = llvm.create_new_function_pass_manager()
+    each.add_sroa_pass()
+    each.add_instruction_combine_pass()
+    each.add_simplify_cfg_pass()
+    try:
+        for function in functions:
+            _unlocked(ffi.lib.LLVMPY_RunNewFunctionPassManager)(each, function, builder)
+    finally:
+        ffi.lib.LLVMPY_DisposeNewFunctionPassManger(each)
+        each.detach()
+
+
+def _run_module(passes: Any, module: Any, builder: Any) -> None:
     try:
         _unlocked(ffi.lib.LLVMPY_RunNewModulePassManager)(passes, module, builder)
     finally:
         ffi.lib.LLVMPY_DisposeNewModulePassManger(passes)   # llvmlite forgets it: 70 kB for every compilation
         passes.detach()
-    return module
 
 
 def _require_known_functions(module: Any) -> None:

@@ -18,6 +18,7 @@ from tenon.backends.cpu.products import contraction_scratch, packed_right
 from tenon.backends.cpu.steps import KernelStep, LoopStep, Step, Storage, homes, leaves, now
 from tenon.backends.cpu.unit import Unit, name_of
 from tenon.backends.cpu.unit_cache import find, key_for
+from tenon.backends.plain import text_of
 from tenon.dims import product
 from tenon.loops.ir import Contraction, Kernel
 from tenon.passes.bodies import key_of
@@ -39,7 +40,7 @@ class Packing(Unit):
         """The text of a module that defines the function."""
         module = ir.Module(name=self.name)
         emit_packing_kernel(module, self.kernel)
-        return str(module)
+        return text_of(module)
 
 
 @dataclass(eq=False)
@@ -51,7 +52,7 @@ class Packed(Unit):
         """The text of a module that defines the functions."""
         module, outputs = ir.Module(name=self.name), len(self.kernel.inputs)
         emit_kernel(module, self.kernel, {outputs + output: source for output, source in self.shared}, packed=True)
-        return str(module)
+        return text_of(module)
 
     def sharing(self, shared: Shared) -> Unit:
         """The same kernel for outputs that have the memory of inputs."""

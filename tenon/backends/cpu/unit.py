@@ -17,6 +17,7 @@ from llvmlite import ir
 from tenon.backends.cpu.codegen import buffers_of, emit_kernel, scratch_size
 from tenon.backends.cpu.facts import Check, Facts, Shared
 from tenon.backends.cpu.unit_cache import find, key_for
+from tenon.backends.plain import text_of
 from tenon.dims import Dim, evaluate, symbols
 from tenon.errors import Location
 from tenon.graph.ir import Graph, Node, Value
@@ -57,7 +58,7 @@ class Unit:
         module = ir.Module(name=self.name)
         outputs = len(self.kernel.inputs)
         emit_kernel(module, self.kernel, {outputs + output: source for output, source in self.shared})
-        return str(module)
+        return text_of(module)
 
     @cached_property
     def functions(self) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import numpy as np
 from llvmlite import ir
 
 from tenon.backends import llvm
+from tenon.backends.plain import text_of
 
 from .blocking import emit_contraction, scratch_size
 from .spec import Contraction, Tile
@@ -42,7 +43,7 @@ class Native:
 
 def load(module: ir.Module, name: str, result: Any, arguments: list[Any]) -> Any:
     """A function of the module, to be called from Python; its code is kept for as long as the process lives."""
-    library = llvm.compile(str(module))
+    library = llvm.compile(text_of(module))
     _libraries.append(library)
     return ctypes.CFUNCTYPE(result, *arguments)(library.address(name))
 

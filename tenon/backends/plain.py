@@ -1,0 +1,134 @@
+"""Functions that most of LLVM's passes do nothing for: which they are, and a module's text cut in two.
+
+    ; plain: matmul_0 matmul_0_product.tile
+    define internal void @"matmul_0_product.tile"(...)
+
+A tile of a product, and the loops around it, are emitted as they shall be.  A few of the passes of -O2 do them as much
+good as all, in a fifth of the time (`llvm.compile_object`); what has loops over scalars, or moves memory, gets all.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from llvmlite import ir
+
+HEAD = "; plain: "
+WORTHWHILE = 200        # instructions, for which a module is cut in two
+
+
+def text_of(module: ir.Module) -> str:
+    """The module as text, headed by the names of its plain functions."""
+    plain = [f for f in module.functions if f.blocks and "alwaysinline" not in f.attributes
+             and not any(map(gains, loops(f)))]
+    if sum(len(block.instructions) for f in plain for block in f.blocks) < WORTHWHILE:
+        return str(module)
+    return f"{HEAD}{' '.join(f.name for f in plain)}\n{module}"
+
+
+def gains(loop: list[ir.Block]) -> bool:
+    """Whether all of the passes are of use: no call stays one, and no vectors are multiplied and added already."""
+    return not any(_is_call(x) or _is_product(x) for block in loop for x in block.instructions)
+
+
+def _is_call(x: ir.Instruction) -> bool:
+    return (isinstance(x, ir.CallInstr) and not x.callee.name.startswith("llvm.")
+            and "alwaysinline" not in x.callee.attributes)
+
+
+def _is_product(x: ir.Instruction) -> bool:
+    return isinstance(x, ir.CallInstr) and x.callee.name.startswith("llvm.fmuladd.v")
+
+
+def loops(function: ir.Function) -> Iterator[list[ir.Block]]:
+    """The blocks of each innermost loop."""
+    before: dict[ir.Block, list[ir.Block]] = {block: [] for block in function.blocks}
+    for block in function.blocks:
+        for following in _following(block):
+            before[following].append(block)
+    backward = list(_backward(function))
+    headers = {header for _, header in backward}
+    for latch, header in backward:
+        found, stack = {header: None}, [latch]
+        while stack:
+            block = stack.pop()
+            if block not in found:
+                found[block] = None
+                stack += before[block]
+        if not any(block in headers for block in found if block is not header):
+            yield list(found)
+
+
+def _backward(function: ir.Function) -> Iterator[tuple[ir.Block, ir.Block]]:
+    """(latch, header) of every edge that goes back to a block that it came through."""
+    open_blocks, seen = set(), set()
+    stack: list[tuple[ir.Block, bool]] = [(function.entry_basic_block, False)]
+    while stack:
+        block, left = stack.pop()
+        if left:
+            open_blocks.discard(block)
+        elif block not in seen:
+            seen.add(block)
+            open_blocks.add(block)
+            stack.append((block, True))
+            for following in _following(block):
+                if following in open_blocks:
+                    yield block, following
+                else:
+                    stack.append((following, False))
+
+
+def _following(block: ir.Block) -> list[ir.Block]:
+    return [x for x in block.terminator.operands if isinstance(x, ir.Block)]
+
+
+# ---------------------------------------------------------------- the text
+
+@dataclass(frozen=True)
+class Parts:
+    """A module in two that call each other's functions; `hidden` are those that were internal."""
+
+    others: str             # empty where all functions are plain
+    plain: str
+    names: tuple[str, ...]  # of the plain ones
+    hidden: tuple[str, ...]
+    inlined: tuple[str, ...]    # those of the others that LLVM may copy into the plain ones
+
+
+def cut(text: str) -> Parts | None:
+    """The plain functions of a module and the others; None where nobody says which they are."""
+    if not text.startswith(HEAD):
+        return None
+    head, _, text = text.partition("\n")
+    names = head.removeprefix(HEAD).split(" ")
+    kinds: dict[str, bool | None] = {}      # whether it is plain; None for what is part of those that call it
+
+    def kind(found: re.Match[str]) -> bool | None:
+        name = found["name"]
+        kinds[name] = None if " alwaysinline" in found["end"] else name in names
+        return kinds[name]
+
+    def part(plain: bool) -> str:
+        return _DEFINITION.sub(lambda found: _as_is(found) if kind(found) in (plain, None) else _declared(found), text)
+    plain, others = part(True), part(False)
+    found = [x for x in _DEFINITION.finditer(text) if x["linkage"] and kinds[x["name"]] is not None]
+    inlined = [x["name"] for x in found if not kinds[x["name"]] and " noinline" not in x["end"]]
+    return Parts(others if False in kinds.values() else "", plain, tuple(names), tuple(x["name"] for x in found),
+                 tuple(inlined))
+
+
+_DEFINITION = re.compile(r'^define (?P<linkage>internal )?(?P<type>[^@\n]*)@"?(?P<name>[^"(\n]+)"?\((?P<end>[^\n]*)\n'
+                         r"\{\n.*?^\}\n", re.MULTILINE | re.DOTALL)
+
+
+def _as_is(found: re.Match[str]) -> str:
+    """A definition that the other part can call."""
+    if " alwaysinline" in found["end"] or not found["linkage"]:
+        return found[0]
+    return found[0].replace("define internal ", "define hidden ", 1)
+
+
+def _declared(found: re.Match[str]) -> str:
+    return f'declare {"hidden " if found["linkage"] else ""}{found["type"]}@"{found["name"]}"({found["end"]}\n'

@@ -1,0 +1,71 @@
+"""A module is cut in two, functions that most of LLVM's passes do nothing for and others, and does the same."""
+
+import numpy as np
+import pytest
+from llvmlite import ir
+
+from tenon.backends import llvm
+from tenon.backends.cpu.contraction import emit_contraction
+from tenon.backends.cpu.contraction.dense import F32, matmul
+from tenon.backends.cpu.contraction.emit import ZERO, loop
+from tenon.backends.cpu.contraction.run import Native
+from tenon.backends.plain import HEAD, cut, loops, text_of
+
+
+def product(bias_relu: bool = False) -> ir.Module:
+    module = ir.Module()
+    emit_contraction(module, "product", matmul(F32, bias_relu=bias_relu))
+    return module
+
+
+def test_a_tile_is_plain_and_what_moves_memory_is_not():
+    head, _, text = text_of(product()).partition("\n")
+    names = head.removeprefix(HEAD).split(" ")
+    assert "product.tile" in names and "product.packed" in names
+    assert not any("pack_" in name for name in names) and "product.pack_right" in text
+
+
+def test_a_short_module_is_left_whole():
+    module = ir.Module()
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), []), "nothing")
+    ir.IRBuilder(function.append_basic_block()).ret_void()
+    assert cut(text_of(module)) is None
+
+
+def test_loops_are_the_innermost_ones():
+    function = ir.Function(ir.Module(), ir.FunctionType(ir.VoidType(), [ir.IntType(64)]), "f")
+    b = ir.IRBuilder(function.append_basic_block())
+    inner = []
+    with loop(b, ZERO, function.args[0]), loop(b, ZERO, function.args[0]):
+        inner.append(b.block)
+    with loop(b, ZERO, function.args[0]):
+        inner.append(b.block)
+    b.ret_void()
+    assert {frozenset(found) for found in loops(function)} == {frozenset([block]) for block in inner}
+
+
+def test_both_parts_define_every_function_once():
+    parts = cut(text_of(product()))
+    assert parts is not None
+    defined = [line.split("@")[1].split("(")[0] for text in (parts.plain, parts.others) for line in text.splitlines()
+               if line.startswith("define")]
+    assert sorted(defined) == sorted(set(defined)) and '"product.tile"' in defined
+    assert set(parts.names) < {name.strip('"') for name in defined}
+
+
+@pytest.mark.parametrize("bias_relu", [False, True])
+@pytest.mark.parametrize("sizes", [(1, 1, 1), (7, 33, 5), (64, 96, 300)])
+def test_the_parts_together_are_the_module(sizes, bias_relu):
+    assert cut(text_of(product(bias_relu))) is not None
+    m, n, k = sizes
+    rng = np.random.default_rng(m)
+    left, right, bias = (rng.standard_normal(shape, np.float32) for shape in ((m, k), (k, n), (n,)))
+    out = np.zeros((m, n), np.float32)
+    Native(matmul(F32, bias_relu=bias_relu))(out, left, right, 1, m, n, k, *([bias] if bias_relu else []))
+    expected = left @ right
+    np.testing.assert_allclose(out, np.maximum(expected + bias, 0) if bias_relu else expected, rtol=1e-4, atol=1e-4)
+
+
+def test_the_code_of_a_cut_module_is_the_same_every_time():
+    text = text_of(product())
+    assert llvm.compile_object(text) == llvm.compile_object(text)
