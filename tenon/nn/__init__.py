@@ -21,6 +21,7 @@ from tenon.nn.module import Module as Module
 from tenon.nn.module import Parameter as Parameter
 from tenon.nn.normalization import *  # noqa: F403
 from tenon.nn.pooling import *  # noqa: F403
+from tenon.nn.quantized import *  # noqa: F403
 from tenon.nn.recurrent import *  # noqa: F403
 from tenon.nn.reshaping import *  # noqa: F403
 from tenon.nn.transformer import *  # noqa: F403

@@ -82,7 +82,7 @@ def constant_values(graph: Graph, constants: Sequence[int]) -> dict[Value, int]:
     for node in graph.nodes:
         if _is_constant(node, known):
             source = sum(known[x] for x in dict.fromkeys(node.uses()))
-            if is_cheap(node) or sum(map(_bytes, node.outputs)) <= max(MOST_GROWTH * source, SMALL):
+            if is_cheap(node) or _may_be_kept(sum(map(_bytes, node.outputs)), source):
                 known.update(dict.fromkeys(node.outputs, source))
     return known
 
@@ -91,6 +91,11 @@ def _is_constant(node: Node, known: Mapping[Value, int]) -> bool:
     fixed = all(x.type not in (STACK, TOKEN) and isinstance(x.size, int) for x in node.outputs)
     return (fixed and not has_effect(node) and not node.op.data_dependent and all(x in known for x in node.uses())
             and not any(_mentions_symbol(value) for value in node.attrs.values()))
+
+
+def _may_be_kept(size: int, source: int) -> bool:
+    """Whether so many bytes are not too many, made of `source` bytes of parameters."""
+    return size <= max(MOST_GROWTH * source, SMALL)
 
 
 def _bytes(value: Value) -> int:
@@ -143,7 +148,7 @@ def absorb_scales(graph: Graph) -> Graph:
 def _absorbed(node: Node, inputs: tuple[Input, ...], known: Mapping[Value, int],
               scaled: Mapping[Value, Scaled]) -> Scaled | None:
     """What the node is as a scaled product; None where it is none."""
-    if node.op in WEIGHTS and node.inputs[1] in known and node.output.dtype.kind == "f":
+    if node.op in WEIGHTS and node.output.dtype.kind == "f" and _is_worth_keeping(node.inputs[1], known):
         return Scaled(node, inputs)
     if node.op not in (multiply, add):
         return None
@@ -160,6 +165,11 @@ def _absorbed(node: Node, inputs: tuple[Input, ...], known: Mapping[Value, int],
         inner = WEIGHTS[before.product.op](weight, other)
         return Scaled(before.product, (left, inner), None if before.shift is None else before.shift * other)
     return None
+
+
+def _is_worth_keeping(weight: Input, known: Mapping[Value, int]) -> bool:
+    """Whether a scaled weight would be kept: one of 8 bits is not, since its size is worth more than the scaling."""
+    return isinstance(weight, Value) and weight in known and _may_be_kept(_bytes(weight), known[weight])
 
 
 def _along_columns(old: Input, now: Input, product: Node, known: Mapping[Value, int]) -> Any:

@@ -87,6 +87,21 @@ def cast(b: ir.IRBuilder, x: ir.Value, source: DType, target: DType) -> ir.Value
     return b.sext(x, to) if old == "i" else b.zext(x, to)
 
 
+def widened(b: ir.IRBuilder, x: ir.Value, source: DType, element: ir.Type) -> ir.Value:
+    """Elements of 8 or 16 bits, in their memory form, one or a vector of them, as elements of a wider type."""
+    def like(kind: ir.Type) -> ir.Type:
+        return ir.VectorType(kind, x.type.count) if isinstance(x.type, ir.VectorType) else kind
+    if source is bfloat16:
+        places = ir.Constant(I32, 16)
+        by = ir.Constant(like(I32), [places] * x.type.count) if isinstance(x.type, ir.VectorType) else places
+        x = b.bitcast(b.shl(b.zext(x, like(I32)), by), like(FLOAT))
+    if source.kind == "f":
+        return x if x.type == like(element) else b.fpext(x, like(element))
+    if isinstance(element, ir.IntType):
+        return b.sext(x, like(element)) if source.kind == "i" else b.zext(x, like(element))
+    return b.sitofp(x, like(element)) if source.kind == "i" else b.uitofp(x, like(element))
+
+
 def reinterpret(b: ir.IRBuilder, x: ir.Value, source: DType, target: DType) -> ir.Value:
     """The same bits as another type."""
     return from_memory(b, b.bitcast(to_memory(b, x, source), in_memory(target)), target)

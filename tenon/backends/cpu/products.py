@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from llvmlite import ir
 
-from tenon.backends.cpu.arithmetic import I32, I64, POINTER, register
+from tenon.backends.cpu.arithmetic import I32, I64, POINTER, in_memory, register, widened
 from tenon.backends.cpu.contraction import Contraction as Template
 from tenon.backends.cpu.contraction import Operand, emit_contraction, emit_packing, packed_size, scratch_size
 from tenon.backends.cpu.contraction.emit import loop, runs
-from tenon.backends.cpu.contraction.spec import Args, Size
+from tenon.backends.cpu.contraction.spec import Args, Narrow, Size
 from tenon.backends.cpu.contraction.spec import Index as Places
 from tenon.backends.cpu.contraction.spec import Target as Near
 from tenon.backends.cpu.epilogue import joined, only_stored
@@ -24,10 +25,11 @@ from tenon.backends.cpu.sliding_sums import emit_sliding_sums, sum_plan_of
 from tenon.backends.cpu.values import ONE, ZERO, Values
 from tenon.dims import product
 from tenon.loops.affine import affine, from_affine, is_same
-from tenon.loops.expressions import Binary, Buffer, Expr, Index, Load, Select, size, walk
+from tenon.loops.expressions import Binary, Buffer, Cast, Expr, Index, Load, Select, size, walk
 from tenon.loops.ir import Contraction, Store, roots
 from tenon.loops.simplify import simplify
 from tenon.loops.windows import Sliding, sliding
+from tenon.types import bool_
 
 Axis = tuple[Index, ...]
 SEVERAL = 16            # neighbours that a vector may hold
@@ -155,7 +157,7 @@ class _Product:
 
         layout = self.layout(x, outer)
         if layout is None or not isinstance(x, Load):
-            return Operand(load=load)
+            return Operand(load=load, narrow=self.narrow(x, outer, at))
         along, step, apart, flat, span = layout
 
         def pointer(b: ir.IRBuilder, args: Args, g: Places, m: Places, k: Places) -> ir.Value:
@@ -171,10 +173,27 @@ class _Product:
         return Operand(pointer=pointer, contiguous="outer" if along == "outer" else "depth", step=step, apart=apart,
                        flat=flat, tapped=tapped, inside=None if span is None else inside)
 
+    def narrow(self, x: Expr, outer: Axis, at: Callable[..., Values]) -> Narrow | None:
+        """How a factor of 8 or 16 bits lies in memory, if its neighbours along depth are neighbours there."""
+        read = x.x if isinstance(x, Cast) and x.dtype.bits >= 32 else x
+        if not isinstance(read, Load) or read.dtype is bool_ or read.dtype.bits > 16:
+            return None
+        found = None if read.mask is not None else self.neighbours(read, outer)
+        if found is None or found[:2] != ("depth", 1) or not (found[3] or len(self.statement.depth) == 1):
+            return None
+
+        def pointer(b: ir.IRBuilder, args: Args, g: Places, m: Places, k: Places) -> ir.Value:
+            return at(b, args, g, m, k).address(read.buffer, read.offset)
+        return Narrow(pointer, in_memory(read.dtype), partial(widened, source=read.dtype, element=self.element))
+
     def layout(self, x: Expr, outer: Axis) -> Layout | None:
-        """How neighbours lie in memory, if they do."""
+        """How neighbours lie in memory, if they do, and are what is multiplied."""
         if not isinstance(x, Load) or x.dtype is not self.statement.sum.dtype or x.dtype.bits < 32:
             return None
+        return self.neighbours(x, outer)
+
+    def neighbours(self, x: Load, outer: Axis) -> Layout | None:
+        """How neighbours lie in memory, if they do."""
         terms = affine(x.offset).terms
         if not all(isinstance(atom, Index) for atom in terms):
             return None

@@ -8,7 +8,7 @@ chunks (rows of left are copied as they lie), squares (neighbours along depth: v
 between neighbours, or holes along depth: scalar copies), elements (only `load` is known).
 """
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from llvmlite import ir
 
@@ -34,7 +34,7 @@ from .emit import (
     unravel,
     zero,
 )
-from .spec import Contraction, Index, Operand, Size, Tile, copies_rows, left_layout, reads_in_place
+from .spec import Access, Contraction, Index, Operand, Size, Tile, copies_rows, left_layout, reads_in_place
 
 MOST_RUNS = 5           # of memory in a vector, which a masked load each brings together
 
@@ -50,7 +50,9 @@ def emit_pack(module: ir.Module, name: str, spec: Contraction, tile: Tile, side:
     function.args[-1].add_attribute("noalias")
     b = ir.IRBuilder(function.append_basic_block("entry"))
     pack = Pack(b, spec, tile, operand, outer_sizes, width, function.args)
-    if operand.pointer is None:
+    if operand.narrow is not None and width % tile.lanes == 0:
+        pack.squares()
+    elif operand.pointer is None:
         pack.elements()
     elif (count := pack.runs_in_a_vector()) is not None:
         pack.pieces(count)
@@ -169,24 +171,31 @@ class Pack:
 
     def squares(self) -> None:
         """Neighbours along depth are neighbours in memory: load lanes x lanes squares and transpose them."""
-        b, lanes, element = self.b, self.lanes, self.spec.element
-        assert self.operand.pointer is not None
+        b, lanes = self.b, self.lanes
+        pointer, element, widen = self.source()
         k_start, last = unravel(b, self.k0, self.depth_sizes), b.sub(self.count, ONE)
         whole = self.depth if self.in_whole_squares() else b.and_(self.depth, const(-lanes))
         with loop(b, ZERO, const(self.width), const(lanes), short=True) as (group, _):
             rows = []
             for i in range(lanes):                              # past the end the last row serves, to no effect
                 outer = unravel(b, b.add(self.first, minimum(b, b.add(group, const(i)), last)), self.outer_sizes)
-                rows.append(self.operand.pointer(b, self.args, self.g, outer, k_start))
+                rows.append(pointer(b, self.args, self.g, outer, k_start))
             with loop(b, ZERO, whole, const(lanes), short=True) as (k, _):
-                loaded = [load_vector(b, address(b, row, k, element), element, lanes) for row in rows]
+                loaded = [widen(b, load_vector(b, address(b, row, k, element), element, lanes)) for row in rows]
                 for step, column in enumerate(transpose(b, loaded)):
                     store_vector(b, column, self.slot(b.add(k, const(step)), group))
             if whole is not self.depth:
                 with loop(b, whole, self.depth, short=True) as (k, _):
                     for i, row in enumerate(rows):
                         value = b.load(address(b, row, k, element), typ=element)
-                        b.store(value, self.slot(k, b.add(group, const(i))))
+                        b.store(widen(b, value), self.slot(k, b.add(group, const(i))))
+
+    def source(self) -> tuple[Access, ir.Type, Callable[[ir.IRBuilder, ir.Value], ir.Value]]:
+        """Where elements are, their type there, and what makes them elements of the sums."""
+        if self.operand.narrow is not None:
+            return self.operand.narrow.pointer, self.operand.narrow.memory, self.operand.narrow.widen
+        assert self.operand.pointer is not None
+        return self.operand.pointer, self.spec.element, lambda b, value: value
 
     def in_whole_squares(self) -> bool:
         """Whether any block of depth is so many squares: blocks are whole vectors, but for the last."""

@@ -26,6 +26,14 @@ Finish = Callable[[ir.IRBuilder, Args, Index, ir.Value, ir.Value, ir.Value, ir.V
 
 
 @dataclass(frozen=True)
+class Narrow:
+    """Where elements of 8 or 16 bits lie, neighbours along all of depth, and what makes them elements of the sums."""
+    pointer: Access
+    memory: ir.Type
+    widen: Callable[[ir.IRBuilder, ir.Value], ir.Value]      # of a scalar or a vector
+
+
+@dataclass(frozen=True)
 class Operand:
     """How left[g, m, k] or right[g, k, n] is read; callbacks are called (b, args, g, outer, k), outer being m or n.
 
@@ -40,6 +48,7 @@ class Operand:
     apart: int | None = None            # elements between neighbours across, where they are always as many
     flat: bool = False                  # adjacent along the whole contiguous axis, not only its innermost component
     tapped: bool = False                # every component of depth but the first moves what is inside, and only those
+    narrow: Narrow | None = None        # beside `load`: how to pack faster than element by element
     inside: Range | None = None         # low <= innermost contiguous index < high is in memory, elsewhere are zeros
 
     def __post_init__(self) -> None:
