@@ -33,6 +33,7 @@ from tenon.config import config
 from tenon.errors import TenonError
 from tenon.observe import emit, span
 
+ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, XTILEDATA = 158, 0x1023, 18      # of Linux on x86-64
 MAPPINGS = 3            # of memory that a library takes
 OPTIONS = "O2, loop and SLP vectorisation, unrolling where asked, few passes for plain functions, PIC, small code model"
 
@@ -287,7 +288,17 @@ def _target() -> tuple[Any, str, str]:
 def features() -> str:
     """What this processor has, for LLVM; it takes vectors of 256 bits even where there are longer ones unless told."""
     found = llvm.get_host_cpu_features()
-    return str(found.flatten()) + (",-prefer-256-bit" if found.get("avx512f") else "")
+    text = str(found.flatten()) + (",-prefer-256-bit" if found.get("avx512f") else "")
+    return text if has_matrix_registers() else text.replace("+amx-", "-amx-")
+
+
+@cache
+def has_matrix_registers() -> bool:
+    """Whether this process may use the processor's matrix registers (AMX), for which Linux has to be asked."""
+    found = llvm.get_host_cpu_features()
+    if sys.platform != "linux" or not (found.get("amx-tile") and found.get("amx-bf16")):
+        return False
+    return bool(ctypes.CDLL(None).syscall(ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, XTILEDATA) == 0)
 
 
 def _target_machine() -> Any:

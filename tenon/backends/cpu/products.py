@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 
 from llvmlite import ir
 
@@ -16,7 +17,8 @@ from tenon.backends.cpu.arithmetic import I32, I64, POINTER, in_memory, register
 from tenon.backends.cpu.contraction import Contraction as Template
 from tenon.backends.cpu.contraction import Operand, emit_contraction, emit_packing, packed_size, scratch_size
 from tenon.backends.cpu.contraction.emit import loop, runs
-from tenon.backends.cpu.contraction.spec import Args, Narrow, Size
+from tenon.backends.cpu.contraction.machine import host
+from tenon.backends.cpu.contraction.spec import PAIR_LANES, Args, Narrow, Size
 from tenon.backends.cpu.contraction.spec import Index as Places
 from tenon.backends.cpu.contraction.spec import Target as Near
 from tenon.backends.cpu.epilogue import joined, only_stored
@@ -29,9 +31,10 @@ from tenon.loops.expressions import Binary, Buffer, Cast, Expr, Index, Load, Sel
 from tenon.loops.ir import Contraction, Store, roots
 from tenon.loops.simplify import simplify
 from tenon.loops.windows import Sliding, sliding
-from tenon.types import bool_
+from tenon.types import bfloat16, bool_, float32
 
 Axis = tuple[Index, ...]
+FEWEST = 8              # rows and columns that matrix registers are worth while for
 SEVERAL = 16            # neighbours that a vector may hold
 # along which axis, step, elements between neighbours across, all of the axis, range in memory
 Layout = tuple[str, int, int | None, bool, tuple[Expr, Expr] | None]
@@ -119,11 +122,15 @@ class _Product:
         batch, rows, columns, depth = (self.sizes(axis) for axis in (x.batch, x.rows, x.columns, x.depth))
         together = joined(x.epilogue, x.columns)
         run = None if together == len(columns) else self.extent(x.columns[len(columns) - together:])
-        return Template(kinds, self.element, batch, rows, columns, depth, self.operand(x.left, x.rows),
-                        self.operand(x.right, x.columns), self.store, run,
-                        self.target if self.is_plain() else None, self.known(),
-                        None if self.is_plain() else self.finish, () if self.is_plain() else tuple(self.near()),
-                        self.packed)
+        left, right, known = self.operand(x.left, x.rows), self.operand(x.right, x.columns), self.known()
+        pairs = self.pairs()
+        if pairs is not None:
+            (left, right), half = pairs, x.depth[-1].extent // 2
+            depth, known = (*depth[:-1], lambda b, args: ir.Constant(I64, half)), (*known[:2], (known[2] or 0) // 2)
+        plain = self.is_plain() and pairs is None
+        return Template(kinds, self.element, batch, rows, columns, depth, left, right, self.store, run,
+                        self.target if plain else None, known, None if plain else self.finish,
+                        () if plain else tuple(self.near()), pairs is not None, self.packed)
 
     def known(self) -> tuple[int | None, int | None, int | None]:
         """Rows, columns and depth, where they are numbers."""
@@ -131,6 +138,48 @@ class _Product:
         found = [product(index.extent for index in axis) for axis in (x.rows, x.columns, x.depth)]
         rows, columns, depth = (n if isinstance(n, int) else None for n in found)
         return rows, columns, depth
+
+    # ------------------------------------------------------------ factors of pairs of bfloat16
+
+    def pairs(self) -> tuple[Operand, Operand] | None:
+        """Both factors as pairs of neighbours along depth, where matrix registers can multiply them."""
+        x, (rows, columns, depth) = self.statement, self.known()
+        if x.sum.dtype is not bfloat16 or not host().pairs or depth is None or depth % (2 * PAIR_LANES) or not depth:
+            return None
+        if x.depth[-1].extent % 2 or min(rows or FEWEST, columns or FEWEST) < FEWEST:
+            return None
+        left, right = self.paired(x.left, x.rows), self.paired(x.right, x.columns)
+        return None if left is None or right is None else (left, right)
+
+    def paired(self, x: Expr, outer: Axis) -> Operand | None:
+        """A factor as pairs: along depth as they lie, along outer as lines that are joined; None for any other."""
+        rounded = isinstance(x, Cast) and x.dtype is bfloat16 and x.x.dtype is float32
+        x = x.x if rounded and isinstance(x, Cast) else x
+        if not isinstance(x, Load) or x.mask is not None or not outer:
+            return None
+        if x.dtype is not (float32 if rounded else bfloat16):
+            return None
+        terms, depth = affine(x.offset).terms, self.statement.depth
+        steps = {index: n for index in (*outer, *depth) if isinstance(n := terms.get(index, 0), int)}
+        if not all(isinstance(atom, Index) for atom in terms) or len(steps) < len(outer) + len(depth):
+            return None
+
+        def pointer(b: ir.IRBuilder, args: Args, g: Places, m: Places, k: Places) -> ir.Value:
+            values = self.values(b, args)
+            places = (*k[:-1], b.mul(k[-1], ir.Constant(I64, 2)))
+            for axis, found in ((self.statement.batch, g), (outer, m), (depth, places)):
+                values.known.update(zip(axis, found, strict=False))
+            return values.address(x.buffer, x.offset)
+
+        def is_run(axis: Axis) -> bool:
+            return all(is_same(steps[a], steps[c] * c.extent) for a, c in pairwise(axis))
+        if steps[depth[-1]] == 1:
+            known = len(outer) == 1 and steps[outer[0]] % 2 == 0 and not rounded
+            return Operand(pointer=pointer, contiguous="depth", apart=steps[outer[0]] // 2 if known else None,
+                           flat=is_run(depth), rounded=rounded) if is_run(depth) or not rounded else None
+        if steps[outer[-1]] == 1 and is_run(outer):
+            return Operand(pointer=pointer, contiguous="outer", flat=True, zipped=steps[depth[-1]], rounded=rounded)
+        return None
 
     def values(self, b: ir.IRBuilder, args: Args) -> Values:
         """What computes expressions from the function's arguments."""

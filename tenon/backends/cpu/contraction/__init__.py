@@ -3,8 +3,8 @@
     function = emit_contraction(module, "matmul", Contraction(...))     # spec.py says what a contraction is
 
 `spec` the description, `packing` operands to panels, `tiles` the register tile, `blocking` the loops and threads
-around it, `direct` small products of known sizes, `unpacked` those that are too narrow for either, `emit` the IR they
-are made of; `dense` worked examples.
+around it, `pairs` products of bfloat16 in matrix registers, `direct` small products of known sizes, `unpacked` those
+that are too narrow for either, `emit` the IR they are made of; `dense` worked examples.
 """
 from .blocking import emit_contraction, emit_packing, packed_size, scratch_size
 from .spec import Contraction, Operand, Tile, choose_tile

@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 from llvmlite import ir
 
+from . import pairs
 from .ahead import LEFT_RUNS, LINE, Run, choose, fetches_left, left_run, no_run, right_run, right_runs
 from .direct import direct_scratch, direct_tile, emit_direct, tile_count, tile_start
 from .emit import (
@@ -26,7 +27,18 @@ from .emit import (
     minimum,
 )
 from .packing import emit_pack
-from .spec import Args, Contraction, Operand, Tile, choose_tile, copies_rows, extent, left_layout, region_function
+from .spec import (
+    PAIR_LANES,
+    Args,
+    Contraction,
+    Operand,
+    Tile,
+    blocks_tile,
+    copies_rows,
+    extent,
+    left_layout,
+    region_function,
+)
 from .tiles import emit_tile
 from .unpacked import emit_unpacked, stays_unpacked
 
@@ -48,7 +60,8 @@ def emit_contraction(module: ir.Module, name: str, spec: Contraction, tile: Tile
     tiles = b.select(by_columns, column_tiles, row_tiles)
     start = b.udiv(b.mul(b.mul(batch, tiles), thread), threads)
     stop = b.udiv(b.mul(b.mul(batch, tiles), b.add(thread, ONE)), threads)
-    plain = spec.packed is None and tile.schedule == "blocks" and stays_unpacked(b, spec, rows, columns, depth)
+    blocks = spec.packed is None and tile.schedule == "blocks" and not spec.pairs
+    plain = blocks and stays_unpacked(b, spec, rows, columns, depth)
     some = b.icmp_signed(">", b.mul(rows, columns), ZERO)
 
     def schedule(unpacked: bool) -> None:
@@ -105,7 +118,7 @@ def scratch_size(spec: Contraction, tile: Tile | None = None) -> int:
 
 def tile_of(spec: Contraction) -> Tile:
     """The tile of the schedule that suits the product best."""
-    return direct_tile(spec) or choose_tile(spec.element, known=spec.known)
+    return (None if spec.pairs else direct_tile(spec)) or blocks_tile(spec)
 
 
 def scratch_parts(spec: Contraction, tile: Tile) -> tuple[int, int, int]:
@@ -142,7 +155,7 @@ class _Packed:
         self.spec, self.tile = spec, tile
         self.pack_right = emit_pack(module, f"{name}.pack_right", spec, tile, "right")
         self.pack_left = emit_pack(module, f"{name}.pack_left", spec, tile, "left")
-        self.inner = emit_tile(module, f"{name}.tile", spec, tile)
+        self.inner = (pairs.emit_pair_tile if spec.pairs else emit_tile)(module, f"{name}.tile", spec, tile)
         self.args, values = tuple(function.args[:len(spec.arguments)]), function.args[len(spec.arguments):]
         self.g, self.row_from, self.row_to, self.column_from, self.column_to, scratch = values
         self.b = b = ir.IRBuilder(function.append_basic_block("entry"))
@@ -165,10 +178,14 @@ class _Packed:
         all_rows = maximum(b, rows, ONE)
         self.row_block = all_rows if self.spec.target is not None else b.select(
             self.one_pass, all_rows, balanced(b, rows, const(tile.sum_rows), tile.rows))
+        if self.spec.pairs:
+            pairs.configure(b)
         with loop(b, self.column_from, self.column_to, self.column_block) as (n, _), \
                 loop(b, self.row_from, self.row_to, self.row_block) as (m, _), \
                 loop(b, ZERO, maximum(b, depth, ONE), self.depth_block) as (k, _):
             self.block(m, n, k)
+        if self.spec.pairs:
+            pairs.release(b)
         b.ret_void()
 
     def block(self, m0: ir.Value, n0: ir.Value, k0: ir.Value) -> None:
@@ -259,7 +276,7 @@ class _Packed:
 
 def emit_packing(module: ir.Module, name: str, spec: Contraction, tile: Tile | None = None) -> ir.Function:
     """void name(arguments..., i32 thread, i32 threads): pack all of right, which is no batch, for later products."""
-    tile = tile or choose_tile(spec.element, known=spec.known)
+    tile = tile or blocks_tile(spec)
     pack = emit_pack(module, f"{name}.pack_right", spec, tile, "right")
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [*spec.arguments, I32, I32]), name)
     args, (thread, threads) = tuple(function.args[:-2]), function.args[-2:]
@@ -289,12 +306,12 @@ def packed_block(b: ir.IRBuilder, spec: Contraction, tile: Tile, args: Args, n: 
 
 def packed_size(spec: Contraction, tile: Tile | None = None) -> int | None:
     """Bytes of all of right when it is packed; None where they are not known, or packing is of no use."""
-    tile = tile or choose_tile(spec.element, known=spec.known)
+    tile = tile or blocks_tile(spec)
     rows, columns, depth = spec.known
     if rows is None or columns is None or depth is None or spec.batch:
         return None
     b = ir.IRBuilder()
-    if stays_unpacked(b, spec, const(rows), const(columns), const(depth)) is not False:
+    if not spec.pairs and stays_unpacked(b, spec, const(rows), const(columns), const(depth)) is not False:
         return None
     return up(columns, tile.width) * depth * element_bytes(spec.element)
 
@@ -304,7 +321,8 @@ def pack_block(b: ir.IRBuilder, pack: ir.Function, spec: Contraction, operand: O
     """Pack the panels of first <= i < end; of a plain operand a few lines of all panels at a time, as memory lies."""
     plain = operand.pointer is not None and operand.contiguous == "outer" and operand.inside is None
     plain = plain and len(spec.depth) == 1
-    chunk = const(PACK_LINES) if plain else maximum(b, depth, ONE)
+    lines_at_once = PACK_LINES if operand.zipped is None else PAIR_LANES
+    chunk = const(lines_at_once) if plain else maximum(b, depth, ONE)
     with loop(b, ZERO, depth, chunk) as (k, _), loop(b, first, end, const(width)) as (i, _):
         panel = address(b, block, b.add(b.mul(b.sub(i, first), depth), b.mul(k, const(width))), spec.element)
         count, lines = minimum(b, const(width), b.sub(end, i)), minimum(b, chunk, b.sub(depth, k))

@@ -18,6 +18,8 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
+from tenon.backends.llvm import has_matrix_registers
+
 FMA_UNITS = 2           # vector multiply-adds, and loads, that start in a cycle
 FMA_LATENCY = 4         # cycles until one can be added to
 FREE_LOADS = 0.75       # of the places for loads can be used while nothing but multiply-adds is waited for
@@ -35,6 +37,7 @@ class Machine:
     registers: int
     second_cache: int = 512 << 10
     first_cache: int = 32 << 10
+    pairs: bool = False         # matrix registers that multiply pairs of bfloat16
 
 
 @cache
@@ -47,7 +50,8 @@ def host() -> Machine:
         width, registers = 32, 16
     else:
         width, registers = 16, 32 if platform.machine().lower() in ("arm64", "aarch64") else 16
-    return Machine(width, registers, _cache(2) or Machine.second_cache, _cache(1) or Machine.first_cache)
+    return Machine(width, registers, _cache(2) or Machine.second_cache, _cache(1) or Machine.first_cache,
+                   has_matrix_registers())
 
 
 def _cache(wanted: int) -> int:

@@ -49,6 +49,8 @@ class Operand:
     flat: bool = False                  # adjacent along the whole contiguous axis, not only its innermost component
     tapped: bool = False                # every component of depth but the first moves what is inside, and only those
     narrow: Narrow | None = None        # beside `load`: how to pack faster than element by element
+    zipped: int | None = None           # of pairs along outer: elements from the first line of a pair to the second
+    rounded: bool = False               # of pairs: they are in memory as float32
     inside: Range | None = None         # low <= innermost contiguous index < high is in memory, elsewhere are zeros
 
     def __post_init__(self) -> None:
@@ -79,6 +81,7 @@ class Contraction:
     known: tuple[int | None, int | None, int | None] = (None, None, None)   # rows, columns and depth, if they are
     finish: Finish | None = None        # the epilogue of all sums of a tile together, in vectors as LLVM makes them
     near: tuple[Target, ...] = ()       # what `finish` reads for an element, side by side for those of a row
+    pairs: bool = False                 # an element of a factor is two of bfloat16, neighbours along depth
     packed: int | None = None           # the argument that points to all of right, packed already by `emit_packing`
     # For a tile that is called by itself, on memory that the caller laid out: elements between rows and steps of left,
     left_at: tuple[int, int] | None = None
@@ -101,6 +104,7 @@ class Tile:
         return self.vectors * self.lanes
 
 
+PAIR_LANES = 16         # rows and columns, and pairs along depth, that a matrix register has
 CROWDED = 4096          # rows a multiple of so many bytes apart compete for the same lines of the first cache
 FEW_PANELS = 2          # of right that read a row of left too seldom for a copy to pay
 FAR_APART = 4096        # elements between rows, the last of which are copied as they lie
@@ -118,6 +122,15 @@ def choose_tile(element: ir.Type, machine: Machine | None = None,
     width, block = vectors * lanes, machine.second_cache // 4 // size
     depth = max(block // (PANELS * width) // lanes * lanes, lanes)
     return Tile(rows, vectors, lanes, depth, max(block // depth // width * width, width), SUM_TILES * rows)
+
+
+def blocks_tile(spec: Contraction) -> Tile:
+    """The tile of a product in blocks: that of the vector unit, or 32 x 32 sums in matrix registers."""
+    if not spec.pairs:
+        return choose_tile(spec.element, known=spec.known)
+    block, width = host().second_cache // 16, 2 * PAIR_LANES
+    depth = max(block // (PANELS * width) // PAIR_LANES * PAIR_LANES, PAIR_LANES)
+    return Tile(width, 2, PAIR_LANES, depth, max(block // depth // width * width, width), SUM_TILES * width)
 
 
 def reads_in_place(operand: Operand, depth_components: int) -> bool:
@@ -141,6 +154,8 @@ def left_layout(spec: Contraction, tile: Tile) -> tuple[bool, int, int, int]:
         row, step = spec.left_at
         return True, row, tile.lanes * step, step
     x = spec.left
+    if spec.pairs and (x.zipped is not None or x.rounded):
+        return False, tile.lanes, tile.rows * tile.lanes, 1
     if not copies_rows(spec):
         return False, 1, tile.rows * tile.lanes, tile.rows
     if not reads_in_place(x, len(spec.depth)):

@@ -1,0 +1,228 @@
+"""Products of bfloat16 in the matrix registers of a processor that has them (AMX): 16 x 16 sums in float32 at a time.
+
+Two neighbours along depth are a pair, seen as one element of 32 bits by everything around: depth counts pairs, packing
+copies and transposes them as it does with float32.  Where neighbours in memory are columns (or rows), two lines are
+joined like a zip; float32 in memory is rounded on the way.  A tile has four registers of sums, two of left rows and
+two of right columns.
+"""
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from llvmlite import ir
+
+from .ahead import LINE, runs_ahead
+from .emit import (
+    I1,
+    I32,
+    I64,
+    ONE,
+    POINTER,
+    ZERO,
+    address,
+    const,
+    load_vector,
+    loop,
+    minimum,
+    prefetch,
+    runs,
+    splat,
+    store_vector,
+    transpose,
+    unravel,
+    zero,
+)
+from .spec import PAIR_LANES, Contraction, Index, Tile, left_layout
+
+if TYPE_CHECKING:
+    from .packing import Pack
+
+I8, I16 = ir.IntType(8), ir.IntType(16)
+SUMS, LEFT, RIGHT = (0, 1, 2, 3), (4, 5), (6, 7)        # numbers of registers
+ROW_BYTES = 64                                          # of each of the 16 rows of a register
+
+
+def configure(b: ir.IRBuilder) -> None:
+    """All eight registers have 16 rows of 64 bytes, on this thread, until `release`."""
+    name = "matrix_registers"
+    shape = b.module.globals.get(name)
+    if shape is None:
+        words = [1] + [0] * 15 + [ROW_BYTES, 0] * 8 + [0] * 16 + [PAIR_LANES] * 8 + [0] * 8
+        shape = ir.GlobalVariable(b.module, ir.ArrayType(I8, LINE), name)
+        shape.linkage, shape.global_constant, shape.align = "internal", True, LINE
+        shape.initializer = ir.Constant(shape.value_type, bytearray(words))
+    _call(b, "ldtilecfg", [shape])
+
+
+def release(b: ir.IRBuilder) -> None:
+    """The registers are empty again, and cost nothing when threads take turns."""
+    _call(b, "tilerelease", [])
+
+
+def emit_pair_tile(module: ir.Module, name: str, spec: Contraction, tile: Tile) -> ir.Function:
+    """What `emit_tile` makes, for pairs: sums wait in `sums`, and the epilogue reads them there."""
+    kind = ir.FunctionType(ir.VoidType(), [*spec.arguments, *[I64] * 6, *[POINTER] * 3, I1, I1,
+                                           *[POINTER, I64] * runs_ahead(spec, tile)])
+    function = ir.Function(module, kind, name)
+    function.linkage = "internal"
+    function.attributes.add("noinline")
+    args, values = tuple(function.args[:len(spec.arguments)]), function.args[len(spec.arguments):]
+    g, m, n, rows, columns, depth, left, right, sums, first, last, *ahead = values
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    places = [(register, address(b, sums, const(16 * (i * tile.width + v)), spec.element))
+              for register, (i, v) in zip(SUMS, ((0, 0), (0, 1), (1, 0), (1, 1)), strict=True)]
+    apart = const(4 * tile.width)
+    with b.if_else(first) as (begin, go_on):
+        with begin:
+            for register in SUMS:
+                _call(b, "tilezero", [_number(register)])
+        with go_on:
+            for register, place in places:
+                _call(b, "tileloadd64", [_number(register), place, apart])
+    _add_products(b, spec, tile, depth, left, right, ahead)
+    for register, place in places:
+        _call(b, "tilestored64", [_number(register), place, apart])
+    assert spec.finish is not None
+    batch = unravel(b, g, [size(b, args) for size in spec.batch])
+    with b.if_then(last):
+        rows, columns = minimum(b, rows, const(tile.rows)), minimum(b, columns, const(tile.width))
+        spec.finish(b, args, batch, m, n, rows, columns, sums, tile.width)
+    b.ret_void()
+    return function
+
+
+def _add_products(b: ir.IRBuilder, spec: Contraction, tile: Tile, depth: ir.Value, left: ir.Value, right: ir.Value,
+                  ahead: Sequence[ir.Value]) -> None:
+    """Add the products over a block of depth, 16 pairs at a time, to the sums."""
+    _, row_apart, chunk_apart, _ = left_layout(spec, tile)
+    with loop(b, ZERO, depth, const(PAIR_LANES)) as (k, _):
+        chunk = b.udiv(k, const(PAIR_LANES))
+        for start, lines in zip(ahead[::2], ahead[1::2], strict=True):
+            prefetch(b, b.gep(start, [b.mul(minimum(b, chunk, lines), const(LINE))], source_etype=I8), 2)
+        panel = address(b, right, b.mul(k, const(tile.width)), spec.element)
+        row = address(b, left, b.mul(chunk, const(chunk_apart)), spec.element)
+        for v, register in enumerate(RIGHT):
+            _call(b, "tileloadd64", [_number(register), address(b, panel, const(16 * v), spec.element),
+                                     const(4 * tile.width)])
+        for i, register in enumerate(LEFT):
+            _call(b, "tileloadd64", [_number(register), address(b, row, const(16 * i * row_apart), spec.element),
+                                     const(4 * row_apart)])
+            for v, other in enumerate(RIGHT):
+                _call(b, "tdpbf16ps", [_number(SUMS[2 * i + v]), _number(register), _number(other)])
+
+
+# ---------------------------------------------------------------- packing
+
+def pack_pairs(pack: Pack, side: str) -> None:
+    """Pairs that have to be put together: of two lines, or of float32."""
+    if pack.operand.zipped is None:
+        (rounded_rows if side == "left" else rounded_squares)(pack)
+    else:
+        (zipped_rows if side == "left" else zipped_lines)(pack)
+
+
+def zipped_lines(pack: Pack) -> None:
+    """Lines of right: 16 columns at a time, of two lines each."""
+    b = pack.b
+    with runs(b, pack.k0, pack.depth, pack.depth_sizes) as (k, start, length), loop(b, ZERO, length) as (step, _):
+        line = _where(pack, ZERO, (*start[:-1], b.add(start[-1], step)))
+        for lane in range(0, pack.width, PAIR_LANES):
+            store_vector(b, _zipped(pack, line, lane), pack.slot(b.add(k, step), const(lane)))
+
+
+def zipped_rows(pack: Pack) -> None:
+    """Rows of left, which lie along lines: squares of 16 rows and 16 pairs, transposed."""
+    b = pack.b
+    with loop(b, ZERO, pack.depth, const(PAIR_LANES), short=True) as (k, _):
+        lines = [_where(pack, ZERO, unravel(b, b.add(b.add(pack.k0, k), const(i)), pack.depth_sizes))
+                 for i in range(PAIR_LANES)]
+        for group in range(0, pack.width, PAIR_LANES):
+            for i, row in enumerate(transpose(b, [_zipped(pack, line, group) for line in lines])):
+                store_vector(b, row, _row_at(pack, const(group + i), k))
+
+
+def rounded_rows(pack: Pack) -> None:
+    """Rows of left, which lie along depth: 32 numbers at a time."""
+    b, start = pack.b, unravel(pack.b, pack.k0, pack.depth_sizes)
+    with loop(b, ZERO, const(pack.width), short=True) as (i, _):
+        row = _where(pack, i, start)
+        with loop(b, ZERO, pack.depth, const(PAIR_LANES), short=True) as (k, _):
+            store_vector(b, _rounded(pack, row, k), _row_at(pack, i, k))
+
+
+def rounded_squares(pack: Pack) -> None:
+    """Columns of right, which lie along depth: squares of 16 columns and 16 pairs, transposed."""
+    b, start = pack.b, unravel(pack.b, pack.k0, pack.depth_sizes)
+    with loop(b, ZERO, const(pack.width), const(PAIR_LANES), short=True) as (group, _):
+        rows = [_where(pack, b.add(group, const(i)), start) for i in range(PAIR_LANES)]
+        with loop(b, ZERO, pack.depth, const(PAIR_LANES), short=True) as (k, _):
+            for step, line in enumerate(transpose(b, [_rounded(pack, row, k) for row in rows])):
+                store_vector(b, line, pack.slot(b.add(k, const(step)), group))
+
+
+def _where(pack: Pack, outer: ir.Value, k: Index) -> ir.Value:
+    """The address of a row (past the end that of the last, to no effect) or column at depth k."""
+    b, pointer = pack.b, pack.operand.pointer
+    assert pointer is not None
+    place = b.add(pack.first, minimum(b, outer, b.sub(pack.count, ONE)))
+    return pointer(b, pack.args, pack.g, unravel(b, place, pack.outer_sizes), k)
+
+
+def _row_at(pack: Pack, i: ir.Value, k: ir.Value) -> ir.Value:
+    """Where 16 pairs of a row of left are packed to."""
+    b = pack.b
+    return address(b, pack.panel, b.add(b.mul(k, const(pack.width)), b.mul(i, const(PAIR_LANES))), pack.spec.element)
+
+
+def _zipped(pack: Pack, line: ir.Value, lane: int) -> ir.Value:
+    """The pairs of 16 neighbours of a line, from `lane` on, and those of the next line; as elements of 32 bits."""
+    b, operand = pack.b, pack.operand
+    assert operand.zipped is not None
+    numbers = ir.Constant(ir.VectorType(I32, PAIR_LANES), list(range(lane, lane + PAIR_LANES)))
+    mask = b.icmp_signed("<", numbers, splat(b, b.trunc(pack.count, I32), PAIR_LANES))
+    kind, name = (ir.FloatType(), "f32") if operand.rounded else (I16, "i16")
+    vector = ir.VectorType(kind, PAIR_LANES)
+    name, signature = f"llvm.masked.load.v16{name}.p0", ir.FunctionType(vector, [POINTER, I32, mask.type, vector])
+    load = b.module.globals.get(name) or ir.Function(b.module, signature, name)
+    size = ir.Constant(I32, 4 if operand.rounded else 2)
+    halves = [b.call(load, [address(b, line, const(lane + offset), kind), size, mask, zero(vector)])
+              for offset in (0, operand.zipped)]
+    return _joined(b, [_halves(b, x) for x in halves] if operand.rounded else halves,
+                   [k // 2 + PAIR_LANES * (k % 2) for k in range(2 * PAIR_LANES)])
+
+
+def _rounded(pack: Pack, row: ir.Value, k: ir.Value) -> ir.Value:
+    """16 pairs of a row of float32."""
+    b, kind = pack.b, ir.FloatType()
+    places = [address(b, row, b.add(b.mul(k, const(2)), const(lane)), kind) for lane in (0, PAIR_LANES)]
+    return _joined(b, [_halves(b, load_vector(b, place, kind, PAIR_LANES)) for place in places],
+                   list(range(2 * PAIR_LANES)))
+
+
+def _joined(b: ir.IRBuilder, halves: Sequence[ir.Value], order: list[int]) -> ir.Value:
+    """Two vectors of 16 halves in this order, as one of 16 elements of 32 bits."""
+    places = ir.Constant(ir.VectorType(I32, 2 * PAIR_LANES), order)
+    return b.bitcast(b.shuffle_vector(*halves, places), ir.VectorType(ir.FloatType(), PAIR_LANES))
+
+
+def _halves(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    """A vector of float32 rounded to bfloat16, to nearest even; NaN stays NaN."""
+    bits = b.bitcast(x, ir.VectorType(I32, PAIR_LANES))
+
+    def number(value: int) -> ir.Constant:
+        return ir.Constant(bits.type, [value] * PAIR_LANES)
+    odd = b.and_(b.lshr(bits, number(16)), number(1))
+    rounded = b.add(bits, b.add(odd, number(0x7FFF)))
+    chosen = b.select(b.fcmp_unordered("uno", x, x), b.or_(bits, number(0x400000)), rounded)
+    return b.trunc(b.lshr(chosen, number(16)), ir.VectorType(I16, PAIR_LANES))
+
+
+def _number(register: int) -> ir.Constant:
+    return ir.Constant(I8, register)
+
+
+def _call(b: ir.IRBuilder, name: str, values: Sequence[ir.Value]) -> None:
+    name = f"llvm.x86.{name}"
+    kind = ir.FunctionType(ir.VoidType(), [value.type for value in values])
+    b.call(b.module.globals.get(name) or ir.Function(b.module, kind, name), values)

@@ -1,0 +1,138 @@
+"""Products of bfloat16: in matrix registers where the processor has them, and the same numbers everywhere else."""
+
+import numpy as np
+import pytest
+
+import tenon as tn
+from tenon.backends.cpu.contraction.machine import host
+from tenon.graph.interpret import interpret
+from tenon.graph.text import parse_graph
+from tenon.pipeline import compile
+from tenon.runtime.program import Program
+from tenon.runtime.scheduler import get_num_threads, set_num_threads
+from tenon.types import bfloat16
+
+
+def product(rows: int, depth: int, columns: int, left: str = "mk", right: str = "kn", batch: str = "",
+            kind: str = "bf16") -> Program:
+    """The product of matrices that lie by these letters, of bfloat16 or rounded to it."""
+    sizes = {"m": rows, "k": depth, "n": columns}
+    shapes = {side: ", ".join(filter(None, [batch, *(str(sizes[x]) for x in letters)]))
+              for side, letters in (("a", left), ("b", right))}
+    axes = "(0, 2, 1)" if batch else "(1, 0)"
+    names = {"a": "a", "b": "b"} if kind == "bf16" else {"a": "ra", "b": "rb"}
+    lines = [] if kind == "bf16" else [f"r{x}: bf16[{shapes[x]}] = cast({x}, dtype=bf16)" for x in "ab"]
+    for side, turned in (("a", left == "km"), ("b", right == "nk")):
+        if turned:
+            last = shapes[side].split(", ")
+            shape = ", ".join([*last[:-2], last[-1], last[-2]])
+            lines.append(f"{side}t: bf16[{shape}] = permute({names[side]}, axes={axes})")
+            names[side] = f"{side}t"
+    shape = ", ".join(filter(None, [batch, str(rows), str(columns)]))
+    lines.append(f"y: bf16[{shape}] = matmul({names['a']}, {names['b']})")
+    made = compile(parse_graph("\n    ".join(
+        [f"def product(a: {kind}[{shapes['a']}], b: {kind}[{shapes['b']}]):", *lines, "return y"])), backend="cpu")
+    assert isinstance(made, Program)
+    return made
+
+
+def arrays_for(made: Program) -> list[np.ndarray]:
+    random = np.random.default_rng(0)
+    return [random.normal(size=tuple(p.shape)).astype(p.dtype.numpy) for p in made.graph.params]
+
+
+def check(made: Program, arrays: list[np.ndarray]) -> np.ndarray:
+    (found,), (wanted,) = made.run(arrays), interpret(made.graph, arrays)
+    assert found.dtype == wanted.dtype
+    scale = float(np.abs(wanted.astype(np.float32)).max(initial=1e-30))
+    np.testing.assert_allclose(found.astype(np.float32), wanted.astype(np.float32), rtol=1e-2, atol=1e-2 * scale)
+    return found
+
+
+def uses_registers(made: Program) -> bool:
+    return any("tdpbf16ps" in unit.ir for unit in made.kernels)
+
+
+@pytest.mark.parametrize("left", ["mk", "km"])
+@pytest.mark.parametrize("right", ["kn", "nk"])
+@pytest.mark.parametrize("kind", ["bf16", "f32"])
+@pytest.mark.parametrize(("rows", "depth", "columns"), [
+    (33, 64, 45), (97, 256, 71), (130, 2080, 9)])
+def test_all_layouts_and_edges(left: str, right: str, rows: int, depth: int, columns: int, kind: str) -> None:
+    made = product(rows, depth, columns, left, right, kind=kind)
+    assert uses_registers(made) == host().pairs
+    check(made, arrays_for(made))
+
+
+@pytest.mark.parametrize(("rows", "depth", "columns"), [(40, 50, 40), (7, 64, 64), (64, 31, 64), (1, 64, 300), (64, 64, 1)])
+def test_others_are_products_of_float32(rows: int, depth: int, columns: int) -> None:
+    made = product(rows, depth, columns)
+    assert not uses_registers(made)
+    check(made, arrays_for(made))
+
+
+@pytest.mark.parametrize(("left", "right"), [("mk", "nk"), ("km", "kn")])
+def test_batches(left: str, right: str) -> None:
+    made = product(20, 64, 24, left, right, batch="3")
+    assert uses_registers(made) == host().pairs
+    check(made, arrays_for(made))
+
+
+def test_nan_and_infinity_stay_in_their_rows_and_columns() -> None:
+    made = product(40, 64, 40)
+    a, b = arrays_for(made)
+    a[3, 5], b[7, 11] = np.nan, np.inf
+    (found,), (wanted,) = made.run([a, b]), interpret(made.graph, [a, b])
+    np.testing.assert_array_equal(np.isfinite(found.astype(np.float32)), np.isfinite(wanted.astype(np.float32)))
+
+
+def test_one_size_that_is_a_symbol() -> None:
+    made = compile(parse_graph("""
+def product(a: bf16[N, 64], b: bf16[64, 48]):
+    y: bf16[N, 48] = matmul(a, b)
+    return y
+"""), backend="cpu")
+    assert isinstance(made, Program)
+    random = np.random.default_rng(0)
+    for rows in (0, 1, 31, 64):
+        check(made, [random.normal(size=s).astype(bfloat16.numpy) for s in ((rows, 64), (64, 48))])
+
+
+def test_an_epilogue_takes_the_sums_in_float32() -> None:
+    made = compile(parse_graph("""
+def layer(x: bf16[40, 64], w: bf16[48, 64], bias: bf16[48]):
+    wt: bf16[64, 48] = permute(w, axes=(1, 0))
+    y: bf16[40, 48] = matmul(x, wt)
+    b: bf16[40, 48] = broadcast_to(bias, shape=(40, 48))
+    z: bf16[40, 48] = add(y, b)
+    out: bf16[40, 48] = maximum(z, 0.0)
+    return out
+"""), backend="cpu")
+    assert isinstance(made, Program) and len(made.kernels) == 1
+    check(made, arrays_for(made))
+
+
+def test_threads_give_the_same_bits() -> None:
+    before = get_num_threads()
+    made = product(300, 2080, 200, "km", "nk")
+    arrays = arrays_for(made)
+    found = []
+    for threads in (1, 3):
+        set_num_threads(threads)
+        found.append(made.run(arrays)[0].tobytes())
+    set_num_threads(before)
+    assert found[0] == found[1]
+
+
+def test_a_training_step_under_autocast_uses_them() -> None:
+    tn.manual_seed(0)
+    net = tn.nn.Sequential(tn.nn.Linear(64, 96), tn.nn.ReLU(), tn.nn.Linear(96, 32))
+
+    def step(x: tn.Tensor) -> tn.Tensor:
+        with tn.autocast():
+            loss = (net(x).astype("float32") ** 2).mean()
+        loss.backward()
+        return loss
+    made = compile(tn.jit(step).graph(tn.randn(64, 64)), backend="cpu")
+    assert isinstance(made, Program)
+    assert sum("tdpbf16ps" in unit.ir for unit in made.kernels) >= (4 if host().pairs else 0)
