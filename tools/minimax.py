@@ -162,6 +162,9 @@ FITS: dict[str, Fit] = {
     # sinh(x) = x + x*z*P(z), z = x*x
     "sinh": Fit(lambda x: (mpmath.sinh(x) - x) / x**3, lambda x: x**3 / mpmath.sinh(x), mpf("1e-6"), mpf(1),
                 {32: 3, 64: 7}, lambda x: x * x),
+    # tanh(x) = x + x*z*P(z) for |x| < 0.7, z = x*x
+    "tanh": Fit(lambda x: (mpmath.tanh(x) - x) / x**3, lambda x: x**3 / mpmath.tanh(x), mpf("1e-6"), mpf("0.71"),
+                {32: 5}, lambda x: x * x),
     # m ** (-1/3) to start Newton's method
     "inverse_cbrt": Fit(lambda m: m ** (-mpf(1) / 3), lambda m: m ** (mpf(1) / 3),
                         mpf("0.707"), mpf("1.4143"), {64: 5}),

@@ -1,25 +1,45 @@
 """Turns hyperbolic functions and their inverses into exp and log1p, so that nothing cancels or overflows early.
 
 The arrangements are those of fdlibm (Sun Microsystems 1993); sinh near zero is a minimax polynomial (tools/minimax.py
-sinh).
+sinh tanh).
 """
 
 import math
 
-from tenon.backends.cpu.mathematics.exponential import exp_of_sum, expm1_of_negative
+from tenon.backends.cpu.mathematics.exponential import LOG2_E, exp_of_sum, expm1_of_negative, polynomial_part
 from tenon.backends.cpu.mathematics.logarithm import Q, log1p, log1p_of_sum
-from tenon.backends.cpu.mathematics.notation import Number, copysign, fma, polynomial, sqrt, where
-from tenon.backends.cpu.mathematics.pairs import exactly, quick_two_sum, quotient, two_sum
+from tenon.backends.cpu.mathematics.notation import Number, copysign, fma, minimum, polynomial, sqrt, where
+from tenon.backends.cpu.mathematics.pairs import (
+    exactly,
+    nearest_integer,
+    power_of_two,
+    quick_two_sum,
+    quotient,
+    two_sum,
+)
 
 # sinh(x) = x + x**3 * P(x*x) for |x| < 1
 P = {32: (0.1666671633720398, 0.008330270648002625, 0.00020373347797431052),
      64: (0.16666666666666669, 0.008333333333332912, 0.00019841269841593397, 2.7557319106766705e-06,
           2.5052130996070674e-08, 1.6056659463162584e-10, 7.77658837631556e-13)}  # fmt: skip
+# tanh(x) = x + x**3 * T(x*x) for |x| < TANH_NEAR, 1 in single precision from TANH_END on
+T = (-0.3333317041397095, 0.13328669965267181, -0.053528428077697754, 0.020010337233543396, -0.005064039491117001)
+TANH_NEAR, TANH_END = 0.7, 9.1
 LN2 = 0.6931471805599453
 
 
 def tanh(x: Number) -> Number:
-    """The hyperbolic tangent, within 2 ulp: -e / (2 + e) with e = exp(-2*|x|) - 1."""
+    """The hyperbolic tangent, within 2 ulp: -e / (2 + e) with e = exp(-2*|x|) - 1; 1 - 2 / (exp(2*|x|) + 1) if single.
+
+    The difference is exact enough only where its second term is small; a polynomial takes over below.
+    """
+    if not x.is_double:
+        a = minimum(abs(x), TANH_END)
+        k, shifted = nearest_integer(a * (2.0 * LOG2_E))
+        r, scale = fma(k, -LN2, a + a), power_of_two(shifted)       # LN2 in one part will do for so small a k
+        outer = 1.0 - 2.0 / fma(polynomial_part(r), scale, scale + 1.0)
+        z = x * x
+        return where(a < TANH_NEAR, fma(x * z, polynomial(z, T), x), copysign(outer, x))
     e, lost = expm1_of_negative(-2.0 * abs(x))
     bottom, bottom_low = quick_two_sum(x.constant(2.0), e)
     return copysign(quotient((e, lost), (bottom, bottom_low + lost)), x)
