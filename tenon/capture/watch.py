@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import gc
 import io
 import random
 import sys
@@ -19,6 +20,7 @@ import numpy as np
 
 from tenon.errors import PACKAGE, CaptureError, Location, location_of
 from tenon.graph.ir import Node
+from tenon.locks import Lock
 
 PRINTING = (print, input, open)
 NOW = ("now", "today", "utcnow")
@@ -64,6 +66,30 @@ STANDS_FOR: dict[types.CodeType, tuple[types.CodeType, ...]] = {}
 _noted: ContextVar[list[UnsafeCall] | None] = ContextVar("_noted", default=None)
 
 
+class _Collector:
+    """Python's search for cycles: it would run finalizers of other code within the captured function, at any place."""
+
+    def __init__(self) -> None:
+        self.lock, self.pauses, self.enabled = Lock(), 0, False
+
+    def pause(self) -> None:
+        """Let nothing be collected until `resume`."""
+        with self.lock:
+            self.enabled = gc.isenabled() if self.pauses == 0 else self.enabled
+            self.pauses += 1
+            gc.disable()
+
+    def resume(self) -> None:
+        """Go on as before the first `pause`."""
+        with self.lock:
+            self.pauses -= 1
+            if self.pauses == 0 and self.enabled:
+                gc.enable()
+
+
+COLLECTOR = _Collector()
+
+
 @dataclass
 class Watch:
     """The code that ran."""
@@ -82,6 +108,7 @@ class Watch:
         places = [place_of(x) for x in self.iterators]
         noted: list[UnsafeCall] = []
         token, tracing, self._entered = _noted.set(noted), sys.gettrace(), sys._getframe(2)
+        COLLECTOR.pause()
         sys.setprofile(self._event)
         try:
             yield self
@@ -95,6 +122,7 @@ class Watch:
             self._entered = None
             sys.settrace(tracing)
             sys.setprofile(None)
+            COLLECTOR.resume()
             if hasattr(before, "enable"):
                 before.enable()     # cProfile's profiler, which is no function
             else:
@@ -160,10 +188,18 @@ def unwatched() -> Iterator[None]:
 def place_of(iterator: Any) -> Any:
     """How far an iterator is, for those that can tell."""
     if isinstance(iterator, types.GeneratorType):
-        return iterator.gi_frame and (iterator.gi_frame.f_lasti, repr(iterator.gi_frame.f_locals))
+        frame = iterator.gi_frame
+        return frame and (frame.f_lasti, [(name, _held(x)) for name, x in frame.f_locals.items()])
     with suppress(Exception), warnings.catch_warnings(action="ignore"):
         return repr(iterator.__reduce__())
     return None
+
+
+def _held(x: Any) -> Any:
+    """What a variable of a generator says of how far it is."""
+    if hasattr(type(x), "__next__"):
+        return place_of(x)
+    return (type(x), x) if isinstance(x, (int, float, str)) else id(x)
 
 
 def is_unrepeatable(function: Any) -> bool:

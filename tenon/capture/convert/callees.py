@@ -14,6 +14,7 @@ from typing import Any
 from tenon.capture.convert.source import Unconvertible
 from tenon.capture.convert.template import HELPER
 from tenon.capture.watch import PACKAGE, STANDS_FOR, follows
+from tenon.tensor import Tensor
 
 # Code of Tenon's that is rewritten as users' is: what calls users' modules, what goes through users' containers.
 CONTAINERS = tuple(PACKAGE + name for name in ("nn/containers.py", "nn/module.py", "capture/convert/library.py"))
@@ -113,3 +114,11 @@ def getter(holder: Any, name: str) -> Any:
     return getattr(holder, name)
 
 
+def own_truth(value: Any) -> Any:
+    """What the `__bool__` of a user's object gives, which may be a bool of the graph; any other value itself."""
+    if value is True or value is False or isinstance(value, Tensor):
+        return value
+    test = getattr(type(value), "__bool__", None)
+    if not isinstance(test, types.FunctionType) or code_of(test) is None:
+        return value
+    return converted(test)(value)

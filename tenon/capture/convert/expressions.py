@@ -23,6 +23,7 @@ UNMOVABLE = (ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Await)       # mean so
 COMPARED = {ast.Is: "_tenon.same(LEFT, RIGHT)", ast.IsNot: "_tenon.negate(_tenon.same(LEFT, RIGHT))",
             ast.Eq: "_tenon.equal(LEFT, RIGHT)", ast.NotEq: "_tenon.unequal(LEFT, RIGHT)"}
 CONTAINED = {ast.In: "_tenon.contains(LEFT, RIGHT)", ast.NotIn: "_tenon.negate(_tenon.contains(LEFT, RIGHT))"}
+ASKING = ("any", "all", "next")     # which may leave an iterator where it is
 DEEPEST = 5             # nesting beyond which an expression, which is written twice a level, stays as it is
 
 
@@ -53,6 +54,25 @@ class Expressions(ast.NodeTransformer):
         self.in_iterable = outer
         node.ifs = [self.visit(x) for x in node.ifs]
         return node
+
+    def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
+        return expression("_tenon.filtered(ITEMS)", node, ITEMS=self.generic_visit(node)) \
+            if self._move_filter(node) else self.generic_visit(node)
+
+    def visit_GeneratorExp(self, node: ast.GeneratorExp) -> ast.AST:
+        return expression("_tenon.filtering(ITEMS)", node, ITEMS=self.generic_visit(node)) \
+            if self._move_filter(node) else self.generic_visit(node)
+
+    def _move_filter(self, node: ast.ListComp | ast.GeneratorExp) -> bool:
+        """Write the condition behind the last `for` into the element, where it may be one on a tensor."""
+        last = node.generators[-1]
+        tests = [x for x in last.ifs if not isinstance(x, ast.Constant)]
+        if not tests or any(isinstance(x, UNMOVABLE) for x in ast.walk(node.elt)) or last.is_async:
+            return False
+        test = tests[0] if len(tests) == 1 else ast.copy_location(ast.BoolOp(ast.And(), tests), tests[0])
+        node.elt = expression("_tenon.perhaps(TEST, lambda: VALUE)", node.elt, TEST=test, VALUE=node.elt)
+        last.ifs = []
+        return True
 
     # ------------------------------------------------------------ conditions
 
@@ -136,6 +156,12 @@ class Expressions(ast.NodeTransformer):
     # ------------------------------------------------------------ calls, attributes, variables
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
+        if isinstance(node.func, ast.Name) and node.func.id in ASKING and node.args and isinstance(
+                node.args[0], (ast.GeneratorExp, ast.Call)):
+            for part in getattr(node.args[0], "generators", ())[:1]:
+                if not isinstance(part.iter, (ast.GeneratorExp, ast.Call)):
+                    part.iter = expression("_tenon.named(VALUE)", part.iter, VALUE=part.iter)
+            node.args[0] = expression("_tenon.fresh(VALUE)", node.args[0], VALUE=node.args[0])
         node.args = [self._counted(x) if isinstance(x, ast.Starred) else self.visit(x) for x in node.args]
         node.keywords = [self._counted(x) if x.arg is None else self.visit(x) for x in node.keywords]
         if isinstance(node.func, ast.Name) and (node.func.id in UNTOUCHED or node.func.id.startswith(HELPER)):

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tenon.capture.convert.callees import own_truth
 from tenon.capture.convert.choice import UNBOUND
 from tenon.capture.convert.fork import exception_of_the_program
 from tenon.capture.convert.merge import Arm, Join, free_values, needed
@@ -69,7 +70,7 @@ class Loop:
 
     def test(self, value: Any) -> None:
         """The condition was computed."""
-        self.flag = value
+        self.flag = value = value if self.capture is None else own_truth(value)
         if not self.data:
             if self.capture is not None and self.capture.is_data(value):
                 self.data, self.caught = True, (Exception,)

@@ -16,7 +16,7 @@ from tenon.capture.effects import MISSING
 from tenon.capture.guards import same_atom
 from tenon.capture.numbers import Number, as_tensor, is_number, kind_of, strong
 from tenon.capture.subgraph import InnerBuilder, closed
-from tenon.capture.watch import UnsafeCall
+from tenon.capture.watch import UnsafeCall, unwatched
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.structure import structure
 from tenon.ops.barrier import stop_gradient
@@ -235,10 +235,11 @@ class Join:
     def closed(self, graph: Graph, free: Sequence[Value]) -> Graph:
         """The graph with values around it as parameters; the same one for equal arms, so that it is derived once."""
         known, bare = self.capture.arms, Graph(graph.name, tuple(free), graph.nodes, graph.results)
-        key = graph.name, structure(bare), tuple([node.loc for node in graph.nodes])
-        if key not in known:
-            known[key] = closed(graph, free)
-        return known[key]
+        with unwatched():
+            key = graph.name, structure(bare), tuple([node.loc for node in graph.nodes])
+            if key not in known:
+                known[key] = closed(graph, free)
+            return known[key]
 
 
 def in_order(then: Sequence[Any], other: Sequence[Any], before: Mapping[Any, Any]) -> list[Any]:

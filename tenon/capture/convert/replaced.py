@@ -6,12 +6,13 @@ import builtins
 import functools
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from tenon.capture.convert import library
 from tenon.capture.convert.callees import REPLACED, callee
 from tenon.capture.convert.choice import UNBOUND, Choice
+from tenon.capture.convert.filters import Filtered, first, opened, perhaps_made, quantified
 from tenon.capture.convert.methods import AWARE
 from tenon.capture.convert.rows import Enumerate, Listed, Range, Reversed, Source, Zip, gone_through, source_of
 from tenon.capture.convert.runtime import RUNTIME, capture_now
@@ -78,6 +79,7 @@ def len_(x: Any) -> Any:
 @aware
 @replaces(sum)
 def sum_(items: Any, /, start: Any = 0) -> Any:
+    items = opened(items)
     return callee(library.total)(items, start) if is_open(items) else sum(items, start)
 
 
@@ -138,7 +140,7 @@ _joined(concat)
 @aware
 @replaces(bool)
 def bool_(*args: Any) -> Any:
-    return RUNTIME.truth(args[0]) if len(args) == 1 and RUNTIME.data(args[0]) else bool(*args)
+    return RUNTIME.truth(args[0]) if len(args) == 1 else bool(*args)
 
 
 def _to(kind: type) -> None:
@@ -241,6 +243,7 @@ def dict_(*args: Any, **keywords: Any) -> Any:
 @aware
 @replaces(list)
 def list_(*args: Any) -> Any:
+    args = tuple(map(opened, args))
     if args and is_open(args[0]) and (capture := capture_now()) is not None:
         return list(content(capture, args[0]))
     return list(*map(iter, args)) if args and isinstance(args[0], Source) else list(*args)
@@ -252,27 +255,11 @@ def _quantified(function: Any, ends: bool) -> None:
     @aware
     @replaces(function)
     def ask(iterable: Iterable[Any]) -> Any:
+        if (capture := capture_now()) is None:
+            return function(iterable)
         if is_open(iterable):
             return callee(library.any_of if ends else library.all_of)(iterable)
-        items: Iterator[Any] = iter(iterable)
-        for item in items:
-            if RUNTIME.data(item):
-                return _rest(RUNTIME.truth(item), items, ends)
-            if bool(item) is ends:
-                return ends
-        return not ends
-
-
-def _rest(found: Any, items: Iterator[Any], ends: bool) -> Any:
-    """The answer, when the graph decides about an item; later items are looked at only where it goes on."""
-    def later() -> Any:
-        for item in items:
-            if RUNTIME.data(item):
-                return _rest(RUNTIME.truth(item), items, ends)
-            if bool(item) is ends:
-                return ends
-        return not ends
-    return RUNTIME.decide(found, lambda: ends, later) if ends else RUNTIME.decide(found, later, lambda: ends)
+        return quantified(capture, iterable, RUNTIME.is_fresh(iterable), ends, RUNTIME.truth)
 
 
 _quantified(any, True)
@@ -283,6 +270,7 @@ def _extreme(function: Any, beats: Callable[[Any, Any], Any]) -> None:
     @aware
     @replaces(function)
     def find(*args: Any, key: Any = None, default: Any = UNBOUND) -> Any:
+        args = tuple(map(opened, args))
         if len(args) == 1 and is_open(args[0]):
             search = library.largest if function is max else library.smallest
             return callee(search)(args[0], key, [] if default is UNBOUND else [default])
@@ -319,9 +307,30 @@ def map_(function: Any, *iterables: Any) -> Any:
     return map(callee(function), *iterables)
 
 
+@aware
 @replaces(filter)
 def filter_(function: Any, iterable: Any) -> Any:
-    return filter(callee(function) if function is not None else None, iterable)
+    capture = capture_now()
+    if capture is None:
+        return filter(function, iterable)
+    keeps = bool_ if function is None else RUNTIME.call(function)
+    items = content(capture, opened(iterable))
+    if is_undecided(items):
+        raise refused("a list is filtered")
+    return Filtered(perhaps_made(capture, RUNTIME.truth(keeps(x)), functools.partial(_itself, x)) for x in items)
+
+
+def _itself(x: Any) -> Any:
+    return x
+
+
+@aware
+@replaces(next)
+def next_(items: Any, *default: Any) -> Any:
+    capture = capture_now()
+    if capture is None or type(items) is not Filtered:
+        return next(items, *default)
+    return first(capture, items, RUNTIME.is_fresh(items), default[0] if default else UNBOUND)
 
 
 @replaces(functools.reduce)

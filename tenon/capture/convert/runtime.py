@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import builtins
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import local
 from typing import TYPE_CHECKING, Any, cast
 
-from tenon.capture.convert.callees import callee, getter
+from tenon.capture.convert.callees import callee, getter, own_truth
 from tenon.capture.convert.choice import UNBOUND, Choice
+from tenon.capture.convert.filters import Filtered, perhaps_made, without_missing
 from tenon.capture.convert.fork import Fork, Plain, decide
 from tenon.capture.convert.items import Place, item
 from tenon.capture.convert.loop import Loop
 from tenon.capture.convert.methods import in_place_of
 from tenon.capture.convert.reachable import OfCapture
 from tenon.capture.convert.rows import Each
-from tenon.capture.convert.undecided import is_perhaps, is_undecided
+from tenon.capture.convert.undecided import is_perhaps, is_undecided, negated
 from tenon.capture.convert.view import alike, attribute, contained, content, counted, is_counted, unpacked, view_of
-from tenon.capture.numbers import Number, strong
+from tenon.capture.numbers import strong
 from tenon.capture.watch import UnsafeCall
 from tenon.errors import user_location
-from tenon.ops.comparison import logical_not
 from tenon.state import recorder
 from tenon.tensor import Tensor
 
@@ -43,6 +43,9 @@ class Runtime(OfCapture, local):
     UNBOUND, AssertionError = UNBOUND, AssertionError
     locals = staticmethod(builtins.locals)
     value: Any = None
+    test: Any = None
+    newest: Any = None
+    shared = False          # whether a generator goes through an iterator that has a name
 
     # ------------------------------------------------------------ statements
 
@@ -52,13 +55,16 @@ class Runtime(OfCapture, local):
             return None
         return THEN if value else OTHERWISE
 
-    def fork(self, scope: Mapping[str, Any], names: Sequence[str], yields: bool) -> Fork:
+    def fork(self, scope: Mapping[str, Any], names: Sequence[str], yields: bool) -> Iterable[Plain | Fork]:
         """Both arms of the tensor just kept."""
-        capture, value = capture_now(), self.kept()
+        capture, test = capture_now(), self.tested()
         assert capture is not None
+        truth = capture.truth(test)
+        if isinstance(truth, bool):
+            return THEN if truth else OTHERWISE
         if yields:
             raise UnsafeCall("a generator yields under a condition on a tensor", where=user_location())
-        return Fork(capture, strong(capture.truth(value)), scope, names)
+        return Fork(capture, strong(truth), scope, names)
 
     def loop(self, names: Sequence[str], live: Sequence[str], broken: str | None, yields: bool) -> Loop:
         """A `while` loop."""
@@ -71,43 +77,48 @@ class Runtime(OfCapture, local):
     # ------------------------------------------------------------ conditions
 
     def data(self, value: Any) -> bool:
-        """Whether the graph decides; keeps the value."""
+        """Whether the graph decides, or a user's `__bool__`, which is asked once; keeps the value, and what it gave."""
         capture = capture_now()
-        if capture is not None and (capture.is_data(value) or (capture.irregular and is_undecided(value))):
-            value = capture.decided(value)
+        if capture is None:
             self.value = value
+            return False
+        if capture.is_data(value) or (capture.irregular and is_undecided(value)):
+            self.value = self.test = value = capture.decided(value)
             return capture.is_data(value)
-        self.value = value
-        return False
+        self.value, self.test = value, own_truth(value)
+        return self.test is not value
 
     def kept(self) -> Any:
         """The value that `data` kept."""
         value, self.value = self.value, None
         return value
 
+    def tested(self) -> Any:
+        """What says whether the value that `data` kept counts as true."""
+        test, self.test, self.value = self.test, None, None
+        return test
+
     def truth(self, value: Any) -> Any:
         """Whether a value counts as true."""
-        return capture.truth(self.kept()) if self.data(value) and (capture := capture_now()) else bool(self.kept())
+        return capture.truth(self.tested()) if self.data(value) and (capture := capture_now()) else bool(self.kept())
 
     def negate(self, value: Any) -> Any:
         """`not value`."""
-        if self.data(value) and (capture := capture_now()) is not None:
-            return Number(logical_not(strong(capture.truth(self.kept()))))
-        return not self.kept()
+        return negated(self.truth(value))
 
     def both(self, later: Callable[[], Any]) -> Any:
         """`kept and later()`."""
-        value = self.kept()
-        return self.decide(value, later, lambda: value)
+        value = self.value
+        return self.decide(self.tested(), later, lambda: value)
 
     def either(self, later: Callable[[], Any]) -> Any:
         """`kept or later()`."""
-        value = self.kept()
-        return self.decide(value, lambda: value, later)
+        value = self.value
+        return self.decide(self.tested(), lambda: value, later)
 
     def choose(self, then: Callable[[], Any], other: Callable[[], Any]) -> Any:
         """`then() if kept else other()`."""
-        return self.decide(self.kept(), then, other)
+        return self.decide(self.tested(), then, other)
 
     def decide(self, condition: Any, then: Callable[[], Any], other: Callable[[], Any]) -> Any:
         """Call one of two functions, as the graph decides."""
@@ -163,6 +174,33 @@ class Runtime(OfCapture, local):
         """What stands behind a star in a list or a tuple."""
         capture = capture_now()
         return value if capture is None or not capture.irregular else content(capture, value)
+
+    def perhaps(self, condition: Any, make: Callable[[], Any]) -> Any:
+        """An element of a comprehension that is there where the condition holds."""
+        return perhaps_made(capture_now(), self.truth(condition), make)
+
+    def filtered(self, items: list[Any]) -> list[Any]:
+        """The list that a comprehension makes."""
+        return without_missing(items)
+
+    def filtering(self, items: Any) -> Filtered:
+        """The generator that an expression makes."""
+        return Filtered(items)
+
+    def fresh(self, iterable: Any) -> Any:
+        """An argument that was made for the call that follows, so that nobody else has it."""
+        self.newest, self.shared = None if self.shared else iterable, False
+        return iterable
+
+    def named(self, iterable: Any) -> Any:
+        """What the generator of the next `fresh` goes through."""
+        self.shared = self.shared or hasattr(type(iterable), "__next__")
+        return iterable
+
+    def is_fresh(self, iterable: Any) -> bool:
+        """Whether this is such an argument."""
+        newest, self.newest = self.newest, None
+        return newest is iterable
 
     def certain(self, value: Any) -> Any:
         """A value whose elements Python is going to count."""

@@ -6,6 +6,7 @@ import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tenon.capture.convert.callees import own_truth
 from tenon.capture.convert.choice import UNBOUND, Choice, refusal
 from tenon.capture.convert.fork import decide
 from tenon.capture.convert.reachable import OfCapture
@@ -134,7 +135,7 @@ class Session(OfCapture, Capture):
         """Whether a value counts as true: a bool, or a Number."""
         if type(x) is Choice:
             return self.each_option(x, self.truth)
-        if not self.is_data(x):
+        if not self.is_data(x) and not self.is_data(x := own_truth(x)):
             return bool(x)
         if is_undecided(x):
             return undecided_truth(self, x)
