@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tenon.dims import product
 from tenon.graph.ir import Graph, Input, Node, Value
 from tenon.loops.build import GraphExpressions, is_empty, offset
 from tenon.loops.expressions import Buffer, Expr, Index, Local, size
@@ -12,16 +13,33 @@ from tenon.ops.attention import attention, attention_gradient
 from tenon.types import float32, float64
 
 WIDEST = 512            # elements of a query, key or value that a block's memory is made for
+FEW_QUERIES = 8         # whose scores are products of vectors with matrices, which are better read where they lie
+FEW_PAIRS = 1 << 14     # of which scores are soon stored; half of them are not needed where it is causal
+FEW_HEADS = 4           # which one thread each would differentiate
+MANY_PAIRS = 1 << 20    # whose scores are too many to be stored
 
 
 def is_attention(node: Node) -> bool:
-    """Whether a statement computes the node: floating numbers, in vectors whose length is known."""
+    """Whether a statement computes the node: floating numbers, in vectors whose length is known, and enough of them."""
     if node.op is not attention and node.op is not attention_gradient:
         return False
     q, k, v, *_ = tensors = attended(node)
     numbers = all(x is None or x.dtype.is_floating or x is tensors[3] for x in tensors)
     known = all(isinstance(n, int) and 1 <= n <= WIDEST for n in (q.shape[-1], v.shape[-1]))
-    return numbers and known and not any(is_empty(x.type) for x in (q, k, v))
+    return numbers and known and not any(is_empty(x.type) for x in (q, k, v)) and _pays(node, q, k)
+
+
+def _pays(node: Node, q: Value, k: Value) -> bool:
+    """Whether going through blocks of scores takes less time than storing all of them; sizes are as far as known."""
+    rows, pairs = q.shape[-2], q.shape[-2] * k.shape[-2]
+    if isinstance(rows, int) and rows <= FEW_QUERIES:
+        return False
+    if not isinstance(pairs, int) or pairs >= MANY_PAIRS:
+        return True
+    heads = product(node.outputs[0].shape[:-2])
+    if node.op is attention_gradient and isinstance(heads, int) and heads < FEW_HEADS:
+        return False
+    return pairs >= (FEW_PAIRS // 4 if node.attrs["is_causal"] else FEW_PAIRS)
 
 
 def attended(node: Node) -> Sequence[Value]:

@@ -143,21 +143,23 @@ class Forward(Blocks):
     def largest(self, b: ir.IRBuilder, line: ir.Value, count: ir.Value) -> ir.Value:
         """The maximum of the first `count` scores; minus infinity of none."""
         lowest = self.splat(b, ir.Constant(self.element, float("-inf")))
-        with self.vectors_of(b, ZERO, count, [lowest]) as (j, state):
-            value = b.select(self.below(b, j, count), self.load(b, line, j), lowest)
-            state[0] = self.larger(b, state[0], value)
-        return self.reduce(b, "fmax", state[0])
+
+        def step(j: ir.Value, lanes: ir.Value | None, state: list[ir.Value]) -> None:
+            value = self.load(b, line, j)
+            state[0] = self.larger(b, state[0], value if lanes is None else b.select(lanes, value, lowest))
+        return self.reduce(b, "fmax", self.in_parts(b, count, count, [lowest], step)[0])
 
     def exponentials(self, b: ir.IRBuilder, line: ir.Value, count: ir.Value, needed: ir.Value,
                      shift: ir.Value) -> ir.Value:
         """Put exp(score - shift) in the place of scores, zeros behind them; gives their sum."""
         none, by = ir.Constant(self.vector, None), self.splat(b, shift)
-        with self.vectors_of(b, ZERO, needed, [none]) as (j, state):
+
+        def step(j: ir.Value, lanes: ir.Value | None, state: list[ir.Value]) -> None:
             value = self.exp(b, b.fsub(self.load(b, line, j), by))
-            value = b.select(self.below(b, j, count), value, none)
+            value = value if lanes is None else b.select(lanes, value, none)
             self.store(b, value, line, j)
             state[0] = b.fadd(state[0], value)
-        return self.reduce(b, "fadd", state[0])
+        return self.reduce(b, "fadd", self.in_parts(b, count, needed, [none], step)[0])
 
     def finish(self, b: ir.IRBuilder, args: Args, g: ir.Value, first: ir.Value, count: ir.Value,
                parts: Mapping[str, ir.Value]) -> None:

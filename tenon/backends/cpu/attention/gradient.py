@@ -150,12 +150,13 @@ class Gradient(Blocks):
                             for where in (alongs, totals))
             count = maximum(b, self.columns_of(b, b.add(row, i), column, keys), ZERO)
             end = minimum(b, b.add(count, const(self.rows)), const(self.apart_scores))
-            with self.vectors_of(b, ZERO, end) as (j, _):
-                seen = self.below(b, j, count)
-                weight = b.select(seen, self.exp(b, b.fsub(self.load(b, weight_line, j), total)), none)
+
+            def step(j: ir.Value, lanes: ir.Value | None, state: list[ir.Value]) -> None:
+                weight = self.exp(b, b.fsub(self.load(b, weight_line, j), total))
                 slope = b.fmul(weight, b.fsub(self.load(b, slope_line, j), along))
-                self.store(b, weight, weight_line, j)
-                self.store(b, b.select(seen, slope, none), slope_line, j)
+                self.store(b, weight if lanes is None else b.select(lanes, weight, none), weight_line, j)
+                self.store(b, slope if lanes is None else b.select(lanes, slope, none), slope_line, j)
+            self.in_parts(b, count, end, [], step)
 
     def sum_columns(self, b: ir.IRBuilder, first: ir.Value, count: ir.Value, column: ir.Value, j: ir.Value,
                     parts: Parts) -> None:

@@ -36,15 +36,15 @@ from tenon.backends.cpu.contraction.machine import best_tile, host
 from tenon.backends.cpu.contraction.spec import Args, Contraction, Operand, Tile
 from tenon.backends.cpu.contraction.spec import Index as Places
 from tenon.backends.cpu.contraction.tiles import emit_tile
-from tenon.backends.cpu.mathematics import FUNCTIONS
+from tenon.backends.cpu.mathematics.exponential import exp_of_negative
+from tenon.backends.cpu.mathematics.notation import Number
 from tenon.backends.cpu.values import Values
 from tenon.dims import Dim, product
 from tenon.loops.expressions import Buffer, Expr, Index, walk
 from tenon.loops.ir import Pairs, Store
 from tenon.types import bool_
 
-SEVERAL_ROWS = 256      # as many as are looked at to choose a tile
-SMALLEST = {4: -87.0, 8: -708.0}     # by bytes of a number: the exponential is no denormal
+SEVERAL = 256           # rows and columns, at most, for which a tile is chosen
 UNSEEN = Operand(load=lambda b, args, g, outer, k: ZERO)       # a factor that lies where the caller says
 
 
@@ -67,7 +67,8 @@ class Blocks:
         self.element = register(statement.dtype)
         self.lanes = host().vector_bytes // element_bytes(self.element)
         self.vector = ir.VectorType(self.element, self.lanes)
-        self.rows, self.vectors = best_tile(host(), self.lanes, self.least(statement.row.extent, SEVERAL_ROWS))
+        rows, columns = (self.least(index.extent, SEVERAL) for index in (statement.row, statement.column))
+        self.rows, self.vectors = best_tile(host(), self.lanes, rows, columns)
         # elements between rows of queries and keys, and of values: whole tiles
         self.depth, self.width = (self.whole(int(index.extent), self.lanes * self.vectors_for(int(index.extent)))
                                   for index in (statement.depth, statement.width))
@@ -105,18 +106,25 @@ class Blocks:
 
     def scratch(self) -> Dim:
         """Bytes of it all."""
-        total: Dim = sum(self.memory().values()) * element_bytes(self.element)
-        return total + host().vector_bytes
+        total: Dim = sum(map(self.whole_dim, self.memory().values())) * element_bytes(self.element)
+        return total + 2 * host().vector_bytes
 
     def place_memory(self, b: ir.IRBuilder, args: Args, scratch: ir.Value) -> dict[str, ir.Value]:
-        """Where each part of it is, aligned."""
+        """Where each part of it is, aligned.  All is cleared, as tiles read over the ends of blocks: into numbers so
+        small that processors are slow with them, if what was there before were left."""
         values, size = self.values(b, args), host().vector_bytes
         place = b.gep(scratch, [b.and_(b.neg(b.ptrtoint(scratch, I64)), const(size - 1))], source_etype=ir.IntType(8))
         found = {}
         for name, elements in self.memory().items():
             found[name] = place
-            place = address(b, place, values.dim(elements), self.element)
+            place = address(b, place, values.dim(self.whole_dim(elements)), self.element)
+        first = next(iter(found.values()))
+        self.clear(b, first, values.dim(sum(map(self.whole_dim, self.memory().values()))))
         return found
+
+    def whole_dim(self, elements: Dim) -> Dim:
+        """So many elements and a few more, which are whole vectors where that is known."""
+        return self.whole(elements) if isinstance(elements, int) else elements + self.lanes
 
     # ------------------------------------------------------------ functions
 
@@ -258,6 +266,16 @@ class Blocks:
         with loop(b, start, stop, const(self.lanes), carried, short=True) as (j, state):
             yield j, state
 
+    def in_parts(self, b: ir.IRBuilder, count: ir.Value, stop: ir.Value, carried: Sequence[ir.Value],
+                 step: Callable[[ir.Value, ir.Value | None, list[ir.Value]], None]) -> list[ir.Value]:
+        """`step(j, lanes, state)` for the vectors of a row: whole ones, up to `stop` such with lanes below count."""
+        whole = b.and_(count, const(-self.lanes))
+        with self.vectors_of(b, ZERO, whole, carried) as (j, state):
+            step(j, None, state)
+        with self.vectors_of(b, whole, stop, state) as (j, state):
+            step(j, self.below(b, j, count), state)
+        return state
+
     def load(self, b: ir.IRBuilder, where: ir.Value, at: ir.Value = ZERO) -> ir.Value:
         return load_vector(b, address(b, where, at, self.element), self.element, self.lanes)
 
@@ -273,11 +291,8 @@ class Blocks:
         return b.icmp_signed("<", ir.Constant(left.type, list(range(self.lanes))), left)
 
     def exp(self, b: ir.IRBuilder, x: ir.Value) -> ir.Value:
-        """exp(x), and 0 rather than numbers so small that processors are slow with them."""
-        lowest = SMALLEST[element_bytes(self.element)]
-        low = ir.Constant(x.type, [lowest] * self.lanes if isinstance(x.type, ir.VectorType) else lowest)
-        none = b.fcmp_ordered("<", x, low)
-        return b.select(none, ir.Constant(x.type, None), FUNCTIONS["exp"](b, b.select(none, low, x)))
+        """exp(x) for x that is hardly larger than 0."""
+        return exp_of_negative(Number(b, x)).value
 
     def clear(self, b: ir.IRBuilder, where: ir.Value, count: ir.Value) -> None:
         """Zeros, a vector at a time."""

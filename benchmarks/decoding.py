@@ -1,0 +1,132 @@
+"""Greedy decoding by a GPT with a cache of keys and values, one loop in the graph, beside JAX and PyTorch.
+
+    python -m benchmarks.decoding [--layers 6] [--width 384] [--tokens 144]
+
+Every turn is one token: what its layers need of the tokens before lies in caches [layers, tokens, heads, width of one].
+PyTorch runs the same turns from Python.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import tenon as tn
+from benchmarks.timing import compare, installed
+from tenon.config import config
+
+Runs = dict[str, Callable[[], Any]]
+PROMPT = 16
+
+
+def main(arguments: list[str] | None = None) -> None:
+    options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, default in (("layers", 6), ("width", 384), ("heads", 6), ("vocabulary", 256), ("tokens", 144)):
+        options.add_argument(f"--{name}", type=int, default=default)
+    options.add_argument("--seconds", type=float, default=6.0)
+    given = options.parse_args(arguments)
+    times = compare(runs(given.layers, given.width, given.heads, given.vocabulary, given.tokens), given.seconds)
+    for name, seconds in times.items():
+        print(f"{name:8} {1e3 * seconds:9.2f} ms  {given.tokens / seconds:7.0f} tokens/s"
+              f"   {seconds / times['Tenon']:.2f} of Tenon's time")
+
+
+def runs(layers: int, width: int, heads: int, vocabulary: int, tokens: int) -> Runs:
+    """The tokens that each library finds, all the same."""
+    random = np.random.default_rng(0)
+
+    def weight(*shape: int) -> np.ndarray:
+        return (random.normal(size=shape) / shape[-1]**0.5).astype(np.float32)
+    weights = {"table": weight(vocabulary, width) * 4, "places": weight(tokens, width),
+               "qkv": weight(layers, 3 * width, width), "out": weight(layers, width, width),
+               "widen": weight(layers, 4 * width, width), "narrow": weight(layers, width, 4 * width)}
+    prompt = random.integers(0, vocabulary, tokens).astype(np.int32)
+    shape = layers, tokens, heads, width // heads
+    found: Runs = {"Tenon": _tenon(weights, prompt, shape)}
+    if installed("jax"):
+        found["JAX"] = _jax(weights, prompt, shape)
+    if installed("torch"):
+        found["PyTorch"] = _torch(weights, prompt, shape)
+    expected = found["Tenon"]()
+    for other in found.values():
+        np.testing.assert_array_equal(other(), expected)
+    return found
+
+
+def turn(of: Any, put: Any, weights: Any, prompt: Any, shape: tuple[int, ...], t: Any, state: Any) -> Any:
+    """One token in, one token out; `of` is the namespace of a library, `put` its assignment of a row."""
+    layers, tokens, heads, size = shape
+    token, chosen, keys, values = state
+    x = weights["table"][token] + weights["places"][t]
+    seen = of.arange(tokens) <= t
+    for layer in range(layers):
+        q, k, v = (weights["qkv"][layer] @ norm(of, x)).reshape(3, heads, size)
+        keys, values = put(keys, (layer, t), k), put(values, (layer, t), v)
+        scores = of.where(seen, of.einsum("hd,thd->ht", q, keys[layer]) / size**0.5, -1e9)
+        e = of.exp(scores - of.amax(scores, 1)[:, None])
+        mixed = of.einsum("ht,thd->hd", e / of.sum(e, 1)[:, None], values[layer])
+        x = x + weights["out"][layer] @ mixed.reshape(heads * size)
+        x = x + weights["narrow"][layer] @ of.maximum(weights["widen"][layer] @ norm(of, x), of.zeros_like(x[:1]))
+    best = of.argmax(weights["table"] @ norm(of, x))
+    following = of.where(t + 1 < PROMPT, prompt[t], best)
+    return following, put(chosen, t, following), keys, values
+
+
+def norm(of: Any, x: Any) -> Any:
+    centred = x - of.mean(x)
+    return centred / of.sqrt(of.mean(centred * centred) + 1e-5)
+
+
+def _tenon(weights: dict[str, np.ndarray], prompt: np.ndarray, shape: tuple[int, ...]) -> Callable[[], Any]:
+    def put(x: Any, at: Any, row: Any) -> Any:
+        x[at] = row
+        return x
+
+    @tn.jit
+    def decode(weights: Any, prompt: Any) -> Any:
+        state = tn.asarray(1), tn.zeros(shape[1], dtype=tn.int64), tn.zeros(shape), tn.zeros(shape)
+        return tn.fori_loop(0, shape[1], lambda t, state: turn(tn, put, weights, prompt, shape, t, state), state)[1]
+    given = {name: tn.asarray(x) for name, x in weights.items()}, tn.asarray(prompt.astype(np.int64))
+    return lambda: decode(*given).numpy()
+
+
+def _jax(weights: dict[str, np.ndarray], prompt: np.ndarray, shape: tuple[int, ...]) -> Callable[[], Any]:
+    import jax
+    import jax.numpy as jnp
+
+    @jax.jit
+    def decode(weights: Any, prompt: Any) -> Any:
+        state = jnp.int32(1), jnp.zeros(shape[1], jnp.int32), jnp.zeros(shape), jnp.zeros(shape)
+
+        def step(t: Any, state: Any) -> Any:
+            following, *others = turn(jnp, lambda x, at, row: x.at[at].set(row), weights, prompt, shape, t, state)
+            return following.astype(jnp.int32), *others
+        return jax.lax.fori_loop(0, shape[1], step, state)[1]
+    given = {name: jnp.asarray(x) for name, x in weights.items()}, jnp.asarray(prompt)
+    return lambda: np.asarray(decode(*given))
+
+
+def _torch(weights: dict[str, np.ndarray], prompt: np.ndarray, shape: tuple[int, ...]) -> Callable[[], Any]:
+    import torch
+
+    torch.set_num_threads(config().threads)
+    given, numbers = {name: torch.from_numpy(x) for name, x in weights.items()}, torch.from_numpy(prompt).long()
+
+    def put(x: Any, at: Any, row: Any) -> Any:
+        x[at] = row
+        return x
+
+    def decode() -> Any:
+        state: Any = torch.tensor(1), torch.zeros(shape[1], dtype=torch.int64), torch.zeros(shape), torch.zeros(shape)
+        with torch.no_grad():
+            for t in range(shape[1]):
+                state = turn(torch, put, given, numbers, shape, torch.tensor(t), state)
+        return state[1].numpy()
+    return decode
+
+
+if __name__ == "__main__":
+    main()
