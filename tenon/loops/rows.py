@@ -17,6 +17,7 @@ from tenon.loops.build import offset
 from tenon.loops.contraction import Product
 from tenon.loops.expressions import Buffer, Expr, Index, Load, Reduce, replace
 from tenon.loops.target import Target
+from tenon.loops.windows import sliding
 from tenon.types import TensorType
 
 SEVERAL = 192           # columns of one block
@@ -33,7 +34,7 @@ def with_dense_rows(target: Target, found: Product, temporary: Callable[[TensorT
     depth = found.sum.indices
     columns, elements = (product(i.extent for i in axis) for axis in (found.columns, (*rows, *depth)))
     few = isinstance(columns, int) and columns <= SEVERAL
-    if few or not isinstance(elements, int) or elements > LARGEST or _lies_well(found):
+    if few or not isinstance(elements, int) or elements > LARGEST or _lies_well(found) or _slides(found):
         return [target]
     indices = (*rows, *depth)
     buffer = copies.get((found.left, indices))
@@ -46,6 +47,11 @@ def with_dense_rows(target: Target, found: Product, temporary: Callable[[TensorT
     sum_ = Reduce("add", depth, body, found.sum.extents)
     changed = Target(target.buffer, target.indices, target.offset, replace(target.value, {found.sum: sum_}))
     return [changed] if made else [Target(buffer, indices, place, found.left), changed]
+
+
+def _slides(found: Product) -> bool:
+    """Whether rows are windows that are not put together at all."""
+    return sliding(found.left, found.right, found.batch, found.rows, found.columns, found.sum.indices) is not None
 
 
 def _lies_well(found: Product) -> bool:

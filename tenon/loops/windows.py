@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import gcd, prod
+from typing import Literal
 
 from tenon.loops.affine import Affine, affine, from_affine
 from tenon.loops.expressions import Binary, Const, Expr, Index, Load
@@ -18,6 +19,7 @@ Axis = tuple[Index, ...]
 MOST_TAPS = 64          # are written out one by one
 FEW_FILTERS = 16        # of a group, for which putting columns together does not pay
 SEVERAL = 8             # groups that keep threads busy
+MANY_FILTERS = 16       # that fill a vector
 
 
 @dataclass(frozen=True)
@@ -250,44 +252,52 @@ def _paired(place: Index, tap: Index, rest: Affine) -> Slide | None:
 
 @dataclass(frozen=True)
 class Sliding:
-    """A product with a factor that is read in windows, of places or, with `summed`, of the taps of all places.
+    """A product with a factor that is read in windows; `filters` are what only the other factor depends on.
 
-    `filters` are what only the other factor depends on.
+    By `way`, a vector holds neighbouring places, each with a sum of its own (a convolution); or places that are added
+    up (the gradient of a kernel with few filters), or filters (the same with many).
     """
 
     windows: Windows
     other: Load
     filters: Axis
-    summed: bool
+    way: Literal["places", "added places", "filters"]
 
 
 def sliding(left: Expr, right: Expr, batch: Axis, rows: Axis, columns: Axis, depth: Axis) -> Sliding | None:
-    """How windows slide in a product with so few filters that nothing else is worth its while; else None."""
-    sides = (left, right, rows, columns), (right, left, columns, rows)
-    for summed in (False, True):
-        for one, other, places, filters in sides:
-            windows = windows_of(one, depth, places) if summed else windows_of(one, places, depth)
-            if windows is not None and isinstance(other, Load) and other.mask is None and _few(batch, filters, windows):
-                found = Sliding(windows, other, filters, summed)
-                if _lies_well(found) and (not summed or count(batch) >= SEVERAL):
-                    return found
+    """How windows slide in a product where nothing else is as fast; else None."""
+    for one, other, places, filters in (left, right, rows, columns), (right, left, columns, rows):
+        if not isinstance(other, Load) or other.mask is not None or not _are_known(batch, filters):
+            continue
+        windows = windows_of(one, places, depth)
+        if windows is not None and count(filters) <= FEW_FILTERS and _lies_well(windows, other):
+            return Sliding(windows, other, filters, "places")
+        windows = windows_of(one, depth, places)
+        if windows is not None and _lies_well(windows, other) and _follows(windows, other):
+            if count(batch) >= SEVERAL and count(filters) <= FEW_FILTERS:
+                return Sliding(windows, other, filters, "added places")
+            if not batch and count(filters) >= MANY_FILTERS:
+                return Sliding(windows, other, filters, "filters")
     return None
 
 
-def _few(batch: Axis, filters: Axis, windows: Windows) -> bool:
-    if not all(isinstance(i.extent, int) for i in (*batch, *filters)):
-        return False
-    return count(filters) <= FEW_FILTERS and prod(slide.taps for slide in windows.slides) <= MOST_TAPS
+def _are_known(*axes: Axis) -> bool:
+    return all(isinstance(i.extent, int) for axis in axes for i in axis)
 
 
-def _lies_well(found: Sliding) -> bool:
-    """Whether neighbouring places are neighbours in memory, in one type; in the other factor too, if it has them."""
-    terms, last = affine(found.other.offset).terms, found.windows.slides[-1]
-    if found.windows.load.dtype is not found.other.dtype or last.stride != 1:
+def _lies_well(windows: Windows, other: Load) -> bool:
+    """Whether neighbouring places are neighbours in memory, both factors in one type, and taps not too many."""
+    if windows.load.dtype is not other.dtype or windows.slides[-1].stride != 1:
         return False
-    if not all(isinstance(atom, Index) and isinstance(c, int) for atom, c in terms.items()):
+    if prod(slide.taps for slide in windows.slides) > MOST_TAPS:
         return False
-    return not found.summed or (terms.get(last.place, 0) == 1 and last.spread == 1)
+    return all(isinstance(atom, Index) and isinstance(c, int) for atom, c in affine(other.offset).terms.items())
+
+
+def _follows(windows: Windows, other: Load) -> bool:
+    """Whether neighbouring places are neighbours in the other factor."""
+    last = windows.slides[-1]
+    return affine(other.offset).terms.get(last.place, 0) == 1 and last.spread == 1
 
 
 def count(axis: Axis) -> int:

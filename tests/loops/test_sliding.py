@@ -1,8 +1,8 @@
-"""Convolutions with few filters a group, computed window by window: every stride, dilation, padding, type, many blocks."""
+"""Convolutions that are computed window by window: every stride, dilation, padding, element type, many blocks."""
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from loops.compiled import check, run
@@ -42,9 +42,10 @@ def three(case):
         yield graph_of(op, inputs, result, **more, **attrs), inputs
 
 
-def is_sliding(kernel):
+def is_sliding(kernel, *ways):
     statement = kernel.nests[-1].body[0]
-    return isinstance(statement, Contraction) and slides(statement) is not None
+    found = slides(statement) if isinstance(statement, Contraction) else None
+    return found is not None and found.way in (ways or ("places", "added places"))
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -79,6 +80,40 @@ def test_what_is_not_a_number_stays_where_its_windows_are():
         np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
 
 
+WIDE = [
+    (3, 5, (9, 11), 16, (3, 3), 1, ((1, 1), (1, 1)), 1, 1),
+    (2, 3, (40, 45), 40, (7, 7), 2, ((3, 3), (3, 3)), 1, 1),
+    (70, 4, (4, 4), 33, (3, 3), 1, ((1, 1), (1, 1)), 1, 1),           # several images a block, the last not whole
+    (1, 4, (61, 50), 17, (3, 3), 1, ((1, 1), (1, 1)), 1, 1),          # several blocks an image, the last not whole
+    (2, 4, (30, 25), 16, (3, 2), 1, ((0, 2), (1, 0)), 2, 1),
+    (2, 9, (130,), 18, (3,), 1, ((2, 0),), 1, 1),                     # several channels a tile, the last not whole
+    (2, 4, (5, 6, 11), 16, (3, 3, 3), 1, ((1, 1), (1, 1), (1, 1)), 1, 1),
+]
+
+
+@pytest.mark.parametrize("case", WIDE, ids=str)
+def test_the_gradient_of_a_kernel_with_many_filters(case):
+    *_, (graph, inputs) = three(case)
+    kernel = check(graph, *map(data, inputs), interpreted=False, tolerance=1e-3)
+    assert is_sliding(kernel, "filters")
+
+
+def test_an_epilogue_of_the_gradient_of_a_kernel():
+    """What is added lies as the result does; or it does not, and places are found one by one."""
+    *_, (graph, (x, y)) = three(WIDE[0])
+    text = print_graph(graph, locations=False)
+    head, body, end = text.splitlines()
+    name, w = "v0", graph.results[0].type
+    for more, step in ((w, "add(v0, b)"), (TensorType(w.dtype, w.shape[::-1]), "add(v0, permute(b, axes=(3, 2, 1, 0)))")):
+        lines = (head.replace(")", f", b: {more})", 1), body, f"    v1: {w} = {step}", end.replace(name, "v1"))
+        if "permute" in step:
+            lines = (lines[0], lines[1], f"    v2: {w} = permute(b, axes=(3, 2, 1, 0))",
+                     f"    v1: {w} = add(v0, v2)", lines[3])
+        kernel = check(parse_graph("\n".join(lines) + "\n"), data(x), data(y), data(more), interpreted=False,
+                       tolerance=1e-3)
+        assert is_sliding(kernel, "filters")
+
+
 @st.composite
 def cases(draw):
     count, groups = draw(st.integers(1, 3)), draw(st.sampled_from([8, 9]))
@@ -97,7 +132,15 @@ def cases_with_room(case):
     return (*case[:2], tuple(n + 12 for n in case[2]), *case[3:])
 
 
+@settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
 @given(cases())
 def test_any_windows(case):
     for graph, inputs in three(case):
         check(graph, *map(data, inputs), interpreted=False, tolerance=1e-3)
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
+@given(cases(), st.integers(16, 40))
+def test_any_windows_with_many_filters(case, filters):
+    *_, (graph, inputs) = three((*case[:3], filters, *case[4:8], 1))
+    check(graph, *map(data, inputs), interpreted=False, tolerance=1e-3)

@@ -102,9 +102,10 @@ class Cover:
                 total += at % slide.step * self.phase + at // slide.step
         return total
 
-    def emit(self, values: Values, copy: ir.Value, first: ir.Value) -> None:
-        """Make the copy of all channels for the block that begins at place `first` of the first slide."""
-        _Copy(self, values, copy, first).emit()
+    def emit(self, values: Values, copy: ir.Value, first: ir.Value,
+             channels: tuple[ir.Value, ir.Value] | None = None) -> None:
+        """Make the copy of all channels, or of those between two, for a block from place `first` of the first slide."""
+        _Copy(self, values, copy, first).emit(*channels or (ZERO, const(count(self.windows.channels))))
 
 
 class _Copy:
@@ -116,14 +117,14 @@ class _Copy:
         self.dtype, self.element = self.load.dtype, register(self.load.dtype)
         self.begins = [first, *[ZERO] * (len(cover.slides) - 1)]
 
-    def emit(self) -> None:
-        """All rows of all channels."""
+    def emit(self, start: ir.Value, stop: ir.Value) -> None:
+        """All rows of the channels from `start` to `stop`."""
         b, channels = self.b, self.cover.windows.channels
-        with loop(b, ZERO, const(count(channels)), short=True) as (channel, _):
+        with loop(b, start, stop, short=True) as (channel, _):
             know(self.values, channels, channel)
             base = self.values.address(self.load.buffer, self.cover.windows.base)
             with self.lines(0) as (offset, valid, place):
-                row = b.add(b.mul(channel, const(self.cover.elements)), place)
+                row = b.add(b.mul(b.sub(channel, start), const(self.cover.elements)), place)
                 self.row(self.memory(base, offset), address(b, self.copy, row, self.element), valid)
 
     @contextmanager

@@ -22,8 +22,9 @@ from tenon.backends.cpu.contraction.spec import PAIR_LANES, Args, Narrow, Size
 from tenon.backends.cpu.contraction.spec import Index as Places
 from tenon.backends.cpu.contraction.spec import Target as Near
 from tenon.backends.cpu.epilogue import joined, only_stored
-from tenon.backends.cpu.sliding import Task, emit_sliding, plan_of
-from tenon.backends.cpu.sliding_sums import emit_sliding_sums, sum_plan_of
+from tenon.backends.cpu.sliding import Plan, Task, plan_of
+from tenon.backends.cpu.sliding_filters import FilterPlan, filter_plan_of
+from tenon.backends.cpu.sliding_sums import SumPlan, sum_plan_of
 from tenon.backends.cpu.values import ONE, ZERO, Values
 from tenon.dims import product
 from tenon.loops.affine import affine, from_affine, is_same
@@ -58,6 +59,13 @@ def slides(statement: Contraction) -> Sliding | None:
     return sliding(statement.left, statement.right, statement.batch, statement.rows, statement.columns, statement.depth)
 
 
+def _plan(statement: Contraction, found: Sliding) -> Plan | SumPlan | FilterPlan:
+    """How to compute it window by window."""
+    if found.way == "places":
+        return plan_of(statement, found)
+    return sum_plan_of(statement, found) if found.way == "added places" else filter_plan_of(statement, found)
+
+
 def _emit_sliding(module: ir.Module, name: str, statement: Contraction, found: Sliding,
                   arguments: Mapping[Buffer, int], pointers: int, symbols: Sequence[str]) -> ir.Function:
     kinds = [POINTER] * pointers + [I64] * len(symbols) + [I32, I32, POINTER]
@@ -69,10 +77,8 @@ def _emit_sliding(module: ir.Module, name: str, statement: Contraction, found: S
     sizes = dict(zip(symbols, function.args[pointers:], strict=False))
     values = Values(b, {buffer: function.args[k] for buffer, k in arguments.items()}, sizes)
     task = Task(values, *function.args[-3:])
-    if found.summed:
-        emit_sliding_sums(sum_plan_of(statement, found), task)
-    else:
-        emit_sliding(plan_of(statement, found), task)
+    plan = _plan(statement, found)
+    plan.emit(task)
     b.ret_void()
     return function
 
@@ -97,7 +103,7 @@ def contraction_scratch(statement: Contraction, packed: bool = False) -> int:
     """Bytes of scratch memory that each thread needs; `packed`: its right factor is packed already."""
     found = slides(statement)
     if found is not None:
-        return (sum_plan_of(statement, found) if found.summed else plan_of(statement, found)).scratch
+        return _plan(statement, found).scratch
     return scratch_size(_Product(ir.Module(), "", statement, {}, 0, (), 0 if packed else None).template())
 
 

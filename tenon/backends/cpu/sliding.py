@@ -93,6 +93,10 @@ class Plan:
         """Bytes of scratch memory that each thread needs."""
         return sum(_parts(self)) + 64
 
+    def emit(self, task: Task) -> None:
+        """The statement, for one thread's share of it."""
+        _Sliding(self, task).emit()
+
     @property
     def blocks(self) -> int:
         return -(-self.slides[0].places // self.block)
@@ -172,11 +176,6 @@ class Task:
         skipped = b.and_(b.neg(b.ptrtoint(self.scratch, I64)), const(63))
         starts = [b.add(skipped, const(sum(sizes[:k]))) for k in range(len(sizes))]
         return [b.gep(self.scratch, [start], source_etype=byte) for start in starts]
-
-
-def emit_sliding(plan: Plan, task: Task) -> None:
-    """The statement that is planned, for one thread's share of it."""
-    _Sliding(plan, task).emit()
 
 
 class _Sliding:

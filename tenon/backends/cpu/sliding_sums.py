@@ -80,6 +80,10 @@ class SumPlan:
         """Bytes of scratch memory that each thread needs."""
         return sum(self.parts) + 64
 
+    def emit(self, task: Task) -> None:
+        """The statement, for one thread's share of it."""
+        _SlidingSums(self, task).emit()
+
 
 def sum_plan_of(statement: Contraction, found: Sliding, machine: Machine | None = None) -> SumPlan:
     """How to compute the statement whose windows slide like this."""
@@ -92,11 +96,6 @@ def sum_plan_of(statement: Contraction, found: Sliding, machine: Machine | None 
                    found.windows.slides[0].places)
     step = lanes if len(found.windows.slides) == 1 else 1
     return replace(plan, block=min(up(block_of(plan.cover), step), plan.block))
-
-
-def emit_sliding_sums(plan: SumPlan, task: Task) -> None:
-    """The statement that is planned, for one thread's share of it."""
-    _SlidingSums(plan, task).emit()
 
 
 class _SlidingSums:
