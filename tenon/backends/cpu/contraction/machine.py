@@ -1,9 +1,9 @@
 """What a processor is like, as far as the sizes of tiles and blocks depend on it; asked from the system, not a table.
 
     >>> best_tile(Machine(vector_bytes=64, registers=32), lanes=16)
-    (14, 2)
+    (9, 3)
     >>> best_tile(Machine(vector_bytes=32, registers=16), lanes=8)
-    (6, 2)
+    (4, 3)
     >>> best_tile(Machine(vector_bytes=64, registers=32), lanes=16, rows=64, columns=768)    # nothing is left over
     (8, 3)
 """
@@ -24,7 +24,7 @@ FMA_UNITS = 2           # vector multiply-adds, and loads, that start in a cycle
 FMA_LATENCY = 4         # cycles until one can be added to
 FREE_LOADS = 0.75       # of the places for loads can be used while nothing but multiply-adds is waited for
 TILE_START = 12         # cycles until a tile's first sums are on their way
-LOAD = 0.05             # by how much one a cycle holds up the others
+LOAD = 0.05             # by how much one a cycle holds up the others; they may share their core with another program
 FAR = 0.3               # and a vector a cycle from the second cache
 SUM_END = 0.5           # cycles to clear and store a sum
 UNHIDDEN = 0.0015       # cycles a byte of right, which comes from the second cache, holds up the others
@@ -81,6 +81,7 @@ def best_tile(machine: Machine, lanes: int, rows: int | None = None, columns: in
             sums, loads = height * vectors, height + vectors
             step = max(sums / FMA_UNITS, FMA_LATENCY)
             step += max(loads / FMA_UNITS - FREE_LOADS * step, 0) + UNHIDDEN * vectors * machine.vector_bytes
+            step += LOAD * loads ** 2 / step
             down = ceil(rows / height) if rows else 1 / height
             across = ceil(columns / (vectors * lanes)) if columns else 1 / (vectors * lanes)
             found.append((round(step * down * across, 9), loads / sums, (height, vectors)))

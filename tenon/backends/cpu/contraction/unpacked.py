@@ -9,6 +9,7 @@ from typing import Literal
 from llvmlite import ir
 
 from .emit import (
+    I32,
     ONE,
     ZERO,
     address,
@@ -17,6 +18,7 @@ from .emit import (
     known,
     load_vector,
     loop,
+    masked_load,
     minimum,
     multiply_add,
     product,
@@ -25,6 +27,7 @@ from .emit import (
     unravel,
     zero,
 )
+from .packing import between
 from .spec import Contraction, Tile, element_of, reads_in_place, region_function
 
 FEW = 3                 # rows (columns) up to which right (left) is read once, from where it is
@@ -84,7 +87,7 @@ def emit_unpacked(module: ir.Module, name: str, spec: Contraction, tile: Tile) -
         return address(b, strip, b.add(j, const(i * longest * tile.lanes)), spec.element)
 
     def line(m: ir.Value, n: ir.Value, length: ir.Value, side: Side, several: int = 1) -> None:
-        """The sums of the `length` columns (side right) or rows (left) from m, n on, whole vectors of them.
+        """The sums of the `length` columns (side right) or rows (left) from m, n on.
 
         Of `several` rows (columns) at a time, so that a line is read once for all of them.
         """
@@ -99,15 +102,24 @@ def emit_unpacked(module: ir.Module, name: str, spec: Contraction, tile: Tile) -
             factors = [[splat(b, element_of(b, spec, near, args, g_index, index, k), tile.lanes) for k in steps]
                        for index in near_indices]
             lines = [pointer(b, args, g_index, far_index, k) for k in steps]
-            with loop(b, ZERO, length, lanes) as (j, _):
-                others = [load_vector(b, address(b, start, j, spec.element), spec.element, tile.lanes)
-                          for start in lines]
+
+            def add_vectors(j: ir.Value, mask: ir.Value | None) -> None:
+                places = [address(b, start, j, spec.element) for start in lines]
+                others = [load_vector(b, place, spec.element, tile.lanes) if mask is None
+                          else masked_load(b, place, mask, zero(vector)) for place in places]
                 for i, row_factors in enumerate(factors):
                     total = load_vector(b, strip_at(i, j), spec.element, tile.lanes)
                     for factor, other in zip(row_factors, others, strict=True):
                         total = multiply_add(b, factor, other, total)
                     store_vector(b, total, strip_at(i, j))
+            with loop(b, ZERO, whole_vectors, lanes) as (j, _):
+                add_vectors(j, None)
+            with b.if_then(some_rest):
+                add_vectors(whole_vectors, between(b, I32(0), b.trunc(rest, I32), tile.lanes))
 
+        whole_vectors = b.and_(length, const(-tile.lanes))
+        rest = b.sub(length, whole_vectors)
+        some_rest = b.icmp_signed(">", rest, ZERO)
         with loop(b, ZERO, length, lanes) as (j, _):
             for i in range(several):
                 store_vector(b, zero(vector), strip_at(i, j))
@@ -116,19 +128,19 @@ def emit_unpacked(module: ir.Module, name: str, spec: Contraction, tile: Tile) -
             add_lines(k, LINES)
         with loop(b, whole, product(b, depth)) as (k, _):
             add_lines(k, 1)
-        with loop(b, ZERO, length, lanes) as (j, _):
-            for i in range(several):
-                if side == "right":
+        if side == "right":
+            with loop(b, ZERO, whole_vectors, lanes) as (j, _):
+                for i in range(several):
                     total = load_vector(b, strip_at(i, j), spec.element, tile.lanes)
                     spec.store(b, args, g_index, b.add(m, const(i)), b.add(n, j), total, tile.lanes)
-                else:
-                    with loop(b, j, b.add(j, lanes)) as (step, _):
-                        one = b.load(strip_at(i, step), typ=spec.element)
-                        spec.store(b, args, g_index, b.add(m, step), b.add(n, const(i)), one, 1)
+        with loop(b, whole_vectors if side == "right" else ZERO, length, short=True) as (step, _):
+            for i in range(several):
+                one = b.load(strip_at(i, step), typ=spec.element)
+                row, column = (const(i), step) if side == "right" else (step, const(i))
+                spec.store(b, args, g_index, b.add(m, row), b.add(n, column), one, 1)
 
-    def single(m: ir.Value, n: ir.Value, in_order: bool) -> None:
-        """One sum: in the order that `line` has, or in one that LLVM may choose, to vectorise along depth."""
-        step = multiply_add if in_order else add_products
+    def single(m: ir.Value, n: ir.Value) -> None:
+        """One sum, in an order that LLVM may choose, to vectorise along depth."""
         row, column = unravel(b, m, rows), unravel(b, n, columns)
         outermost = product(b, depth[:-1]) if depth[:-1] else ONE
         with loop(b, ZERO, outermost, carried=[zero(spec.element)]) as (flat, total):
@@ -136,31 +148,28 @@ def emit_unpacked(module: ir.Module, name: str, spec: Contraction, tile: Tile) -
             with loop(b, ZERO, depth[-1], carried=total) as (inner, sums):
                 x, y = (element_of(b, spec, operand, args, g_index, index, (*outer, inner))
                         for operand, index in ((spec.left, row), (spec.right, column)))
-                sums[0] = step(b, x, y, sums[0])
+                sums[0] = add_products(b, x, y, sums[0])
             total[0] = sums[0]
         spec.store(b, args, g_index, m, n, total[0], 1)
 
     def lines(side: Side) -> None:
-        """Vectors along columns (right) or rows (left) as long as they last, then one by one."""
+        """Strips along columns (right) or rows (left)."""
         across, along = (row_from, row_to), (column_from, column_to)
         if side == "left":
             across, along = along, across
-        end = b.add(along[0], b.and_(b.sub(along[1], along[0]), const(-tile.lanes)))
         step = const(longest * tile.lanes)
         several = together if side == "right" else 1
         whole = b.sub(across[1], b.urem(b.sub(across[1], across[0]), const(several)))
         for count, bounds in {1: (whole, across[1]), several: (across[0], whole)}.items():
-            with loop(b, *bounds, const(count)) as (i, _), loop(b, along[0], end, step) as (j, _):
-                line(*((i, j) if side == "right" else (j, i)), minimum(b, step, b.sub(end, j)), side, count)
-        with loop(b, *across) as (i, _), loop(b, end, along[1]) as (j, _):
-            single(*((i, j) if side == "right" else (j, i)), in_order=True)
+            with loop(b, *bounds, const(count)) as (i, _), loop(b, *along, step) as (j, _):
+                line(*((i, j) if side == "right" else (j, i)), minimum(b, step, b.sub(along[1], j)), side, count)
 
     def either(side: Side) -> None:
         if reads_lines(spec, side):
             lines(side)
         else:
             with loop(b, row_from, row_to) as (m, _), loop(b, column_from, column_to) as (n, _):
-                single(m, n, in_order=False)
+                single(m, n)
 
     count = known(product(b, columns))
     if count is not None:
