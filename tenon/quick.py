@@ -14,10 +14,14 @@ from typing import Any
 
 import numpy as np
 
+from tenon.autocast import autocasting
 from tenon.errors import TenonError
 from tenon.graph.build import agree, literal
 from tenon.graph.kernels import KERNELS
 from tenon.graph.op import OPS, Op, current
+from tenon.graph.operators import install
+from tenon.ops.define import PUBLIC
+from tenon.ops.linalg import matmul_op
 from tenon.ops.methods import install_quick_methods
 from tenon.recording import recording
 from tenon.tape import recorded
@@ -26,6 +30,7 @@ from tenon.types import TensorType, as_dtype
 
 NUMBERS = frozenset((bool, int, float))
 MOST_NUMBERS = 1024
+PRODUCTS = frozenset((np.dtype(np.float32), np.dtype(np.float64)))
 NOT_ONE = None, np.zeros((), object)        # a number that is none of a tensor's type: no operator takes such elements
 
 
@@ -46,6 +51,27 @@ def give_quick_calls() -> None:
         if isinstance(op.ref, np.ufunc) and op.elementwise and not op.signature.attrs:
             op.quick = _unary(op, op.ref) if len(op.signature.data) == 1 else _binary(op, op.ref)
     install_quick_methods()
+    install({"__matmul__": _product(matmul_op, PUBLIC["matmul"])})
+
+
+def _product(op: Op, full: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """`x @ y` of two matrices of one floating type, which NumPy's product is; all else is for `full`."""
+    def quick(x: Any, y: Any) -> Any:
+        if isinstance(x, Tensor) and isinstance(y, Tensor) and current() is None and not KERNELS:
+            left, right = x.own, y.own
+            a: Any = left.payload
+            b: Any = right.payload
+            matrices = type(a) is type(b) is np.ndarray and a.ndim == 2 == b.ndim
+            if matrices and a.dtype is b.dtype and a.dtype in PRODUCTS and autocasting() is None:
+                try:
+                    out = quiet.run(np.matmul, a, b)
+                except Exception:               # the full call says what is wrong
+                    return full(x, y)
+                wanted = (left.requires_grad or right.requires_grad) and recording()
+                return recorded(op, (x, y), out) if wanted else fresh(out)
+        return full(x, y)
+    quick.__name__, quick.__doc__ = "__matmul__", full.__doc__
+    return quick
 
 
 def _unary(op: Op, ufunc: np.ufunc) -> Callable[[Any], Any]:

@@ -161,6 +161,7 @@ def test_numbers_that_are_equal_and_not_the_same():
 
 @pytest.mark.parametrize("call", [lambda x: x > 1, lambda x: 1 - x, lambda x: -x, lambda x: x / 3, lambda x: 3 / x,
                                   lambda x: x + x.reshape(3, 1), lambda x: x * tn.tensor(2), lambda x: x[0] * x[1],
+                                  lambda x: x.reshape(3, 1) @ x.reshape(1, 3), lambda x: x.reshape(3, 1) @ x.reshape(3, 1),
                                   lambda x: tn.add(y=x, x=2), lambda x: x + np.float32(1), lambda x: x == x])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "bfloat16", "bool", "complex64"])
 def test_the_short_way_is_the_long_way(call, dtype, monkeypatch):
