@@ -59,7 +59,7 @@ class Assembly:
 
 
 def assemble(graph: Graph, make_unit: MakeUnit, start: Start = lambda unit: None) -> Assembly:
-    """Steps for every node, in the order of the graph; `start` is told of every kernel that will be called."""
+    """Steps for every node, in the order of the graph; `start` is told of kernels that will be called, early."""
     arguments = tuple(Storage("argument", p.type, k) for k, p in enumerate(graph.params))
     constants = tuple(arguments[k] for k in graph.notes.get(CONSTANTS, ()))
     assembler = Assembler(make_unit, start, {}, frozenset(constants))
@@ -119,8 +119,8 @@ class Assembler:
             new = [self.with_panels(step) for step in self.steps[first:]]
             self.steps[first:] = [step for step in new if step not in self.packing]
             for step in leaves(new):
-                if isinstance(step, KernelStep):
-                    self.start(step.unit)
+                if isinstance(step, KernelStep) and not step.unit.facts.in_place:
+                    self.start(step.unit)           # others may come to share memory, and be other code
 
     def with_panels(self, step: Step) -> Step:
         """The step; a product whose right factor is made of constants takes panels, which `packing` makes."""

@@ -73,17 +73,18 @@ class _Tile:
         else:
             near = b.not_(self.first)
         with b.if_then(near):                                     # they are needed when the loop is done
-            for i, v in self.places:
-                prefetch(b, self.waiting(i, v))
+            for where in self.waiting(self.lines()):
+                prefetch(b, where)
         sums = self.add_products()
-        sums = self.add_waiting(sums, near)
+        lines = self.lines()
+        sums = self.add_waiting(sums, near, lines)
         if self.spec.finish is not None:
             self.hand_over(sums)
             return
         direct = whole if self.spec.target is not None else b.and_(whole, self.last)
         with b.if_else(direct, likely=True) as (at_once, by_memory):
             with at_once:
-                self.store(sums)
+                self.store(sums, lines)
             with by_memory:
                 self.put_by(sums)
                 needed = ir.Constant(I1, 1) if self.spec.target is not None else self.last
@@ -118,11 +119,15 @@ class _Tile:
     def sum_at(self, i: int, v: int) -> ir.Value:
         return address(self.b, self.sums, const(i * self.tile.width + v * self.tile.lanes), self.spec.element)
 
-    def waiting(self, i: int, v: int) -> ir.Value:
-        """Where a whole tile's sums over earlier blocks of depth are."""
+    def lines(self) -> list[ir.Value]:
+        """Where the rows of a whole tile, one run of the result each, have their sums over earlier blocks of depth."""
         if self.spec.target is None:
-            return self.sum_at(i, v)
-        return self.spec.target(self.b, self.args, self.batch, *self.at(i, v))
+            return [self.sum_at(i, 0) for i in range(self.tile.rows)]
+        return [self.spec.target(self.b, self.args, self.batch, *self.at(i, 0)) for i in range(self.tile.rows)]
+
+    def waiting(self, lines: list[ir.Value]) -> list[ir.Value]:
+        """Where the vectors of these rows are."""
+        return [address(self.b, lines[i], const(v * self.tile.lanes), self.spec.element) for i, v in self.places]
 
     def at(self, i: int, v: int) -> tuple[ir.Value, ir.Value]:
         """Row and column of one of the tile's vectors."""
@@ -176,12 +181,12 @@ class _Tile:
                 for line in range(-(-tile.width * element_bytes(spec.element) // LINE)):
                     prefetch(b, b.gep(start, [const(line * LINE)], source_etype=ir.IntType(8)))
 
-    def add_waiting(self, sums: list[ir.Value], near: ir.Value) -> list[ir.Value]:
+    def add_waiting(self, sums: list[ir.Value], near: ir.Value, lines: list[ir.Value]) -> list[ir.Value]:
         """The sums, with those over earlier blocks of depth if there are any near."""
         b, before = self.b, self.b.block
         with b.if_then(near):
-            joined = [add(b, value, load_vector(b, self.waiting(i, v), self.spec.element, self.tile.lanes))
-                      for (i, v), value in zip(self.places, sums, strict=True)]
+            joined = [add(b, value, load_vector(b, where, self.spec.element, self.tile.lanes))
+                      for where, value in zip(self.waiting(lines), sums, strict=True)]
             together = b.block
         found = []
         for value, both in zip(sums, joined, strict=True):
@@ -190,8 +195,12 @@ class _Tile:
             found[-1].add_incoming(both, together)
         return found
 
-    def store(self, sums: list[ir.Value]) -> None:
-        """Hand the vectors of a whole tile to the epilogue; one that only stores serves for partial sums too."""
+    def store(self, sums: list[ir.Value], lines: list[ir.Value]) -> None:
+        """Store the vectors of a whole tile, finished or not, or hand them to the epilogue."""
+        if self.spec.target is not None:
+            for where, value in zip(self.waiting(lines), sums, strict=True):
+                store_vector(self.b, value, where)
+            return
         for (i, v), value in zip(self.places, sums, strict=True):
             self.spec.store(self.b, self.args, self.batch, *self.at(i, v), value, self.tile.lanes)
 
