@@ -2,8 +2,9 @@
 
     print(tn.debug.profile(step, x, y))
 
-Each step is run by itself, in the place that it has in the program, on the calling thread.  Steps inside of branches
-and loops are timed once, not once a turn.
+All steps are run one after the other, on the calling thread, so that each finds in the caches what it finds there in a
+run; that is repeated, and the least time of each is told.  Steps inside of branches and loops are timed once, not once
+a turn.
 """
 
 from __future__ import annotations
@@ -104,10 +105,10 @@ def _timed(program: Program, arrays: Sequence[np.ndarray], repeats: int) -> Iter
     kept = frame.run(arrays, arena)             # from here on every pointer is bound, and all memory holds numbers
     kernels = (step for step in leaves(program.parts.steps) if isinstance(step, KernelStep)
                for _ in range(len(step.unit.functions)))
-    for row, label in zip(layout.steps.reshape(-1, native.STEP_WORDS), layout.labels, strict=True):
-        if row[0] not in (*KERNELS, native.COPY):
-            continue
-        seconds = min(_once(frame, layout, row) for _ in range(repeats))
+    rows = [(row, label) for row, label in zip(layout.steps.reshape(-1, native.STEP_WORDS), layout.labels, strict=True)
+            if row[0] in (*KERNELS, native.COPY)]
+    passes = [[_once(frame, layout, row) for row, _ in rows] for _ in range(repeats)]
+    for (row, label), seconds in zip(rows, map(min, zip(*passes, strict=True)), strict=True):
         if row[0] == native.COPY:
             yield Timed(label, seconds, 2 * int(row[2]), 0.0, None)
             continue
