@@ -1,7 +1,8 @@
-"""What is fetched into the second cache while a tile is computed: memory that will be packed next.
+"""What is fetched into the second cache while a tile is computed: memory that will be packed next, or was before.
 
 A run is (address, cache lines - 1): every step of a tile asks for one line, and for the last again when all are on
-their way.  Two runs are rows of left that the next tiles use; the others are lines of the next block of right.
+their way.  Two runs are rows of left that the next tiles use; the others are lines of the next block of right, or,
+where all of right is packed already, a share of a panel of that block.
 """
 from llvmlite import ir
 
@@ -20,6 +21,8 @@ def runs_ahead(spec: Contraction, tile: Tile) -> int:
 
 def right_runs(spec: Contraction, tile: Tile) -> int:
     """How many lines of the next block of right a tile fetches: the fewer tiles a block has, the more."""
+    if spec.packed is not None:
+        return 1
     if not fetches_right(spec):
         return 0
     rows = spec.known[0]

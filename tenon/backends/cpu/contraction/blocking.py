@@ -255,10 +255,26 @@ class _Packed:
         count = right_runs(spec, tile)
         panels = b.udiv(self.column_block, const(tile.width))
         before = b.add(b.mul(b.udiv(b.sub(m, m0), const(tile.rows)), panels), panel)
-        for i in range(count):
+        if spec.packed is not None:
+            runs.append(self.share_of_panel(m, n, near, following))
+        for i in range(count if spec.packed is None else 0):
             number = b.add(b.mul(before, const(count)), const(i))
             runs.append(self.line_of_right(number, near, following))
         return [value for run in runs for value in run]
+
+    def share_of_panel(self, m: ir.Value, n: ir.Value, near: ir.Value, following: tuple[ir.Value, ir.Value]) -> Run:
+        """What a tile fetches of the panel in its place in the next block: all tiles of its columns share that out."""
+        b, spec, tile, (m0, n0, _), (column, k) = self.b, self.spec, self.tile, self.origin, following
+        size = minimum(b, self.depth_block, b.sub(self.depth, k))
+        at = b.add(column, b.sub(n, n0))
+        lines = b.mul(size, const(-(-tile.width * element_bytes(spec.element) // LINE)))
+        share = ceil_div(b, lines, ceil_div(b, b.sub(self.m_end, m0), const(tile.rows)))
+        first = b.mul(share, b.udiv(b.sub(m, m0), const(tile.rows)))
+        some = b.and_(b.icmp_signed("<", at, self.column_to), b.icmp_signed("<", first, lines))
+        panel = packed_block(b, spec, tile, self.args, b.select(some, at, n0), k, size)
+        start = b.gep(panel, [b.mul(first, const(LINE))], source_etype=ir.IntType(8))
+        count = b.sub(minimum(b, share, b.sub(lines, first)), ONE)
+        return choose(b, some, (start, count), no_run(near))
 
     def line_of_right(self, number: ir.Value, near: ir.Value, following: tuple[ir.Value, ir.Value]) -> Run:
         """A line of the next block of right, which begins at column, k = following; near memory if there is none."""
