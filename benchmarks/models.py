@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -193,13 +194,15 @@ def conv_branches(nn: Any, channels: int = 32) -> Any:
 class Workload:
     """A network, its inputs, and what is done with it.
 
-    `optimizer` makes one of a library's `optim` and parameters; a workload without one is inference.
+    `optimizer` makes one of a library's `optim` and parameters; a workload without one is inference.  A `narrow` one is
+    run under the library's `autocast`, in bfloat16.
     """
 
     name: str
     network: Network
     inputs: Callable[[np.random.Generator], tuple[np.ndarray, ...]]
     optimizer: Callable[[Any, Any], Any] | None = None
+    narrow: bool = False
 
 
 def pictures(batch: int, channels: int, side: int) -> Callable[[np.random.Generator], tuple[np.ndarray, ...]]:
@@ -239,6 +242,8 @@ WORKLOADS = {workload.name: workload for workload in (
     Workload("resnet50_8", resnet50, pictures(8, 3, 224)),
     Workload("bert_1", bert, tokens(30522, 1, 128)),
     Workload("bert_8", bert, tokens(30522, 8, 128)),
+    Workload("gpt_bf16", gpt, tokens(256, 8, 256), adamw, narrow=True),
+    Workload("bert_1_bf16", bert, tokens(30522, 1, 128), narrow=True),
     Workload("four_matmuls", matmul_branches, vectors(10, 64, 256)),
     Workload("four_convs", conv_branches, pictures(1, 32, 28)),
 )}
@@ -289,7 +294,8 @@ def _tenon_step(workload: Workload) -> tuple[Callable[[Any, Any], Any], list[Any
 
     net = workload.network(nn)
     net.load_state_dict(weights(workload))
-    return _step(net, nn, optim, workload, tn.no_grad), [tn.asarray(x) for x in inputs(workload)]
+    narrow = partial(tn.autocast, enabled=workload.narrow)
+    return _step(net, nn, optim, workload, tn.no_grad, narrow), [tn.asarray(x) for x in inputs(workload)]
 
 
 def torch_run(workload: Workload, compiled: bool = False, channels_last: bool = False) -> Run:
@@ -301,7 +307,8 @@ def torch_run(workload: Workload, compiled: bool = False, channels_last: bool = 
     if channels_last:
         net = net.to(memory_format=torch.channels_last)
         data[0] = data[0].to(memory_format=torch.channels_last)
-    step = _step(net, torch.nn, torch.optim, workload, torch.no_grad)
+    step = _step(net, torch.nn, torch.optim, workload, torch.no_grad,
+                 partial(torch.autocast, "cpu", torch.bfloat16, enabled=workload.narrow))
     chosen = torch.compile(step) if compiled else step
     return lambda: float(chosen(*data))
 
@@ -315,20 +322,22 @@ def torch_net(workload: Workload) -> Any:
     return net
 
 
-def _step(net: Any, nn: Any, optim: Any, workload: Workload, no_grad: Any) -> Callable[[Any, Any], Any]:
+def _step(net: Any, nn: Any, optim: Any, workload: Workload, no_grad: Any,
+          autocast: Any) -> Callable[[Any, Any], Any]:
     """What both libraries run: loss, gradients and the optimizer's update, or the network alone."""
     if workload.optimizer is None:
         net.eval()
 
         def infer(x: Any, _: Any) -> Any:
-            with no_grad():
+            with no_grad(), autocast():
                 return net(x).sum()
         return infer
     optimizer = workload.optimizer(optim, net.parameters())
 
     def train(x: Any, y: Any) -> Any:
-        scores = net(x)
-        loss = nn.functional.cross_entropy(scores.reshape(-1, scores.shape[-1]), y.reshape(-1))
+        with autocast():
+            scores = net(x)
+            loss = nn.functional.cross_entropy(scores.reshape(-1, scores.shape[-1]), y.reshape(-1))
         loss.backward()
         optimizer.step()
         optimizer.zero_grad()

@@ -120,7 +120,7 @@ def _jax(workload: Any) -> Run | None:
     from benchmarks.models import inputs, weights
     from benchmarks.timing import installed
 
-    if not installed("jax"):
+    if workload.narrow or not installed("jax"):
         return None
     from benchmarks.jax_nn import jax_run
 
@@ -132,7 +132,8 @@ def _onnxruntime(workload: Any) -> Run | None:
     from benchmarks.models import inputs, torch_net
     from benchmarks.timing import installed
 
-    if workload.optimizer is not None or not (installed("torch") and installed("onnx") and installed("onnxruntime")):
+    packages = "torch", "onnx", "onnxruntime"
+    if workload.optimizer is not None or workload.narrow or not all(map(installed, packages)):
         return None
     import io
 
