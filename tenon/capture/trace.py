@@ -112,6 +112,8 @@ class Capture(TensorInterpreter):
 
     def _apply(self, op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
         """What `TensorInterpreter.apply` does, in a few steps where no input is cast, which is the usual case."""
+        if autocasting() is not None:
+            return super().apply(op, inputs, attrs)
         states: list[TensorState | None] = []
         kinds: list[Any] = []
         for x in inputs:
