@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tenon.autocast import autocasting
 from tenon.capture.checks import unread
 from tenon.capture.watch import UnsafeCall, Watch, unwatched
 from tenon.eager import TensorInterpreter
