@@ -40,9 +40,10 @@ def runs(layers: int, width: int, heads: int, vocabulary: int, tokens: int) -> R
 
     def weight(*shape: int) -> np.ndarray:
         return (random.normal(size=shape) / shape[-1]**0.5).astype(np.float32)
-    weights = {"table": weight(vocabulary, width) * 4, "places": weight(tokens, width),
-               "qkv": weight(layers, 3 * width, width), "out": weight(layers, width, width),
-               "widen": weight(layers, 4 * width, width), "narrow": weight(layers, width, 4 * width)}
+    weights = {"table": weight(vocabulary, width) * 4, "places": weight(tokens, width)}
+    for layer in range(layers):
+        weights |= {f"qkv{layer}": weight(3 * width, width), f"out{layer}": weight(width, width),
+                    f"widen{layer}": weight(4 * width, width), f"narrow{layer}": weight(width, 4 * width)}
     prompt = random.integers(0, vocabulary, tokens).astype(np.int32)
     shape = layers, tokens, heads, width // heads
     found: Runs = {"Tenon": _tenon(weights, prompt, shape)}
@@ -63,13 +64,14 @@ def turn(of: Any, put: Any, weights: Any, prompt: Any, shape: tuple[int, ...], t
     x = weights["table"][token] + weights["places"][t]
     seen = of.arange(tokens) <= t
     for layer in range(layers):
-        q, k, v = (weights["qkv"][layer] @ norm(of, x)).reshape(3, heads, size)
+        q, k, v = (weights[f"qkv{layer}"] @ norm(of, x)).reshape(3, heads, size)
         keys, values = put(keys, (layer, t), k), put(values, (layer, t), v)
         scores = of.where(seen, of.einsum("hd,thd->ht", q, keys[layer]) / size**0.5, -1e9)
         e = of.exp(scores - of.amax(scores, 1)[:, None])
         mixed = of.einsum("ht,thd->hd", e / of.sum(e, 1)[:, None], values[layer])
-        x = x + weights["out"][layer] @ mixed.reshape(heads * size)
-        x = x + weights["narrow"][layer] @ of.maximum(weights["widen"][layer] @ norm(of, x), of.zeros_like(x[:1]))
+        x = x + weights[f"out{layer}"] @ mixed.reshape(heads * size)
+        hidden = weights[f"widen{layer}"] @ norm(of, x)
+        x = x + weights[f"narrow{layer}"] @ of.maximum(hidden, of.zeros_like(hidden))
     best = of.argmax(weights["table"] @ norm(of, x))
     following = of.where(t + 1 < PROMPT, prompt[t], best)
     return following, put(chosen, t, following), keys, values
