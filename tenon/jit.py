@@ -52,6 +52,7 @@ from tenon.types import DType, TensorType
 F = TypeVar("F", bound=Callable[..., Any])
 MOST_RECORDS = 256      # keys of one function; those that come later share one record, and run by part
 MOST_CAPTURES = 32      # of one function; beyond them it runs by part, which is right and says so
+MOST_FAILURES = 16      # of a capture that has never succeeded
 MOST_SHORT_WAYS = 4     # of one function: each costs calls that go another way
 SHORTEN_AT = frozenset(2 ** k for k in range(1, 16))     # calls by the long way after which a short one is made anew
 
@@ -130,15 +131,27 @@ class Jitted:
                 captured.calls += 1
                 if captured.calls in SHORTEN_AT:        # before the run, while all is as the capture needs it
                     self._shorten(captured, structure, given)
-                return run(captured, leaves, containers)
+                result = run(captured, leaves, containers)
+                captured.succeeded = True
+                return result
         except Stopped as stopped:
             reason = stopped
         else:
             return self._by_part(record, args, keywords)
+        if captured is not None:
+            self._count_failure(record, captured)
         result = self.function(*args, **keywords)       # which raises the error again, or deals with it
         if captured is None:
             self._refuse(record, Reason(f"capturing it raised {type(reason.error).__name__}: {reason.error}"))
         return result
+
+    def _count_failure(self, record: Record, captured: Captured) -> None:
+        """A graph that has never held the way of a call only costs time, and is left."""
+        captured.failures += 1
+        if captured.failures >= MOST_FAILURES and not captured.succeeded and not self.fullgraph:
+            self._short_ways = tuple(way for way in self._short_ways if way[-1] is not captured.short)
+            self._refuse(record, Reason(
+                f"its first {MOST_FAILURES} calls raised an error, or took a way that the graph does not hold"))
 
     def _shorten(self, captured: Captured, structure: Structure, leaves: Sequence[Any]) -> None:
         """Make a short way for calls like this one, in the place of the one that this capture had."""

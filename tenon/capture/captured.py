@@ -24,6 +24,7 @@ from tenon.capture.convert.several import FirstRows, Several, element
 from tenon.capture.donation import are_alone
 from tenon.capture.effects import MISSING, Effect
 from tenon.capture.guards import Guards, is_atom
+from tenon.capture.numbers import one_kind
 from tenon.capture.reach import Reach
 from tenon.capture.residuals import Halves, halves, recorded_call
 from tenon.capture.trace import Argument, Capture, GradientOf, Held, Source
@@ -147,6 +148,8 @@ class Captured:
     constants: tuple[int, ...] = ()             # the inputs of which something may be made before a call
     failed: int | None = None                   # the result that says that the call has to run eagerly after all
     calls: int = 0                              # that went the long way
+    failures: int = 0                           # calls in which the graph failed
+    succeeded: bool = False                     # whether there was another one
     ran: bool = False
     short: Any = None                           # the short way of calls like an earlier one (`tenon.capture.warm`)
     checked: int = -1                           # the state of `tenon.tensor.changes` when the held tensors were right
@@ -225,7 +228,7 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
             if not (is_atom(x) or id(x) in known or x is MISSING or isinstance(x, SHARED)):
                 raise UnsafeCall(f"the function makes an object of type {type(x).__name__}, new in every call")
             return x
-        tracked.append(x)
+        tracked.append(one_kind(x))
         node = x.own.node
         return FromGraph(index_of(x), x.own.requires_grad, node is not None and node.released,
                          left.name(x), x.weak is not None)

@@ -10,7 +10,8 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from tenon.errors import DTypeError
+from tenon.capture.watch import UnsafeCall
+from tenon.errors import DTypeError, user_location
 from tenon.graph.build import literal
 from tenon.ops.arithmetic import divide, floor_divide, negative, remainder, subtract
 from tenon.ops.comparison import logical_not, not_equal, where
@@ -29,10 +30,11 @@ LARGEST = 2.0**62       # of an integer in the graph, beyond which float64 does 
 class Number(Tensor):
     """A Python bool, int, float or complex that the graph computes."""
 
-    __slots__ = ("weak",)
+    __slots__ = ("kinds", "weak")
 
-    def __init__(self, of: Tensor, kind: type | None = None):
+    def __init__(self, of: Tensor, kind: type | None = None, kinds: frozenset[type] = frozenset()):
         self.weak: type = kind or KIND_OF[of.dtype.kind]
+        self.kinds = kinds      # where the data decide which kind of number it is, all of them
         wanted = DTYPE_OF[self.weak]
         self.own = (of if of.dtype is wanted else cast(strong(of), dtype=wanted)).state
 
@@ -51,16 +53,16 @@ class Number(Tensor):
     def __round__(self, digits: int | None = None) -> Any:
         if digits is not None:
             return Number(strong(self).round(decimals=digits))
-        return Number(strong(self).round(), int)
+        return number_of(strong(self).round(), int)
 
     def __floor__(self) -> Number:
-        return Number(strong(self).floor(), int)
+        return number_of(strong(self).floor(), int)
 
     def __ceil__(self) -> Number:
-        return Number(strong(self).ceil(), int)
+        return number_of(strong(self).ceil(), int)
 
     def __trunc__(self) -> Number:
-        return Number(strong(self).trunc(), int)
+        return number_of(strong(self).trunc(), int)
 
     def __invert__(self) -> Number:
         return Number(subtract(-1, _as(self, int)))
@@ -166,6 +168,24 @@ def _kind(name: str, kinds: tuple[type, type], right: Any) -> type:
     return int if kind is bool else kind
 
 
+def _kinds(name: str, left: Any, right: Any) -> frozenset[type]:
+    """The kinds of number that the result may be, where the data decide that."""
+    sides = [getattr(x, "kinds", None) or {kind_of(x)} for x in (left, right)]
+    if name in COMPARISONS or all(len(side) == 1 for side in sides):
+        return frozenset()
+    found = frozenset(_kind(name, (a, b), right) for a in sides[0] for b in sides[1])
+    return found if len(found) > 1 else frozenset()
+
+
+def one_kind(x: Any) -> Any:
+    """A number that is of one kind whatever the data are; where the program would notice that, others are refused."""
+    if type(x) is Number and x.kinds:
+        words = " or ".join(sorted(kind.__name__ for kind in x.kinds))
+        raise UnsafeCall(f"a number is {words}, as the data decide", where=user_location(),
+                         hint="give it the same type in all branches")
+    return x
+
+
 def may_grow(name: str, left: Any, right: Any) -> bool:
     """Whether a few repetitions may leave 64 bits: counting does not."""
     steps = [abs(x) for x in (left, right) if type(x) is not Number]
@@ -186,7 +206,7 @@ def _install(name: str, compute: Callable[[Any, Any], Any]) -> None:
         if kind is int and may_grow(name, left, right):
             refuse_past_64_bits(name, left, right)
         pair = [as_tensor(x, kind) if type(x) is Number else literal(kind(x), DTYPE_OF[kind]) for x in (left, right)]
-        return Number(compute(*pair))
+        return Number(compute(*pair), kinds=_kinds(name, left, right))
 
     def forward(self: Number, other: Any) -> Any:
         if is_number(other):
@@ -209,8 +229,26 @@ for _name, _compute in (ARITHMETIC | COMPARISONS).items():
 
 def number_of(x: Tensor, kind: type | None = None) -> Number:
     """The one element of a captured tensor as the Python number that `.item()` gives."""
+    if kind is not None:
+        one_kind(x)
     x = strong(x)
-    return Number(x.reshape(()) if x.ndim else x, kind)
+    x = x.reshape(()) if x.ndim else x
+    if (kind or KIND_OF[x.dtype.kind]) is int and (capture := recorder.get()) is not None and not is_small(x):
+        size: Any = abs(cast(x, dtype=float64))
+        capture.fail_if(logical_not(size < LARGEST))        # which nan is not
+    return Number(x, kind)
+
+
+def is_small(x: Tensor) -> bool:
+    """Whether the type of a tensor, or how it was computed, says that its integers are far from 64 bits."""
+    if x.dtype.kind == "b" or (x.dtype.kind in "iu" and x.dtype.bits < 64):
+        return True
+    node = getattr(x.payload, "node", None)
+    while node is not None and node.op.name in ("reshape", "sum", "max", "min", "squeeze"):
+        node = getattr(node.inputs[0], "node", None)
+    return node is not None and (node.op.name in ("argmax", "argmin") or (
+        node.op.name == "cast" and (node.inputs[0].dtype.kind == "b" or node.inputs[0].dtype.bits < 64)
+        and node.inputs[0].dtype.kind in "biu"))
 
 
 __all__ = ["Number", "TensorState", "as_tensor", "is_number", "kind_of", "number_of", "strong", "truth"]

@@ -29,6 +29,7 @@ DRAWING = ("urandom", "getrandom", "generate_time_safe")   # of the operating sy
 OPERATING_SYSTEM = ("posix", "nt")
 FILES = frozenset({"listdir", "scandir", "stat", "lstat", "access", "mkdir", "rmdir", "remove", "unlink", "rename",
                    "replace", "chdir", "getcwd", "putenv", "unsetenv", "system", "walk"})
+MOST_CAUGHT = 100       # stops that the program may catch
 WRITING = frozenset({"print", "input", "open", "write", "writelines"})
 LIBRARIES = tuple({p for p in (sys.prefix + "/lib", sys.base_prefix + "/lib", PACKAGE) if p})
 ELSEWHERE = (*LIBRARIES, "<frozen", "<__array_function__")
@@ -58,6 +59,25 @@ class UnsafeCall(BaseException):
         self.what, self.where, self.hint = what, where or (frame and location_of(frame)), hint
         if (noted := _noted.get()) is not None:
             noted.append(self)
+            if len(noted) > MOST_CAUGHT:
+                leave_by_force(what)
+
+
+def leave_by_force(what: str) -> None:
+    """Let the code that catches this stop raise in its handler, which takes it out of the loop that it may be in."""
+    def leave(frame: types.FrameType, event: str, arg: Any) -> Any:
+        if event == "line" and _noted.get() is not None:
+            sys.settrace(None)
+            raise UnsafeCall(what)
+        return leave
+    if sys.gettrace() is not None:
+        return              # a debugger is at work, and who sits at it
+    sys.settrace(lambda *_: None)
+    frame: types.FrameType | None = sys._getframe(1)
+    while frame is not None:
+        if follows(frame.f_code):
+            frame.f_trace = leave
+        frame = frame.f_back
 
 
 # Code that was rewritten for a capture -> the code that names what it may read.

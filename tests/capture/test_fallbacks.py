@@ -154,3 +154,29 @@ def test_the_page_has_every_entry_and_no_other():
     named = {row[1].strip() for row in rows} - {"name"}
     assert named == {function.__name__.replace("_", " ") for function in ENTRIES}
     assert all(row[2].strip() and row[3].strip() for row in rows)
+
+
+def test_a_loop_that_catches_everything_ends():
+    def patient(x):
+        n = 0
+        while True:
+            try:
+                n += 1
+                if x.tolist()[0] > 0:
+                    return x * n
+                x = x + 1
+            except:  # noqa: E722
+                pass
+    jitted = tn.jit(patient)
+    for values in ([1.0], [-2.0], [1.0]):
+        assert jitted(tn.tensor(values)).tolist() == patient(tn.tensor(values)).tolist()
+
+
+def test_a_graph_that_never_holds_the_way_of_the_call_is_left():
+    def deep(x, n=40):
+        return deep(x + 1, n - 1) if n > 0 and x.sum() > 0 else x
+    jitted = tn.jit(deep)
+    for _ in range(20):
+        assert jitted(tn.tensor([1.0])).tolist() == [41.0]
+    assert "its first 16 calls" in str(tn.explain(jitted))
+    assert jitted(tn.tensor([-1.0])).tolist() == [-1.0]

@@ -23,6 +23,7 @@ UNMOVABLE = (ast.NamedExpr, ast.Yield, ast.YieldFrom, ast.Await)       # mean so
 COMPARED = {ast.Is: "_tenon.same(LEFT, RIGHT)", ast.IsNot: "_tenon.negate(_tenon.same(LEFT, RIGHT))",
             ast.Eq: "_tenon.equal(LEFT, RIGHT)", ast.NotEq: "_tenon.unequal(LEFT, RIGHT)"}
 CONTAINED = {ast.In: "_tenon.contains(LEFT, RIGHT)", ast.NotIn: "_tenon.negate(_tenon.contains(LEFT, RIGHT))"}
+LOOKING_AT_KINDS = ("type", "isinstance")
 ASKING = ("any", "all", "next")     # which may leave an iterator where it is
 DEEPEST = 5             # nesting beyond which an expression, which is written twice a level, stays as it is
 
@@ -162,7 +163,9 @@ class Expressions(ast.NodeTransformer):
                 if not isinstance(part.iter, (ast.GeneratorExp, ast.Call)):
                     part.iter = expression("_tenon.named(VALUE)", part.iter, VALUE=part.iter)
             node.args[0] = expression("_tenon.fresh(VALUE)", node.args[0], VALUE=node.args[0])
-        node.args = [self._counted(x) if isinstance(x, ast.Starred) else self.visit(x) for x in node.args]
+        looks = isinstance(node.func, ast.Name) and node.func.id in LOOKING_AT_KINDS
+        node.args = [self._counted(x) if isinstance(x, ast.Starred) else self._there(x) if looks else self.visit(x)
+                     for x in node.args]
         node.keywords = [self._counted(x) if x.arg is None else self.visit(x) for x in node.keywords]
         if isinstance(node.func, ast.Name) and (node.func.id in UNTOUCHED or node.func.id.startswith(HELPER)):
             return node
@@ -178,6 +181,8 @@ class Expressions(ast.NodeTransformer):
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         if isinstance(node.value, ast.Name) and node.value.id == HELPER:
             return node
+        if node.attr == "__class__" and isinstance(node.ctx, ast.Load):
+            return expression("_tenon.kind(OBJECT)", node, OBJECT=self._there(node.value))
         self.generic_visit(node)
         if not isinstance(node.ctx, ast.Load):
             return node

@@ -17,7 +17,7 @@ from tenon.capture.convert.merge import Arm, Join, free_values, needed
 from tenon.capture.convert.state import Key, Mark, elements
 from tenon.capture.convert.undecided import grown
 from tenon.capture.convert.widen import Unstable, leaves_of, replaced, widened
-from tenon.capture.numbers import Number, as_tensor, strong, truth
+from tenon.capture.numbers import Number, as_tensor, one_kind, strong, truth
 from tenon.capture.subgraph import InnerBuilder, closed
 from tenon.capture.watch import UnsafeCall, unwatched
 from tenon.errors import user_location
@@ -157,7 +157,7 @@ class Loop:
                     return tensor
         value = Value(entry.type, name=f"c{len(self.params)}")
         if type(entry) is Number:
-            tensor = Number(Tensor(value), entry.weak)
+            tensor = Number(Tensor(value), one_kind(entry).weak)
         elif leaf in self.carries or entry.requires_grad:
             tensor = linked(value, TapeNode(EARLIER, (), {}, (value,)), 0)
         else:

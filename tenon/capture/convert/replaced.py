@@ -30,7 +30,7 @@ from tenon.capture.convert.undecided import (
 )
 from tenon.capture.convert.view import attribute, content, counted, has_attribute
 from tenon.capture.effects import MISSING
-from tenon.capture.numbers import Number, as_tensor, number_of
+from tenon.capture.numbers import Number, as_tensor, number_of, one_kind
 from tenon.errors import ArgumentError
 from tenon.graph.ir import Value
 from tenon.ops.arranging import concat, stack
@@ -165,14 +165,17 @@ def isinstance_(x: Any, kinds: Any) -> Any:
     if type(x) is Choice and (capture := capture_now()) is not None:
         return capture.each_option(x, lambda option: isinstance_(option, kinds))
     if type(x) is Number:
-        return issubclass(x.weak, kinds)
+        return issubclass(one_kind(x).weak, kinds)
     return isinstance(x, kinds)
 
 
 @aware
 @replaces(type)
 def type_(*args: Any, **keywords: Any) -> Any:
-    return args[0].weak if len(args) == 1 and type(args[0]) is Number else type(*args, **keywords)
+    if len(args) == 1 and type(args[0]) is Choice and (capture := capture_now()) is not None:
+        found = capture.narrowed(args[0])
+        return Choice(tuple([(p, type_(x)) for p, x in found.options])) if type(found) is Choice else type_(found)
+    return one_kind(args[0]).weak if len(args) == 1 and type(args[0]) is Number else type(*args, **keywords)
 
 
 @aware

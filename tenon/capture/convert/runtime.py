@@ -165,6 +165,10 @@ class Runtime(OfCapture, local):
         found = getter(holder, name)
         return attribute(capture, holder, name, found) if is_perhaps(found) else found
 
+    def kind(self, holder: Any) -> Any:
+        """`holder.__class__`."""
+        return self.call(type)(holder) if type(holder) is Choice or isinstance(holder, Tensor) else holder.__class__
+
     def unpack(self, value: Any, pattern: Sequence[Any]) -> Any:
         """What is unpacked into variables: `None` is one, `"*"` is one with a star."""
         capture = capture_now()

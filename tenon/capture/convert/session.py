@@ -256,7 +256,9 @@ class Session(OfCapture, Capture):
 
     def _number(self, options: Any) -> Number:
         kind = max((kind_of(x) for _, x in options), key=ORDER.index)
-        return Number(self._selected([(p, as_tensor(x, kind)) for p, x in options]))
+        kinds = frozenset().union(*(getattr(x, "kinds", None) or {kind_of(x)} for _, x in options))
+        return Number(self._selected([(p, as_tensor(x, kind)) for p, x in options]), kind,
+                      kinds if len(kinds) > 1 else frozenset())
 
     @staticmethod
     def _selected(options: Any) -> Tensor:

@@ -1,0 +1,60 @@
+"""Numbers taken out of tensors: large integers, numbers of several kinds."""
+
+import tenon as tn
+from capture.both import check, outcome, same
+
+
+def check_on(function, values):
+    jitted = tn.jit(function)
+    for x in values * 2:
+        same(outcome(lambda x=x: function(x)), outcome(lambda x=x: jitted(x)), str(x))
+
+
+def test_integers_near_the_end_of_64_bits():
+    def counted_on(n):
+        k = int(n)
+        for _ in range(3):
+            if n > 0:
+                k += 1
+        return k
+    values = [tn.tensor(2**63 - 2), tn.tensor(5), tn.tensor(-2**63)]
+    check_on(counted_on, values)
+    check_on(lambda n: int(n) - 5, values)
+    check_on(lambda n: (-int(n), abs(int(n)), n.item() + 1), values)
+    check_on(lambda n: n.item() + 1 if n.item() > 0 else 0, [tn.tensor(2**64 - 1, dtype=tn.uint64),
+                                                             tn.tensor(5, dtype=tn.uint64)])
+
+
+def test_floats_beyond_64_bits_made_into_integers():
+    floats = ([1e30], [2.5], [float("inf")], [float("nan")], [-3.0])
+    check(lambda x: int(x.sum()) + 1, inputs=floats)
+    check(lambda x: round(float(x.sum())) * 2, inputs=floats)
+
+
+def test_the_kind_of_a_number_is_not_lost():
+    def of_two_kinds(x):
+        v = 1 if x.sum() > 0 else True
+        return isinstance(v, bool), v, type(v) is int, v.__class__ is bool
+    check(of_two_kinds)
+    check(lambda x: str(type(1 if x.sum() > 0 else 2.0)), fullgraph=False)
+
+
+def test_arithmetic_with_a_number_of_two_kinds():
+    def either(x):
+        v = 1 if x.sum() > 0 else 2.0
+        return v / 2, v > 1, x * v
+    check(either)
+
+    def left_behind(x):
+        v = 1 if x.sum() > 0 else 2.0
+        return v + 1
+
+    def carried(x):
+        v = 1 if x.sum() > 0 else True
+        w = v + 1
+        for k in range(3):
+            if x[k] > 0:
+                w = w + v
+        return w, type(w).__name__
+    check(left_behind, fullgraph=False)
+    check(carried, fullgraph=False)
