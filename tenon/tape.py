@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tenon.autodiff import Rule, call
+from tenon.descent import descend, is_plain
 from tenon.errors import GradientError, Location
 from tenon.ops.barrier import barrier
-from tenon.state import Examples, Payload, TensorState
+from tenon.state import Examples, Payload, TensorState, recorder
 from tenon.tensor import Tensor
 from tenon.types import DTYPE_OF, DType, as_dtype
 
@@ -54,6 +55,11 @@ class TapeNode:
         """The output tensors, linked to this node."""
         return tuple([linked(payload, self, k) for k, payload in enumerate(self.payloads)])
 
+    def gradients(self, tape: list[TapeNode], end: Tensor, seed: Tensor) -> dict[Any, Any] | None:
+        """The gradients that flow from `end`, which this call made, through its tape on arrays; None where that is not
+        what operators mean."""
+        return descend(tape, end, seed.own.payload) if is_plain(tape) else None    # type: ignore[arg-type]
+
     def tape(self) -> list[TapeNode]:
         """This call and the recorded ones that it depends on, in the order they ran."""
         return _above([self])
@@ -71,8 +77,14 @@ def linked(payload: Payload, node: TapeNode, index: int) -> Tensor:
 class Saved(Tensor):
     """A tensor as an operator call saw it: it keeps the state of then, and in-place operations make a new one."""
 
-    __slots__ = ("slot",)
-    slot: Any           # what a gradient is accumulated under: the tensor that was saved, if a leaf
+    __slots__ = ("leaf",)
+    leaf: Tensor        # the tensor that was saved, if a leaf
+
+    @property
+    def slot(self) -> Any:
+        """What a gradient is accumulated under."""
+        node = self.own.node
+        return self.leaf if node is None else (node, self.own.index)
 
 
 def saved(x: Any) -> Any:
@@ -82,17 +94,26 @@ def saved(x: Any) -> Any:
 
 def recorded(op: Rule, inputs: tuple[Any, ...], array: np.ndarray) -> Tensor:
     """The one output, with a gradient, of an operator call without attributes; outside of any capture."""
-    kept = tuple([saved_as(x, x.own) if isinstance(x, Tensor) else x for x in inputs])
+    kept = []
+    for x in inputs:
+        if isinstance(x, Tensor):           # as `saved_as` has it, which would be a call more
+            state, leaf = x.own, x
+            x = _new(Saved)
+            x.own = state
+            if state.node is None:
+                x.leaf = leaf.leaf if type(leaf) is Saved else leaf
+        kept.append(x)
     out = _new(Tensor)
-    out.own = TensorState(array, array.dtype.kind in "fc", None, TapeNode(op, kept, NO_ATTRS, (array,)))
+    out.own = TensorState(array, array.dtype.kind in "fc", None, TapeNode(op, tuple(kept), NO_ATTRS, (array,)))
     return out
 
 
 def saved_as(x: Tensor, state: TensorState) -> Saved:
     """A tensor in this state, as an input of a recorded call."""
     kept = _new(Saved)
-    kept.own, node = state, state.node
-    kept.slot = (node, state.index) if node is not None else x.slot if type(x) is Saved else x
+    kept.own = state
+    if state.node is None:
+        kept.leaf = x.leaf if type(x) is Saved else x
     return kept
 
 
@@ -105,15 +126,17 @@ def tape_of(tensors: Sequence[Tensor]) -> list[TapeNode]:
 
 
 def _above(pending: list[TapeNode]) -> list[TapeNode]:
-    found: set[TapeNode] = set()
+    found: dict[TapeNode, None] = {}
+    made_by = attrgetter("own.node" if recorder.get() is None else "node")
     while pending:
         node = pending.pop()
-        if node.released:
+        if not node.payloads:
             raise GradientError("backward() a second time through a tape that the first one released",
                                 hint="pass retain_graph=True to the first backward()")
         if node not in found:
-            found.add(node)
-            pending += [above for x in node.inputs if isinstance(x, Tensor) and (above := x.node) is not None]
+            found[node] = None
+            pending += [above for x in node.inputs if isinstance(x, Tensor) and (above := made_by(x)) is not None
+                        and above not in found]
     return sorted(found, key=attrgetter("number"))
 
 

@@ -232,7 +232,8 @@ class Tensor(Elements):
             tape = [] if self.node is None else self.node.tape()
             capture = recorder.get()
             with nullcontext() if capture is None else capture.differentiating(tape):
-                gradients = backward(tape, {self.slot: seed}, _carries_gradient)
+                plainly = None if self.node is None or create_graph else self.node.gradients(tape, self, seed)
+                gradients = plainly or backward(tape, {self.slot: seed}, _carries_gradient)
                 for leaf, total in gradients.items():
                     if isinstance(leaf, Tensor) and leaf.requires_grad:
                         _add_gradient(leaf, total)

@@ -1,0 +1,94 @@
+"""Backward on plain arrays: the very gradients that the operators' rules give on tensors."""
+
+import numpy as np
+import pytest
+
+import tenon as tn
+from tenon.descent import _recorded
+from tenon.ops.arithmetic import add, divide, multiply
+from tenon.ops.exponential import exp
+
+
+def leaves(dtype, count=3, shape=(5,)):
+    rng = np.random.default_rng(0)
+    return [tn.tensor(rng.uniform(0.5, 2, shape), dtype=dtype, requires_grad=True) for _ in range(count)]
+
+
+PROGRAMS = {
+    "a leaf in many places": lambda x, y, z: ((x * y + x) * x - y / x + z * z * z).sum(),
+    "numbers": lambda x, y, z: (2.0 * x - x * 0.5 + 3 / y + (y - 1) ** 2 + z * 0.0 + z * -0.0).sum(),
+    "functions": lambda x, y, z: (tn.exp(-x) * tn.tanh(y) + tn.log(z) * tn.sqrt(x) - tn.sin(y) / tn.cos(z)).sum(),
+    "choices": lambda x, y, z: (tn.maximum(x, y) * tn.minimum(y, z) + tn.where(x > z, x, y) + tn.abs(z)).sum(),
+    "broadcasts": lambda x, y, z: (x * y.sum() + z.mean() * x.reshape(-1, 1) + y[1:3].sum()).sum(),
+    "several outputs": lambda x, y, z: sum(part.sum() * k for k, part in enumerate(tn.split(x * y, [1, 3]), 1)) * z.sum(),
+    "products": lambda x, y, z: ((x.reshape(1, -1) @ y.reshape(-1, 1)) * z).sum(),
+    "a scalar": lambda x, y, z: x.sum() * y.sum() / z.sum() - x.sum(),
+    "other types between": lambda x, y, z: (x.astype("float64") * y.astype("float64")).sum() + (z * x).sum(),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_gradients_are_those_of_the_rules(name, dtype):
+    given = leaves(dtype)
+    PROGRAMS[name](*given).backward()
+    expected = tn.autograd.grad(PROGRAMS[name](*given), given, create_graph=True)     # by rules on tensors
+    for x, want in zip(given, expected, strict=True):
+        assert x.grad.dtype is x.dtype and x.grad.shape == x.shape
+        np.testing.assert_array_equal(x.grad.numpy(), want.numpy())
+
+
+def test_a_sum_of_gradients_is_nobody_elses():
+    x, y, z = leaves("float32")
+    total = x + y                       # both have the one gradient of the sum
+    (total + y + y + z).sum().backward()
+    np.testing.assert_array_equal(x.grad.numpy(), np.ones(5))
+    np.testing.assert_array_equal(y.grad.numpy(), np.full(5, 3))
+    np.testing.assert_array_equal(z.grad.numpy(), np.ones(5))
+
+
+def test_a_seed_is_left_as_it_is():
+    x, y, _ = leaves("float32")
+    seed = tn.ones(5)
+    out = x + y
+    out.backward(seed, retain_graph=True)
+    out.backward(seed)
+    np.testing.assert_array_equal(seed.numpy(), np.ones(5))
+    np.testing.assert_array_equal(x.grad.numpy(), np.full(5, 2))
+
+
+def test_what_an_operator_saw_counts_not_what_was_assigned_since():
+    x, y, _ = leaves("float32")
+    before = y.numpy().copy()
+    with tn.no_grad():
+        other = y * 1
+    out = (x * other).sum()
+    other += 100
+    out.backward()
+    np.testing.assert_array_equal(x.grad.numpy(), before)
+
+
+def test_a_leaf_without_a_gradient_gets_none():
+    x, y, z = leaves("float32")
+    z.requires_grad = False
+    (x * z + y).sum().backward()
+    assert z.grad is None and x.grad is not None
+
+
+def test_only_ufuncs_of_one_type_are_called_directly():
+    single, half = np.dtype(np.float32), np.dtype(np.float16)
+    assert all(_recorded(multiply, single, [True, True])) and all(_recorded(divide, single, [True, True]))
+    assert all(_recorded(exp, single, [True])) and all(_recorded(add, single, [True, True]))
+    assert _recorded(multiply, half, [True, True]) is None
+    assert _recorded(tn.relu, single, [True]) is None
+
+
+def test_inside_vmap_and_captures_operators_mean_more_than_values():
+    def slope(x):
+        x = x.detach()
+        x.requires_grad = True
+        (x * x * 3.0).sum().backward()
+        return x.grad
+    x = leaves("float32", 1, (4, 5))[0].detach()
+    np.testing.assert_allclose(tn.vmap(slope)(x).numpy(), 6 * x.numpy(), rtol=1e-6)
+    np.testing.assert_allclose(tn.jit(slope)(x).numpy(), 6 * x.numpy(), rtol=1e-6)
