@@ -116,6 +116,8 @@ def _details(captured: Captured) -> Iterator[str]:
             if not isinstance(source, (Argument, GradientOf))]
     if held:
         yield f"  reads {len(held)} tensors from outside: {_some([str(p.type) for p in held])}"
+    if captured.constants:
+        yield f"  computes once, until they change, what depends on {len(captured.constants)} of them alone"
     if captured.assigned:
         yield f"  assigns {len(captured.assigned)} tensors"
     if captured.gradients:

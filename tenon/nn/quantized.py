@@ -48,7 +48,7 @@ class QuantizedLinear(_Quantized):
 
     >>> layer = nn.QuantizedLinear(nn.Linear(3, 2))
     >>> [(name, x.dtype) for name, x in layer.state_dict().items()]
-    [('codes', int8), ('scale', float32), ('bias', float32)]
+    [('codes', tenon.int8), ('scale', tenon.float32), ('bias', tenon.float32)]
     """
 
     def __init__(self, layer: Linear):
@@ -101,11 +101,8 @@ def quantize(module: Any, choose: Callable[[str, Module], bool] = lambda name, l
     `choose(name, layer)` may leave layers as they are.  The layers have no parameters any more: gradients flow through
     them, and not to them.  A state dict of a quantised network is loaded into one that was quantised the same way.
 
-    >>> nn.quantize(nn.Sequential(nn.Linear(3, 2), nn.ReLU()))
-    Sequential(
-      (0): QuantizedLinear(3, 2)
-      (1): ReLU()
-    )
+    >>> nn.quantize(nn.Sequential(nn.Linear(3, 2), nn.ReLU()))[0].codes.dtype
+    tenon.int8
     """
     return _quantized("", module, choose, {})
 
