@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tenon.runtime.memory import aligned_bytes
 
-SMALLEST = 1 << 16          # bytes; the allocator keeps what is smaller
+SMALLEST = 1 << 18          # bytes; the allocator keeps what is smaller
 MOST_IDLE = 1 << 28         # bytes that wait to be used again
 
 _idle: dict[int, list[Any]] = {}    # by size; lists are changed by single operations, so no lock is needed

@@ -55,7 +55,7 @@ def test_idle_memory_is_bounded():
 def test_results_of_other_threads_and_at_the_end_of_the_interpreter_are_no_trouble():
     import subprocess
     code = ("import numpy as np, threading; from tenon.runtime.results import take; keep = []\n"
-            "def work():\n    for _ in range(200): keep.append(take((70000,), np.dtype(np.int8))); keep[:-3] = []\n"
+            "def work():\n    for _ in range(200): keep.append(take((300000,), np.dtype(np.int8))); keep[:-3] = []\n"
             "ts = [threading.Thread(target=work) for _ in range(4)]; [t.start() for t in ts]; [t.join() for t in ts]")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0 and not done.stderr

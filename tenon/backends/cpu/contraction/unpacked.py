@@ -32,7 +32,7 @@ from .spec import Contraction, Tile, element_of, reads_in_place, region_function
 
 FEW = 3                 # rows (columns) up to which right (left) is read once, from where it is
 TINY = 6 * 16 * 16      # products, up to which packing does not pay
-LINE_VECTORS = 256      # of sums are kept in the first cache, LINES lines being added to them at once
+LINE_VECTORS = 256      # of sums are kept in the first cache, up to LINES lines being added to them at once
 LINES = 4
 TOGETHER = 4            # rows that a line of right is read for at a time, with 32 registers
 Side = Literal["left", "right"]
@@ -123,9 +123,10 @@ def emit_unpacked(module: ir.Module, name: str, spec: Contraction, tile: Tile) -
         with loop(b, ZERO, length, lanes) as (j, _):
             for i in range(several):
                 store_vector(b, zero(vector), strip_at(i, j))
-        whole = b.and_(product(b, depth), const(-LINES))
-        with loop(b, ZERO, whole, const(LINES)) as (k, _):
-            add_lines(k, LINES)
+        at_once = LINES if several > 1 else 1       # one stream of memory is read faster than several
+        whole = b.and_(product(b, depth), const(-at_once))
+        with loop(b, ZERO, whole, const(at_once)) as (k, _):
+            add_lines(k, at_once)
         with loop(b, whole, product(b, depth)) as (k, _):
             add_lines(k, 1)
         if side == "right":
