@@ -28,7 +28,7 @@ from tenon.capture.numbers import one_kind
 from tenon.capture.reach import Reach
 from tenon.capture.residuals import Halves, halves, recorded_call
 from tenon.capture.trace import Argument, Capture, GradientOf, Held, Source
-from tenon.capture.tree import Structure, unfold
+from tenon.capture.tree import Structure, flatten, unfold
 from tenon.capture.watch import UnsafeCall
 from tenon.dims import Assumptions, Dim, SymbolicDim, evaluate, learn
 from tenon.eager import program_of
@@ -59,6 +59,14 @@ class OneOf:
     """A leaf that is one of several things: the first whose condition, a result of the graph, holds."""
 
     options: tuple[tuple[Any, Nest], ...]
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A leaf that is a container left in several places, one of them only where the data decide so."""
+
+    name: int
+    nest: Nest
 
 
 @dataclass(frozen=True)
@@ -222,6 +230,8 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
         if type(x) in (Several, FirstRows):
             rows = x.rows if type(x) is Several else (x.rows,)
             return RowsOf(tuple(map(leaf, rows)), leaf(x.count), x.form if type(x) is Several else None)
+        if id(x) in left.shared:
+            return left.share(x, leaf)
         if type(x) is Choice:
             return OneOf(tuple((leaf(p), left.opened_later(y, leaf)) for p, y in x.options))
         if not isinstance(x, Tensor) or not isinstance(x.own.payload, Value):
@@ -277,17 +287,47 @@ class _Left:
 
     def __init__(self, known: Container[int], tree: Any):
         self.known, self.opened = known, set[int]()
+        self.shared: dict[int, Any] = {}
+        self.nests: dict[int, Shared] = {}
+        self._count(tree, Counter(), Counter(), False)
         self.leaves, self.structure, made = unfold(tree, self.is_whole)
         self.opened.update(map(id, made))
         self.places = Counter(id(x) for x in self.leaves if isinstance(x, Tensor))
 
     def is_whole(self, container: Any) -> bool:
         """Whether a container was there before."""
-        if id(container) in self.known or type(container) is SymbolicDim:
+        if id(container) in self.known or type(container) is SymbolicDim or id(container) in self.shared:
             return True
         if id(container) in self.opened:
             raise UnsafeCall("the function leaves one container in two places, as the data decide")
         return False
+
+    def _count(self, x: Any, seen: Counter[int], chosen: Counter[int], by_data: bool) -> None:
+        """Note the containers that stand in several places, in one of them as the data decide."""
+        if type(x) is Choice:
+            for _, option in x.options:
+                self._count(option, seen, chosen, True)
+            return
+        inside = flatten(x, lambda c: c is not x)[0]
+        if id(x) in self.known or (len(inside) == 1 and inside[0] is x):
+            return      # a leaf
+        if not isinstance(x, tuple):
+            chosen[id(x)] += by_data
+            seen[id(x)] += 1
+            if seen[id(x)] > 1:
+                if chosen[id(x)]:
+                    self.shared[id(x)] = x
+                return
+        for part in inside:
+            self._count(part, seen, chosen, by_data)
+
+    def share(self, x: Any, leaf: Callable[[Any], Any]) -> Shared:
+        """A container that is made once."""
+        if id(x) not in self.nests:
+            leaves, structure, made = unfold(x, lambda c: c is not x and self.is_whole(c))
+            self.opened.update(map(id, made))
+            self.nests[id(x)] = Shared(id(x), Nest(structure, tuple(map(leaf, leaves))))
+        return self.nests[id(x)]
 
     def opened_later(self, tree: Any, leaf: Callable[[Any], Any]) -> Nest:
         """One of several things that a leaf may be."""
@@ -446,7 +486,7 @@ class _Fill:
 
     def __init__(self, captured: Captured, leaves: Sequence[Any], results: Any, containers: Sequence[Any]):
         self.captured, self.leaves, self.results, self.containers = captured, leaves, results, containers
-        self.made: dict[int, Tensor] = {}
+        self.made: dict[int, Any] = {}
 
     def __call__(self, leaf: Any) -> Any:
         if isinstance(leaf, FromGraph):
@@ -457,6 +497,10 @@ class _Fill:
             return self.made[leaf.name]
         if isinstance(leaf, OneOf):
             return next(nest for p, nest in leaf.options if p is True or (p and self(p))).build(self)
+        if isinstance(leaf, Shared):
+            if leaf.name not in self.made:
+                self.made[leaf.name] = leaf.nest.build(self)
+            return self.made[leaf.name]
         if isinstance(leaf, RowsOf):
             count = self(leaf.count)
             rows = [self(x)[:count] for x in leaf.rows]

@@ -273,7 +273,7 @@ def counts_elements(frame: types.FrameType) -> bool:
     code, above = frame.f_code, frame.f_back
     file = above.f_code.co_filename if above is not None else ""
     own = file.startswith(PACKAGE) and not file.startswith(CONVERTING)      # compares data of its own
-    generated = code.co_filename.startswith("<") and (own or code.co_name in ("__init__", "__new__"))
+    generated = code.co_filename.startswith("<") and (own or code.co_name in ("__init__", "__new__", "__hash__"))
     return code not in STANDS_FOR and not code.co_filename.startswith(PACKAGE) and not generated
 
 

@@ -40,6 +40,13 @@ class Choice:
     def __getattr__(self, name: str) -> Any:
         return each(self, lambda x: getattr(x, name))
 
+    def __bool__(self) -> bool:
+        capture: Any = recorder.get()
+        known = None if capture is None else capture.truth(self)
+        if isinstance(known, bool):
+            return known
+        raise refusal(self)
+
     def __setattr__(self, name: str, value: Any) -> None:
         each(self, lambda x: setattr(x, name, value))
 
@@ -100,6 +107,6 @@ REFLECTED = frozenset(_names("radd rsub rmul rtruediv rfloordiv rmod rpow rmatmu
 RESOLVED = _names("add sub mul truediv floordiv mod pow matmul neg pos abs invert lt le gt ge eq ne len iter getitem "
                   "setitem delitem contains call enter exit iadd isub imul itruediv and or xor reversed round")
 ONE_VALUE = frozenset(_names("len iter contains reversed enter exit"))      # Python wants the answer itself
-KNOWN = _names("hash bool int float index str format next")
+KNOWN = _names("hash int float index str format next")
 for _name in [*RESOLVED, *sorted(REFLECTED), *KNOWN]:
     _install(_name, refuses=_name in KNOWN)

@@ -22,8 +22,7 @@ if TYPE_CHECKING:
 
 # What only a mistake in these files raises there: it is an error of Tenon's, not the program's.
 OWN_FILES = frozenset(f"{PACKAGE}capture/convert/{name}.py" for name in (
-    "fork", "loop", "merge", "nests", "reachable", "rows", "runtime", "session", "several", "state", "undecided",
-    "view", "widen"))
+    "fork", "loop", "merge", "nests", "reachable", "rows", "runtime", "session", "several", "state", "widen"))
 MISTAKES = (AttributeError, KeyError, TypeError, AssertionError, IndexError, NameError)
 DEEPEST = 24            # conditions inside conditions, as recursion makes them
 

@@ -15,7 +15,7 @@ from tenon.capture.convert.choice import UNBOUND
 from tenon.capture.convert.fork import exception_of_the_program
 from tenon.capture.convert.merge import Arm, Join, free_values, needed
 from tenon.capture.convert.state import Key, Mark, elements
-from tenon.capture.convert.undecided import grown
+from tenon.capture.convert.undecided import fitted, grown
 from tenon.capture.convert.widen import Unstable, leaves_of, replaced, widened
 from tenon.capture.numbers import Number, as_tensor, one_kind, strong, truth
 from tenon.capture.subgraph import InnerBuilder, closed
@@ -176,6 +176,7 @@ class Loop:
             capture.failed, self.flag = True, False
         condition = self.running(self.flag)
         exits = {**self.given, **mark.changes(scope), **moved}
+        exits = {key: fitted(capture, self.given[key], x) if key in self.given else x for key, x in exits.items()}
         body, capture.builder, capture.path = capture.builder, self.outer, self.path
         mark.restore()
         self.tracing = False

@@ -127,18 +127,19 @@ class Session(OfCapture, Capture):
     # ------------------------------------------------------------ what decides
 
     def is_data(self, x: Any) -> bool:
-        """Whether the graph computes it."""
-        return type(x) is Choice or (isinstance(x, Tensor) and isinstance(x.payload, Value)) or (
-            self.irregular and is_undecided(x) and isinstance(undecided_truth(self, x), Number))
+        """Whether the graph computes it, or whether it counts as true."""
+        if type(x) is Choice or (self.irregular and is_undecided(x)):
+            return not isinstance(self.truth(x), bool)
+        return isinstance(x, Tensor) and isinstance(x.payload, Value)
 
     def truth(self, x: Any) -> Any:
         """Whether a value counts as true: a bool, or a Number."""
         if type(x) is Choice:
             return self.each_option(x, self.truth)
+        if self.irregular and is_undecided(x):
+            return undecided_truth(self, x)
         if not self.is_data(x) and not self.is_data(x := own_truth(x)):
             return bool(x)
-        if is_undecided(x):
-            return undecided_truth(self, x)
         x = self.decided(x)
         if isinstance(x, bool):
             return x

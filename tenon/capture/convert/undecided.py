@@ -31,10 +31,12 @@ from tenon.capture.convert.several import (
 from tenon.capture.effects import MISSING
 from tenon.capture.numbers import Number, as_tensor, strong
 from tenon.capture.subgraph import InnerBuilder
-from tenon.capture.watch import UnsafeCall
+from tenon.capture.watch import UnsafeCall, unwatched
 from tenon.errors import user_location
 from tenon.ops.arranging import concat, stack
-from tenon.ops.comparison import logical_and, logical_not, logical_or, where
+from tenon.ops.comparison import clip, logical_and, logical_not, logical_or, maximum, where
+from tenon.ops.creation import arange
+from tenon.ops.indexing import take
 from tenon.ops.shape import cast
 from tenon.tensor import Tensor
 from tenon.types import int64
@@ -112,9 +114,10 @@ def select(capture: Session, condition: Any, a: Any, b: Any) -> Any:
     """`a` where the condition holds, else `b`; neither is new."""
     if isinstance(condition, bool):
         return a if condition else b
-    then, other = (Arm(capture, InnerBuilder(name, capture.builder), {"value": x})
-                   for name, x in (("then", a), ("otherwise", b)))
-    return Join(capture, strong(condition), then, other, lambda x: False).values({"value": None})["value"]
+    with unwatched():
+        then, other = (Arm(capture, InnerBuilder(name, capture.builder), {"value": x})
+                       for name, x in (("then", a), ("otherwise", b)))
+        return Join(capture, strong(condition), then, other, lambda x: False).values({"value": None})["value"]
 
 
 # ---------------------------------------------------------------- what stands where
@@ -223,10 +226,13 @@ def cut(capture: Session, content: Sequence[Any], where_: slice) -> list[Any]:
     start, stop, step = where_.start, where_.stop, where_.step
     if any(not (x is None or type(x) is int) for x in (start, stop, step)) or step not in (None, 1, -1):
         raise refused("a slice is taken of a list")
-    if any(type(x) is Several for x in content) and (start, stop) != (None, None):
-        raise refused("a slice is taken of a list")
+    if any(type(x) is Several for x in content) and (start, stop, step) not in ((None, None, None), (None, None, 1)):
+        rows = together(capture, content)
+        if rows is None or (step == -1 and (start, stop) != (None, None)):
+            raise refused("a slice is taken of a list")
+        return [turned(rows) if step == -1 else between(rows, start, stop)]
     if step == -1:
-        if (start, stop) != (None, None) or any(type(x) is Several for x in content):
+        if (start, stop) != (None, None):
             raise refused("a slice is taken of a list")
         return list(content)[::-1]
     flags = [presence(capture, x) if type(x) is not Several else True for x in content]
@@ -243,6 +249,26 @@ def _beside(flags: Sequence[Any], k: int, bound: int, later: bool) -> Any:
     if bound >= 0:
         return compared(total(flags[:k]), lambda n: n >= bound if later else n < bound)
     return compared(total(flags[k + 1:]), lambda n: n < -bound if later else n >= -bound)
+
+
+def between(several: Several, start: int | None, stop: int | None) -> Several:
+    """The elements of a slice."""
+    count = strong(several.count)
+    first, last = (clip(bound + count if bound < 0 else bound, 0, count) for bound in
+                   (0 if start is None else start, several.room if stop is None else stop))
+    rows = moved(several, arange(several.room) + first)
+    return Several(several.form, rows, Number(maximum(last - first, 0)))
+
+
+def turned(several: Several) -> Several:
+    """The elements from the last to the first."""
+    return Several(several.form, moved(several, strong(several.count) - 1 - arange(several.room)), several.count)
+
+
+def moved(several: Several, places: Tensor) -> list[Tensor]:
+    """Rows from these places; those that there are not are nobody's."""
+    at_most = clip(places, 0, several.room - 1)
+    return [take(row, at_most, axis=0) for row in several.rows]
 
 
 # ---------------------------------------------------------------- several at once
@@ -373,10 +399,34 @@ def grown(capture: Session, before: Sequence[Any], after: Sequence[Any]) -> list
     known = [x.form if type(x) is Several else form_of(present(capture, x)) for x in [*rest, *later]]
     if not known or any(form is None or not same_form(form, known[0]) for form in known):
         return None
-    rows = together(capture, rest) if any(type(x) is Several for x in rest) else empty(known[0])
+    rows = as_rows(capture, rest, known[0])
+    return None if rows is None else [*before[:front], rows]
+
+
+def fitted(capture: Session, given: Any, after: Any) -> Any:
+    """A list at the end of an iteration in the form that it had at its beginning, where that has rows at the end."""
+    if type(given) not in (list, deque) or type(after) is not type(given):
+        return after
+    if not given or type(given[-1]) is not Several:
+        return after
+    front, content = len(given) - 1, list(after)
+    rest = content[front:]
+    if any(a is not b for a, b in zip(list(given)[:front], content[:front], strict=False)) or len(content) < front or (
+            len(rest) == 1 and type(rest[0]) is Several):
+        return after
+    rows = as_rows(capture, rest, given[-1].form)
     if rows is None:
-        return None
-    if not any(type(x) is Several for x in rest):
-        for x in rest:
-            rows = pushed_if(capture, presence(capture, x), rows, present(capture, x))
-    return [*before[:front], rows]
+        return after
+    return type(after)([*content[:front], rows])
+
+
+def as_rows(capture: Session, content: Sequence[Any], form: Any) -> Several | None:
+    """The elements as rows of this form; None where they are of another."""
+    if any(type(x) is Several for x in content):
+        return together(capture, content)
+    rows = empty(form)
+    for x in content:
+        if rows is None or not fits(rows, present(capture, x)):
+            return None
+        rows = pushed_if(capture, presence(capture, x), rows, present(capture, x))
+    return rows

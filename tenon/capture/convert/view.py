@@ -11,6 +11,7 @@ from tenon.capture.convert.callees import callee
 from tenon.capture.convert.choice import Choice
 from tenon.capture.convert.methods import holds_undecided, keys, lookup, refill, store
 from tenon.capture.convert.reachable import OfCapture
+from tenon.capture.convert.several import Several
 from tenon.capture.convert.undecided import (
     SEQUENCES,
     compared,
@@ -120,6 +121,8 @@ def _exactly(capture: Session, value: Any, pattern: Sequence[Any]) -> list[Any]:
     if isinstance(value, dict):
         raise refused("a dictionary is unpacked")
     n = len(pattern)
+    if not any(type(x) is Several for x in value) and len(value) < n:
+        raise ValueError(f"not enough values to unpack (expected {n}, got {len(value)})")
     capture.fail_if_not(compared(length(capture, value), lambda m: m == n))
     return [found_at(capture, value, k)[0] for k in range(n)]
 
