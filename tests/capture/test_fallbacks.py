@@ -64,11 +64,6 @@ def new_object(x):
     return box
 
 
-def one_container_in_two_places(x):
-    made = [x * 2]
-    return made, made if x.sum() > 0 else None
-
-
 def container_found_twice(items, x):
     SHARED.append(1)
     return x * len(items)
@@ -107,7 +102,6 @@ ENTRIES: dict[Callable[..., Any], tuple[str, bool]] = {
     array_is_changed: ("is changed by the function", False),
     large_array_is_read_in_python: ("read outside the graph", False),
     new_object: ("makes an object of type Box", False),
-    one_container_in_two_places: ("leaves one container in two places", False),
     container_found_twice: ("is one that the function finds elsewhere too", False),
     elements_by_the_data: ("is called with a container", True),
     function_by_the_data: ("as the data decide", False),

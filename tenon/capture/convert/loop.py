@@ -7,6 +7,8 @@ condition, before the loop.
 
 from __future__ import annotations
 
+import sys
+import types
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +16,14 @@ from tenon.capture.convert.callees import own_truth
 from tenon.capture.convert.choice import UNBOUND
 from tenon.capture.convert.fork import exception_of_the_program
 from tenon.capture.convert.merge import Arm, Join, free_values, needed
+from tenon.capture.convert.reachable import reachable
 from tenon.capture.convert.state import Key, Mark, elements
+from tenon.capture.convert.statements import PRIVATE
 from tenon.capture.convert.undecided import fitted, grown
-from tenon.capture.convert.widen import Unstable, leaves_of, replaced, widened
+from tenon.capture.convert.widen import Unstable, leaves_of, renewed, replaced, widened
 from tenon.capture.numbers import Number, as_tensor, one_kind, strong, truth
 from tenon.capture.subgraph import InnerBuilder, closed
-from tenon.capture.watch import UnsafeCall, unwatched
+from tenon.capture.watch import STANDS_FOR, UnsafeCall, unwatched
 from tenon.errors import user_location
 from tenon.graph.ir import Graph, Value
 from tenon.ops.comparison import logical_and, logical_not
@@ -207,8 +211,22 @@ class Loop:
         entry = self.plan[key] if key in self.plan else self.mark.places[key].before
         if entry is UNBOUND and key[0] == "variable" and key[2] not in self.live:
             return entry        # it is bound anew in every iteration before it is read
+        if any(map(self.is_held_elsewhere, renewed(self.mark.places[key].before, exit))):
+            raise Unstable("a container that is held elsewhere too, and another one after it")
         known = self.capture.world.known
         return widened(entry, exit, lambda x: id(x) not in known, self.grow)
+
+    def is_held_elsewhere(self, container: Any) -> bool:
+        """Whether variables that the loop does not hand on lead to a container, here or in a function above."""
+        frame: types.FrameType | None = sys._getframe()
+        values: list[Any] = []
+        own: Sequence[str] = self.names
+        while frame is not None:
+            if frame.f_code in STANDS_FOR:
+                values += [x for n, x in frame.f_locals.items() if n not in own and not n.startswith(PRIVATE)]
+                own = ()
+            frame = frame.f_back
+        return any(x is container for x in reachable(values, ()).holders)
 
     def grow(self, before: Any, after: Any) -> Any:
         """A list that can be as it is before an iteration and after it."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tenon.capture.convert.choice import UNBOUND, Choice, words
 from tenon.capture.convert.merge import IsNew, compatible
 from tenon.capture.convert.nests import are_lists, matches, parts_of, rebuilt
+from tenon.capture.convert.several import FirstRows, Several
 from tenon.capture.guards import same_atom
 from tenon.capture.numbers import Number, as_tensor, is_number, kind_of
 from tenon.tensor import Tensor
@@ -46,6 +47,18 @@ def widened(entry: Any, exit: Any, is_new: IsNew, grow: Grow) -> Any:
     if are_lists(entry, exit, is_new) and (grown := grow(entry, exit)) is not None:
         return rebuilt(entry, grown)
     raise Unstable(f"{words(entry)} before an iteration and {words(exit)} after it")
+
+
+def renewed(entry: Any, exit: Any) -> Iterator[Any]:
+    """The containers of the entry in whose place an iteration leaves another one."""
+    if entry is exit or entry is UNBOUND or (before := parts_of(entry)) is None:
+        return
+    if not isinstance(entry, (tuple, Several, FirstRows)):
+        yield entry
+    after = None if exit is UNBOUND else parts_of(exit)
+    if after is not None:
+        for x, y in zip(before[1], after[1], strict=False):
+            yield from renewed(x, y)
 
 
 def leaves_of(entry: Any, exit: Any, found: list[tuple[Tensor, Any]], memo: dict[int, Any]) -> None:
