@@ -2,10 +2,12 @@
 
 import gc
 import weakref
+from collections.abc import Callable
 
 import pytest
 
 import tenon as tn
+from tenon import pipeline
 from tenon.garbage import collected_at_the_end
 
 
@@ -41,3 +43,20 @@ def test_who_does_not_collect_is_left_alone():
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+def chain(length: int) -> Callable[[tn.Tensor], tn.Tensor]:
+    def run(x: tn.Tensor) -> tn.Tensor:
+        for k in range(length):
+            x = x * x + k
+        return x
+    return run
+
+
+def test_memory_is_given_back_once_much_was_compiled(monkeypatch):
+    calls = []
+    monkeypatch.setattr(pipeline, "give_back", lambda: calls.append(gc.isenabled()))
+    tn.jit(chain(3))(tn.ones(3))
+    assert not calls
+    tn.jit(chain(pipeline.MANY_NODES))(tn.zeros(3))
+    assert calls == [True]                  # after the collector ran
