@@ -43,7 +43,7 @@ LOCAL_ALIGNMENT = 64
 PARTIAL_RESULTS = 4
 SHORT_ROW = 256     # elements
 UNROLLED = 8        # turns of the longest loop that is unrolled wholly: a longer one is to be vectorised first
-MOST_COPIES = 32    # of the innermost statements, where loops that are unrolled are nested
+MOST_COPIES = 36    # of the innermost statements, where loops that are unrolled are nested: 2 x 2 phases of 3 x 3 taps
 
 
 def emit_kernel(module: ir.Module, kernel: Kernel, shared: Mapping[int, int] | None = None,
