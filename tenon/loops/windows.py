@@ -20,6 +20,7 @@ MOST_TAPS = 64          # are written out one by one
 FEW_FILTERS = 16        # of a group, for which putting columns together does not pay
 SEVERAL = 8             # groups that keep threads busy
 MANY_FILTERS = 16       # that fill a vector
+MOST_SUMS = 1 << 24     # that wait in memory
 
 
 @dataclass(frozen=True)
@@ -276,7 +277,8 @@ def sliding(left: Expr, right: Expr, batch: Axis, rows: Axis, columns: Axis, dep
         if windows is not None and _lies_well(windows, other) and _follows(windows, other):
             if count(batch) >= SEVERAL and count(filters) <= FEW_FILTERS:
                 return Sliding(windows, other, filters, "added places")
-            if not batch and count(filters) >= MANY_FILTERS:
+            sums = count(windows.channels) * count(windows.taps) * count(filters)
+            if not batch and count(filters) >= MANY_FILTERS and sums <= MOST_SUMS:
                 return Sliding(windows, other, filters, "filters")
     return None
 
