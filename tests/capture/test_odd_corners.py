@@ -1,0 +1,269 @@
+"""Odd corners of Python: what is one graph, and what runs by part, does what eager code does."""
+
+import collections
+import contextlib
+import dataclasses
+import functools
+import itertools
+import operator
+
+import pytest
+
+from capture.both import check
+
+
+def nonlocal_in_a_loop(x):
+    n = 0
+
+    def bump(v):
+        nonlocal n
+        if v > 0:
+            n += 1
+        return v * n
+    s = 0.0
+    for v in x:
+        s = s + bump(v)
+    while s > 1 and n < 6:
+        s = bump(s) / 4
+    return s, n
+
+
+def generator_with_send(x):
+    def averager():
+        total, n, mean = 0.0, 0, None
+        while True:
+            v = yield mean
+            total, n = total + v, n + 1
+            mean = total / n
+    mean = averager()
+    next(mean)
+    for v in x:
+        found = mean.send(v if v > 0 else v * 2)
+    return found
+
+
+class Swallow:
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, error, traceback):
+        return kind is ValueError
+
+
+def swallowing_context(x):
+    y = x
+    with Swallow():
+        y = x + 1
+        if x.sum() > 0:
+            raise ValueError("no")
+        y = x + 2
+    with contextlib.suppress(KeyError):
+        y = y * {"a": 2}["b" if y.ndim else "a"]
+    return y
+
+
+def zip_of_unequal_lengths(x):
+    out = 0.0
+    for a, b in zip(x, [1.0, 2.0], strict=False):
+        out = out + a * b if a > 0 else out
+    for a, b in itertools.zip_longest(x[:2], (1, 2, 3), fillvalue=0.0):
+        out = out + a * b
+    try:
+        for a, _ in zip(x, [1], strict=True):
+            out = out + a
+    except ValueError:
+        out = out + 100
+    return out
+
+
+def star_arguments(x):
+    def f(*args, scale=1, **others):
+        return sum(args) * scale if len(args) > 1 and args[0] > 0 else others.get("other", 0)
+    rest = list(x)
+    return f(*rest, scale=2), f(*rest[:1], other=x), f(other=x[0]), (lambda a, *b: a if b[0] > 0 else b)(*rest)
+
+
+def while_with_else(x):
+    n = 0
+    while x.sum() < 10:
+        x = x + 1
+        n += 1
+        if n > 4:
+            break
+    else:
+        return x, "ended"
+    return x, n
+
+
+def return_through_finally(x):
+    log = []
+
+    def f(v):
+        for k in range(4):
+            try:
+                if v > k:
+                    return v * k
+                if k == 2:
+                    continue
+            finally:
+                log.append(k)
+        return v
+    return f(x.sum()), f(x[0]), log
+
+
+def recursion_on_a_tensor(x):
+    def steps(n, depth=0):
+        return depth if n < 2 or depth > 5 else steps(n / 2 if n % 2 < 1 else n * 3 + 1, depth + 1)
+    return steps(x.abs().max())
+
+
+def for_with_else(x):
+    for i, v in enumerate(x, start=1):
+        if v < 0:
+            found = i
+            break
+    else:
+        found = -1
+    return found * x
+
+
+def containers_of_the_library(x):
+    groups, counts = collections.defaultdict(list), collections.Counter()
+    for v in x:
+        groups["p" if v.ndim == 0 else "n"].append(v)
+        counts["a"] += 1
+    joined = (*groups["p"], x.sum())
+    a, (b, *rest) = joined[0], joined[1:]
+    return a, b, rest, counts["a"], next(reversed(joined)) if x[0] > 0 else sorted([3, 1])
+
+
+def chained_comparisons(x):
+    s = x.sum()
+    return 0 < s < 5, not 0 < s < 5, (s > 0) == (x[0] > 0), (s > 0 and x[0] > 0) or x[1] > 0, x if -1 < s <= 2 else -x
+
+
+def exceptions_of_several_kinds(x):
+    try:
+        if x[0] > 0:
+            raise KeyError("k")
+        y = x + 1
+    except KeyError:
+        y = x * 2
+    except (ValueError, TypeError):
+        y = x
+    else:
+        y = y + 1
+    finally:
+        z = 1
+    return y, z
+
+
+ONE_GRAPH = (nonlocal_in_a_loop, generator_with_send, swallowing_context, zip_of_unequal_lengths, star_arguments,
+             while_with_else, return_through_finally, recursion_on_a_tensor, for_with_else, containers_of_the_library,
+             chained_comparisons, exceptions_of_several_kinds)
+
+
+@dataclasses.dataclass
+class Box:
+    x: object
+    scale: float = 2.0
+    doubled: object = dataclasses.field(init=False)
+
+    def __post_init__(self):
+        self.doubled = self.x * 2 if self.x.sum() > 0 else self.x
+
+    @property
+    def norm(self):
+        return self._norm if hasattr(self, "_norm") else self.x.sum()
+
+    @norm.setter
+    def norm(self, v):
+        self._norm = v if v > 0 else -v
+
+
+def dataclass_with_post_init_and_setter(x):
+    box = Box(x)
+    if x[0] > 0:
+        box.norm = x[0]
+    else:
+        box.norm = x[1]
+    return box.doubled, box.norm, dataclasses.replace(box, scale=3.0).scale
+
+
+class Vector:
+    def __init__(self, t):
+        self.t = t
+
+    def __add__(self, other):
+        return Vector(self.t + (other.t if isinstance(other, Vector) else other))
+
+    __radd__ = __add__
+
+    def __mul__(self, k):
+        return Vector(self.t * k) if self.t.sum() > 0 else Vector(self.t * -k)
+
+    def __lt__(self, other):
+        return bool(self.t.sum() < other.t.sum())
+
+    def __getitem__(self, i):
+        return self.t[i] if self.t[i] > 0 else -self.t[i]
+
+    def __contains__(self, v):
+        return bool((self.t == v).any())
+
+    def __iter__(self):
+        return iter(self.t)
+
+
+def overloaded_operators(x):
+    v, w = Vector(x), Vector(x * 2)
+    total = sum([v, w, v * 2])
+    return total.t, v < w, v[0], 3.0 in v, min(v, w).t, list(v)
+
+
+def match_on_structures(x):
+    def kind(p):
+        match p:
+            case (a, b) if a.sum() > 0:
+                return a + b
+            case {"k": v, **rest}:
+                return v * len(rest)
+            case [first, *others] if first > 0:
+                return first + len(others)
+            case int() | float():
+                return p
+            case _:
+                return None
+    return kind((x, x)), kind({"k": x, "z": 1}), kind([x[0], x[1], x[2]]), kind(3), kind("s")
+
+
+def a_word_that_the_data_choose(x):
+    name = "up" if x.sum() > 0 else "down"
+    table = {"up": x, "down": -x}
+    return table[name], name == "up", name
+
+
+def membership_of_a_number(x):
+    n = int((x > 0).sum())
+    return n in (1, 2), n not in [3], "abc"[n % 3], [1, 2, 3][:n], range(n + 1)[-1], divmod(n, 2)
+
+
+def folded_by_partial_functions(x):
+    def clipped(low, high, v):
+        return x[0] * low if v < low else x[0] * high if v > high else v
+    f = functools.partial(clipped, -1.0, 1.0)
+    return functools.reduce(operator.mul, [f(v=v) for v in x])
+
+
+BY_PART = (dataclass_with_post_init_and_setter, overloaded_operators, match_on_structures, a_word_that_the_data_choose,
+           membership_of_a_number, folded_by_partial_functions)
+
+
+@pytest.mark.parametrize("function", ONE_GRAPH, ids=lambda f: f.__name__)
+def test_one_graph(function):
+    check(function)
+
+
+@pytest.mark.parametrize("function", BY_PART, ids=lambda f: f.__name__)
+def test_right_by_part_or_in_one_graph(function):
+    check(function, fullgraph=False)
