@@ -87,7 +87,7 @@ def _is_sliding(x: Product) -> bool:
 
 
 def _is_worthwhile(x: Product) -> bool:
-    axes = [(x.rows, _is_read_in_lines(x)), (x.columns, False), (x.sum.indices, False)]
+    axes = [(x.rows, _is_read_in_lines(x) or _is_of_long_rows(x)), (x.columns, False), (x.sum.indices, False)]
     sizes = [product(index.extent for index in axis) for axis, _ in axes]
     if any(isinstance(n, int) and n < SHORTEST and not lines for n, (_, lines) in zip(sizes, axes, strict=True)):
         return False
@@ -100,6 +100,16 @@ def _is_read_in_lines(x: Product) -> bool:
     if not isinstance(x.right, Load) or x.right.mask is not None or x.right.dtype is not x.sum.dtype or not x.columns:
         return False
     return x.right.dtype.bits >= 32 and is_same(affine(x.right.offset).terms.get(x.columns[-1], 0), 1)
+
+
+def _is_of_long_rows(x: Product) -> bool:
+    """Whether both factors lie along the depth: a matrix times a vector, a row of the matrix after the other."""
+    for factor in (x.left, x.right):
+        if not isinstance(factor, Load) or factor.mask is not None or factor.dtype is not x.sum.dtype:
+            return False
+        if factor.dtype.bits < 32 or not is_same(affine(factor.offset).terms.get(x.sum.indices[-1], 0), 1):
+            return False
+    return bool(x.columns) and x.sum.dtype.kind == "f"
 
 
 def misplaced(value: Expr, indices: Sequence[Index]) -> list[Reduce]:

@@ -1,13 +1,14 @@
 """Two schedules that pack nothing, for products so small or so narrow that packing costs more than it brings.
 
 Lines: a vector of right's columns (or left's rows) is read where it is, and added to sums in the first cache.
-Otherwise element by element, LLVM vectorising along depth where both operands lie so.
+Both along depth: sums of products of several rows at a time (`dots`).  Otherwise element by element.
 """
 import math
 from typing import Literal
 
 from llvmlite import ir
 
+from .dots import are_dots, emit_dots
 from .emit import (
     I32,
     ONE,
@@ -168,6 +169,8 @@ def emit_unpacked(module: ir.Module, name: str, spec: Contraction, tile: Tile) -
     def either(side: Side) -> None:
         if reads_lines(spec, side):
             lines(side)
+        elif are_dots(spec):
+            emit_dots(b, spec, tile, args, g_index, (row_from, row_to), (column_from, column_to), side == "left")
         else:
             with loop(b, row_from, row_to) as (m, _), loop(b, column_from, column_to) as (n, _):
                 single(m, n)

@@ -1,0 +1,95 @@
+"""Vectors by a matrix whose rows are runs of memory: sums of products along depth, of several rows at a time.
+
+The next rows are fetched meanwhile, since a row is often too short for a processor to foresee what follows it.
+"""
+from llvmlite import ir
+
+from .emit import (
+    I32,
+    ONE,
+    ZERO,
+    address,
+    const,
+    load_vector,
+    loop,
+    masked_load,
+    minimum,
+    multiply_add,
+    prefetch,
+    product,
+    unravel,
+    zero,
+)
+from .packing import between
+from .spec import Args, Contraction, Index, Tile, reads_in_place
+
+SEVERAL = 8             # rows at a time
+Bounds = tuple[ir.Value, ir.Value]
+
+
+def are_dots(spec: Contraction) -> bool:
+    """Whether both factors are runs of memory along depth, of floating numbers."""
+    runs = all(reads_in_place(x, len(spec.depth)) for x in (spec.left, spec.right))
+    return runs and not isinstance(spec.element, ir.IntType)
+
+
+def emit_dots(b: ir.IRBuilder, spec: Contraction, tile: Tile, args: Args, g: Index, rows: Bounds, columns: Bounds,
+              by_rows: bool) -> None:
+    """All sums of these rows and columns; several rows (`by_rows`) or columns at a time."""
+    many, few = (rows, columns) if by_rows else (columns, rows)
+    whole = b.sub(many[1], b.urem(b.sub(many[1], many[0]), const(SEVERAL)))
+    with loop(b, *few) as (one, _):
+        for count, bounds in ((SEVERAL, (many[0], whole)), (1, (whole, many[1]))):
+            with loop(b, *bounds, const(count)) as (first, _):
+                _Dots(b, spec, tile, args, g, by_rows).emit(first, count, one, many[1])
+
+
+class _Dots:
+    """Sums of a few rows of one factor with one of the other."""
+
+    def __init__(self, b: ir.IRBuilder, spec: Contraction, tile: Tile, args: Args, g: Index, by_rows: bool) -> None:
+        self.b, self.spec, self.lanes, self.args, self.g, self.by_rows = b, spec, tile.lanes, args, g, by_rows
+        self.depth = [size(b, args) for size in spec.depth]
+
+    def start(self, of_left: bool, at: ir.Value) -> ir.Value:
+        """Where a row of left, or a column of right, begins."""
+        operand, sizes = (self.spec.left, self.spec.rows) if of_left else (self.spec.right, self.spec.columns)
+        assert operand.pointer is not None
+        index = unravel(self.b, at, [size(self.b, self.args) for size in sizes])
+        return operand.pointer(self.b, self.args, self.g, index, tuple(ZERO for _ in self.depth))
+
+    def emit(self, first: ir.Value, count: int, one: ir.Value, end: ir.Value) -> None:
+        """The sums of `count` rows from `first` on with row `one` of the other factor."""
+        b, element = self.b, self.spec.element
+        last = b.sub(end, ONE)
+        starts = [self.start(self.by_rows, b.add(first, const(i))) for i in range(count)]
+        ahead = [self.start(self.by_rows, minimum(b, b.add(first, const(count + i)), last)) for i in range(count)]
+        other, depth = self.start(not self.by_rows, one), product(b, self.depth) if self.depth else ONE
+        none = zero(ir.VectorType(element, self.lanes))
+
+        def add(k: ir.Value, mask: ir.Value | None, sums: list[ir.Value]) -> None:
+            def read(start: ir.Value) -> ir.Value:
+                where = address(b, start, k, element)
+                return load_vector(b, where, element, self.lanes) if mask is None else masked_load(b, where, mask, none)
+            factor = read(other)
+            for i, start in enumerate(starts):
+                sums[i] = multiply_add(b, read(start), factor, sums[i])
+        whole = b.and_(depth, const(-self.lanes))
+        with loop(b, ZERO, whole, const(self.lanes), [none] * count, short=True) as (k, sums):
+            for start in ahead:
+                prefetch(b, address(b, start, k, element), 2)
+            add(k, None, sums)
+        with loop(b, whole, depth, const(self.lanes), sums, short=True) as (k, sums):
+            add(k, between(b, I32(0), b.trunc(b.sub(depth, k), I32), self.lanes), sums)
+        for i, total in enumerate(sums):
+            row, column = (b.add(first, const(i)), one) if self.by_rows else (one, b.add(first, const(i)))
+            self.spec.store(b, self.args, self.g, row, column, self.sum_of(total), 1)
+
+    def sum_of(self, total: ir.Value) -> ir.Value:
+        """The sum of a vector's lanes, halves first."""
+        b, half = self.b, self.lanes // 2
+        while half:
+            mask = ir.Constant(ir.VectorType(I32, self.lanes), [(i + half) % self.lanes for i in range(self.lanes)])
+            total = b.fadd(total, b.shuffle_vector(total, total, mask))
+            half //= 2
+        return b.extract_element(total, I32(0))

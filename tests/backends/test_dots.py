@@ -1,0 +1,34 @@
+"""A matrix times a vector, whose rows are read where they lie, several at a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tenon as tn
+from tenon.backends.cpu.contraction.dense import F32, F64, matmul
+from tenon.backends.cpu.contraction.run import Native
+
+
+@pytest.mark.parametrize("m, n, k", [(1, 37, 100), (2, 16, 33), (1, 9, 5), (3, 8, 64), (37, 1, 100), (1, 5, 0)])
+@pytest.mark.parametrize("element, dtype", [(F32, np.float32), (F64, np.float64)])
+def test_dots(element: object, dtype: type, m: int, n: int, k: int) -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(2, m, k)).astype(dtype), rng.normal(size=(2, n, k)).astype(dtype)
+    product = Native(matmul(element, right="nk"))
+    found = []
+    for threads in (1, 3):
+        out = np.full((2, m, n), np.nan, dtype)
+        for thread in range(threads):
+            product(out, a, b, 2, m, n, k, thread=thread, threads=threads)
+        found.append(out)
+    np.testing.assert_allclose(found[0], a @ b.swapaxes(1, 2), rtol=1e-4, atol=1e-4)
+    np.testing.assert_array_equal(found[0], found[1])
+
+
+@pytest.mark.parametrize("rows, depth", [(61, 100), (400, 33)])
+def test_a_matrix_times_a_vector(rows: int, depth: int) -> None:
+    rng = np.random.default_rng(0)
+    w, x, bias = (rng.normal(size=size).astype(np.float32) for size in ((rows, depth), depth, rows))
+    found = tn.jit(lambda w, x, bias: tn.relu(w @ x + bias))(tn.tensor(w), tn.tensor(x), tn.tensor(bias))
+    np.testing.assert_allclose(found.numpy(), np.maximum(w @ x + bias, 0), rtol=1e-4, atol=1e-4)
