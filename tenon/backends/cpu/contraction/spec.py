@@ -108,7 +108,7 @@ PAIR_LANES = 16         # rows and columns, and pairs along depth, that a matrix
 CROWDED = 4096          # rows a multiple of so many bytes apart compete for the same lines of the first cache
 FEW_PANELS = 2          # of right that read a row of left too seldom for a copy to pay
 FAR_APART = 4096        # elements between rows, the last of which are copied as they lie
-PANELS = 10             # of right at least share its part of the second cache
+PANELS = 8             # of right at least share its part of the second cache
 SUM_TILES = 56          # tiles of rows, at most, between whose blocks of depth sums are kept
 
 
@@ -119,7 +119,7 @@ def choose_tile(element: ir.Type, machine: Machine | None = None,
     size = element_bytes(element)
     lanes = machine.vector_bytes // size
     rows, vectors = best_tile(machine, lanes, *known[:2])
-    width, block = vectors * lanes, machine.second_cache * 3 // 8 // size
+    width, block = vectors * lanes, machine.second_cache // 2 // size
     depth = min(block // (PANELS * width), machine.first_cache // 2 // (rows * size))
     depth = max(depth // lanes * lanes, lanes)
     return Tile(rows, vectors, lanes, depth, max(block // depth // width * width, width), SUM_TILES * rows)
