@@ -28,7 +28,8 @@ class Page:
 
 PAGES = {
     "tensors": Page("Tensors", "What eager code holds: elements, a gradient, and how they are made.", tn, "tn", (
-        "Tensor", "tensor", "asarray", "from_dlpack", "no_grad", "enable_grad", "is_grad_enabled", "save", "load",
+        "Tensor", "tensor", "asarray", "from_dlpack", "no_grad", "enable_grad", "is_grad_enabled", "autocast",
+        "is_autocast_enabled", "get_autocast_dtype", "save", "load",
         "broadcast_shapes", "result_type", "can_cast", "isdtype", "finfo", "iinfo", "dtype")),
     "jit": Page("Compiling", "One decorator, and what can be asked about it.", tn, "tn", ("jit", "explain", "Graph")),
     "control": Page("Control flow", "Branches and loops that are nodes of a graph.", tn, "tn", (
