@@ -110,6 +110,38 @@ def test_functions_of_libraries_are_not_shown_such_lists():
         tn.jit(f, fullgraph=True)(vector(1.0, 2.0))
 
 
+def test_comprehensions_over_such_containers():
+    def f(x):
+        kept, table, left = [x], {}, []
+        if x.sum() > 0:
+            kept.append(x * 2)
+            table["a"] = x
+        table["b"] = x * 3
+        while x.sum() > 1:
+            left.append((x, 2.0))
+            x = x / 2
+        return [k.sum() for k in kept], [k for k in kept if k[0] > 1], [k + k for k in table], [a * b for a, b in left], \
+            len([1 for k in kept for _ in range(2)])
+    check(f, DATA)
+
+
+def test_a_users_truth_value_is_asked_once():
+    class Asked:
+        def __init__(self, x):
+            self.x, self.times = x, 0
+
+        def __bool__(self):
+            self.times += 1
+            return bool(self.x.sum() > 0)
+
+    def f(x):
+        one, two = Asked(x), Asked(-x)
+        either = one if x[0] > 0 else two
+        first = 1.0 if either else 2.0
+        return first, one.times, two.times
+    check(f, DATA)
+
+
 # ---------------------------------------------------------------- programs at random
 
 LISTS = "ab"

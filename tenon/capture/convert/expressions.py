@@ -25,6 +25,7 @@ COMPARED = {ast.Is: "_tenon.same(LEFT, RIGHT)", ast.IsNot: "_tenon.negate(_tenon
 CONTAINED = {ast.In: "_tenon.contains(LEFT, RIGHT)", ast.NotIn: "_tenon.negate(_tenon.contains(LEFT, RIGHT))"}
 LOOKING_AT_KINDS = ("type", "isinstance")
 ASKING = ("any", "all", "next")     # which may leave an iterator where it is
+ONE = f"{HELPER}_temp_one"      # an element of a comprehension
 DEEPEST = 5             # nesting beyond which an expression, which is written twice a level, stays as it is
 
 
@@ -57,6 +58,18 @@ class Expressions(ast.NodeTransformer):
         return node
 
     def visit_ListComp(self, node: ast.ListComp) -> ast.AST:
+        """Once as it is, and once for each element of what the data decide the elements of."""
+        if self.depth >= DEEPEST or any(isinstance(x, UNMOVABLE) for x in ast.walk(node)):
+            return self._comprehended(node)
+        one, first = copy.deepcopy(node), node.generators[0]
+        items = self._there(first.iter)
+        one.generators[0].iter = expression(f"({ONE},)", first.iter)
+        first.iter = expression("_tenon.kept()", first.iter)
+        with self._deeper():
+            return expression(f"_tenon.parts(lambda {ONE}: PARTS) if _tenon.open(ITEMS) else WHOLE", node, ITEMS=items,
+                              PARTS=self._comprehended(one), WHOLE=self._comprehended(node))
+
+    def _comprehended(self, node: ast.ListComp) -> ast.AST:
         return expression("_tenon.filtered(ITEMS)", node, ITEMS=self.generic_visit(node)) \
             if self._move_filter(node) else self.generic_visit(node)
 

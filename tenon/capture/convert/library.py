@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 
@@ -13,6 +13,14 @@ def total(items: Iterable[Any], start: Any) -> Any:
     for item in items:
         start = start + item
     return start
+
+
+def mapped(items: Iterable[Any], make: Callable[[Any], list[Any]]) -> list[Any]:
+    """What `make` gives for each of the items, one behind the other."""
+    found: list[Any] = []
+    for item in items:
+        found.extend(make(item))
+    return found
 
 
 def contains(items: Iterable[Any], wanted: Any) -> bool:

@@ -13,13 +13,13 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tenon.capture.convert.callees import own_truth
-from tenon.capture.convert.choice import UNBOUND
+from tenon.capture.convert.choice import UNBOUND, Choice
 from tenon.capture.convert.fork import exception_of_the_program
 from tenon.capture.convert.merge import Arm, Join, free_values, needed
 from tenon.capture.convert.reachable import reachable
 from tenon.capture.convert.state import Key, Mark, elements
 from tenon.capture.convert.statements import PRIVATE
-from tenon.capture.convert.undecided import fitted, grown
+from tenon.capture.convert.undecided import fitted, grown, is_undecided
 from tenon.capture.convert.widen import Unstable, leaves_of, renewed, replaced, widened
 from tenon.capture.numbers import Number, as_tensor, one_kind, strong, truth
 from tenon.capture.subgraph import InnerBuilder, closed
@@ -74,7 +74,10 @@ class Loop:
 
     def test(self, value: Any) -> None:
         """The condition was computed."""
-        self.flag = value = value if self.capture is None else own_truth(value)
+        if self.capture is not None:        # asked once: a user's `__bool__` may do more
+            several = type(value) is Choice or (self.capture.irregular and is_undecided(value))
+            value = self.capture.truth(value) if several else own_truth(value)
+        self.flag = value
         if not self.data:
             if self.capture is not None and self.capture.is_data(value):
                 self.data, self.caught = True, (Exception,)

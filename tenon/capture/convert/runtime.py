@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from threading import local
 from typing import TYPE_CHECKING, Any, cast
 
+from tenon.capture.convert import library
 from tenon.capture.convert.callees import callee, getter, own_truth
 from tenon.capture.convert.choice import UNBOUND, Choice
 from tenon.capture.convert.filters import Filtered, perhaps_made, without_missing
@@ -82,7 +83,11 @@ class Runtime(OfCapture, local):
         if capture is None:
             self.value = value
             return False
-        if capture.is_data(value) or (capture.irregular and is_undecided(value)):
+        if type(value) is Choice or (capture.irregular and is_undecided(value)):
+            test = capture.truth(value)         # which may ask a user's `__bool__`, so once, and first
+            self.value, self.test = value, test
+            return True
+        if capture.is_data(value):
             self.value = self.test = value = capture.decided(value)
             return capture.is_data(value)
         self.value, self.test = value, own_truth(value)
@@ -205,6 +210,18 @@ class Runtime(OfCapture, local):
         """Whether this is such an argument."""
         newest, self.newest = self.newest, None
         return newest is iterable
+
+    def open(self, value: Any) -> bool:
+        """Whether a comprehension goes through what the data decide the elements of; keeps the value."""
+        capture = capture_now()
+        self.value = value
+        return capture is not None and capture.irregular and (is_undecided(value) or capture.is_several(value))
+
+    def parts(self, make: Callable[[Any], list[Any]]) -> Any:
+        """What a comprehension makes of each of these elements."""
+        capture = capture_now()
+        assert capture is not None
+        return callee(library.mapped)(content(capture, self.kept()), make)
 
     def certain(self, value: Any) -> Any:
         """A value whose elements Python is going to count."""

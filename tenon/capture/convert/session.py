@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import types
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -135,7 +136,8 @@ class Session(OfCapture, Capture):
     def truth(self, x: Any) -> Any:
         """Whether a value counts as true: a bool, or a Number."""
         if type(x) is Choice:
-            return self.each_option(x, self.truth)
+            asks = any(isinstance(getattr(type(one), "__bool__", None), types.FunctionType) for _, one in x.options)
+            return self.each(x, self.truth) if asks else self.each_option(x, self.truth)
         if self.irregular and is_undecided(x):
             return undecided_truth(self, x)
         if not self.is_data(x) and not self.is_data(x := own_truth(x)):
