@@ -118,7 +118,7 @@ class Watch:
     iterators: Sequence[Any] = ()       # from outside, which must not be moved
     undecided: Callable[[], bool] = lambda: False       # whether the data decide what containers hold
     _entered: types.FrameType | None = None
-    _known: dict[int, types.CodeType] = field(default_factory=dict)
+    _known: dict[int, tuple[types.CodeType, bool]] = field(default_factory=dict)     # and whether it is followed
 
     @contextmanager
     def running(self) -> Iterator[Watch]:
@@ -160,11 +160,12 @@ class Watch:
         """One of the hundreds of thousands of events of a capture; what was looked at before is known by identity."""
         if event == "call":
             code = frame.f_code
-            if id(code) not in self._known:
-                self._known[id(code)] = code
-                if follows(code):
+            known = self._known.get(id(code))
+            if known is None:
+                known = self._known[id(code)] = code, follows(code)
+                if known[1]:
                     self.codes.update(STANDS_FOR.get(code) or (code,))
-            if self.undecided() and follows(code) and counts_elements(frame):
+            if known[1] and self.undecided() and counts_elements(frame):
                 self._stop(f"{code.co_name}() runs as it is, where the data decide what containers hold",
                            _user_frame(frame.f_back or frame))
         elif event == "c_call":
