@@ -132,8 +132,8 @@ def test_object_code_that_cannot_be_loaded_is_compiled_again(disk, compiled):
     assert call(llvm.compile(ANSWER.format(8)), "answer") == 8 and len(compiled) == 2
 
 
-def test_other_threads_can_use_llvm_while_one_compiles():
-    """Nobody waits for a lock that is held through the passes or through code generation."""
+def longest_wait() -> float:
+    """Of a thread that calls LLVM again and again while another compiles, as a part of the time that takes."""
     text = "\n".join(SAXPY.replace("@saxpy", f"@f{number}") for number in range(40))
     compiling = threading.Thread(target=llvm.compile_object, args=(text,))
     start = last = time.perf_counter()
@@ -142,7 +142,15 @@ def test_other_threads_can_use_llvm_while_one_compiles():
     while compiling.is_alive():
         llvmlite.binding.get_host_cpu_name()
         longest, last = max(longest, time.perf_counter() - last), time.perf_counter()
-    assert longest < (last - start) / 4
+    return longest / (last - start)
+
+
+def test_other_threads_can_use_llvm_while_one_compiles():
+    """Nobody waits for a lock that is held through the passes or through code generation.
+
+    On a busy machine a thread may have to wait for a core, but not every time.
+    """
+    assert any(longest_wait() < 0.25 for _ in range(10))
 
 
 def test_importing_tenon_does_not_import_llvmlite():
