@@ -88,10 +88,6 @@ def _found(name: str) -> Method:
     return find
 
 
-def _remove(capture: Session, held: Any, x: Any) -> None:
-    raise refused("an element is removed from a list")
-
-
 LISTS: dict[str, Method] = {
     "append": _append, "extend": _extend, "pop": _pop, "insert": _insert, "reverse": _reverse,
     "clear": lambda capture, held: held.clear(), "copy": lambda capture, held: held.copy(),

@@ -11,7 +11,7 @@ index, truth, iteration, taking out.  An index that is out of range for the data
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -380,11 +380,6 @@ def stacked(capture: Session, content: Sequence[Any], join: Callable[[list[Any]]
         raise refused("tensors of a list are joined to one")
     options = tuple((compared(count, lambda n, k=k: n == k), join(found[:k])) for k in lengths)     # type: ignore[misc]
     return options[0][1] if len(options) == 1 else Choice(options)
-
-
-def iterated(container: Any) -> Iterator[Any]:
-    """What Python goes through by itself: nothing of this."""
-    raise refused(f"Python goes through a {type(container).__name__}")
 
 
 def grown(capture: Session, before: Sequence[Any], after: Sequence[Any]) -> list[Any] | None:
