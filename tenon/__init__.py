@@ -14,6 +14,7 @@ from tenon.array_api import namespace_info as __array_namespace_info__
 from tenon.autocast import autocast, get_autocast_dtype, is_autocast_enabled
 from tenon.capture.control import cond, switch
 from tenon.capture.loops import fori_loop, map, scan, while_loop
+from tenon.capture.watch import unwatched as _unwatched
 from tenon.config import read_show as _read_show
 from tenon.extend import graph_pass, kernel, register_backend, remove_kernel, remove_pass
 from tenon.graph.ir import Graph
@@ -72,11 +73,10 @@ _LATER |= dict.fromkeys(("autograd", "checkpoint", "custom_vjp", "grad", "hessia
 
 def __getattr__(name: str) -> _Any:
     """What is loaded when it is asked for.  (Type checkers find the operators here too.)"""
-    if name in _MODULES:
-        return _import_module(f"tenon.{name}")
-    if name in _LATER:
-        return getattr(_import_module(_LATER[name]), name)
-    raise AttributeError(f"module 'tenon' has no attribute {name!r}")
+    if name not in _MODULES and name not in _LATER:
+        raise AttributeError(f"module 'tenon' has no attribute {name!r}")
+    with _unwatched():      # a captured function may be the first to ask
+        return _import_module(f"tenon.{name}") if name in _MODULES else getattr(_import_module(_LATER[name]), name)
 
 
 def __dir__() -> list[str]:

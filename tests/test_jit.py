@@ -1,6 +1,8 @@
 """Delete `@tn.jit` and nothing changes: each program runs twice, eagerly and jitted, over several calls."""
 
 import cProfile
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -402,3 +404,13 @@ def test_several_large_tensors_are_updated_in_the_memory_they_have():
     step(x)
     np.testing.assert_array_equal(seen.numpy(), kept)
     assert places()[1] != before[1]
+
+
+def test_a_captured_function_may_be_the_first_to_ask_for_a_module() -> None:
+    script = """
+import tenon as tn
+f = tn.jit(lambda x: tn.nn.functional.relu(x) + tn.vmap(tn.exp)(x), fullgraph=True)
+print(f(tn.zeros(2)).tolist())
+"""
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert done.stdout == "[1.0, 1.0]\n"
