@@ -17,13 +17,14 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tenon.autocast import autocasting
-from tenon.capture.captured import Captured, Stopped, conclude, holds, run, sizes_of, why_not
+from tenon.capture.captured import Captured, conclude
 from tenon.capture.convert.entry import convert
 from tenon.capture.convert.session import Session
 from tenon.capture.convert.state import World
 from tenon.capture.effects import Snapshot
 from tenon.capture.guards import is_atom
 from tenon.capture.reach import Reach, names_of
+from tenon.capture.replay import Stopped, holds, run, sizes_of, why_not
 from tenon.capture.segments import Parts
 from tenon.capture.trace import Capture, Held, capturing
 from tenon.capture.tree import Structure, unfold

@@ -20,8 +20,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenon.backends.cpu import objects
-from tenon.capture.captured import Captured, FromGraph, Results, Stopped, holder_of, run, settle
+from tenon.capture.captured import Captured, holder_of
 from tenon.capture.constants import WithConstants, given, late_program
+from tenon.capture.leaves import FromGraph
+from tenon.capture.replay import Results, Stopped, run, settle
 from tenon.capture.trace import Argument, GradientOf, Held, Source
 from tenon.capture.tree import LEAF, Structure, unfold
 from tenon.runtime.results import SMALLEST, Lease, take

@@ -1,0 +1,101 @@
+"""What a captured function left behind, leaf by leaf: results of the graph, containers, things from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from tenon.capture.effects import MISSING
+from tenon.capture.trace import Source
+from tenon.capture.tree import Structure
+from tenon.dims import SymbolicDim
+
+
+@dataclass(frozen=True)
+class FromGraph:
+    """A leaf of the returned nest that is a result of the graph."""
+
+    index: int
+    requires_grad: bool
+    released: bool      # it requires a gradient, and backward() has been through its tape
+    name: int | None = None     # of a tensor that is left in several places, and is one tensor in all of them
+    number: bool = False        # a Python number
+
+
+@dataclass(frozen=True)
+class OneOf:
+    """A leaf that is one of several things: the first whose condition, a result of the graph, holds."""
+
+    options: tuple[tuple[Any, Nest], ...]
+
+
+@dataclass(frozen=True)
+class Shared:
+    """A leaf that is a container left in several places, one of them only where the data decide so."""
+
+    name: int
+    nest: Nest
+
+
+@dataclass(frozen=True)
+class RowsOf:
+    """A leaf that is the first rows of results of the graph: a tensor of them, or elements of the list around it."""
+
+    rows: tuple[Any, ...]
+    count: Any
+    form: Any = None        # of an element
+
+
+@dataclass(frozen=True)
+class FromOutside:
+    """A leaf that is an outside tensor itself, or its gradient."""
+
+    source: Source
+
+
+@dataclass(frozen=True)
+class FromContainers:
+    """A leaf that is a container among the arguments, by its number."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class FromSize:
+    """A leaf that is a size, which may be another number in every call."""
+
+    size: SymbolicDim
+
+
+@dataclass(frozen=True)
+class Nest:
+    """A nest of leaves that are filled in after a run."""
+
+    structure: Structure
+    leaves: tuple[Any, ...]
+    apart: bool = False         # the outermost tuple is none of the program's
+
+    @cached_property
+    def undecided(self) -> bool:
+        """Whether the data decide how many elements containers have."""
+        return self.structure.kind is not None and any(isinstance(x, RowsOf) or (isinstance(x, OneOf) and any(
+            nest.leaves == (MISSING,) for _, nest in x.options)) for x in self.leaves)
+
+    def build(self, fill: Callable[[Any], Any]) -> Any:
+        return self.structure.build(map(fill, self.leaves), self._those_there if self.undecided else None)
+
+    def _those_there(self, structure: Structure, children: list[Any]) -> Structure:
+        """What a container is with the elements that are there, and with all the rows that a loop left."""
+        if self.apart and structure is self.structure:
+            return structure
+        labels = structure.labels
+        if len(labels) == len(children):
+            labels = tuple([label for label, x in zip(labels, children, strict=True) if x is not MISSING])
+        children[:] = [y for x in children if x is not MISSING for y in (x if type(x) is Rows else (x,))]
+        return Structure(structure.kind, labels)
+
+
+class Rows(list[Any]):
+    """Elements of the list around it."""
