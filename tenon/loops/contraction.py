@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from tenon.dims import product
 from tenon.loops.affine import affine, is_same
-from tenon.loops.expressions import Binary, CheckedIndex, Expr, Index, Load, Reduce, walk
+from tenon.loops.expressions import Binary, CheckedIndex, Expr, Index, Load, Reduce, size, walk
 from tenon.loops.windows import sliding
 from tenon.types import bfloat16, float16, float32, float64, int32, int64
 
@@ -42,6 +42,8 @@ def as_product(x: Expr, indices: Sequence[Index]) -> Product | None:
         return None
     if not isinstance(x.body, Binary) or x.body.op != "*":
         return None
+    if x.extents != tuple(size(index.extent) for index in x.indices):       # the last chunk of a long sum ends early
+        return None
     left, right = x.body.left, x.body.right
     depth = frozenset(x.indices)
     if not (left.free & depth and right.free & depth):
@@ -63,8 +65,8 @@ def _with_windows_left(x: Product) -> Product:
     Windows of an image (the gradient of a convolution's kernel) are put together as rows by copying, as columns by
     transposing; so many products are added up for a result that it does not matter how results are stored.
     """
-    size = [product(index.extent for index in axis) for axis in (x.rows, x.columns, x.sum.indices)]
-    known = [n for n in size if isinstance(n, int)]
+    sizes = [product(index.extent for index in axis) for axis in (x.rows, x.columns, x.sum.indices)]
+    known = [n for n in sizes if isinstance(n, int)]
     if len(known) < 3 or known[2] < DEEP * min(known[:2]) or not isinstance(x.right, Load) or x.right.mask is None:
         return x
     if not isinstance(x.left, Load) or x.left.mask is not None:

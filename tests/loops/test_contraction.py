@@ -43,6 +43,7 @@ def einsum_op(name, letters, dtype=None):
 LAYOUTS = {letters: einsum_op(letters.replace(",", "_").replace("->", "_"), letters) for letters in (
     "ik,kj->ij", "ki,kj->ij", "ik,jk->ij", "ki,jk->ij", "ik,kj->ji", "bik,bkj->bij", "bik,kj->bij", "bhik,bhjk->bhij",
     "bikl,klj->bij", "abk,ck->abc", "ibk,bkj->bij")}
+DOT = einsum_op("dot", "ij,j->")
 SIZES = dict(zip("abchijkl", (8, 4, 7, 2, 17, 19, 23, 6), strict=True))
 
 
@@ -54,6 +55,13 @@ def is_contraction(kernel):
 def test_layouts(letters):
     types = [type_of("f32", *(SIZES[c] for c in part)) for part in letters.split("->")[0].split(",")]
     assert is_contraction(check(trace(LAYOUTS[letters], *types), *map(data, types), interpreted=False, tolerance=1e-4))
+
+
+@pytest.mark.parametrize("rows", [50001, 5461 * 9, symbol("N")])
+def test_a_long_sum_of_products_ends_where_its_last_chunk_does(rows):
+    types = [type_of("f32", rows, 3), type_of("f32", 3)]
+    check(trace(DOT, *types), np.ones((rows if isinstance(rows, int) else 5, 3), "f4"), np.ones(3, "f4"),
+          interpreted=False, tolerance=1e-4)
 
 
 def test_the_interpreter_knows_contractions():

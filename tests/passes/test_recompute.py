@@ -91,7 +91,7 @@ def test_random_graphs_compute_the_same_in_less_memory(graph):
 
 def step_of(budget):
     tn.manual_seed(0)
-    layers = [layer for _ in range(6) for layer in (nn.Linear(32, 32), nn.GELU(), nn.LayerNorm(32))]
+    layers = [layer for _ in range(12) for layer in (nn.Linear(32, 32), nn.GELU(), nn.LayerNorm(32))]
     net = nn.Sequential(*layers)
     optimizer = optim.SGD(net.parameters(), lr=0.1)
 
@@ -105,7 +105,7 @@ def step_of(budget):
     return step
 
 
-def test_a_training_step_learns_the_same_in_seven_tenths_of_the_memory():
+def test_a_training_step_learns_the_same_in_two_thirds_of_the_memory():
     x = tn.asarray(np.random.default_rng(0).standard_normal((512, 32), np.float32))
     losses, peaks = [], []
     for budget in (None, 0):
@@ -113,7 +113,7 @@ def test_a_training_step_learns_the_same_in_seven_tenths_of_the_memory():
         losses.append([float(step(x)) for _ in range(3)])
         peaks.append(step.capture(x).program.peak_bytes)
     np.testing.assert_allclose(losses[1], losses[0], rtol=1e-5)
-    assert peaks[1] <= 0.7 * peaks[0]
+    assert peaks[1] <= 2 / 3 * peaks[0]
 
 
 @pytest.mark.parametrize("budget", [-1, 1.5, True, "1 GB"])
