@@ -606,3 +606,11 @@ def test_python_control_flow_in_the_functions_is_captured_too() -> None:
         return tn.while_loop(lambda c: c < 20, body, t)
     for f in (scanned, nested, counting):
         both(f, tn.arange(5).astype("f4"), tn.tensor(2.0))
+
+
+def test_two_switches_on_one_index_with_other_numbers_of_branches():
+    def f(i, x):
+        return tn.switch(i, [tn.sin, tn.cos], x) + tn.switch(i, [tn.exp, tn.sin, tn.cos], x)
+    x = tn.tensor([0.5, 1.0])
+    for i in (0, 1, 2, 5):
+        np.testing.assert_allclose(tn.jit(f)(tn.tensor(i), x).numpy(), f(tn.tensor(i), x).numpy(), rtol=1e-6)

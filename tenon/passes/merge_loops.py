@@ -78,7 +78,7 @@ def _made_of_nothing(node: Node) -> list[Node]:
 
 def _merged(a: Control, b: Control) -> Merged | None:
     """One node for two; None where they do not go together, or have nothing in common."""
-    if a.choice != b.choice or a.rest != b.rest:
+    if a.choice != b.choice or a.rest != b.rest or len(a.graphs) != len(b.graphs):
         return None
     twins = {j: i for i, x in enumerate(a.carried) for j, y in enumerate(b.carried) if x == y}
     while True:
