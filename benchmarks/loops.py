@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 import tenon as tn
-from benchmarks.timing import compare, installed, row
+from benchmarks.timing import compare, installed, row, use_one_core
 from tenon.config import config
 from tenon.ops.recurrent import lstm_cell
 
@@ -29,6 +29,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--seconds", type=float, default=2.0)
     seconds = options.parse_args(arguments).seconds
+    use_one_core()
     for label, runs, turns in (("Newton, 16 wide", newton_runs(16), TURNS), ("Newton, scalar", newton_runs(0), TURNS),
                                ("greedy decoding, 120 tokens", decoding_runs(120, 256, 128), 1),
                                ("LSTM 64 x 32 x 256, forward + backward", lstm_runs(64, 32, 256), 1)):

@@ -6,12 +6,19 @@
 With TENON_THREADS=1 a time is what this process computed, which other programs on the machine disturb less.
 """
 import importlib.util
+import os
 import time
 from collections.abc import Callable, Mapping
 
 import numpy as np
 
 from tenon.config import config
+
+
+def use_one_core() -> None:
+    """With TENON_THREADS=1, before any library starts threads: all of them share a core, so that their work counts."""
+    if config().threads == 1:
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])
 
 
 def compare(runs: Mapping[str, Callable[[], object]], seconds: float = 1.0, least: int = 7) -> dict[str, float]:
