@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import tenon as tn
-from benchmarks.timing import compare, installed, row
+from benchmarks.timing import compare, installed, row, use_one_core
 from tenon import nn
 
 ONES = np.ones(10, np.float32)
@@ -90,6 +90,7 @@ def main(arguments: list[str] | None = None) -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--seconds", type=float, default=0.5)
     given = options.parse_args(arguments)
+    use_one_core()
     for name, runs in cases().items():
         print(row(name, compare(runs, given.seconds)), flush=True)
 

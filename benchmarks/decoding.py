@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import tenon as tn
-from benchmarks.timing import compare, installed
+from benchmarks.timing import compare, installed, use_one_core
 from tenon.config import config
 
 Runs = dict[str, Callable[[], Any]]
@@ -28,6 +28,7 @@ def main(arguments: list[str] | None = None) -> None:
         options.add_argument(f"--{name}", type=int, default=default)
     options.add_argument("--seconds", type=float, default=6.0)
     given = options.parse_args(arguments)
+    use_one_core()
     times = compare(runs(given.layers, given.width, given.heads, given.vocabulary, given.tokens), given.seconds)
     for name, seconds in times.items():
         print(f"{name:8} {1e3 * seconds:9.2f} ms  {given.tokens / seconds:7.0f} tokens/s"

@@ -9,7 +9,6 @@ on one thread; so does x @ y without tn.jit.
 import argparse
 import importlib
 import math
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -17,7 +16,7 @@ import numpy as np
 
 import tenon as tn
 from benchmarks.machine import fma_run
-from benchmarks.timing import compare, installed, row
+from benchmarks.timing import compare, installed, row, use_one_core
 
 SIZES = ("16", "32", "64", "97", "128", "256", "512", "768", "1024", "2048", "64x768x768", "96x128x64x128",
          "1x4096x4096", "4x1024x1024", "97x389x211", "1000x1x1000", "1x1000x1", "3x4096x5")
@@ -32,7 +31,7 @@ def main(arguments: list[str] | None = None) -> None:
     given = options.parse_args(arguments)
     peers = [make for name, make in PEERS.items() if installed(name)] if given.peers else []
     if peers:
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])    # JAX asks how many cores there are
+        use_one_core()
     random = np.random.default_rng(0)
     peak, most = fma_run()
     for size in given.sizes:

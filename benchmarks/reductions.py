@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import tenon as tn
-from benchmarks.timing import compare, installed, row
+from benchmarks.timing import compare, installed, row, use_one_core
 from tenon.config import config
 
 Function = Callable[..., Any]
@@ -125,6 +125,7 @@ def main(arguments: list[str] | None = None) -> None:
     options.add_argument("--seconds", type=float, default=0.5)
     options.add_argument("--only", default="", help="part of the names of the rows to run")
     given = options.parse_args(arguments)
+    use_one_core()
     torch = jax = None
     if installed("torch"):
         import torch  # type: ignore[no-redef]
