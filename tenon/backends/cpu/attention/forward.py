@@ -33,23 +33,12 @@ from tenon.backends.cpu.mathematics import FUNCTIONS
 from tenon.dims import Dim
 from tenon.loops.ir import Attention
 
-QUERIES = 256           # in a block, about
-KEYS = 256
-
 
 class Forward(Blocks):
     """The schedule of attention."""
 
     x: Attention
-
-    @property
-    def queries(self) -> int:
-        """In a block: whole tiles."""
-        return self.whole(self.least(self.x.row.extent, QUERIES), self.rows)
-
-    @property
-    def keys(self) -> int:
-        return self.whole(self.least(self.x.column.extent, KEYS), self.across)
+    most_queries, most_keys = 256, 256       # in a block, about
 
     def memory(self) -> dict[str, Dim]:
         tile = self.rows * self.keys

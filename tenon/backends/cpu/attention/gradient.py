@@ -25,8 +25,6 @@ from tenon.backends.cpu.contraction.spec import Args
 from tenon.dims import Dim
 from tenon.loops.ir import AttentionGradient
 
-QUERIES = 128           # in a block, about
-KEYS = 256
 Parts = Mapping[str, ir.Value]
 
 
@@ -34,15 +32,7 @@ class Gradient(Blocks):
     """The schedule of attention's gradient."""
 
     x: AttentionGradient
-
-    @property
-    def queries(self) -> int:
-        """In a block: whole tiles."""
-        return self.whole(self.least(self.x.row.extent, QUERIES), self.rows)
-
-    @property
-    def keys(self) -> int:
-        return self.whole(self.least(self.x.column.extent, KEYS), self.across)
+    most_queries, most_keys = 128, 256       # in a block, about
 
     @property
     def apart_scores(self) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import ClassVar
 
 from llvmlite import ir
 
@@ -60,6 +61,9 @@ class Factors:
 class Blocks:
     """The functions that a schedule calls, and the places in scratch memory; subclasses write the loops."""
 
+    most_queries: ClassVar[int]
+    most_keys: ClassVar[int]
+
     def __init__(self, module: ir.Module, name: str, statement: Pairs, arguments: Mapping[Buffer, int], pointers: int,
                  symbols: Sequence[str]) -> None:
         self.module, self.name, self.x = module, name, statement
@@ -83,6 +87,15 @@ class Blocks:
     def across(self) -> int:
         """Columns of a tile of scores."""
         return self.vectors * self.lanes
+
+    @property
+    def queries(self) -> int:
+        """In a block: whole tiles."""
+        return self.whole(self.least(self.x.row.extent, self.most_queries), self.rows)
+
+    @property
+    def keys(self) -> int:
+        return self.whole(self.least(self.x.column.extent, self.most_keys), self.across)
 
     def vectors_for(self, columns: int) -> int:
         """How many vectors wide the tiles of a product of so many columns are."""
