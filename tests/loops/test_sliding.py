@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from loops.compiled import check, run
 from loops.test_maps import data
 from loops.test_windows import graph_of, types
-from tenon.backends.cpu.products import slides
+from tenon.backends.cpu.sliding import slides
 from tenon.graph.interpret import interpret
 from tenon.graph.text import parse_graph, print_graph
 from tenon.loops.ir import Contraction

@@ -13,7 +13,7 @@ from itertools import pairwise
 
 from llvmlite import ir
 
-from tenon.backends.cpu.arithmetic import I32, I64, POINTER, in_memory, register, widened
+from tenon.backends.cpu.arithmetic import I64, POINTER, in_memory, register, widened
 from tenon.backends.cpu.contraction import Contraction as Template
 from tenon.backends.cpu.contraction import Operand, emit_contraction, emit_packing, packed_size, scratch_size
 from tenon.backends.cpu.contraction.emit import loop, runs
@@ -22,16 +22,13 @@ from tenon.backends.cpu.contraction.spec import PAIR_LANES, Args, Narrow, Size
 from tenon.backends.cpu.contraction.spec import Index as Places
 from tenon.backends.cpu.contraction.spec import Target as Near
 from tenon.backends.cpu.epilogue import joined, only_stored
-from tenon.backends.cpu.sliding import Plan, Task, plan_of
-from tenon.backends.cpu.sliding_filters import FilterPlan, filter_plan_of
-from tenon.backends.cpu.sliding_sums import SumPlan, sum_plan_of
+from tenon.backends.cpu.sliding import emit_sliding, slides, sliding_scratch
 from tenon.backends.cpu.values import ONE, ZERO, Values
 from tenon.dims import product
 from tenon.loops.affine import affine, from_affine, is_same
 from tenon.loops.expressions import Binary, Buffer, Cast, Expr, Index, Load, Select, size, walk
 from tenon.loops.ir import Contraction, Store, roots
 from tenon.loops.simplify import simplify
-from tenon.loops.windows import Sliding, sliding
 from tenon.types import bfloat16, bool_, float32
 
 Axis = tuple[Index, ...]
@@ -46,40 +43,11 @@ def emit_product(module: ir.Module, name: str, statement: Contraction, arguments
     """void name(pointers..., sizes..., thread, threads, scratch); pointer `packed` is right, packed already."""
     found = slides(statement)
     if found is not None and packed is None:
-        function = _emit_sliding(module, name, statement, found, arguments, pointers, symbols)
+        function = emit_sliding(module, name, statement, found, arguments, pointers, symbols)
     else:
         template = _Product(module, name, statement, arguments, pointers, symbols, packed).template()
         function = emit_contraction(module, name, template)
     function.linkage = "internal"
-    return function
-
-
-def slides(statement: Contraction) -> Sliding | None:
-    """How windows slide in the statement, if it is better computed window by window."""
-    return sliding(statement.left, statement.right, statement.batch, statement.rows, statement.columns, statement.depth)
-
-
-def _plan(statement: Contraction, found: Sliding) -> Plan | SumPlan | FilterPlan:
-    """How to compute it window by window."""
-    if found.way == "places":
-        return plan_of(statement, found)
-    return sum_plan_of(statement, found) if found.way == "added places" else filter_plan_of(statement, found)
-
-
-def _emit_sliding(module: ir.Module, name: str, statement: Contraction, found: Sliding,
-                  arguments: Mapping[Buffer, int], pointers: int, symbols: Sequence[str]) -> ir.Function:
-    kinds = [POINTER] * pointers + [I64] * len(symbols) + [I32, I32, POINTER]
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), name)
-    function.attributes.add("nounwind")
-    for argument in (*function.args[:pointers], function.args[-1]):
-        argument.add_attribute("noalias")
-    b = ir.IRBuilder(function.append_basic_block("entry"))
-    sizes = dict(zip(symbols, function.args[pointers:], strict=False))
-    values = Values(b, {buffer: function.args[k] for buffer, k in arguments.items()}, sizes)
-    task = Task(values, *function.args[-3:])
-    plan = _plan(statement, found)
-    plan.emit(task)
-    b.ret_void()
     return function
 
 
@@ -103,7 +71,7 @@ def contraction_scratch(statement: Contraction, packed: bool = False) -> int:
     """Bytes of scratch memory that each thread needs; `packed`: its right factor is packed already."""
     found = slides(statement)
     if found is not None:
-        return _plan(statement, found).scratch
+        return sliding_scratch(statement, found)
     return scratch_size(_Product(ir.Module(), "", statement, {}, 0, (), 0 if packed else None).template())
 
 

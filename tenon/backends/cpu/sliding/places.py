@@ -19,7 +19,7 @@ from math import prod
 from llvmlite import ir
 
 from tenon.backends.cpu import arithmetic as scalar
-from tenon.backends.cpu.arithmetic import I32, I64, register
+from tenon.backends.cpu.arithmetic import I32, register
 from tenon.backends.cpu.contraction.emit import (
     ONE,
     ZERO,
@@ -37,18 +37,14 @@ from tenon.backends.cpu.contraction.emit import (
 )
 from tenon.backends.cpu.contraction.machine import Machine, host
 from tenon.backends.cpu.contraction.packing import between
-from tenon.backends.cpu.cover import Cover, know
 from tenon.backends.cpu.epilogue import joined, only_stored
-from tenon.backends.cpu.values import Values
+from tenon.backends.cpu.sliding.cover import Cover, know
+from tenon.backends.cpu.sliding.task import LATENCY, SPARE, Task, block_of, up
 from tenon.loops.affine import affine
 from tenon.loops.expressions import Load, size
 from tenon.loops.ir import Contraction
 from tenon.loops.simplify import substitute
 from tenon.loops.windows import Axis, Slide, Sliding, Windows, count
-
-COVERED = 1 << 17       # bytes that a block's windows cover, about
-SPARE = 8               # registers that hold no sums
-LATENCY = 4             # cycles until a sum can be added to
 
 
 @dataclass(frozen=True)
@@ -107,10 +103,6 @@ class Plan:
         return self.block * prod(s.places for s in self.slides[1:])
 
 
-def up(size: int, multiple: int) -> int:
-    return -(-size // multiple) * multiple
-
-
 def plan_of(statement: Contraction, found: Sliding, machine: Machine | None = None) -> Plan:
     """How to compute the statement whose windows slide like this."""
     machine, element = machine or host(), register(statement.sum.dtype)
@@ -119,13 +111,6 @@ def plan_of(statement: Contraction, found: Sliding, machine: Machine | None = No
     plan = Plan(statement, windows, found.other, found.filters, tile, lanes, windows.slides[0].places)
     step = tile.vectors * lanes if len(windows.slides) == 1 else tile.rows if len(windows.slides) == 2 else 1
     return replace(plan, block=min(up(block_of(plan.cover), step), plan.block))
-
-
-def block_of(cover: Cover) -> int:
-    """Places of the first slide whose windows of all channels cover about as much as a cache holds."""
-    places = cover.slides[0].places
-    covered = cover.elements * count(cover.windows.channels) * element_bytes(register(cover.windows.load.dtype))
-    return places if covered <= COVERED else max(places * COVERED // covered, 1)
 
 
 def best_tile(windows: Windows, filters: int, lanes: int, registers: int) -> Tile:
@@ -155,27 +140,6 @@ def _parts(plan: Plan) -> tuple[int, int]:
 
 def _store_of(plan: Plan) -> object:
     return only_stored(plan.statement.epilogue, plan.statement.sum, plan.slides[-1].place)
-
-
-class Task:
-    """What a function of a statement begins with: its values, its share of the work, its scratch memory."""
-
-    def __init__(self, values: Values, thread: ir.Value, threads: ir.Value, scratch: ir.Value) -> None:
-        self.values, self.b, self.scratch = values, values.b, scratch
-        self.thread, self.threads = self.b.zext(thread, I64), self.b.zext(threads, I64)
-
-    def share(self, tasks: int) -> tuple[ir.Value, ir.Value]:
-        """The first task of this thread, and the first one that is not its own any more."""
-        ends = self.thread, self.b.add(self.thread, ONE)
-        start, stop = (self.b.udiv(self.b.mul(const(tasks), end), self.threads) for end in ends)
-        return start, stop
-
-    def parts(self, sizes: Sequence[int]) -> list[ir.Value]:
-        """Parts of the scratch memory of these sizes, each a multiple of a cache line, where lines begin."""
-        b, byte = self.b, ir.IntType(8)
-        skipped = b.and_(b.neg(b.ptrtoint(self.scratch, I64)), const(63))
-        starts = [b.add(skipped, const(sum(sizes[:k]))) for k in range(len(sizes))]
-        return [b.gep(self.scratch, [start], source_etype=byte) for start in starts]
 
 
 class _Sliding:

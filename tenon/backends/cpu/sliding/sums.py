@@ -36,8 +36,8 @@ from tenon.backends.cpu.contraction.emit import (
 )
 from tenon.backends.cpu.contraction.machine import Machine, host
 from tenon.backends.cpu.contraction.packing import between
-from tenon.backends.cpu.cover import Cover, know, widened
-from tenon.backends.cpu.sliding import SPARE, Task, block_of, up
+from tenon.backends.cpu.sliding.cover import Cover, know, widened
+from tenon.backends.cpu.sliding.task import SPARE, Task, block_of, up
 from tenon.loops.expressions import Load
 from tenon.loops.ir import Contraction
 from tenon.loops.windows import Axis, Sliding, Windows, count

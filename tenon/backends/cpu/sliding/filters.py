@@ -40,9 +40,9 @@ from tenon.backends.cpu.contraction.emit import (
 )
 from tenon.backends.cpu.contraction.machine import Machine, host
 from tenon.backends.cpu.contraction.packing import between
-from tenon.backends.cpu.cover import Cover, know, widened
 from tenon.backends.cpu.epilogue import joined
-from tenon.backends.cpu.sliding import LATENCY, Task, up
+from tenon.backends.cpu.sliding.cover import Cover, know, widened
+from tenon.backends.cpu.sliding.task import LATENCY, Task, up
 from tenon.loops.affine import affine
 from tenon.loops.expressions import Load
 from tenon.loops.ir import Contraction

@@ -1,0 +1,53 @@
+"""Products with a factor that is read in windows, computed window by window: a statement of the loop IR -> LLVM IR.
+
+`cover` copies what the windows of a block cover; `places`, `sums` and `filters` are schedules that read such copies, by
+what a vector holds; `task` is what they share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from llvmlite import ir
+
+from tenon.backends.cpu.arithmetic import I32, I64, POINTER
+from tenon.backends.cpu.sliding.filters import FilterPlan, filter_plan_of
+from tenon.backends.cpu.sliding.places import Plan, plan_of
+from tenon.backends.cpu.sliding.sums import SumPlan, sum_plan_of
+from tenon.backends.cpu.sliding.task import Task
+from tenon.backends.cpu.values import Values
+from tenon.loops.expressions import Buffer
+from tenon.loops.ir import Contraction
+from tenon.loops.windows import Sliding, sliding
+
+
+def slides(statement: Contraction) -> Sliding | None:
+    """How windows slide in the statement, if it is better computed window by window."""
+    return sliding(statement.left, statement.right, statement.batch, statement.rows, statement.columns, statement.depth)
+
+
+def emit_sliding(module: ir.Module, name: str, statement: Contraction, found: Sliding,
+                 arguments: Mapping[Buffer, int], pointers: int, symbols: Sequence[str]) -> ir.Function:
+    """void name(pointers..., sizes..., thread, threads, scratch)."""
+    kinds = [POINTER] * pointers + [I64] * len(symbols) + [I32, I32, POINTER]
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), name)
+    function.attributes.add("nounwind")
+    for argument in (*function.args[:pointers], function.args[-1]):
+        argument.add_attribute("noalias")
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    sizes = dict(zip(symbols, function.args[pointers:], strict=False))
+    values = Values(b, {buffer: function.args[k] for buffer, k in arguments.items()}, sizes)
+    _plan(statement, found).emit(Task(values, *function.args[-3:]))
+    b.ret_void()
+    return function
+
+
+def sliding_scratch(statement: Contraction, found: Sliding) -> int:
+    """Bytes of scratch memory that each thread needs."""
+    return _plan(statement, found).scratch
+
+
+def _plan(statement: Contraction, found: Sliding) -> Plan | SumPlan | FilterPlan:
+    if found.way == "places":
+        return plan_of(statement, found)
+    return sum_plan_of(statement, found) if found.way == "added places" else filter_plan_of(statement, found)

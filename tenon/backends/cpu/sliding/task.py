@@ -1,0 +1,54 @@
+"""What the schedules of sliding windows share: a function's share of the work and scratch memory, sizes of blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from llvmlite import ir
+
+from tenon.backends.cpu.arithmetic import I64, register
+from tenon.backends.cpu.contraction.emit import ONE, const, element_bytes
+from tenon.backends.cpu.sliding.cover import Cover
+from tenon.backends.cpu.values import Values
+from tenon.loops.windows import count
+
+COVERED = 1 << 17       # bytes that a block's windows cover, about
+SPARE = 8               # registers that hold no sums
+LATENCY = 4             # cycles until a sum can be added to
+
+
+class Task:
+    """What a function of a statement begins with: its values, its share of the work, its scratch memory."""
+
+    def __init__(self, values: Values, thread: ir.Value, threads: ir.Value, scratch: ir.Value) -> None:
+        self.values, self.b, self.scratch = values, values.b, scratch
+        self.thread, self.threads = self.b.zext(thread, I64), self.b.zext(threads, I64)
+
+    def share(self, tasks: int) -> tuple[ir.Value, ir.Value]:
+        """The first task of this thread, and the first one that is not its own any more."""
+        ends = self.thread, self.b.add(self.thread, ONE)
+        start, stop = (self.b.udiv(self.b.mul(const(tasks), end), self.threads) for end in ends)
+        return start, stop
+
+    def parts(self, sizes: Sequence[int]) -> list[ir.Value]:
+        """Parts of the scratch memory of these sizes, each a multiple of a cache line, where lines begin."""
+        b, byte = self.b, ir.IntType(8)
+        skipped = b.and_(b.neg(b.ptrtoint(self.scratch, I64)), const(63))
+        starts = [b.add(skipped, const(sum(sizes[:k]))) for k in range(len(sizes))]
+        return [b.gep(self.scratch, [start], source_etype=byte) for start in starts]
+
+
+def up(size: int, multiple: int) -> int:
+    """The least multiple that is no smaller.
+
+    >>> up(17, 16)
+    32
+    """
+    return -(-size // multiple) * multiple
+
+
+def block_of(cover: Cover) -> int:
+    """Places of the first slide whose windows of all channels cover about as much as a cache holds."""
+    places = cover.slides[0].places
+    covered = cover.elements * count(cover.windows.channels) * element_bytes(register(cover.windows.load.dtype))
+    return places if covered <= COVERED else max(places * COVERED // covered, 1)
