@@ -4,6 +4,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+import tenon as tn
 from tenon.backends.cpu.contraction import choose_tile
 from tenon.backends.cpu.contraction.dense import F32, F64, matmul
 from tenon.backends.cpu.contraction.direct import direct_tile
@@ -73,3 +74,41 @@ def test_large_products_and_unknown_sizes_are_cut_into_blocks() -> None:
     assert direct_tile(matmul(F32, known=(64, 1024, 1024)), WIDE) is None
     assert direct_tile(matmul(F32), WIDE) is None
     assert choose_tile(F32, WIDE).schedule == "blocks"
+
+
+def starting_at(x: np.ndarray, start: int) -> np.ndarray:
+    """A copy that begins so many elements after a line of the cache, between numbers that are none."""
+    whole = np.full(x.size + 3 * GUARD, np.nan, x.dtype)
+    first = -whole.ctypes.data % 64 // x.itemsize + GUARD + start
+    found = whole[first:first + x.size].reshape(x.shape)
+    found[:] = x
+    return found
+
+
+@pytest.mark.parametrize("machine, element", [(WIDE, F32), (NARROW, F32), (WIDE, F64)])
+@pytest.mark.parametrize("sizes", [(1, 128, 128), (1, 32, 33), (2, 16, 7), (3, 96, 20), (1, 250, 60), (1, 7, 5)])
+def test_few_rows_read_lines_wherever_memory_begins(machine: Machine, element: object, sizes: tuple) -> None:
+    m, n, k = sizes
+    spec = matmul(element, known=sizes)
+    tile, random = direct_tile(spec, machine), np.random.default_rng(0)
+    assert tile.schedule == "lines"
+    call, kind = Native(spec, tile), np.float32 if element is F32 else np.float64
+    a, b = random.standard_normal((2, m, k)).astype(kind), random.standard_normal((2, k, n)).astype(kind)
+    found = []
+    for start in range(16):
+        out = guarded(kind, 2, m, n)
+        call(out, starting_at(a, start), starting_at(b, start), 2, m, n, k)
+        assert np.isnan(out.base[:GUARD]).all() and np.isnan(out.base[-GUARD:]).all()
+        found.append(out.copy())
+    np.testing.assert_allclose(found[0], a @ b, rtol=1e-4, atol=1e-4)
+    assert all(np.array_equal(out, found[0]) for out in found)
+
+
+@pytest.mark.parametrize("rows, columns", [(1, 64), (2, 48), (3, 144)])
+def test_few_rows_with_an_epilogue_read_lines_wherever_memory_begins(rows: int, columns: int) -> None:
+    random = np.random.default_rng(0)
+    x, w, z = (random.standard_normal(size).astype(np.float32) for size in ((rows, 80), (80, columns), (rows, columns)))
+    step = tn.jit(lambda x, w, z: tn.relu(x @ w) - z)
+    found = [step(tn.asarray(x), tn.asarray(starting_at(w, start)), tn.asarray(z)).numpy() for start in (0, 1, 4, 15)]
+    np.testing.assert_allclose(found[0], np.maximum(x @ w, 0) - z, rtol=1e-4, atol=1e-4)
+    assert all(np.array_equal(out, found[0]) for out in found)

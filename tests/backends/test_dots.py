@@ -32,3 +32,20 @@ def test_a_matrix_times_a_vector(rows: int, depth: int) -> None:
     w, x, bias = (rng.normal(size=size).astype(np.float32) for size in ((rows, depth), depth, rows))
     found = tn.jit(lambda w, x, bias: tn.relu(w @ x + bias))(tn.tensor(w), tn.tensor(x), tn.tensor(bias))
     np.testing.assert_allclose(found.numpy(), np.maximum(w @ x + bias, 0), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("element, dtype", [(F32, np.float32), (F64, np.float64)])
+@pytest.mark.parametrize("n, k", [(37, 64), (9, 128), (3, 16), (24, 48)])
+def test_sums_have_the_same_bits_wherever_memory_begins(element: object, dtype: type, n: int, k: int) -> None:
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(1, 1, k)).astype(dtype), rng.normal(size=(1, n, k)).astype(dtype)
+    product, found = Native(matmul(element, right="nk", known=(1, n, k))), []
+    for start in range(16):
+        memory = np.full(b.size + 64, np.nan, dtype)
+        first = -memory.ctypes.data % 64 // memory.itemsize + 16 + start
+        memory[first:first + b.size] = b.ravel()
+        out = np.full((1, 1, n), np.nan, dtype)
+        product(out, a, memory[first:], 1, 1, n, k)
+        found.append(out)
+    np.testing.assert_allclose(found[0], a @ b.swapaxes(1, 2), rtol=1e-4, atol=1e-4)
+    assert all(np.array_equal(out, found[0]) for out in found)

@@ -4,18 +4,24 @@ Nothing is cut along depth, and rows and vectors of columns are shared out evenl
 widths; where the last vector is not whole it is masked.  The tiles are part of one function, so a tile costs little
 beside its multiply-adds.  Right is packed, a panel at a time, where it lies along depth or would crowd in the first
 cache.
+
+A vector times a matrix is one row of wide tiles.  There reading right is what takes the time: its lines are read as
+vectors that begin where lines of the cache do, wherever memory begins; lanes before the first column are left out.
 """
 import math
+from collections.abc import Sequence
 
 from llvmlite import ir
 
 from .emit import (
+    I32,
     ONE,
     POINTER,
     ZERO,
     address,
     const,
     element_bytes,
+    lanes_before,
     lanes_below,
     load_vector,
     loop,
@@ -30,11 +36,11 @@ from .emit import (
     zero,
 )
 from .machine import Machine, exact_tile, host, shares
-from .packing import emit_pack
+from .packing import between, emit_pack
 from .spec import Contraction, Operand, Tile, region_function
 
 SHARE = 4                   # of the second cache that right may take
-FEWEST = 4                  # rows, columns, steps
+FEWEST = 4                  # columns, steps; rows too, unless lines of right are read where they are
 WAY = 4096                  # bytes after which lines of memory compete for the same place of the first cache
 MANY = 96                   # rows that a panel is worth packing for, where its lines compete
 CROWD = 2                   # times as many lines as have a place
@@ -47,7 +53,9 @@ def direct_tile(spec: Contraction, machine: Machine | None = None) -> Tile | Non
     if rows is None or columns is None or depth is None or spec.packed is not None or spec.store_run is not None:
         return None
     size = element_bytes(spec.element)
-    if min(rows, columns, depth) < FEWEST or columns * depth * size * SHARE > machine.second_cache:
+    if min(columns, depth) < FEWEST or rows < (1 if reads_lines(spec) else FEWEST):
+        return None
+    if columns * depth * size * SHARE > machine.second_cache:
         return None
     if not in_place(spec.left, len(spec.rows), len(spec.depth)):
         return None
@@ -73,14 +81,15 @@ def crowded(spec: Contraction, machine: Machine) -> bool:
 
 def in_place(x: Operand, outer: int, depth: int) -> bool:
     """Whether the address of an element is linear in its places along outer and depth, with steps that are known."""
-    if x.pointer is None or x.inside is not None or x.step != 1 or x.apart is None:
+    if x.pointer is None or x.inside is not None or x.step != 1 or (x.apart is None and outer):
         return False
     return x.flat or (depth if x.contiguous == "depth" else outer) == 1
 
 
 def direct_scratch(spec: Contraction, tile: Tile) -> int:
     """Bytes of a thread's scratch memory: a packed panel of right, and a tile's sums, where there are such."""
-    return (panel_size(tile) + (tile.rows * tile.width if spec.finish else 0)) * element_bytes(spec.element)
+    sums = tile.rows * tile.width + tile.lanes if spec.finish else 0
+    return (panel_size(tile) + sums) * element_bytes(spec.element)
 
 
 def panel_size(tile: Tile) -> int:
@@ -122,6 +131,8 @@ class _Direct:
         self.batch = unravel(b, self.flat, [size(b, self.args) for size in spec.batch])
         self.edge = None if spec.target is not None else b.alloca(ir.VectorType(spec.element, tile.lanes))
         self.rows, self.columns, self.depth = (count or 0 for count in spec.known)
+        lined_up = not self.packs and (spec.right.apart or 0) % tile.lanes == 0
+        self.aligns = lined_up and self.rows < FEWEST and (spec.target is not None or spec.finish is not None)
 
     def emit(self) -> None:
         """The whole function."""
@@ -163,52 +174,71 @@ class _Direct:
             line, panel = (address(b, base, b.mul(k, const(step)), element)
                            for base, step in ((start, apart), (self.scratch, self.tile.width)))
             for at in range(0, count, lanes):
-                value = self.load(address(b, line, const(at), element), min(lanes, count - at))
+                value = self.load(address(b, line, const(at), element), vector_mask(count - at, lanes))
                 store_vector(b, value, address(b, panel, const(at), element))
 
     def one(self, m: ir.Value, n: ir.Value, height: int, count: int) -> None:
         """A tile of `height` rows and `count` columns, from the first product to the last store."""
+        b, lanes = self.b, self.tile.lanes
+        right = (self.scratch, self.tile.width) if self.packs else self.lines(n)
+        masks = [vector_mask(count - at, lanes) for at in range(0, count, lanes)]
+        if not self.aligns:
+            self.rectangle(m, n, height, count, right, masks, ZERO)
+            return
+        before = lanes_before(b, right[0], self.spec.element, lanes)
+        with b.if_else(b.icmp_signed("==", before, ZERO)) as (aligned, shifted):
+            with aligned:
+                self.rectangle(m, n, height, count, right, masks, ZERO)
+            with shifted:
+                bounds = b.trunc(before, I32), b.trunc(b.add(before, const(count)), I32)
+                masks = [between(b, *bounds, lanes, at) for at in range(0, count + lanes, lanes)]
+                start = address(b, right[0], b.neg(before), self.spec.element)
+                self.rectangle(m, n, height, count, (start, right[1]), masks, before)
+
+    def rectangle(self, m: ir.Value, n: ir.Value, height: int, count: int, right: tuple[ir.Value, int],
+                  masks: Sequence[ir.Value | None], before: ir.Value) -> None:
+        """The tile, of vectors the lanes of which that are in the masks are columns; `before` lanes are not."""
         b, lanes, element = self.b, self.tile.lanes, self.spec.element
         start_left, row_apart, left_apart = self.left(m)
-        start_right, right_apart = (self.scratch, self.tile.width) if self.packs else self.lines(n)
-        vectors = [min(lanes, count - at) for at in range(0, count, lanes)]
         none = zero(ir.VectorType(element, lanes))
-        with loop(b, ZERO, const(self.depth), carried=[none] * (height * len(vectors)), short=True) as (k, sums):
-            line = address(b, start_right, b.mul(k, const(right_apart)), element)
-            others = [self.load(address(b, line, const(v * lanes), element), lanes if self.packs else size)
-                      for v, size in enumerate(vectors)]
+        with loop(b, ZERO, const(self.depth), carried=[none] * (height * len(masks)), short=True) as (k, sums):
+            line = address(b, right[0], b.mul(k, const(right[1])), element)
+            others = [self.load(address(b, line, const(v * lanes), element), None if self.packs else mask)
+                      for v, mask in enumerate(masks)]
             column = address(b, start_left, b.mul(k, const(left_apart)), element)
             for i in range(height):
                 one = b.load(address(b, column, const(i * row_apart), element), typ=element)
                 factor = splat(b, one, lanes)
                 for v, other in enumerate(others):
-                    place = i * len(vectors) + v
+                    place = i * len(masks) + v
                     sums[place] = multiply_add(b, factor, other, sums[place])
         if self.spec.finish is not None:
-            self.finish(m, n, height, count, sums)
+            self.finish(m, n, height, count, sums, masks, before)
             return
         for i in range(height):
-            for v, size in enumerate(vectors):
-                self.store(b.add(m, const(i)), b.add(n, const(v * lanes)), sums[i * len(vectors) + v], size)
+            for v, mask in enumerate(masks):
+                self.store(b.add(m, const(i)), n, b.sub(const(v * lanes), before), sums[i * len(masks) + v], mask)
 
-    def finish(self, m: ir.Value, n: ir.Value, height: int, count: int, sums: list[ir.Value]) -> None:
+    def finish(self, m: ir.Value, n: ir.Value, height: int, count: int, sums: list[ir.Value],
+               masks: Sequence[ir.Value | None], before: ir.Value) -> None:
         """Put the sums of a tile by, and hand all of them to the epilogue."""
         b, lanes, width, element = self.b, self.tile.lanes, self.tile.width, self.spec.element
         assert self.spec.finish is not None
         waiting = address(b, self.scratch, const(panel_size(self.tile)), element)
-        vectors = len(sums) // height
         for place, value in enumerate(sums):
-            i, v = divmod(place, vectors)
-            store_vector(b, value, address(b, waiting, const(i * width + v * lanes), element))
+            i, v = divmod(place, len(masks))
+            put(b, value, address(b, waiting, const(i * width + v * lanes), element), masks[v])
+        waiting = address(b, waiting, before, element)
         self.spec.finish(b, self.args, self.batch, m, n, const(height), const(count), waiting, width)
 
     def left(self, m: ir.Value) -> tuple[ir.Value, int, int]:
         """(where row m begins, elements between rows, between steps)."""
         b, spec = self.b, self.spec
-        assert spec.left.pointer is not None and spec.left.apart is not None
+        assert spec.left.pointer is not None
         start = spec.left.pointer(b, self.args, self.batch, unravel(b, m, [size(b, self.args) for size in spec.rows]),
                                   (ZERO,) * len(spec.depth))
-        return (start, spec.left.apart, 1) if spec.left.contiguous == "depth" else (start, 1, spec.left.apart)
+        apart = spec.left.apart or 0            # of no rows there is one, and nothing between
+        return (start, apart, 1) if spec.left.contiguous == "depth" else (start, 1, apart)
 
     def lines(self, n: ir.Value) -> tuple[ir.Value, int]:
         """(where column n of right begins in memory, elements between steps)."""
@@ -217,22 +247,35 @@ class _Direct:
         column = unravel(b, n, [size(b, self.args) for size in spec.columns])
         return spec.right.pointer(b, self.args, self.batch, column, (ZERO,) * len(spec.depth)), spec.right.apart
 
-    def load(self, where: ir.Value, count: int) -> ir.Value:
-        """A vector of a line, `count` lanes of which are columns."""
-        b, lanes, element = self.b, self.tile.lanes, self.spec.element
-        if count == lanes:
-            return load_vector(b, where, element, lanes)
-        return masked_load(b, where, lanes_below(count, lanes), zero(ir.VectorType(element, lanes)))
+    def load(self, where: ir.Value, mask: ir.Value | None) -> ir.Value:
+        """A vector of a line, or what the mask leaves of it."""
+        if mask is None:
+            return load_vector(self.b, where, self.spec.element, self.tile.lanes)
+        return masked_load(self.b, where, mask, zero(ir.VectorType(self.spec.element, self.tile.lanes)))
 
-    def store(self, m: ir.Value, n: ir.Value, value: ir.Value, count: int) -> None:
-        """Hand over one vector of sums, `count` lanes of which are results."""
+    def store(self, m: ir.Value, n: ir.Value, offset: ir.Value, value: ir.Value, mask: ir.Value | None) -> None:
+        """Hand over a vector of sums that begins `offset` columns after n, or what the mask leaves of it."""
         b, spec, lanes = self.b, self.spec, self.tile.lanes
-        if count == lanes:
-            spec.store(b, self.args, self.batch, m, n, value, lanes)
+        if mask is None:
+            spec.store(b, self.args, self.batch, m, b.add(n, offset), value, lanes)
         elif spec.target is not None:
-            masked_store(b, value, spec.target(b, self.args, self.batch, m, n), lanes_below(count, lanes))
+            target = spec.target(b, self.args, self.batch, m, n)
+            masked_store(b, value, address(b, target, offset, spec.element), mask)
         else:
             store_vector(b, value, self.edge)
-            with loop(b, ZERO, const(count), ONE, short=True) as (i, _):
+            with loop(b, ZERO, const(self.columns % lanes), ONE, short=True) as (i, _):
                 one = b.load(address(b, self.edge, i, spec.element), typ=spec.element)
-                spec.store(b, self.args, self.batch, m, b.add(n, i), one, 1)
+                spec.store(b, self.args, self.batch, m, b.add(n, b.add(offset, i)), one, 1)
+
+
+def vector_mask(count: int, lanes: int) -> ir.Value | None:
+    """Of a vector of which so many lanes are columns; None where all are."""
+    return lanes_below(count, lanes) if count < lanes else None
+
+
+def put(b: ir.IRBuilder, value: ir.Value, where: ir.Value, mask: ir.Value | None) -> None:
+    """Store a vector, or what the mask leaves of it."""
+    if mask is None:
+        store_vector(b, value, where)
+    else:
+        masked_store(b, value, where, mask)

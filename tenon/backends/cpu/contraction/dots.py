@@ -1,6 +1,7 @@
 """Vectors by a matrix whose rows are runs of memory: sums of products along depth, of several rows at a time.
 
-The next rows are fetched meanwhile, since a row is often too short for a processor to foresee what follows it.
+The next rows are fetched meanwhile, since a row is often too short for a processor to foresee what follows it; not
+those of a matrix that is a small part of the second cache, where fetching takes as long as reading.
 """
 from llvmlite import ir
 
@@ -10,9 +11,12 @@ from .emit import (
     ZERO,
     address,
     const,
+    element_bytes,
+    lanes_before,
     load_vector,
     loop,
     masked_load,
+    maximum,
     minimum,
     multiply_add,
     prefetch,
@@ -20,10 +24,12 @@ from .emit import (
     unravel,
     zero,
 )
+from .machine import host
 from .packing import between
 from .spec import Args, Contraction, Index, Tile, reads_in_place
 
 SEVERAL = 8             # rows at a time
+SHARE = 4               # of the second cache; a matrix of fewer bytes is expected to be there
 Bounds = tuple[ir.Value, ir.Value]
 
 
@@ -74,9 +80,15 @@ class _Dots:
             factor = read(other)
             for i, start in enumerate(starts):
                 sums[i] = multiply_add(b, read(start), factor, sums[i])
-        whole = b.and_(depth, const(-self.lanes))
-        with loop(b, ZERO, whole, const(self.lanes), [none] * count, short=True) as (k, sums):
-            for start in ahead:
+        before = lanes_before(b, starts[0], element, self.lanes) if self.lines_up() else ZERO
+        first_whole = b.select(b.icmp_signed("==", before, ZERO), ZERO, b.sub(const(self.lanes), before))
+        whole = b.add(first_whole, maximum(b, b.and_(b.sub(depth, first_whole), const(-self.lanes)), ZERO))
+        sums = [none] * count
+        if before is not ZERO:
+            with loop(b, b.neg(before), ZERO, const(self.lanes), sums, short=True) as (k, sums):
+                add(k, between(b, b.trunc(before, I32), b.trunc(b.add(before, depth), I32), self.lanes), sums)
+        with loop(b, first_whole, whole, const(self.lanes), sums, short=True) as (k, sums):
+            for start in () if self.is_near() else ahead:
                 prefetch(b, address(b, start, k, element), 2)
             add(k, None, sums)
         with loop(b, whole, depth, const(self.lanes), sums, short=True) as (k, sums):
@@ -84,6 +96,21 @@ class _Dots:
         for i, total in enumerate(sums):
             row, column = (b.add(first, const(i)), one) if self.by_rows else (one, b.add(first, const(i)))
             self.spec.store(b, self.args, self.g, row, column, self.sum_of(total), 1)
+
+    def lines_up(self) -> bool:
+        """Whether all rows begin at the same place of a line of the cache, so that vectors can begin where it does.
+
+        Each lane adds up what it would, in the same order: the sum has the same bits wherever memory begins.
+        """
+        many = self.spec.left if self.by_rows else self.spec.right
+        return many.apart is not None and many.apart % self.lanes == 0
+
+    def is_near(self) -> bool:
+        """Whether the matrix is so small that it need not be fetched."""
+        rows, columns, depth = self.spec.known
+        size = rows if self.by_rows else columns
+        return size is not None and depth is not None and \
+            size * depth * element_bytes(self.spec.element) * SHARE <= host().second_cache
 
     def sum_of(self, total: ir.Value) -> ir.Value:
         """The sum of a vector's lanes, halves first."""

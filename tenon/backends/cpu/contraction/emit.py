@@ -172,6 +172,12 @@ def splat(b: ir.IRBuilder, value: ir.Value, lanes: int) -> ir.Value:
     return b.shuffle_vector(one, undefined, ir.Constant(ir.VectorType(I32, lanes), [0] * lanes))
 
 
+def lanes_before(b: ir.IRBuilder, where: ir.Value, element: ir.Type, lanes: int) -> ir.Value:
+    """Elements from the beginning of the line of the cache, as long as a vector, to this address."""
+    size = element_bytes(element)
+    return b.udiv(b.and_(b.ptrtoint(where, I64), const(lanes * size - 1)), const(size))
+
+
 def lanes_below(count: int, lanes: int) -> ir.Constant:
     """The mask of the first `count` lanes."""
     return ir.Constant(ir.VectorType(I1, lanes), [int(lane < count) for lane in range(lanes)])

@@ -93,6 +93,8 @@ def exact_tile(machine: Machine, lanes: int, rows: int, columns: int, depth: int
 
     >>> exact_tile(Machine(vector_bytes=64, registers=32), 16, 64, 64, 64)
     (6, 4)
+    >>> exact_tile(Machine(vector_bytes=64, registers=32), 16, 1, 128, 128)
+    (1, 8)
     """
     def cost(height: int, vectors: int) -> float:
         sums, loads = height * vectors, height + vectors
@@ -103,7 +105,8 @@ def exact_tile(machine: Machine, lanes: int, rows: int, columns: int, depth: int
         return depth * step * (1 + held_up) + TILE_START + sums * SUM_END
 
     found, across = [], ceil(columns / lanes)
-    for vectors in range(1, min(4, across) + 1):
+    widest = 4 if rows >= FMA_LATENCY else machine.registers // 2 - 1
+    for vectors in range(1, min(widest, across) + 1):
         for height in range(1, min((machine.registers - vectors - 1) // vectors, rows) + 1):
             total = sum(down * panels * cost(h, v) for h, down in shares(rows, height)
                         for v, panels in shares(across, vectors))
