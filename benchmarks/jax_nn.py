@@ -1,13 +1,13 @@
 """As much of `nn` as the networks of `benchmarks.models` use, on JAX, so that JAX runs the very same networks.
 
-A module holds arrays; `parameters(net)` takes them out by PyTorch's names, `loaded(net, values)` puts others in, traced
-ones included.  What a network computes is written the way JAX's own libraries write it, and compiled by `jax.jit`.
+What a network computes is written the way JAX's own libraries write it, and compiled by `jax.jit`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,91 +15,39 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-Arrays = dict[str, Any]
+from benchmarks.modules import (
+    Arrays,
+    BatchStatistics,
+    Filters,
+    Gates,
+    Matrix,
+    Module,
+    ModuleList,
+    Normalisation,
+    Optimizers,
+    Pool,
+    Sequential,
+    Table,
+    load,
+    parameters,
+)
+
+__all__ = ["ModuleList", "Sequential"]          # for the networks, beside what stands here
 
 
-class Module:
-    """Arrays and modules as attributes; a call is `forward`."""
-
-    training = True
-
-    def __init__(self) -> None:
-        self.buffers: tuple[str, ...] = ()      # attributes that are no parameters
-
-    def __call__(self, *args: Any) -> Any:
-        return self.forward(*args)
-
-    def named(self, prefix: str = "") -> Iterator[tuple[Module, str, str]]:
-        """(module, attribute, full name) of every array."""
-        for name, value in vars(self).items():
-            if isinstance(value, Module):
-                yield from value.named(f"{prefix}{name}.")
-            elif isinstance(value, (np.ndarray, jax.Array)):
-                yield self, name, prefix + name
-
-
-def parameters(net: Module, buffers: bool = False) -> Arrays:
-    """The arrays that are trained, or those that are not."""
-    return {full: getattr(module, name) for module, name, full in net.named() if (name in module.buffers) == buffers}
-
-
-def load(net: Module, values: Arrays) -> None:
-    """Put arrays in by name."""
-    for module, name, full in list(net.named()):
-        if full in values:
-            setattr(module, name, values[full])
-
-
-class Sequential(Module):
-    def __init__(self, *layers: Any):
-        super().__init__()
-        self.count = len(layers)
-        for k, layer in enumerate(layers):
-            setattr(self, str(k), layer)
-
-    def __iter__(self) -> Iterator[Any]:
-        return (getattr(self, str(k)) for k in range(self.count))
-
-    def forward(self, x: Any) -> Any:
-        for layer in self:
-            x = layer(x)
-        return x
-
-
-class ModuleList(Sequential):
-    def __init__(self, layers: list[Any]):
-        super().__init__(*layers)
-
-
-class Linear(Module):
-    def __init__(self, inputs: int, outputs: int):
-        super().__init__()
-        self.weight, self.bias = np.zeros((outputs, inputs), np.float32), np.zeros(outputs, np.float32)
-
+class Linear(Matrix):
     def forward(self, x: Any) -> Any:
         return linear(x, self.weight) + self.bias
 
 
-class Conv2d(Module):
-    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int = 1, padding: int = 0, bias: bool = True):
-        super().__init__()
-        self.weight = np.zeros((outputs, inputs, kernel, kernel), np.float32)
-        self.bias = np.zeros(outputs, np.float32) if bias else None
-        self.stride, self.padding = stride, padding
-
+class Conv2d(Filters):
     def forward(self, x: Any) -> Any:
         y = jax.lax.conv_general_dilated(x, self.weight, (self.stride,) * 2, ((self.padding,) * 2,) * 2,
                                          dimension_numbers=("NCHW", "OIHW", "NCHW"))
         return y if self.bias is None else y + self.bias[None, :, None, None]
 
 
-class BatchNorm2d(Module):
-    def __init__(self, channels: int):
-        super().__init__()
-        self.weight, self.bias = np.ones(channels, np.float32), np.zeros(channels, np.float32)
-        self.running_mean, self.running_var = np.zeros(channels, np.float32), np.ones(channels, np.float32)
-        self.buffers = ("running_mean", "running_var")
-
+class BatchNorm2d(BatchStatistics):
     def forward(self, x: Any) -> Any:
         mean, variance = self.running_mean, self.running_var
         if Module.training:
@@ -111,30 +59,18 @@ class BatchNorm2d(Module):
         return (x - mean[None, :, None, None]) * scale[None, :, None, None] + self.bias[None, :, None, None]
 
 
-class LayerNorm(Module):
-    def __init__(self, width: int):
-        super().__init__()
-        self.weight, self.bias = np.ones(width, np.float32), np.zeros(width, np.float32)
-
+class LayerNorm(Normalisation):
     def forward(self, x: Any) -> Any:
         mean = x.mean(-1, keepdims=True)
         return (x - mean) * jax.lax.rsqrt(x.var(-1, keepdims=True) + 1e-5) * self.weight + self.bias
 
 
-class Embedding(Module):
-    def __init__(self, count: int, width: int):
-        super().__init__()
-        self.weight = np.zeros((count, width), np.float32)
-
+class Embedding(Table):
     def forward(self, ids: Any) -> Any:
         return jnp.take(self.weight, ids, axis=0)
 
 
-class MaxPool2d(Module):
-    def __init__(self, kernel: int, stride: int | None = None, padding: int = 0):
-        super().__init__()
-        self.kernel, self.stride, self.padding = kernel, stride or kernel, padding
-
+class MaxPool2d(Pool):
     def forward(self, x: Any) -> Any:
         window, strides = (1, 1, self.kernel, self.kernel), (1, 1, self.stride, self.stride)
         padding = ((0, 0), (0, 0), (self.padding,) * 2, (self.padding,) * 2)
@@ -160,14 +96,8 @@ class Flatten(Module):
         return x.reshape(x.shape[0], -1)
 
 
-class LSTM(Module):
+class LSTM(Gates):
     """One layer over [length, batch, features], as a scan."""
-
-    def __init__(self, inputs: int, hidden: int):
-        super().__init__()
-        self.weight_ih_l0 = np.zeros((4 * hidden, inputs), np.float32)
-        self.weight_hh_l0 = np.zeros((4 * hidden, hidden), np.float32)
-        self.bias_ih_l0, self.bias_hh_l0 = np.zeros(4 * hidden, np.float32), np.zeros(4 * hidden, np.float32)
 
     def forward(self, x: Any) -> Any:
         projected = linear(x, self.weight_ih_l0) + (self.bias_ih_l0 + self.bias_hh_l0)
@@ -204,60 +134,10 @@ functional = SimpleNamespace(relu=jax.nn.relu, gelu=lambda x: jax.nn.gelu(x, app
                              scaled_dot_product_attention=attention, cross_entropy=cross_entropy)
 
 
-# ---------------------------------------------------------------- optimizers
-
-Update = Callable[[Arrays, Arrays, Arrays], tuple[Arrays, Arrays]]      # (parameters, gradients, slots) -> both new
-
-
-def adam(values: Arrays, gradients: Arrays, slots: Arrays, lr: float, decay: float = 0.0) -> tuple[Arrays, Arrays]:
-    """Adam, with decoupled weight decay."""
-    count = slots.get("count", 0) + 1
-    new, kept = {}, {"count": count}
-    for name, value in values.items():
-        gradient = gradients[name]
-        first = 0.9 * slots[f"{name}.first"] + 0.1 * gradient
-        second = 0.999 * slots[f"{name}.second"] + 0.001 * gradient * gradient
-        step = (first / (1 - 0.9**count)) / (jnp.sqrt(second / (1 - 0.999**count)) + 1e-8)
-        new[name] = value * (1 - lr * decay) - lr * step
-        kept |= {f"{name}.first": first, f"{name}.second": second}
-    return new, kept
-
-
-def sgd(values: Arrays, gradients: Arrays, slots: Arrays, lr: float) -> tuple[Arrays, Arrays]:
-    """SGD with momentum 0.9; the first step starts from nothing, which gives the same numbers."""
-    kept = {f"{name}.first": 0.9 * slots[f"{name}.first"] + gradients[name] for name in values}
-    return {name: value - lr * kept[f"{name}.first"] for name, value in values.items()}, kept
-
-
-def slots_of(values: Arrays) -> Arrays:
-    """The start of what an optimizer keeps."""
-    found = {f"{name}.{slot}": jnp.zeros_like(value) for name, value in values.items() for slot in ("first", "second")}
-    return found | {"count": jnp.zeros(())}
-
-
-class Optimizers:
-    """`optim` of a workload: constructors that give the update rule."""
-
-    @staticmethod
-    def Adam(_: Any, lr: float) -> Update:
-        return lambda v, g, s: adam(v, g, s, lr)
-
-    @staticmethod
-    def AdamW(_: Any, lr: float) -> Update:
-        return lambda v, g, s: adam(v, g, s, lr, 0.01)
-
-    @staticmethod
-    def SGD(_: Any, lr: float, momentum: float) -> Update:
-        return lambda v, g, s: sgd(v, g, s, lr)
-
-
-
 # ---------------------------------------------------------------- a run
 
 def jax_run(workload: Any, start: Arrays, data: tuple[np.ndarray, ...]) -> Callable[[], float]:
     """One call is a training step, or an inference; the state of a step is given to the next one."""
-    import sys
-
     net = workload.network(sys.modules[__name__])
     load(net, {name: jnp.asarray(value) for name, value in start.items()})
     x, y = (jnp.asarray(a) for a in data)
@@ -270,7 +150,8 @@ def jax_run(workload: Any, start: Arrays, data: tuple[np.ndarray, ...]) -> Calla
             load(net, values)
             return net(x).sum()
         return lambda: float(infer(values, x))
-    update = workload.optimizer(Optimizers, None)
+    optimizers = Optimizers(jnp.sqrt, jnp.zeros)
+    update = workload.optimizer(optimizers, None)
 
     def loss(values: Arrays, buffers: Arrays, x: Any, y: Any) -> Any:
         load(net, values | buffers)
@@ -284,7 +165,7 @@ def jax_run(workload: Any, start: Arrays, data: tuple[np.ndarray, ...]) -> Calla
         return (values, buffers, slots), found
     step = jax.jit(train, donate_argnums=0)
     values = parameters(net)
-    state = [(values, parameters(net, True), slots_of(values))]
+    state = [(values, parameters(net, True), optimizers.slots_of(values))]
 
     def run() -> float:
         state[0], found = step(state[0], x, y)

@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -22,7 +23,7 @@ from typing import Any
 from benchmarks.bursts import Library
 
 Run = Callable[[], float]
-PEERS = ("torch", "compiled", "jax", "onnxruntime")
+PEERS = ("torch", "compiled", "jax", "tensorflow", "xla", "onnxruntime", "openvino")
 BURSTS = 6                      # of every library, for a row
 TOLERANCE, NARROW_TOLERANCE = 2e-3, 2e-2    # of the numbers that libraries return; in bfloat16
 
@@ -132,30 +133,73 @@ def _jax(workload: Any) -> Run | None:
     return jax_run(workload, weights(workload), inputs(workload))
 
 
-def _onnxruntime(workload: Any) -> Run | None:
-    """Inference only, of the network that PyTorch exports."""
-    from benchmarks.models import inputs, torch_net
+def _tensorflow(workload: Any, xla: bool = False) -> Run | None:
+    """A `tf.function`, run by TensorFlow's own kernels, or compiled by its XLA."""
+    from benchmarks.models import inputs, weights
     from benchmarks.timing import installed
 
-    packages = "torch", "onnx", "onnxruntime"
-    if workload.optimizer is not None or workload.narrow or not all(map(installed, packages)):
+    if workload.narrow or not installed("tensorflow"):
         return None
-    import io
+    from benchmarks.tensorflow_nn import tensorflow_run
 
+    return tensorflow_run(workload, weights(workload), inputs(workload), xla)
+
+
+def _onnxruntime(workload: Any) -> Run | None:
+    """Inference only, of the network that PyTorch exports."""
+    file = _exported(workload, "onnxruntime")
+    if file is None:
+        return None
     import onnxruntime
-    import torch
 
-    file, x = io.BytesIO(), inputs(workload)[0]
-    with warnings.catch_warnings(action="ignore"):       # the newer exporter needs a package more
-        torch.onnx.export(torch_net(workload).eval(), (torch.from_numpy(x),), file, dynamo=False, input_names=["x"])
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads = len(os.sched_getaffinity(0))
-    session = onnxruntime.InferenceSession(file.getvalue(), settings)
+    session, x = onnxruntime.InferenceSession(file, settings), _first_input(workload)
     return lambda: float(session.run(None, {"x": x})[0].sum())
 
 
+def _openvino(workload: Any) -> Run | None:
+    """Inference only, of the same file, in float32 also where the processor has narrower products."""
+    file = _exported(workload, "openvino")
+    if file is None:
+        return None
+    import openvino
+
+    settings = {"INFERENCE_NUM_THREADS": len(os.sched_getaffinity(0)), "PERFORMANCE_HINT": "LATENCY",
+                "INFERENCE_PRECISION_HINT": "f32"}
+    core = openvino.Core()
+    request = core.compile_model(core.read_model(file), "CPU", settings).create_infer_request()
+    x = _first_input(workload)
+    return lambda: float(request.infer({"x": x}, share_inputs=True, share_outputs=True)[0].sum())
+
+
+def _exported(workload: Any, runtime: str) -> bytes | None:
+    """The network as ONNX, None for what is no inference in float32, or where a package is missing."""
+    from benchmarks.models import torch_net
+    from benchmarks.timing import installed
+
+    if workload.optimizer is not None or workload.narrow or not all(map(installed, ("torch", "onnx", runtime))):
+        return None
+    import io
+
+    import torch
+
+    file = io.BytesIO()
+    with warnings.catch_warnings(action="ignore"):       # the newer exporter needs a package more
+        torch.onnx.export(torch_net(workload).eval(), (torch.from_numpy(_first_input(workload)),), file, dynamo=False,
+                          input_names=["x"])
+    return file.getvalue()
+
+
+def _first_input(workload: Any) -> Any:
+    from benchmarks.models import inputs
+
+    return inputs(workload)[0]
+
+
 MAKE: dict[str, Callable[[Any], Run | None]] = {
-    "tenon": _tenon, "torch": _torch, "compiled": _compiled, "jax": _jax, "onnxruntime": _onnxruntime}
+    "tenon": _tenon, "torch": _torch, "compiled": _compiled, "jax": _jax, "tensorflow": _tensorflow,
+    "xla": partial(_tensorflow, xla=True), "onnxruntime": _onnxruntime, "openvino": _openvino}
 
 
 # ---------------------------------------------------------------- the limit
