@@ -10,8 +10,10 @@ from __future__ import annotations
 
 import gc
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 from tenon.locks import Lock
 
@@ -46,19 +48,57 @@ def collected_at_the_end() -> Iterator[None]:
             if last:
                 gc.enable()
         if last:
-            gc.collect(0)
+            gc.collect(1)
 
 
-def give_back() -> None:
-    """Return to the system what the C library keeps of memory that was freed, 20 to 30 MB after compiling a network.
+def collect_young(enough: int = 100_000) -> None:
+    """Free what has become garbage since the last look, where that may be much; inside of `collected_at_the_end`.
+
+    >>> with collected_at_the_end():
+    ...     collect_young()
+    """
+    if _users and _was_enabled and gc.get_count()[0] > enough:
+        gc.collect(0)
+
+
+MANY = 100      # nodes or steps of a program that takes so much memory to compile that it is given back at once
+
+
+def give_back(compiler: str = "libllvmlite") -> None:
+    """Return to the system what only compiling needs: memory that the C library keeps though it was freed, and the
+    pages of the compiler's own code, 40 to 80 MB, which are read again when it is used again.
 
     >>> give_back()
     """
     import ctypes  # local: slow to load, and here by now where anything was compiled
 
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
-    if trim is not None:                # glibc's alone
+    if os.name != "posix":
+        return
+    library = ctypes.CDLL(None)
+    trim = getattr(library, "malloc_trim", None)    # glibc's alone
+    if trim is not None:
         trim(0)
+    for start, size in _unchanged_pages(compiler):
+        library.madvise(ctypes.c_void_p(start), ctypes.c_size_t(size), DO_NOT_NEED)
+
+
+DO_NOT_NEED = 4         # of Linux
+
+
+def _unchanged_pages(library: str) -> Iterator[tuple[int, int]]:
+    """(address, bytes) of what Linux has mapped from the file of a library, cannot be written and never was."""
+    try:
+        text = Path("/proc/self/smaps").read_text()
+    except OSError:
+        return
+    for found in _MAPPING.finditer(text):
+        start, end = (int(found[part], 16) for part in ("start", "end"))
+        if library in found["file"] and "w" not in found["rights"] and "Private_Dirty:         0 kB" in found["fields"]:
+            yield start, end - start
+
+
+_MAPPING = re.compile(r"^(?P<start>[0-9a-f]+)-(?P<end>[0-9a-f]+) (?P<rights>\S+) \S+ \S+ \d+ +(?P<file>/.*)\n"
+                      r"(?P<fields>(?:[A-Z]\w+:.*\n)+)", re.MULTILINE)
 
 
 def _after_fork() -> None:

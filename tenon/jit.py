@@ -42,6 +42,7 @@ from tenon.dims import (
     symbols,
 )
 from tenon.errors import ArgumentError, CaptureError, Location
+from tenon.garbage import MANY, give_back
 from tenon.graph.ir import MEMORY_BUDGET, Graph, Node
 from tenon.graph.op import current
 from tenon.locks import Lock
@@ -161,6 +162,8 @@ class Jitted:
             others = [way for way in self._short_ways if way[-1] is not captured.short]
             captured.short = call
             self._short_ways = ((*modes(), call), *others[:MOST_SHORT_WAYS - 1])
+            if len(captured.graph.nodes) >= MANY:
+                give_back()         # the short way is machine code too
 
     def _by_part(self, record: Record, args: Any, keywords: Any) -> Any:
         if record.parts is None:

@@ -17,7 +17,7 @@ from tenon.backends.base import Backend, Executable
 from tenon.backends.reference import REFERENCE
 from tenon.config import config
 from tenon.errors import ArgumentError
-from tenon.garbage import collected_at_the_end, give_back
+from tenon.garbage import collect_young, collected_at_the_end
 from tenon.graph.ir import CONSTANTS, Graph, Node
 from tenon.graph.kernels import KERNELS, has_kernel
 from tenon.graph.text import print_graph
@@ -72,7 +72,6 @@ OPTIMIZE = ["expand", "split_strides", "heads_last", "simplify", "fold", "specia
             "merge_duplicates", "drop_dead", "merge_loops", "hoist", "unroll", "drop_dead", "all_turns",
             "drop_barriers", "fuse", "recompute"]
 ON_CONSTANTS = ("absorb_scales", "drop_dead")       # before fuse, where some parameters are constants
-MANY_NODES = 100        # of a graph that takes so much memory to compile that it is given back at once
 ON_KERNELS = ("fuse", "recompute")
 
 
@@ -131,8 +130,6 @@ def _compiling(graph: Graph, backend: Backend) -> Iterator[None]:
             yield
         finally:
             forget_lowered()
-    if len(graph.nodes) >= MANY_NODES:
-        give_back()
 
 
 @dataclass(frozen=True, eq=False)
@@ -201,6 +198,7 @@ def run_passes(graph: Graph, passes: Sequence[tuple[str, Pass]], trace: list[Ste
         try:
             with span("pass", name=name, graph=graph.name, nodes=before):
                 graph = run(graph)
+            collect_young()
             if check:
                 verify(graph)
         except Exception as error:

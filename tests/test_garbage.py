@@ -3,12 +3,14 @@
 import gc
 import weakref
 from collections.abc import Callable
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 import tenon as tn
-from tenon import pipeline
-from tenon.garbage import collected_at_the_end
+from tenon.garbage import MANY, _unchanged_pages, collect_young, collected_at_the_end, give_back
+from tenon.runtime import program
 
 
 class Cycle:
@@ -53,10 +55,50 @@ def chain(length: int) -> Callable[[tn.Tensor], tn.Tensor]:
     return run
 
 
+def steps(count: int) -> Callable[[tn.Tensor], tn.Tensor]:
+    def run(x: tn.Tensor) -> tn.Tensor:
+        for _ in range(count):
+            x = tn.cumsum(x, axis=0)
+        return x
+    return run
+
+
 def test_memory_is_given_back_once_much_was_compiled(monkeypatch):
     calls = []
-    monkeypatch.setattr(pipeline, "give_back", lambda: calls.append(gc.isenabled()))
+    monkeypatch.setattr(program, "give_back", lambda: calls.append(gc.isenabled()))
     tn.jit(chain(3))(tn.ones(3))
     assert not calls
-    tn.jit(chain(pipeline.MANY_NODES))(tn.zeros(3))
+    many = tn.jit(steps(MANY))
+    many(tn.zeros((3, 4)))
     assert calls == [True]                  # after the collector ran
+    many(tn.zeros((3, 4)))
+    assert len(calls) == 1
+
+
+def test_what_became_garbage_may_be_freed_before_the_end():
+    with collected_at_the_end():
+        made = weakref.ref(Cycle())
+        collect_young(enough=10**9)
+        assert made() is not None
+        collect_young(enough=0)
+        assert made() is None and not gc.isenabled()
+
+
+def test_code_that_was_given_back_is_read_again():
+    f = tn.jit(lambda x: x * 2 + 1)
+    f(tn.ones(3))
+    give_back()
+    np.testing.assert_array_equal(f(tn.ones(3)).numpy(), [3, 3, 3])
+    np.testing.assert_array_equal(tn.jit(lambda x: x * 3 - 1)(tn.ones(3)).numpy(), [2, 2, 2])
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps").exists(), reason="this system does not tell what is mapped")
+def test_pages_of_the_compiler_are_told_apart_from_those_that_hold_addresses():
+    tn.jit(lambda x: x * 2 + 1)(tn.ones(3))
+    ranges = list(_unchanged_pages("libllvmlite"))
+    assert ranges and all(size > 0 for _, size in ranges)
+    written = [line.split() for line in Path("/proc/self/maps").read_text().splitlines() if "libllvmlite" in line]
+    for bounds, rights, *_ in written:
+        start, end = (int(x, 16) for x in bounds.split("-"))
+        if "w" in rights:
+            assert not any(at < end and start < at + size for at, size in ranges)

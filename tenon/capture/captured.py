@@ -64,7 +64,6 @@ class Captured:
     calls: int = 0                              # that went the long way
     failures: int = 0                           # calls in which the graph failed
     succeeded: bool = False                     # whether there was another one
-    ran: bool = False
     short: Any = None                           # the short way of calls like an earlier one (`tenon.capture.warm`)
     checked: int = -1                           # the state of `tenon.tensor.changes` when the held tensors were right
 

@@ -113,10 +113,9 @@ def run(captured: Captured, leaves: Sequence[Any], containers: Sequence[Any] = (
             results: Any = out if isinstance(out, tuple) else (out,)
         else:
             arrays: Any = [x.own.payload for x in holders]
-            given = captured.donations if captured.ran else ()      # the first run has code without donation
+            given = captured.donations
             donated = given if given and are_alone(holders, arrays, given) else ()
             results = Results(captured.program.run(arrays, donated))
-            captured.ran = True
     except TenonError as error:
         raise Stopped(error) from error
     return settle(captured, leaves, results, captured.assigned, containers)

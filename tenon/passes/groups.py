@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from tenon.dims import Dim
+from tenon.garbage import collect_young
 from tenon.graph.ir import Graph, Node, Value
 from tenon.loops.cost import cost, known
 from tenon.loops.ir import Contraction
@@ -127,6 +128,7 @@ def try_lowering(body: Graph) -> Trial | None:
         if len(_trials) >= MOST_TRIALS:
             _trials.clear()
         _trials[key] = _try(body, key)
+        collect_young()
     return _trials.get(key)
 
 

@@ -56,11 +56,11 @@ class Layout:
     labels: list[str] = field(default_factory=list)   # every row of the table of steps, to be read
 
 
-def make_layout(assembly: Assembly, address_of: AddressOf, sizes: Sizes, donated: Collection[int],
+def make_layout(assembly: Assembly, address_of: AddressOf, sizes: Sizes, taken: dict[Storage, Storage],
                 threads: int) -> Layout:
-    """The plan of a run with these sizes."""
+    """The plan of a run with these sizes, in which results take the memory of donated arguments."""
     several = threads > 1 and any(is_parallel(x, sizes) for x in leaves(assembly.steps))
-    table = Table(address_of, dict(sizes), take_donated(assembly, donated), threads if several else 1)
+    table = Table(address_of, dict(sizes), taken, threads if several else 1)
     table.add_all(assembly.steps)
     return _finished(assembly, table, threads)
 

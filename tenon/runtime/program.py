@@ -10,7 +10,7 @@ tables) and an idle arena, writes the addresses of its arrays into it, and calls
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,16 +20,17 @@ from tenon.backends.base import Array
 from tenon.backends.cpu import driver as native
 from tenon.backends.cpu.assemble import Assembly
 from tenon.backends.cpu.machine_code import libraries
-from tenon.backends.cpu.steps import KernelStep, leaves
+from tenon.backends.cpu.steps import KernelStep, Storage, leaves
 from tenon.backends.cpu.unit import Unit
 from tenon.dims import evaluate
 from tenon.errors import ADDRESSABLE, ArgumentError, TenonError, out_of_memory
+from tenon.garbage import MANY, collected_at_the_end, give_back
 from tenon.graph.interpret import bind_sizes, concrete_type
 from tenon.graph.ir import Graph, Node
 from tenon.locks import Lock
 from tenon.observe import emit, span
 from tenon.runtime.frame import Frame
-from tenon.runtime.layout import Layout, make_layout
+from tenon.runtime.layout import Layout, make_layout, take_donated
 from tenon.runtime.memory import aligned_bytes
 from tenon.runtime.scheduler import pool, pool_version
 from tenon.runtime.table import unit_for
@@ -49,7 +50,8 @@ class Program:
         self.timings: dict[str, float] = {}
         started = time.perf_counter()
         self._libraries: dict[Unit, llvm.Library] = {}      # which keep the code alive
-        self._compile({unit_for(step, {}): None for step in leaves(parts.steps) if isinstance(step, KernelStep)})
+        # What may share memory is other code where an argument is donated: it is compiled for the first layout.
+        self._compile([unit for unit in parts.units if not unit.facts.in_place])
         self.timings["machine_code"] = time.perf_counter() - started
         self._native = native.driver()
         self._layouts: dict[Any, Layout] = {}
@@ -149,14 +151,23 @@ class Program:
             threads.start()
         return frame
 
-    def _compile(self, units: Collection[Unit]) -> None:
-        with span("machine_code", graph=self.graph.name, kernels=len(units)):
-            self._libraries.update(zip(units, libraries(units), strict=True))
+    def _compile(self, units: Iterable[Unit]) -> None:
+        """Make the code of kernels, or find it, where that was not done before."""
+        missing = [unit for unit in dict.fromkeys(units) if unit not in self._libraries]
+        if missing:
+            with span("machine_code", graph=self.graph.name, kernels=len(missing)), collected_at_the_end():
+                self._libraries.update(zip(missing, libraries(missing), strict=True))
+
+    def _compile_for(self, taken: Mapping[Storage, Storage]) -> None:
+        """The kernels that a layout calls in which these results have the memory of these arguments."""
+        self._compile(unit_for(step, taken) for step in leaves(self.parts.steps) if isinstance(step, KernelStep))
+        for unit in self.parts.units:
+            unit.forget()
+        if not self._layouts and len(self.parts.steps) >= MANY:
+            give_back()
 
     def _address_of(self, unit: Unit) -> list[int]:
-        """The stages of a kernel; a variant for donated memory is compiled when first asked for."""
-        if unit not in self._libraries:
-            self._compile([unit])
+        """The stages of a kernel."""
         return [self._libraries[unit].address(name) for name in unit.functions]
 
     def _take_arena(self, layout: Layout) -> Array | None:
@@ -201,7 +212,9 @@ class Program:
                 with span("layout", graph=self.graph.name, **sizes):
                     if any(_bytes(node, sizes) > ADDRESSABLE for node in self.graph.nodes):
                         raise self._too_large(sizes)
-                    layout = make_layout(self.parts, self._address_of, sizes, sorted(donated), threads)
+                    taken = take_donated(self.parts, sorted(donated))
+                    self._compile_for(taken)
+                    layout = make_layout(self.parts, self._address_of, sizes, taken, threads)
                 emit("memory", graph=self.graph.name, size=layout.memory.size, bound=layout.memory.lower_bound)
                 self._layouts[key] = layout
                 while len(self._layouts) > MOST_LAYOUTS:

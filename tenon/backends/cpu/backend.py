@@ -7,6 +7,7 @@ from functools import partial
 from tenon.backends.cpu.assemble import Assembly, assemble
 from tenon.backends.cpu.machine_code import start, threads
 from tenon.backends.cpu.unit import Unit, make_unit
+from tenon.garbage import collect_young
 from tenon.graph.ir import Graph
 from tenon.observe import emit, span
 from tenon.passes.bodies import key_of
@@ -38,7 +39,9 @@ def _try_unit(body: Graph, text: str) -> Unit | None:
     """Loops and, for a kernel that is not known yet, code, so that what code cannot express falls back as well."""
     try:
         unit = make_unit(body, text)
-        return unit if "kernel" not in vars(unit) or unit.ir else None
+        known = "kernel" not in vars(unit) or unit.ir
+        collect_young()
+        return unit if known else None
     except (NotImplementedError, KeyError, AssertionError, RecursionError) as error:
         emit("no_kernel", kernel=body.name, error=repr(error))
         return None

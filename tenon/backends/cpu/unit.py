@@ -92,6 +92,8 @@ class Unit:
         if shared not in self._variants:
             key = None if self.key is None else key_for(key_of(self.body), self.body, shared)
             self._variants[shared] = Unit(self.body, self.facts, shared, key)
+            if "kernel" in vars(self):
+                self._variants[shared].kernel = self.kernel
         return self._variants[shared]
 
     @cached_property
