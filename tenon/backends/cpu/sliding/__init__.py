@@ -6,7 +6,7 @@ what a vector holds; `task` is what they share.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from llvmlite import ir
 
@@ -15,6 +15,7 @@ from tenon.backends.cpu.sliding.filters import FilterPlan, filter_plan_of
 from tenon.backends.cpu.sliding.places import Plan, plan_of
 from tenon.backends.cpu.sliding.sums import SumPlan, sum_plan_of
 from tenon.backends.cpu.sliding.task import Task
+from tenon.backends.cpu.sliding.winograd_places import WinogradPlan, winograd_plan_of
 from tenon.backends.cpu.values import Values
 from tenon.loops.expressions import Buffer
 from tenon.loops.ir import Contraction
@@ -47,7 +48,9 @@ def sliding_scratch(statement: Contraction, found: Sliding) -> int:
     return _plan(statement, found).scratch
 
 
-def _plan(statement: Contraction, found: Sliding) -> Plan | SumPlan | FilterPlan:
-    if found.way == "places":
-        return plan_of(statement, found)
-    return sum_plan_of(statement, found) if found.way == "added places" else filter_plan_of(statement, found)
+def _plan(statement: Contraction, found: Sliding) -> Plan | SumPlan | FilterPlan | WinogradPlan:
+    return PLANS[found.way](statement, found)
+
+
+PLANS: dict[str, Callable[[Contraction, Sliding], Plan | SumPlan | FilterPlan | WinogradPlan]] = {
+    "places": plan_of, "added places": sum_plan_of, "filters": filter_plan_of, "winograd places": winograd_plan_of}

@@ -1,0 +1,291 @@
+"""Winograd's F(2x2, 3x3): tiles of 2 x 2 windows of 3 x 3 taps, with 16 multiplications instead of 36.
+
+    y = A' ((G w G') * (B' d B)) A          d: the 4 x 4 elements that a tile covers, w: the taps, y: the 2 x 2 sums
+
+What is multiplied is summed over channels first, so it is a product of matrices for each of the 16 frequencies.  The
+gradient of w is G' ((A y A') * (B' d B)) G, summed over tiles.  All coefficients are 0, 1, -1 and 1/2, and a tile adds
+up 4 numbers at most each way, so the result is as close as that of 9 times as many products added up in a row.
+
+Lavin, Gray: Fast algorithms for convolutional neural networks, 2015.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from llvmlite import ir
+
+from tenon.backends.cpu import arithmetic as scalar
+from tenon.backends.cpu.arithmetic import I32, register
+from tenon.backends.cpu.contraction.emit import (
+    ONE,
+    ZERO,
+    address,
+    const,
+    load_vector,
+    loop,
+    masked_load,
+    minimum,
+    multiply_add,
+    splat,
+    store_vector,
+    transpose,
+    zero,
+)
+from tenon.backends.cpu.contraction.machine import best_tile, host
+from tenon.backends.cpu.contraction.packing import between
+from tenon.backends.cpu.sliding.cover import know, widened
+from tenon.backends.cpu.sliding.task import up
+from tenon.backends.cpu.values import Values
+from tenon.loops.expressions import Load
+from tenon.loops.windows import Axis, Slide, Windows, count
+
+TAPS, SIDE, STEP = 3, 4, 2      # of a window, of what a tile covers, from tile to tile
+FREQUENCIES = SIDE * SIDE
+TILES = 128                     # of a block, about
+Line = list[ir.Value]
+
+
+# ---------------------------------------------------------------- the transforms of one line
+
+def of_elements(b: ir.IRBuilder, d: Sequence[ir.Value]) -> Line:
+    """B' d: four elements."""
+    return [b.fsub(d[0], d[2]), b.fadd(d[1], d[2]), b.fsub(d[2], d[1]), b.fsub(d[1], d[3])]
+
+
+def of_taps(b: ir.IRBuilder, w: Sequence[ir.Value]) -> Line:
+    """G w: three taps."""
+    half = ir.Constant(w[0].type, [ir.Constant(w[0].type.element, 0.5)] * w[0].type.count)
+    outer = b.fadd(w[0], w[2])
+    return [w[0], b.fmul(b.fadd(outer, w[1]), half), b.fmul(b.fsub(outer, w[1]), half), w[2]]
+
+
+def to_sums(b: ir.IRBuilder, m: Sequence[ir.Value]) -> Line:
+    """A' m: the sums of two windows."""
+    return [b.fadd(b.fadd(m[0], m[1]), m[2]), b.fsub(b.fsub(m[1], m[2]), m[3])]
+
+
+def of_sums(b: ir.IRBuilder, y: Sequence[ir.Value]) -> Line:
+    """A y: what two places have."""
+    return [y[0], b.fadd(y[0], y[1]), b.fsub(y[0], y[1]), b.fneg(y[1])]
+
+
+def to_taps(b: ir.IRBuilder, m: Sequence[ir.Value]) -> Line:
+    """G' m: the sums of three taps."""
+    half = ir.Constant(m[0].type, [ir.Constant(m[0].type.element, 0.5)] * m[0].type.count)
+    both, difference = b.fmul(b.fadd(m[1], m[2]), half), b.fmul(b.fsub(m[1], m[2]), half)
+    return [b.fadd(m[0], both), difference, b.fadd(both, m[3])]
+
+
+def both_ways(b: ir.IRBuilder, transform: object, square: Sequence[Sequence[ir.Value]]) -> list[Line]:
+    """A transform of all columns, then of all rows."""
+    assert callable(transform)
+    columns = [transform(b, column) for column in zip(*square, strict=True)]
+    return [transform(b, row) for row in zip(*columns, strict=True)]
+
+
+# ---------------------------------------------------------------- tiles and blocks
+
+@dataclass(frozen=True)
+class Tiles:
+    """The tiles of all images; a block is some `images`, or of one image some `rows` of tiles."""
+
+    windows: Windows
+    lanes: int
+    images: int
+    rows: int
+
+    @property
+    def slides(self) -> tuple[Slide, ...]:
+        return self.windows.slides
+
+    @property
+    def down(self) -> int:
+        """Rows of tiles of an image."""
+        return -(-self.slides[0].places // STEP)
+
+    @property
+    def across(self) -> int:
+        """Tiles of a row."""
+        return -(-self.slides[1].places // STEP)
+
+    @property
+    def block(self) -> int:
+        """Tiles of a block."""
+        return self.images * self.rows * self.across
+
+    @property
+    def blocks(self) -> int:
+        return -(-count(self.windows.outside) // self.images) * -(-self.down // self.rows)
+
+    @property
+    def channels(self) -> int:
+        return count(self.windows.channels)
+
+    @property
+    def pitch(self) -> int:
+        """Elements between columns of a copy's neighbouring rows: what a row of tiles covers, and whole vectors."""
+        last = self.slides[1]
+        return max(STEP * (self.across + 1), self.before(last) + up(last.high - last.low, self.lanes))
+
+    @staticmethod
+    def before(slide: Slide) -> int:
+        """How many zeros come before the first element."""
+        return slide.low - slide.first - slide.shift
+
+    @property
+    def copied(self) -> int:
+        """Elements of the copy of one vector of channels."""
+        return STEP * (self.rows + 1) * self.pitch * self.lanes
+
+    def apart(self, width: int) -> int:
+        """Elements from one frequency to the next, of all tiles of a block: never a power of two."""
+        return self.block * width + self.lanes
+
+
+def tiles_of(windows: Windows, lanes: int) -> Tiles:
+    """Blocks of about TILES tiles, all of about one size."""
+    whole = Tiles(windows, lanes, 1, -(-windows.slides[0].places // STEP))
+    images, outside = max(TILES // whole.block, 1), count(windows.outside)
+    rows = whole.down if whole.block * 2 <= TILES * 3 else max(TILES // whole.across, 1)
+    images = -(-outside // -(-outside // images))
+    return Tiles(windows, lanes, images, -(-whole.down // -(-whole.down // rows)))
+
+
+@dataclass(frozen=True)
+class Panels:
+    """How a product of matrices of each frequency is cut: tiles of rows x vectors, `depth` added up."""
+
+    rows: int
+    vectors: int
+    lanes: int
+
+    @property
+    def width(self) -> int:
+        return self.vectors * self.lanes
+
+
+def panels_of(rows: int, columns: int, lanes: int) -> Panels:
+    """The register tile for a product of this size."""
+    return Panels(*best_tile(host(), lanes, rows, columns), lanes)
+
+
+def add_products(b: ir.IRBuilder, panels: Panels, sums: Line, left: tuple[ir.Value, int, int],
+                 right: tuple[ir.Value, int], depth: ir.Value, element: ir.Type) -> Line:
+    """The sums of a register tile with left[row, k] * right[k, column].
+
+    `left` is (where, elements between rows, between steps), `right` (where, elements between steps).
+    """
+    (first, row, step), (panel, line), lanes = left, right, panels.lanes
+    with loop(b, ZERO, depth, carried=sums, short=True) as (k, state):
+        where = address(b, panel, b.mul(k, const(line)), element)
+        factors = [load_vector(b, address(b, where, const(v * lanes), element), element, lanes)
+                   for v in range(panels.vectors)]
+        start = address(b, first, b.mul(k, const(step)), element)
+        for i in range(panels.rows):
+            factor = splat(b, b.load(address(b, start, const(i * row), element), typ=element), lanes)
+            for v in range(panels.vectors):
+                number = i * panels.vectors + v
+                state[number] = multiply_add(b, factor, factors[v], state[number])
+    return state
+
+
+# ---------------------------------------------------------------- copies with channels side by side
+
+class Copies:
+    """Writes the loops that copy a factor, a vector of its channels at a time, and transform tiles of the copy."""
+
+    def __init__(self, values: Values, tiles: Tiles, load: Load) -> None:
+        self.values, self.b, self.tiles, self.load = values, values.b, tiles, load
+        self.element, self.lanes = register(load.dtype), tiles.lanes
+
+    @cached_property
+    def memory(self) -> ir.Type:
+        """What a load of an element gives."""
+        return ir.IntType(16) if self.load.dtype.bits == 16 else scalar.in_memory(self.load.dtype)
+
+    def row(self, starts: Sequence[ir.Value], offset: ir.Value, length: int, valid: ir.Value, target: ir.Value) -> None:
+        """`length` neighbours from `offset` on of a vector of channels, a vector of channels for each; or zeros."""
+        b, lanes = self.b, self.lanes
+        with loop(b, ZERO, const(length), const(lanes), short=True) as (x, _):
+            some = b.select(valid, minimum(b, const(lanes), b.sub(const(length), x)), ZERO)
+            mask = between(b, ir.Constant(I32, 0), b.trunc(some, I32), lanes)
+            none, at = zero(ir.VectorType(self.memory, lanes)), b.add(offset, x)
+            rows = [widened(b, masked_load(b, b.gep(start, [at], source_etype=scalar.in_memory(self.load.dtype)), mask,
+                                           none), self.load.dtype, lanes) for start in starts]
+            for k, column in enumerate(transpose(b, rows)):
+                store_vector(b, column, address(b, target, b.mul(b.add(x, const(k)), const(lanes)), self.element))
+
+    def zeros(self, target: ir.Value, vectors: int) -> None:
+        """So many vectors of zeros."""
+        b = self.b
+        with loop(b, ZERO, const(vectors * self.lanes), const(self.lanes), short=True) as (x, _):
+            store_vector(b, zero(ir.VectorType(self.element, self.lanes)), address(b, target, x, self.element))
+
+    def starts(self, axis: Axis, first: ir.Value, offset: object) -> Line:
+        """Where the lines of a vector of channels (or filters) begin; those beyond the last are the last one's."""
+        b, found = self.b, []
+        for k in range(self.lanes):
+            know(self.values, axis, minimum(b, b.add(first, const(k)), const(count(axis) - 1)))
+            found.append(self.values.address(self.load.buffer, offset))     # type: ignore[arg-type]
+        return found
+
+
+class Elements(Copies):
+    """The factor that is read in windows, transformed: for each frequency lines of channels, one a tile."""
+
+    def __init__(self, values: Values, tiles: Tiles, copy: ir.Value, target: ir.Value, width: int) -> None:
+        super().__init__(values, tiles, tiles.windows.load)
+        self.copy, self.target, self.width = copy, target, width
+
+    def emit(self, image: ir.Value, images: ir.Value, first: ir.Value, rows: ir.Value) -> None:
+        """Of some images, `rows` rows of tiles from `first` on."""
+        b, tiles = self.b, self.tiles
+        with loop(b, ZERO, const(self.width), const(self.lanes), short=True) as (channel, _), \
+                loop(b, ZERO, images, short=True) as (i, _):
+            know(self.values, tiles.windows.outside, b.add(image, i))
+            self.cover(self.starts(tiles.windows.channels, channel, tiles.windows.base), first, rows)
+            tile = b.mul(i, const(tiles.rows * tiles.across))
+            with loop(b, ZERO, rows, short=True) as (row, _):
+                self.transform(row, b.add(tile, b.mul(row, const(tiles.across))), channel)
+
+    def cover(self, starts: Line, first: ir.Value, rows: ir.Value) -> None:
+        """The copy of what rows of tiles cover, with zeros around it."""
+        b, tiles, (down, across) = self.b, self.tiles, self.tiles.slides
+        before, length = tiles.before(across), across.high - across.low
+        after = tiles.pitch - before - up(length, self.lanes)
+        begin = b.add(b.mul(first, const(STEP)), const(down.first + down.shift))
+        with loop(b, ZERO, b.mul(b.add(rows, ONE), const(STEP)), short=True) as (t, _):
+            u = b.add(begin, t)
+            valid = b.and_(b.icmp_signed(">=", u, const(down.low)), b.icmp_signed("<", u, const(down.high)))
+            target = address(b, self.copy, b.mul(t, const(tiles.pitch * self.lanes)), self.element)
+            self.zeros(target, before)
+            inner = address(b, target, const(before * self.lanes), self.element)
+            self.row(starts, b.add(b.mul(u, const(down.stride)), const(across.low)), length, valid, inner)
+            self.zeros(address(b, inner, const(up(length, self.lanes) * self.lanes), self.element), after)
+
+    def transform(self, row: ir.Value, tile: ir.Value, channel: ir.Value) -> None:
+        """The tiles of a row; columns that two of them cover are transformed once."""
+        b, tiles = self.b, self.tiles
+        start = address(b, self.copy, b.mul(row, const(STEP * tiles.pitch * self.lanes)), self.element)
+
+        def columns(number: ir.Value) -> Line:
+            """Two columns of a tile, each transformed."""
+            found: Line = []
+            for x in range(STEP):
+                at = b.mul(b.add(number, const(x)), const(self.lanes))
+                found += of_elements(b, [load_vector(b, address(
+                    b, start, b.add(at, const(y * tiles.pitch * self.lanes)), self.element), self.element, self.lanes)
+                    for y in range(SIDE)])
+            return found
+        with loop(b, ZERO, const(tiles.across), carried=columns(ZERO), short=True) as (j, known):
+            left, right = list(known), columns(b.mul(b.add(j, ONE), const(STEP)))
+            known[:] = right
+            place = address(b, self.target, b.add(b.mul(b.add(tile, j), const(self.width)), channel), self.element)
+            for y in range(SIDE):
+                line = [left[y], left[SIDE + y], right[y], right[SIDE + y]]
+                for x, value in enumerate(of_elements(b, line)):
+                    at = (y * SIDE + x) * tiles.apart(self.width)
+                    store_vector(b, value, address(b, place, const(at), self.element))

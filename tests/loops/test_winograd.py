@@ -1,0 +1,105 @@
+"""Convolutions of 3 x 3 windows as products of 16 frequencies: sizes that no tile divides, types, epilogues, threads."""
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from loops.compiled import check, run
+from loops.test_maps import data
+from loops.test_sliding import is_sliding, three
+from tenon.graph.interpret import interpret
+from tenon.graph.text import parse_graph, print_graph
+from tenon.loops.lower import lower
+from tenon.types import TensorType, bfloat16, float16, float64
+
+SAME = ((1, 1), (1, 1))
+
+# batch, channels, sizes, outputs, kernel, stride, padding, dilation, groups
+CASES = [
+    (4, 40, (7, 9), 50, (3, 3), 1, SAME, 1, 1),                             # places and filters that no tile divides
+    (40, 40, (4, 4), 40, (3, 3), 1, SAME, 1, 1),                            # several images a block, the last not whole
+    (1, 33, (45, 36), 40, (3, 3), 1, SAME, 1, 1),                           # several blocks an image
+    (16, 64, (4, 4), 80, (3, 3), 1, SAME, 1, 1),                            # one block, many filters
+    (4, 40, (13, 6), 48, (3, 3), 1, ((0, 0), (0, 0)), 1, 1),
+    (4, 40, (6, 10), 64, (3, 3), 1, ((2, 0), (1, 3)), 1, 1),
+]
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_convolution_and_the_gradient_of_its_input(case):
+    for graph, inputs in list(three(case))[:2]:
+        kernel = check(graph, *map(data, inputs), interpreted=False, tolerance=1e-3)
+        assert is_sliding(kernel, "winograd places"), kernel.name
+
+
+@pytest.mark.parametrize("dtype", [float64, float16, bfloat16], ids=str)
+def test_other_element_types(dtype):
+    for graph, inputs in list(three(CASES[0]))[:2]:
+        text = print_graph(graph).replace("f32", str(TensorType(dtype, ())))
+        arrays = [data(t).astype(dtype.numpy) for t in inputs]
+        kernel = check(parse_graph(text), *arrays, interpreted=False, tolerance={64: 1e-9, 16: 0.2}[dtype.bits])
+        assert is_sliding(kernel, "winograd places")
+
+
+def test_results_are_as_close_as_those_of_sums_in_a_row():
+    """Against 64 bits, for numbers of one deviation: not twice the error of products added up one after the other."""
+    graph, (x, w) = next(three((2, 64, (8, 8), 32, (3, 3), 1, SAME, 1, 1)))
+    random = np.random.default_rng(0)
+    arrays = [random.standard_normal(t.shape).astype(np.float32) for t in (x, w)]
+    (found,) = run(lower(graph, "f"), arrays)
+    wide = parse_graph(print_graph(graph).replace("f32", "f64"))
+    (exact,) = interpret(wide, [a.astype(np.float64) for a in arrays])
+    in_a_row = np.zeros_like(found)
+    padded = np.pad(arrays[0], ((0, 0), (0, 0), (1, 1), (1, 1)))
+    for c in range(64):
+        for i in range(3):
+            for j in range(3):
+                in_a_row += padded[:, c, None, i:i + 8, j:j + 8] * arrays[1][None, :, c, i, j, None, None]
+    error, other = (np.sqrt(np.mean((y - exact)**2)) for y in (found, in_a_row))
+    assert error < 2 * other
+
+
+def test_what_is_not_a_number_stays_where_its_windows_are():
+    for graph, inputs in list(three(CASES[0]))[:2]:
+        arrays = list(map(data, inputs))
+        arrays[0][0, 3, 2, 5] = arrays[0][1, 4, 5, 0] = np.nan
+        (expected,) = interpret(graph, arrays)
+        (found,) = run(lower(graph, "f"), arrays)
+        np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("steps", [
+    ("f32[50]", "f32[50, 1, 1] = reshape(b, shape=(50, 1, 1))",
+     "f32[4, 50, 7, 9] = broadcast_to(v1, shape=(4, 50, 7, 9))"),
+    ("f32[4, 50, 7, 9]", "f32[4, 50, 7, 9] = negative(b)", "f32[4, 50, 7, 9] = exp(v1)"),
+    ("f32[9, 7, 4, 50]", "f32[4, 50, 7, 9] = permute(b, axes=(2, 3, 1, 0))", "f32[4, 50, 7, 9] = exp(v1)")], ids=str)
+def test_an_epilogue(steps):
+    """A number for each filter, an image that lies as the result does, or one that does not."""
+    graph, _ = next(three(CASES[0]))
+    head, body, end = print_graph(graph, locations=False).splitlines()
+    lines = [head.replace(")", f", b: {steps[0]})", 1), body,
+             *(f"    v{k}: {step}" for k, step in enumerate(steps[1:], 1)),
+             "    v3: f32[4, 50, 7, 9] = add(v0, v2)", end.replace("v0", "v3")]
+    graph = parse_graph("\n".join(lines) + "\n")
+    kernel = check(graph, *(data(p.type) for p in graph.params), interpreted=False, tolerance=1e-3)
+    assert is_sliding(kernel, "winograd places")
+
+
+def test_threads_share_blocks_or_panels():
+    """The same bits for any number of threads."""
+    for case in (CASES[2], (16, 64, (4, 4), 150, (3, 3), 1, SAME, 1, 1)):
+        graph, inputs = next(three(case))
+        arrays, kernel = list(map(data, inputs)), lower(graph, "f")
+        (alone,) = run(kernel, arrays)
+        for threads in (2, 3, 8):
+            (found,) = run(kernel, arrays, threads=threads)
+            np.testing.assert_array_equal(found, alone)
+
+
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.integers(1, 5), st.integers(30, 70), st.integers(30, 70), st.tuples(st.integers(3, 20), st.integers(3, 20)),
+       st.tuples(*[st.tuples(st.integers(0, 2), st.integers(0, 2))] * 2))
+def test_any_sizes(images, channels, filters, sizes, padding):
+    for graph, inputs in list(three((images, channels, sizes, filters, (3, 3), 1, padding, 1, 1)))[:2]:
+        check(graph, *map(data, inputs), interpreted=False, tolerance=1e-3)
