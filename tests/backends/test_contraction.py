@@ -50,7 +50,7 @@ def test_products_agree_with_numpy_in_every_layout_and_size(name: str, left: str
 
 def test_a_large_product_goes_through_every_block_boundary() -> None:
     tile = choose_tile(F32)
-    run("f32", "mk", "kn", (tile.sum_rows + tile.rows + 1, tile.columns + tile.width + 1, tile.depth + 1))
+    run("f32", "mk", "kn", (tile.block_rows + tile.rows + 1, tile.columns + tile.width + 1, tile.depth + 1))
 
 
 @pytest.mark.parametrize("left, right", LAYOUTS)
@@ -72,7 +72,7 @@ def test_known_sizes_choose_the_tile_and_rows_are_read_in_place(left: str, right
 @pytest.mark.parametrize("epilogue", [False, True])
 def test_sums_wait_between_blocks_of_depth_in_the_result_or_in_scratch(epilogue: bool) -> None:
     m, n, k = 33, 50, 100
-    tile = Tile(rows=4, vectors=2, lanes=4, depth=16, columns=24, sum_rows=12)
+    tile = Tile(rows=4, vectors=2, lanes=4, depth=16, columns=24, block_rows=12)
     a, b, bias, out = (random(np.float32, *shape) for shape in ((m, k), (k, n), (n,), (m, n)))
     Native(matmul(F32, bias_relu=epilogue), tile)(out, a, b, 1, m, n, k, *([bias] if epilogue else []))
     expected = np.maximum(a @ b + bias, 0) if epilogue else a @ b

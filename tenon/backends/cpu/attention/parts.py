@@ -14,7 +14,7 @@ from typing import ClassVar
 from llvmlite import ir
 
 from tenon.backends.cpu.arithmetic import register
-from tenon.backends.cpu.contraction.ahead import no_run, runs_ahead
+from tenon.backends.cpu.contraction.ahead import nothing
 from tenon.backends.cpu.contraction.emit import (
     I1,
     I32,
@@ -225,9 +225,8 @@ class Blocks:
         if key not in self.functions:
             self.functions[key] = emit_tile(self.module, f"{self.name}_tile{len(self.functions)}", spec, tile)
         adds = ir.Constant(I1, 0) if adds is None else adds
-        ahead = list(no_run(right)) * runs_ahead(spec, tile)
         b.call(self.functions[key], [result, ZERO, ZERO, ZERO, const(self.rows), const(tile.width), depth, left, right,
-                                     result, b.not_(adds), ir.Constant(I1, 1), *ahead])
+                                     result, b.not_(adds), ir.Constant(I1, 1), *nothing(spec, right)])
 
     def product_of(self, factors: Factors, apart: int, adds: bool) -> Contraction:
         """A product on plain memory, for its tile."""

@@ -2,11 +2,13 @@
 
     function = emit_contraction(module, "matmul", Contraction(...))     # spec.py says what a contraction is
 
-`spec` the description, `packing` operands to panels, `tiles` the register tile, `blocking` the loops and threads
-around it, `pairs` products of bfloat16 in matrix registers, `direct` small products of known sizes, `unpacked` those
-that are too narrow for either, `emit` the IR they are made of; `dense` worked examples.
+`spec` the description, `packing` operands to panels, `tiles` the register tile, `panels` the loops around it,
+`ahead` what is fetched meanwhile, `blocking` threads and the choice of a schedule, `pairs` products of bfloat16 in
+matrix registers, `direct` small products of known sizes, `unpacked` those that are too narrow for either, `emit` the IR
+they are made of; `dense` worked examples.
 """
-from .blocking import emit_contraction, emit_packing, packed_size, scratch_size
+from .blocking import emit_contraction, packed_size, scratch_size
+from .panels import emit_packing
 from .spec import Contraction, Operand, Tile, choose_tile
 
 __all__ = ["Contraction", "Operand", "Tile", "choose_tile", "emit_contraction", "emit_packing", "packed_size",

@@ -1,76 +1,88 @@
-"""What is fetched into the second cache while a tile is computed: memory that will be packed next, or was before.
+"""What is fetched into the second cache while tiles are computed: their shares of the panel of right that comes next.
 
-A run is (address, cache lines - 1): every step of a tile asks for one line, and for the last again when all are on
-their way.  Two runs are rows of left that the next tiles use; the others are lines of the next block of right, or,
-where all of right is packed already, a share of a panel of that block.
+A share is (address, bytes from chunk to chunk, bytes from line to line): at every chunk of depth a tile asks for
+`spread` lines of memory, `cache_lines` of each.  A fetch of what is not needed, or not there, does no harm.
 """
 from llvmlite import ir
 
-from .emit import ZERO, const, element_bytes, unravel
-from .spec import Args, Contraction, Operand, Size, Tile, reads_in_place
+from .emit import I64, ONE, ZERO, const, element_bytes, maximum, minimum, prefetch, unravel
+from .spec import Args, Contraction, Operand, Tile
 
-LEFT_RUNS, MOST_RIGHT_RUNS = 2, 4
 LINE = 64               # bytes of a cache line
-Run = tuple[ir.Value, ir.Value]
+MOST = 8                # lines of memory that a chunk asks for
+USUAL_TILES = 8         # of rows, where nobody knows how many there are
+Share = tuple[ir.Value, ir.Value, ir.Value]
 
 
-def runs_ahead(spec: Contraction, tile: Tile) -> int:
-    """How many runs a tile is given."""
-    return LEFT_RUNS * fetches_left(spec) + right_runs(spec, tile)
-
-
-def right_runs(spec: Contraction, tile: Tile) -> int:
-    """How many lines of the next block of right a tile fetches: the fewer tiles a block has, the more."""
-    if spec.packed is not None:
-        return 1
-    if not fetches_right(spec):
-        return 0
-    rows = spec.known[0]
-    tiles = tile.columns // tile.width * -(-rows // tile.rows) if rows else tile.depth
-    return min(-(-tile.depth // tiles), MOST_RIGHT_RUNS)
-
-
-def fetches_left(spec: Contraction) -> bool:
-    """Whether rows of left are runs of memory."""
-    return reads_in_place(spec.left, len(spec.depth))
-
-
-def fetches_right(spec: Contraction) -> bool:
-    """Whether lines of right are runs of memory, along columns or along depth."""
+def fetches(spec: Contraction) -> bool:
+    """Whether a panel of right is made of lines of memory, equally far apart."""
     x = spec.right
-    plain = x.pointer is not None and x.inside is None and x.step == 1 and spec.packed is None
-    return plain and (x.flat or len(spec.depth if x.contiguous == "depth" else spec.columns) == 1)
+    plain = x.pointer is not None and x.inside is None and x.step == 1
+    return spec.packed is not None or (plain and len(spec.depth) == 1 and len(spec.columns) == 1)
 
 
-def left_run(b: ir.IRBuilder, spec: Contraction, args: Args, g: ir.Value, row: ir.Value, k: ir.Value,
-             depth: ir.Value) -> Run:
-    """`depth` elements of a row, from k on."""
-    return _run(b, spec, spec.left, args, spec.rows, (g, row, k), depth)
+def ahead_types(spec: Contraction) -> list[ir.Type]:
+    """Of the arguments of a tile that say what it fetches."""
+    return [ir.PointerType(), I64, I64] if fetches(spec) else []
 
 
-def right_run(b: ir.IRBuilder, spec: Contraction, args: Args, g: ir.Value, at: ir.Value,
-              corner: tuple[ir.Value, ir.Value], size: tuple[ir.Value, ir.Value]) -> Run:
-    """Line number `at` of the block of right that begins at corner = (column, k)."""
-    (column, k), (columns, depth) = corner, size
-    if spec.right.contiguous == "depth":
-        return _run(b, spec, spec.right, args, spec.columns, (g, b.add(column, at), k), depth)
-    return _run(b, spec, spec.right, args, spec.columns, (g, column, b.add(k, at)), columns)
+def nothing(spec: Contraction, where: ir.Value) -> list[ir.Value]:
+    """A share that is of no use and costs nothing: memory that is near already."""
+    return [where, ZERO, ZERO] if fetches(spec) else []
 
 
-def no_run(where: ir.Value) -> Run:
-    """A run that is of no use and costs nothing: memory that is near already."""
-    return where, ZERO
+def fetch(b: ir.IRBuilder, spec: Contraction, tile: Tile, share: list[ir.Value], chunk: ir.Value) -> None:
+    """Ask for what a tile fetches at this chunk of depth."""
+    if not share:
+        return
+    start, step, apart = share
+    start = b.gep(start, [b.mul(chunk, step)], source_etype=ir.IntType(8))
+    for i in range(spread(spec, tile)):
+        line = b.gep(start, [b.mul(apart, const(i))], source_etype=ir.IntType(8)) if i else start
+        for place in cache_lines(spec, tile):
+            prefetch(b, b.gep(line, [const(place)], source_etype=ir.IntType(8)), 2)
 
 
-def _run(b: ir.IRBuilder, spec: Contraction, operand: Operand, args: Args, outer: tuple[Size, ...],
-         at: tuple[ir.Value, ir.Value, ir.Value], count: ir.Value) -> Run:
-    assert operand.pointer is not None
-    index = [unravel(b, place, [size(b, args) for size in axis])
-             for place, axis in zip(at, (spec.batch, outer, spec.depth), strict=True)]
-    lines = b.udiv(b.mul(count, const(element_bytes(spec.element))), const(LINE))
-    return operand.pointer(b, args, *index), lines
+def spread(spec: Contraction, tile: Tile) -> int:
+    """How many lines of memory a tile asks for at each chunk, so that all tiles of a panel ask for the next one."""
+    rows = spec.known[0]
+    tiles = max(-(-min(rows, tile.block_rows) // tile.rows), 1) if rows is not None else USUAL_TILES
+    chunk = tile.lanes * element_bytes(spec.element)
+    lines = tile.lanes if by_lines(spec) else tile.width if spec.packed is None else -(-tile.width * chunk // LINE)
+    return min(-(-lines // tiles), MOST)
 
 
-def choose(b: ir.IRBuilder, condition: ir.Value, run: Run, other: Run) -> Run:
-    """One of two runs."""
-    return b.select(condition, run[0], other[0]), b.select(condition, run[1], other[1])
+def cache_lines(spec: Contraction, tile: Tile) -> list[int]:
+    """Where, in a line of memory, cache lines are asked for."""
+    width = tile.width * element_bytes(spec.element)
+    return [*range(0, width, LINE), width - 1] if by_lines(spec) else [0]
+
+
+def by_lines(spec: Contraction) -> bool:
+    """Whether lines of memory are those of the panel, and not its columns."""
+    return spec.packed is None and spec.right.contiguous == "outer"
+
+
+def share_of(b: ir.IRBuilder, spec: Contraction, tile: Tile, args: Args, g: ir.Value, number: ir.Value,
+             corner: tuple[ir.Value, ir.Value], depth: ir.Value) -> list[ir.Value]:
+    """What tile `number` fetches of the panel from corner = (column, k) on, which is `depth` deep."""
+    (n, k), each = corner, spread(spec, tile)
+    columns, whole = (size[0](b, args) for size in (spec.columns, spec.depth))
+    if by_lines(spec):
+        here = b.mul(b.mul(number, const(each)), b.udiv(depth, const(tile.lanes)))
+        k = minimum(b, b.add(k, here), maximum(b, b.sub(whole, ONE), ZERO))
+    else:
+        n = minimum(b, b.add(n, b.mul(number, const(each))), maximum(b, b.sub(columns, ONE), ZERO))
+    start, apart = _line(b, spec, spec.right, args, g, n, k)
+    step = b.mul(apart, const(each)) if by_lines(spec) else const(tile.lanes * element_bytes(spec.element))
+    return [start, step, apart]
+
+
+def _line(b: ir.IRBuilder, spec: Contraction, x: Operand, args: Args, g: ir.Value, n: ir.Value,
+          k: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """(where right[n, k] is, bytes to the next line of memory)."""
+    assert x.pointer is not None
+    batch = unravel(b, g, [size(b, args) for size in spec.batch])
+    following = ((n,), (b.add(k, ONE),)) if by_lines(spec) else ((b.add(n, ONE),), (k,))
+    here, there = x.pointer(b, args, batch, (n,), (k,)), x.pointer(b, args, batch, *following)
+    return here, b.sub(b.ptrtoint(there, I64), b.ptrtoint(here, I64))

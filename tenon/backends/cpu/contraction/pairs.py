@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
-from .ahead import LINE, runs_ahead
+from .ahead import LINE, ahead_types, fetch
 from .emit import (
     I1,
     I32,
@@ -25,7 +25,6 @@ from .emit import (
     load_vector,
     loop,
     minimum,
-    prefetch,
     runs,
     splat,
     store_vector,
@@ -62,8 +61,7 @@ def release(b: ir.IRBuilder) -> None:
 
 def emit_pair_tile(module: ir.Module, name: str, spec: Contraction, tile: Tile) -> ir.Function:
     """What `emit_tile` makes, for pairs: sums wait in `sums`, and the epilogue reads them there."""
-    kind = ir.FunctionType(ir.VoidType(), [*spec.arguments, *[I64] * 6, *[POINTER] * 3, I1, I1,
-                                           *[POINTER, I64] * runs_ahead(spec, tile)])
+    kind = ir.FunctionType(ir.VoidType(), [*spec.arguments, *[I64] * 6, *[POINTER] * 3, I1, I1, *ahead_types(spec)])
     function = ir.Function(module, kind, name)
     function.linkage = "internal"
     function.attributes.add("noinline")
@@ -98,8 +96,7 @@ def _add_products(b: ir.IRBuilder, spec: Contraction, tile: Tile, depth: ir.Valu
     _, row_apart, chunk_apart, _ = left_layout(spec, tile)
     with loop(b, ZERO, depth, const(PAIR_LANES)) as (k, _):
         chunk = b.udiv(k, const(PAIR_LANES))
-        for start, lines in zip(ahead[::2], ahead[1::2], strict=True):
-            prefetch(b, b.gep(start, [b.mul(minimum(b, chunk, lines), const(LINE))], source_etype=I8), 2)
+        fetch(b, spec, tile, ahead, chunk)
         panel = address(b, right, b.mul(k, const(tile.width)), spec.element)
         row = address(b, left, b.mul(chunk, const(chunk_apart)), spec.element)
         for v, register in enumerate(RIGHT):

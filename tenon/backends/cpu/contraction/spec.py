@@ -5,6 +5,7 @@
 Each of the four axes is a tuple of components, outermost first: a convolution has depth (channel, dy, dx).  Operands
 get composite indices as tuples, so that nobody divides for an element; `store` gets flat m and n.
 """
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -95,8 +96,8 @@ class Tile:
     vectors: int
     lanes: int
     depth: int          # most lines that are summed before sums go to memory
-    columns: int        # a packed block of right, depth x columns, stays in the second cache
-    sum_rows: int       # rows whose partial sums are kept while depth is cut into blocks
+    block_rows: int     # most rows of a block of left, which stays in the second cache
+    columns: int        # most columns of a block, where its sums wait for an epilogue between blocks of depth
     schedule: Literal["blocks", "lines", "panels"] = "blocks"   # see `direct` for the other two
 
     @property
@@ -108,8 +109,9 @@ PAIR_LANES = 16         # rows and columns, and pairs along depth, that a matrix
 CROWDED = 4096          # rows a multiple of so many bytes apart compete for the same lines of the first cache
 FEW_PANELS = 2          # of right that read a row of left too seldom for a copy to pay
 FAR_APART = 4096        # elements between rows, the last of which are copied as they lie
-PANELS = 8             # of right at least share its part of the second cache
-SUM_TILES = 56          # tiles of rows, at most, between whose blocks of depth sums are kept
+LEFT_SHARE = 2          # a block of left takes the second cache divided by this,
+PANEL_SHARE = 8         # a panel of right, at most, that divided by this, since it comes and goes,
+SUMS_SHARE = 4          # and sums that wait for an epilogue that divided by this
 
 
 def choose_tile(element: ir.Type, machine: Machine | None = None,
@@ -119,19 +121,25 @@ def choose_tile(element: ir.Type, machine: Machine | None = None,
     size = element_bytes(element)
     lanes = machine.vector_bytes // size
     rows, vectors = best_tile(machine, lanes, *known[:2])
-    width, block = vectors * lanes, machine.second_cache // 2 // size
-    depth = min(block // (PANELS * width), machine.first_cache // 2 // (rows * size))
+    return _blocks(rows, vectors, lanes, machine.second_cache // size, known[0])
+
+
+def _blocks(rows: int, vectors: int, lanes: int, cache: int, known_rows: int | None) -> Tile:
+    """Blocks for a tile, and for a second cache of so many elements; few rows leave room for more depth."""
+    width, left = vectors * lanes, cache // LEFT_SHARE
+    square = math.isqrt(left)
+    depth = min(left // min(max(known_rows or square, rows), square), cache // PANEL_SHARE // width)
     depth = max(depth // lanes * lanes, lanes)
-    return Tile(rows, vectors, lanes, depth, max(block // depth // width * width, width), SUM_TILES * rows)
+    block_rows = max(left // depth // rows * rows, rows)
+    columns = cache // SUMS_SHARE // min(max(known_rows or block_rows, rows), block_rows)
+    return Tile(rows, vectors, lanes, depth, block_rows, max(columns // width * width, width))
 
 
 def blocks_tile(spec: Contraction) -> Tile:
     """The tile of a product in blocks: that of the vector unit, or 32 x 32 sums in matrix registers."""
     if not spec.pairs:
         return choose_tile(spec.element, known=spec.known)
-    block, width = host().second_cache // 16, 2 * PAIR_LANES
-    depth = max(block // (PANELS * width) // PAIR_LANES * PAIR_LANES, PAIR_LANES)
-    return Tile(width, 2, PAIR_LANES, depth, max(block // depth // width * width, width), SUM_TILES * width)
+    return _blocks(2 * PAIR_LANES, 2, PAIR_LANES, host().second_cache // 4, spec.known[0])
 
 
 def reads_in_place(operand: Operand, depth_components: int) -> bool:

@@ -2,15 +2,14 @@
 
     void tile(arguments..., g, m, n, rows, columns, depth, left, right, sums, first, last, ahead...)
 
-`right` is a packed panel, `left` one too or where it is in memory; `ahead` are runs of memory (address, lines) that
-later tiles will read, fetched a line at a time.  Between blocks of depth sums wait where they will be stored at last,
-or, where an epilogue is to be applied, in `sums`.
+`right` is a packed panel, `left` one too or where it is in memory; `ahead` says what is fetched for later tiles.
+Between blocks of depth sums wait where they will be stored at last, or, where an epilogue is to be applied, in `sums`.
 """
 from dataclasses import dataclass
 
 from llvmlite import ir
 
-from .ahead import LINE, runs_ahead
+from .ahead import LINE, ahead_types, fetch
 from .emit import (
     I1,
     I32,
@@ -40,8 +39,7 @@ from .spec import Args, Contraction, Index, Tile, left_layout
 
 
 def emit_tile(module: ir.Module, name: str, spec: Contraction, tile: Tile) -> ir.Function:
-    kind = ir.FunctionType(ir.VoidType(), [*spec.arguments, *[I64] * 6, *[POINTER] * 3, I1, I1,
-                                           *[POINTER, I64] * runs_ahead(spec, tile)])
+    kind = ir.FunctionType(ir.VoidType(), [*spec.arguments, *[I64] * 6, *[POINTER] * 3, I1, I1, *ahead_types(spec)])
     function = ir.Function(module, kind, name)
     function.linkage = "internal"
     function.attributes.add("noinline")
@@ -140,9 +138,7 @@ class _Tile:
         chunk, none = const(tile.lanes), zero(ir.VectorType(spec.element, tile.lanes))
         near = self.rows_near()
         with loop(b, ZERO, self.depth, chunk, [none] * len(self.places)) as (k0, state):
-            for start, lines in zip(self.ahead[::2], self.ahead[1::2], strict=True):
-                line = minimum(b, b.udiv(k0, chunk), lines)
-                prefetch(b, b.gep(start, [b.mul(line, const(LINE))], source_etype=ir.IntType(8)), 2)
+            fetch(b, spec, tile, self.ahead, b.udiv(k0, chunk))
             self.fetch_near(b.udiv(k0, chunk), near)
             apart = const(spec.line or tile.width)
             panel = address(b, self.right, b.mul(k0, apart), spec.element)

@@ -1,0 +1,236 @@
+"""The loops around tiles that read packed panels: blocks of columns, rows and depth; in a block panel after panel.
+
+    void region(arguments..., g, row_from, row_to, column_from, column_to, scratch)
+
+A panel of right is packed when its turn has come, and all rows of the block meet it while it is in the caches; the
+block of left stays in the second cache meanwhile.  Blocks of columns are cut only where sums wait for an epilogue.
+"""
+from llvmlite import ir
+
+from . import pairs
+from .ahead import LINE, fetches, nothing, share_of, spread
+from .emit import (
+    I32,
+    I64,
+    ONE,
+    POINTER,
+    ZERO,
+    address,
+    balanced,
+    ceil_div,
+    const,
+    element_bytes,
+    loop,
+    maximum,
+    minimum,
+    unravel,
+)
+from .packing import emit_pack
+from .spec import PAIR_LANES, Args, Contraction, Tile, blocks_tile, extent, left_layout, region_function
+from .tiles import emit_tile
+
+PACK_LINES = 8          # of plain left are packed together, to read memory along its lines
+
+
+def emit_packed(module: ir.Module, name: str, spec: Contraction, tile: Tile) -> ir.Function:
+    """The function."""
+    function = region_function(module, f"{name}.packed", spec, [POINTER])
+    _Packed(module, name, spec, tile, function).emit()
+    return function
+
+
+def scratch_parts(spec: Contraction, tile: Tile) -> tuple[int, int, int]:
+    """Bytes of the packed panel of right, of packed left, of the partial sums."""
+    rows, columns, depth = spec.known
+    in_place, row_apart, *_ = left_layout(spec, tile)
+    block = tile.depth if depth is None else up(-(-depth // max(-(-depth // tile.depth), 1)), tile.lanes) or tile.lanes
+    most = tile.block_rows if rows is None else min(up(rows, tile.rows), tile.block_rows)
+    left = (tile.rows if in_place else most) * max(block, row_apart)
+    cut = spec.target is None and (depth is None or depth > tile.depth)
+    sums = most * (tile.columns if columns is None else min(up(columns, tile.width), tile.columns)) if cut else 0
+    size, behind = element_bytes(spec.element), tile.lanes * max(tile.width, tile.rows) + tile.lanes
+    right = (0 if spec.packed is not None else block * tile.width) + behind     # packing in squares writes over the end
+    return up(right * size, LINE), up((left + behind) * size, LINE), up(max(sums, tile.rows * tile.width) * size, LINE)
+
+
+def up(size: int, multiple: int) -> int:
+    return -(-size // multiple) * multiple
+
+
+class _Packed:
+    """The values that the loops share."""
+
+    def __init__(self, module: ir.Module, name: str, spec: Contraction, tile: Tile, function: ir.Function) -> None:
+        self.spec, self.tile = spec, tile
+        self.pack_left, self.pack_right = (
+            None if side == "right" and spec.packed is not None else
+            emit_pack(module, f"{name}.pack_{side}", spec, tile, side) for side in ("left", "right"))
+        self.inner = (pairs.emit_pair_tile if spec.pairs else emit_tile)(module, f"{name}.tile", spec, tile)
+        self.args, values = tuple(function.args[:len(spec.arguments)]), function.args[len(spec.arguments):]
+        self.g, self.row_from, self.row_to, self.column_from, self.column_to, scratch = values
+        self.b = b = ir.IRBuilder(function.append_basic_block("entry"))
+        sizes = scratch_parts(spec, tile)
+        aligned = b.gep(scratch, [b.and_(b.neg(b.ptrtoint(scratch, I64)), const(LINE - 1))], source_etype=ir.IntType(8))
+        self.right, self.left, self.sums = (
+            b.gep(aligned, [const(sum(sizes[:i]))], source_etype=ir.IntType(8)) for i in range(3))
+        self.depth = extent(b, self.args, spec.depth)
+
+    def emit(self) -> None:
+        """The whole function."""
+        b, tile, depth = self.b, self.tile, self.depth
+        self.depth_block = balanced(b, depth, const(tile.depth), tile.lanes)
+        self.one_pass = b.icmp_signed("<=", depth, self.depth_block)
+        self.row_block = balanced(b, b.sub(self.row_to, self.row_from), const(tile.block_rows), tile.rows)
+        columns = maximum(b, b.sub(self.column_to, self.column_from), ONE)
+        self.column_block = columns if self.spec.target is not None else b.select(
+            self.one_pass, columns, balanced(b, columns, const(tile.columns), tile.width))
+        if self.spec.pairs:
+            pairs.configure(b)
+        with loop(b, self.column_from, self.column_to, self.column_block) as (n, _), \
+                loop(b, self.row_from, self.row_to, self.row_block) as (m, _), \
+                loop(b, ZERO, maximum(b, depth, ONE), self.depth_block) as (k, _):
+            self.block(m, n, k)
+        if self.spec.pairs:
+            pairs.release(b)
+        b.ret_void()
+
+    def block(self, m0: ir.Value, n0: ir.Value, k0: ir.Value) -> None:
+        """Some rows and columns, over a block of depth: all tiles of a panel, panel after panel."""
+        b, tile = self.b, self.tile
+        self.n_end = minimum(b, b.add(n0, self.column_block), self.column_to)
+        self.m_end = minimum(b, b.add(m0, self.row_block), self.row_to)
+        self.k_size = minimum(b, self.depth_block, b.sub(self.depth, k0))
+        self.origin = m0, n0, k0
+        self.pack_rows()
+        with loop(b, n0, self.n_end, const(tile.width)) as (n, _):
+            panel, following = self.panel(n), self.following(n)
+            with loop(b, m0, self.m_end, const(tile.rows)) as (m, _):
+                self.one(m, n, panel, following)
+
+    # ------------------------------------------------------------ left
+
+    def pack_rows(self) -> None:
+        """Pack the block of left; where it is read in place, its last rows if they are no whole tile."""
+        b, rows, (m0, _, _) = self.b, const(self.tile.rows), self.origin
+        in_place, *_ = left_layout(self.spec, self.tile)
+        first = b.sub(self.m_end, b.urem(b.sub(self.m_end, m0), rows)) if in_place else m0
+        self.pack_left_from(first)
+
+    def pack_left_from(self, first: ir.Value) -> None:
+        """Rows first .. m_end to panels; of lines of memory a few at a time, as memory lies."""
+        b, spec, tile, x, (_, _, k0) = self.b, self.spec, self.tile, self.spec.left, self.origin
+        plain = x.pointer is not None and x.contiguous == "outer" and x.inside is None and len(spec.depth) == 1
+        at_once = const(PACK_LINES if x.zipped is None else PAIR_LANES) if plain else maximum(b, self.k_size, ONE)
+        with loop(b, ZERO, self.k_size, at_once) as (k, _), loop(b, first, self.m_end, const(tile.rows)) as (m, _):
+            place = b.add(b.mul(b.sub(m, first), self.row_size()), b.mul(k, const(tile.rows)))
+            count, lines = (minimum(b, most, b.sub(end, at)) for most, end, at in (
+                (const(tile.rows), self.m_end, m), (at_once, self.k_size, k)))
+            b.call(self.pack_left, [*self.args, self.g, m, count, b.add(k0, k), lines,
+                                    address(b, self.left, place, spec.element)])
+
+    def row_size(self) -> ir.Value:
+        """Elements that a row of a packed block of left takes."""
+        b, (_, row_apart, *_) = self.b, left_layout(self.spec, self.tile)
+        if row_apart > self.tile.depth:
+            return const(row_apart)
+        return b.mul(ceil_div(b, self.k_size, const(self.tile.lanes)), const(self.tile.lanes))
+
+    def rows_at(self, m: ir.Value) -> ir.Value:
+        """Where the tile at row m finds its rows."""
+        b, spec, tile, (m0, _, k0) = self.b, self.spec, self.tile, self.origin
+        in_place, *_ = left_layout(spec, tile)
+        if not in_place:
+            return address(b, self.left, b.mul(b.sub(m, m0), self.row_size()), spec.element)
+        assert spec.left.pointer is not None
+        index = [unravel(b, place, [size(b, self.args) for size in axis])
+                 for place, axis in zip((self.g, m, k0), (spec.batch, spec.rows, spec.depth), strict=True)]
+        whole = b.icmp_signed(">=", b.sub(self.m_end, m), const(tile.rows))
+        return b.select(whole, spec.left.pointer(b, self.args, *index), self.left)
+
+    # ------------------------------------------------------------ right
+
+    def panel(self, n: ir.Value) -> ir.Value:
+        """Where the panel from column n on is, which is packed now if it was not before."""
+        b, spec, tile, (_, _, k0) = self.b, self.spec, self.tile, self.origin
+        if self.pack_right is None:
+            return packed_block(b, spec, tile, self.args, n, k0, self.k_size)
+        count = minimum(b, const(tile.width), b.sub(self.n_end, n))
+        b.call(self.pack_right, [*self.args, self.g, n, count, k0, self.k_size, self.right])
+        return self.right
+
+    def following(self, n: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """(column, k) where the next panel begins."""
+        b, (m0, n0, k0) = self.b, self.origin
+        beside, deeper = b.add(n, const(self.tile.width)), b.add(k0, self.depth_block)
+        last = b.icmp_signed(">=", beside, self.n_end)
+        more = b.icmp_signed("<", deeper, self.depth)
+        again = b.or_(more, b.icmp_signed("<", b.add(m0, self.row_block), self.row_to))
+        column = b.select(last, b.select(again, n0, b.add(n0, self.column_block)), beside)
+        return column, b.select(last, b.select(more, deeper, ZERO), k0)
+
+    # ------------------------------------------------------------ a tile
+
+    def one(self, m: ir.Value, n: ir.Value, panel: ir.Value, following: tuple[ir.Value, ir.Value]) -> None:
+        """Call the tile at row m, column n."""
+        b, spec, tile, (m0, n0, k0) = self.b, self.spec, self.tile, self.origin
+        first = b.icmp_signed("==", k0, ZERO)
+        last = b.icmp_signed(">=", b.add(k0, self.depth_block), self.depth)
+        place = b.add(b.mul(b.sub(m, m0), self.column_block), b.mul(b.sub(n, n0), const(tile.rows)))
+        place = ZERO if spec.target is not None else b.select(self.one_pass, ZERO, place)
+        partial = address(b, self.sums, place, spec.element)
+        b.call(self.inner, [*self.args, self.g, m, n, b.sub(self.m_end, m), b.sub(self.n_end, n), self.k_size,
+                            self.rows_at(m), panel, partial, first, last, *self.ahead(m, panel, following)])
+
+    def ahead(self, m: ir.Value, panel: ir.Value, following: tuple[ir.Value, ir.Value]) -> list[ir.Value]:
+        """What the tile at row m fetches of the next panel, if there is one."""
+        b, spec, tile, (m0, _, _), (n, k) = self.b, self.spec, self.tile, self.origin, following
+        if not fetches(spec):
+            return []
+        number, size = b.udiv(b.sub(m, m0), const(tile.rows)), minimum(b, self.depth_block, b.sub(self.depth, k))
+        some = b.icmp_signed("<", n, self.column_to)
+        n = b.select(some, n, self.column_from)
+        if self.pack_right is not None:
+            share = share_of(b, spec, tile, self.args, self.g, number, (n, k), size)
+        else:
+            share = share_of_packed(b, spec, tile, number, packed_block(b, spec, tile, self.args, n, k, size), size)
+        return [b.select(some, *both) for both in zip(share, nothing(spec, panel), strict=True)]
+
+
+# ---------------------------------------------------------------- right that was packed before
+
+def share_of_packed(b: ir.IRBuilder, spec: Contraction, tile: Tile, number: ir.Value, panel: ir.Value,
+                    depth: ir.Value) -> list[ir.Value]:
+    """What tile `number` fetches of a panel that is `depth` deep."""
+    step = LINE * spread(spec, tile)
+    first = b.mul(number, b.mul(b.udiv(depth, const(tile.lanes)), const(step)))
+    return [b.gep(panel, [first], source_etype=ir.IntType(8)), const(step), const(LINE)]
+
+
+def emit_packing(module: ir.Module, name: str, spec: Contraction, tile: Tile | None = None) -> ir.Function:
+    """void name(arguments..., i32 thread, i32 threads): pack all of right, which is no batch, for later products."""
+    tile = tile or blocks_tile(spec)
+    pack = emit_pack(module, f"{name}.pack_right", spec, tile, "right")
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [*spec.arguments, I32, I32]), name)
+    args, (thread, threads) = tuple(function.args[:-2]), function.args[-2:]
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    columns, depth = extent(b, args, spec.columns), extent(b, args, spec.depth)
+    panels, width = ceil_div(b, columns, const(tile.width)), const(tile.width)
+    thread, threads = b.zext(thread, I64), b.zext(threads, I64)
+    first = b.mul(b.udiv(b.mul(panels, thread), threads), width)
+    end = minimum(b, b.mul(b.udiv(b.mul(panels, b.add(thread, ONE)), threads), width), columns)
+    depth_block = balanced(b, depth, const(tile.depth), tile.lanes)
+    with loop(b, ZERO, depth, depth_block) as (k, _), loop(b, first, end, width) as (n, _):
+        size = minimum(b, depth_block, b.sub(depth, k))
+        b.call(pack, [*args, ZERO, n, minimum(b, width, b.sub(end, n)), k, size,
+                      packed_block(b, spec, tile, args, n, k, size)])
+    b.ret_void()
+    return function
+
+
+def packed_block(b: ir.IRBuilder, spec: Contraction, tile: Tile, args: Args, n: ir.Value, k: ir.Value,
+                 k_size: ir.Value) -> ir.Value:
+    """Where the panels from column n, depth k on are in what `emit_packing` has packed."""
+    assert spec.packed is not None
+    width = const(tile.width)
+    padded = b.mul(ceil_div(b, extent(b, args, spec.columns), width), width)
+    return address(b, args[spec.packed], b.add(b.mul(k, padded), b.mul(n, k_size)), spec.element)
