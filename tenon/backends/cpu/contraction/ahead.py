@@ -3,10 +3,12 @@
 A share is (address, bytes from chunk to chunk, bytes from line to line): at every chunk of depth a tile asks for
 `spread` lines of memory, `cache_lines` of each.  A fetch of what is not needed, or not there, does no harm.
 """
+from collections.abc import Sequence
+
 from llvmlite import ir
 
 from .emit import I64, ONE, ZERO, const, element_bytes, maximum, minimum, prefetch, unravel
-from .spec import Args, Contraction, Operand, Tile
+from .spec import Args, Contraction, Tile, extent
 
 LINE = 64               # bytes of a cache line
 MOST = 8                # lines of memory that a chunk asks for
@@ -18,7 +20,7 @@ def fetches(spec: Contraction) -> bool:
     """Whether a panel of right is made of lines of memory, equally far apart."""
     x = spec.right
     plain = x.pointer is not None and x.inside is None and x.step == 1
-    return spec.packed is not None or (plain and len(spec.depth) == 1 and len(spec.columns) == 1)
+    return spec.packed is not None or (plain and len(spec.depth) == 1 and (x.flat or len(spec.columns) == 1))
 
 
 def ahead_types(spec: Contraction) -> list[ir.Type]:
@@ -31,7 +33,7 @@ def nothing(spec: Contraction, where: ir.Value) -> list[ir.Value]:
     return [where, ZERO, ZERO] if fetches(spec) else []
 
 
-def fetch(b: ir.IRBuilder, spec: Contraction, tile: Tile, share: list[ir.Value], chunk: ir.Value) -> None:
+def fetch(b: ir.IRBuilder, spec: Contraction, tile: Tile, share: Sequence[ir.Value], chunk: ir.Value) -> None:
     """Ask for what a tile fetches at this chunk of depth."""
     if not share:
         return
@@ -67,22 +69,26 @@ def share_of(b: ir.IRBuilder, spec: Contraction, tile: Tile, args: Args, g: ir.V
              corner: tuple[ir.Value, ir.Value], depth: ir.Value) -> list[ir.Value]:
     """What tile `number` fetches of the panel from corner = (column, k) on, which is `depth` deep."""
     (n, k), each = corner, spread(spec, tile)
-    columns, whole = (size[0](b, args) for size in (spec.columns, spec.depth))
+    columns, whole = extent(b, args, spec.columns), extent(b, args, spec.depth)
     if by_lines(spec):
         here = b.mul(b.mul(number, const(each)), b.udiv(depth, const(tile.lanes)))
         k = minimum(b, b.add(k, here), maximum(b, b.sub(whole, ONE), ZERO))
     else:
         n = minimum(b, b.add(n, b.mul(number, const(each))), maximum(b, b.sub(columns, ONE), ZERO))
-    start, apart = _line(b, spec, spec.right, args, g, n, k)
+    start, apart = line_of(b, spec, args, g, n, k)
     step = b.mul(apart, const(each)) if by_lines(spec) else const(tile.lanes * element_bytes(spec.element))
     return [start, step, apart]
 
 
-def _line(b: ir.IRBuilder, spec: Contraction, x: Operand, args: Args, g: ir.Value, n: ir.Value,
-          k: ir.Value) -> tuple[ir.Value, ir.Value]:
+def line_of(b: ir.IRBuilder, spec: Contraction, args: Args, g: ir.Value, n: ir.Value,
+            k: ir.Value) -> tuple[ir.Value, ir.Value]:
     """(where right[n, k] is, bytes to the next line of memory)."""
-    assert x.pointer is not None
-    batch = unravel(b, g, [size(b, args) for size in spec.batch])
-    following = ((n,), (b.add(k, ONE),)) if by_lines(spec) else ((b.add(n, ONE),), (k,))
-    here, there = x.pointer(b, args, batch, (n,), (k,)), x.pointer(b, args, batch, *following)
+    following = (n, b.add(k, ONE)) if by_lines(spec) else (b.add(n, ONE), k)
+
+    def where(n: ir.Value, k: ir.Value) -> ir.Value:
+        index = [unravel(b, place, [size(b, args) for size in axis])
+                 for place, axis in zip((g, n, k), (spec.batch, spec.columns, spec.depth), strict=True)]
+        assert spec.right.pointer is not None
+        return spec.right.pointer(b, args, *index)
+    here, there = where(n, k), where(*following)
     return here, b.sub(b.ptrtoint(there, I64), b.ptrtoint(here, I64))

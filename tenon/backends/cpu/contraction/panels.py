@@ -8,8 +8,9 @@ block of left stays in the second cache meanwhile.  Blocks of columns are cut on
 from llvmlite import ir
 
 from . import pairs
-from .ahead import LINE, fetches, nothing, share_of, spread
+from .ahead import LINE, fetches, line_of, nothing, share_of, spread
 from .emit import (
+    I1,
     I32,
     I64,
     ONE,
@@ -26,7 +27,17 @@ from .emit import (
     unravel,
 )
 from .packing import emit_pack
-from .spec import PAIR_LANES, Args, Contraction, Tile, blocks_tile, extent, left_layout, region_function
+from .spec import (
+    PAIR_LANES,
+    Args,
+    Contraction,
+    Tile,
+    blocks_tile,
+    extent,
+    left_layout,
+    packs_in_tiles,
+    region_function,
+)
 from .tiles import emit_tile
 
 PACK_LINES = 8          # of plain left are packed together, to read memory along its lines
@@ -57,13 +68,19 @@ def up(size: int, multiple: int) -> int:
     return -(-size // multiple) * multiple
 
 
+def packs_right(spec: Contraction, tile: Tile) -> bool:
+    """Whether there are panels that are not packed before, nor by the first tile that reads them."""
+    whole = spec.known[1] is not None and spec.known[1] % tile.width == 0
+    return spec.packed is None and not (whole and packs_in_tiles(spec))
+
+
 class _Packed:
     """The values that the loops share."""
 
     def __init__(self, module: ir.Module, name: str, spec: Contraction, tile: Tile, function: ir.Function) -> None:
         self.spec, self.tile = spec, tile
         self.pack_left, self.pack_right = (
-            None if side == "right" and spec.packed is not None else
+            None if side == "right" and not packs_right(spec, tile) else
             emit_pack(module, f"{name}.pack_{side}", spec, tile, side) for side in ("left", "right"))
         self.inner = (pairs.emit_pair_tile if spec.pairs else emit_tile)(module, f"{name}.tile", spec, tile)
         self.args, values = tuple(function.args[:len(spec.arguments)]), function.args[len(spec.arguments):]
@@ -103,9 +120,9 @@ class _Packed:
         self.origin = m0, n0, k0
         self.pack_rows()
         with loop(b, n0, self.n_end, const(tile.width)) as (n, _):
-            panel, following = self.panel(n), self.following(n)
+            panel, following, lines = self.panel(n), self.following(n), self.lines(n)
             with loop(b, m0, self.m_end, const(tile.rows)) as (m, _):
-                self.one(m, n, panel, following)
+                self.one(m, n, panel, following, lines)
 
     # ------------------------------------------------------------ left
 
@@ -152,11 +169,23 @@ class _Packed:
     def panel(self, n: ir.Value) -> ir.Value:
         """Where the panel from column n on is, which is packed now if it was not before."""
         b, spec, tile, (_, _, k0) = self.b, self.spec, self.tile, self.origin
-        if self.pack_right is None:
+        if spec.packed is not None:
             return packed_block(b, spec, tile, self.args, n, k0, self.k_size)
         count = minimum(b, const(tile.width), b.sub(self.n_end, n))
-        b.call(self.pack_right, [*self.args, self.g, n, count, k0, self.k_size, self.right])
+        if self.pack_right is not None:
+            needed = b.icmp_signed("<", count, const(tile.width)) if packs_in_tiles(spec) else I1(1)
+            with b.if_then(needed):
+                b.call(self.pack_right, [*self.args, self.g, n, count, k0, self.k_size, self.right])
         return self.right
+
+    def lines(self, n: ir.Value) -> list[ir.Value]:
+        """Whether the first tile packs the panel from column n on, from where, and how far its lines are apart."""
+        b, spec, (_, _, k0) = self.b, self.spec, self.origin
+        if not packs_in_tiles(spec):
+            return []
+        whole = b.icmp_signed("<=", b.add(n, const(self.tile.width)), self.n_end)
+        start, apart = line_of(b, spec, self.args, self.g, n, k0)
+        return [whole, start, b.udiv(apart, const(element_bytes(spec.element)))]
 
     def following(self, n: ir.Value) -> tuple[ir.Value, ir.Value]:
         """(column, k) where the next panel begins."""
@@ -170,7 +199,8 @@ class _Packed:
 
     # ------------------------------------------------------------ a tile
 
-    def one(self, m: ir.Value, n: ir.Value, panel: ir.Value, following: tuple[ir.Value, ir.Value]) -> None:
+    def one(self, m: ir.Value, n: ir.Value, panel: ir.Value, following: tuple[ir.Value, ir.Value],
+            lines: list[ir.Value]) -> None:
         """Call the tile at row m, column n."""
         b, spec, tile, (m0, n0, k0) = self.b, self.spec, self.tile, self.origin
         first = b.icmp_signed("==", k0, ZERO)
@@ -178,8 +208,9 @@ class _Packed:
         place = b.add(b.mul(b.sub(m, m0), self.column_block), b.mul(b.sub(n, n0), const(tile.rows)))
         place = ZERO if spec.target is not None else b.select(self.one_pass, ZERO, place)
         partial = address(b, self.sums, place, spec.element)
+        lines = [b.and_(lines[0], b.icmp_signed("==", m, m0)), *lines[1:]] if lines else []
         b.call(self.inner, [*self.args, self.g, m, n, b.sub(self.m_end, m), b.sub(self.n_end, n), self.k_size,
-                            self.rows_at(m), panel, partial, first, last, *self.ahead(m, panel, following)])
+                            self.rows_at(m), panel, partial, first, last, *self.ahead(m, panel, following), *lines])
 
     def ahead(self, m: ir.Value, panel: ir.Value, following: tuple[ir.Value, ir.Value]) -> list[ir.Value]:
         """What the tile at row m fetches of the next panel, if there is one."""
@@ -189,7 +220,7 @@ class _Packed:
         number, size = b.udiv(b.sub(m, m0), const(tile.rows)), minimum(b, self.depth_block, b.sub(self.depth, k))
         some = b.icmp_signed("<", n, self.column_to)
         n = b.select(some, n, self.column_from)
-        if self.pack_right is not None:
+        if spec.packed is None:
             share = share_of(b, spec, tile, self.args, self.g, number, (n, k), size)
         else:
             share = share_of_packed(b, spec, tile, number, packed_block(b, spec, tile, self.args, n, k, size), size)

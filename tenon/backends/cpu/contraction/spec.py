@@ -142,6 +142,14 @@ def blocks_tile(spec: Contraction) -> Tile:
     return _blocks(2 * PAIR_LANES, 2, PAIR_LANES, host().second_cache // 4, spec.known[0])
 
 
+def packs_in_tiles(spec: Contraction) -> bool:
+    """Whether lines of right are lines of memory, so that the first tile of a panel can read and pack them."""
+    x = spec.right
+    plain = x.pointer is not None and x.inside is None and x.step == 1 and x.contiguous == "outer"
+    free = spec.packed is None and not spec.pairs and spec.left_at is None
+    return free and plain and len(spec.depth) == 1 and (x.flat or len(spec.columns) == 1)
+
+
 def reads_in_place(operand: Operand, depth_components: int) -> bool:
     """Whether a row of the operand is one run of memory, so that a tile can read it where it is."""
     plain = operand.pointer is not None and operand.inside is None and operand.step == 1

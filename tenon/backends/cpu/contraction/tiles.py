@@ -1,15 +1,16 @@
 """One register tile: rows x width sums over a block of depth, and what is done with them when depth is finished.
 
-    void tile(arguments..., g, m, n, rows, columns, depth, left, right, sums, first, last, ahead...)
+    void tile(arguments..., g, m, n, rows, columns, depth, left, right, sums, first, last, ahead..., lines...)
 
-`right` is a packed panel, `left` one too or where it is in memory; `ahead` says what is fetched for later tiles.
+`right` is a packed panel, `left` one too or where it is in memory; `ahead` says what is fetched for later tiles, and
+`lines` whether this tile packs the panel: it reads lines in memory, and writes them to the panel for the others.
 Between blocks of depth sums wait where they will be stored at last, or, where an epilogue is to be applied, in `sums`.
 """
 from dataclasses import dataclass
 
 from llvmlite import ir
 
-from .ahead import LINE, ahead_types, fetch
+from .ahead import LINE, ahead_types, cache_lines, fetch
 from .emit import (
     I1,
     I32,
@@ -35,11 +36,14 @@ from .emit import (
     unravel,
     zero,
 )
-from .spec import Args, Contraction, Index, Tile, left_layout
+from .spec import Args, Contraction, Index, Tile, left_layout, packs_in_tiles
+
+LINES_AHEAD = 4         # of memory are fetched while a panel is packed: more would compete for the first cache
 
 
 def emit_tile(module: ir.Module, name: str, spec: Contraction, tile: Tile) -> ir.Function:
-    kind = ir.FunctionType(ir.VoidType(), [*spec.arguments, *[I64] * 6, *[POINTER] * 3, I1, I1, *ahead_types(spec)])
+    kind = ir.FunctionType(ir.VoidType(), [*spec.arguments, *[I64] * 6, *[POINTER] * 3, I1, I1,
+                                           *ahead_types(spec), *line_types(spec)])
     function = ir.Function(module, kind, name)
     function.linkage = "internal"
     function.attributes.add("noinline")
@@ -55,7 +59,9 @@ class _Tile:
         self.finish = None if spec.finish else emit_finish(module, f"{name}.finish", spec, tile)
         self.args, values = tuple(function.args[:len(spec.arguments)]), function.args[len(spec.arguments):]
         g, self.m, self.n, self.rows, self.columns, self.depth, self.left, self.right, self.sums, *rest = values
-        self.first, self.last, *self.ahead = rest
+        self.first, self.last, *rest = rest
+        ahead = len(ahead_types(spec))
+        self.ahead, self.memory = rest[:ahead], rest[ahead:]
         self.right.add_attribute("noalias")
         self.passed = [*self.args, g, self.m, self.n, self.rows, self.columns, self.sums, self.first]
         self.b = b = ir.IRBuilder(function.append_basic_block("entry"))
@@ -132,7 +138,19 @@ class _Tile:
         return self.b.add(self.m, const(i)), self.b.add(self.n, const(v * self.tile.lanes))
 
     def add_products(self) -> list[ir.Value]:
-        """The sums over this block of depth; a chunk of it at a time, so that the inner loop has little else to do."""
+        """The sums over this block of depth."""
+        if not self.memory:
+            return self.add_chunks(packs=False)
+        b = self.b
+        with b.if_else(self.memory[0], likely=False) as (now, before):
+            with now:
+                packing, end = self.add_chunks(packs=True), b.block
+            with before:
+                packed, other_end = self.add_chunks(packs=False), b.block
+        return merged(b, packing, end, packed, other_end)
+
+    def add_chunks(self, packs: bool) -> list[ir.Value]:
+        """The sums, a chunk of depth at a time, so that the inner loop has little else to do."""
         b, spec, tile = self.b, self.spec, self.tile
         _, row_apart, chunk_apart, step_apart = left_layout(spec, tile)
         chunk, none = const(tile.lanes), zero(ir.VectorType(spec.element, tile.lanes))
@@ -143,19 +161,46 @@ class _Tile:
             apart = const(spec.line or tile.width)
             panel = address(b, self.right, b.mul(k0, apart), spec.element)
             left = address(b, self.left, b.mul(b.udiv(k0, chunk), const(chunk_apart)), spec.element)
-            with loop(b, ZERO, minimum(b, b.sub(self.depth, k0), chunk), carried=state, short=True) as (k, sums):
+            steps = 1 if packs else steps_at_once(spec)
+            with loop(b, ZERO, minimum(b, b.sub(self.depth, k0), chunk), const(steps), state, short=True) as (k, sums):
                 line = address(b, panel, b.mul(k, apart), spec.element)
-                factors = [load_vector(b, address(b, line, const(v * tile.lanes), spec.element), spec.element,
-                                       tile.lanes) for v in range(tile.vectors)]
                 start = address(b, left, b.mul(k, const(step_apart)), spec.element)
-                for i in range(tile.rows):
-                    one = b.load(address(b, start, const(i * row_apart), spec.element), typ=spec.element)
-                    factor = splat(b, one, tile.lanes)
-                    for v in range(tile.vectors):
-                        place = i * tile.vectors + v
-                        sums[place] = multiply_add(b, factor, factors[v], sums[place])
+                for step in range(steps):
+                    here = address(b, line, b.mul(apart, const(step)), spec.element)
+                    factors = self.packed_now(b.add(k0, k), here) if packs else self.vectors_of(here)
+                    self.add_step(sums, factors, start, step * step_apart, row_apart)
             state[:] = sums
         return state
+
+    def vectors_of(self, line: ir.Value) -> list[ir.Value]:
+        """A line of the panel, or of memory."""
+        b, tile, element = self.b, self.tile, self.spec.element
+        places = [address(b, line, const(v * tile.lanes), element) for v in range(tile.vectors)]
+        return [load_vector(b, place, element, tile.lanes) for place in places]
+
+    def packed_now(self, k: ir.Value, line: ir.Value) -> list[ir.Value]:
+        """Line k of right in memory, which is written to the panel; one of the next is fetched."""
+        b, tile, element = self.b, self.tile, self.spec.element
+        _, start, apart = self.memory
+        source = address(b, start, b.mul(k, apart), element)
+        following = address(b, source, b.mul(apart, const(LINES_AHEAD)), element)
+        for place in cache_lines(self.spec, tile):
+            prefetch(b, b.gep(following, [const(place)], source_etype=ir.IntType(8)))
+        vectors = self.vectors_of(source)
+        for v, value in enumerate(vectors):
+            store_vector(b, value, address(b, line, const(v * tile.lanes), element))
+        return vectors
+
+    def add_step(self, sums: list[ir.Value], factors: list[ir.Value], start: ir.Value, offset: int,
+                 row_apart: int) -> None:
+        """Add the products of one line of right with an element of every row."""
+        b, spec, tile = self.b, self.spec, self.tile
+        for i in range(tile.rows):
+            one = b.load(address(b, start, const(i * row_apart + offset), spec.element), typ=spec.element)
+            factor = splat(b, one, tile.lanes)
+            for v in range(tile.vectors):
+                place = i * tile.vectors + v
+                sums[place] = multiply_add(b, factor, factors[v], sums[place])
 
     def rows_near(self) -> ir.Value:
         """Of how many rows a chunk fetches what the epilogue will read: all in the last block of depth, spread evenly.
@@ -184,12 +229,7 @@ class _Tile:
             joined = [add(b, value, load_vector(b, where, self.spec.element, self.tile.lanes))
                       for where, value in zip(self.waiting(lines), sums, strict=True)]
             together = b.block
-        found = []
-        for value, both in zip(sums, joined, strict=True):
-            found.append(b.phi(value.type))
-            found[-1].add_incoming(value, before)
-            found[-1].add_incoming(both, together)
-        return found
+        return merged(b, sums, before, joined, together)
 
     def store(self, sums: list[ir.Value], lines: list[ir.Value]) -> None:
         """Store the vectors of a whole tile, finished or not, or hand them to the epilogue."""
@@ -199,6 +239,27 @@ class _Tile:
             return
         for (i, v), value in zip(self.places, sums, strict=True):
             self.spec.store(self.b, self.args, self.batch, *self.at(i, v), value, self.tile.lanes)
+
+
+def merged(b: ir.IRBuilder, values: list[ir.Value], end: ir.Block, others: list[ir.Value],
+           other_end: ir.Block) -> list[ir.Value]:
+    """Those of one or the other way that leads here."""
+    found = []
+    for value, other in zip(values, others, strict=True):
+        found.append(b.phi(value.type))
+        found[-1].add_incoming(value, end)
+        found[-1].add_incoming(other, other_end)
+    return found
+
+
+def line_types(spec: Contraction) -> list[ir.Type]:
+    """Of the arguments of a tile that say whether its panel is packed now, from where, and how far lines are apart."""
+    return [I1, POINTER, I64] if packs_in_tiles(spec) else []
+
+
+def steps_at_once(spec: Contraction) -> int:
+    """Steps of depth that are one turn of the innermost loop: as many as every block of depth is a multiple of."""
+    return next((steps for steps in (4, 2) if spec.known[2] is not None and spec.known[2] % steps == 0), 1)
 
 
 def emit_finish(module: ir.Module, name: str, spec: Contraction, tile: Tile) -> ir.Function:
