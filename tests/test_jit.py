@@ -406,6 +406,19 @@ def test_several_large_tensors_are_updated_in_the_memory_they_have():
     assert places()[1] != before[1]
 
 
+def test_the_first_call_updates_what_nobody_else_holds_in_the_memory_it_has():
+    state = tn.tensor(np.ones((200, 200), np.float32)) * 2      # an array of its own
+
+    @tn.jit
+    def step(x):
+        state.assign(state + x)
+
+    before = state.numpy().__array_interface__["data"][0]
+    step(tn.ones(200, 200))
+    assert state.numpy().__array_interface__["data"][0] == before
+    np.testing.assert_array_equal(state.numpy(), np.full((200, 200), 3))
+
+
 def test_a_captured_function_may_be_the_first_to_ask_for_a_module() -> None:
     script = """
 import tenon as tn

@@ -74,21 +74,22 @@ def take_donated(assembly: Assembly, donated: Collection[int]) -> dict[Storage, 
     taken: dict[Storage, Storage] = {}
     if not donated:
         return taken
-    steps = assembly.steps
+    steps, graph = assembly.steps, assembly.graph
     failing = max((k for k, step in enumerate(steps) if can_fail(step)), default=-1)
     last_read = {x: k for k, step in enumerate(steps) for y in step.inputs for x in homes(y)}
+    written = {x: k for k, step in reversed(list(enumerate(steps))) for y in step.outputs for x in homes(y)}
+    free: dict[TensorType, list[Storage]] = {}
+    for index in donated:
+        free.setdefault(graph.params[index].type, []).append(assembly.arguments[index])
     for result in assembly.results:
-        written = min((k for k, step in enumerate(steps) if any(result in homes(x) for x in step.outputs)), default=-1)
-        if written <= failing:
+        first, arguments = written.get(result, -1), free.get(graph.results[result.index].type, [])
+        if first <= failing:
             continue
-        for index in donated:
-            argument = assembly.arguments[index]
-            same_type = assembly.graph.params[index].type == assembly.graph.results[result.index].type
-            if argument in taken.values() or not same_type:
-                continue
+        for argument in arguments:
             read = last_read.get(argument, -1)
-            if read < written or (read == written and _may_share(steps[written], result, argument)):
+            if read < first or (read == first and _may_share(steps[first], result, argument)):
                 taken[result] = argument
+                arguments.remove(argument)
                 break
     return taken
 

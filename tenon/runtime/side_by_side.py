@@ -51,6 +51,7 @@ def _region(jobs: Sequence[Job | None], first: int, threads: int) -> dict[int, i
     """The steps from this one on that are done soonest chain by chain, and the thread of each; {} if none are."""
     chains: list[_Chain] = []
     cut, best, found = 0.0, 0.0, {}
+    total, longest = 0, 0
     for step in range(first, min(first + LONGEST, len(jobs))):
         job = jobs[step]
         before = [] if job is None else [chain for chain in chains if chain.leads_to(job)]
@@ -58,9 +59,11 @@ def _region(jobs: Sequence[Job | None], first: int, threads: int) -> dict[int, i
             break
         if not before:
             chains.append(_Chain())
-        (before or chains[-1:])[0].add(step, job)
+        chain = (before or chains[-1:])[0]
+        chain.add(step, job)
         cut += job.time(threads)
-        if len(chains) > 1:
+        total, longest = total + job.work, max(longest, chain.work)
+        if len(chains) > 1 and WORTH * cut - (max(longest, total / threads) + 2 * MEETING) > best:    # it may be better
             shares = _shares(chains, threads)
             gain = WORTH * cut - (max(sum(chain.work for chain in share) for share in shares) + 2 * MEETING)
             if gain > best:

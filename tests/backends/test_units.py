@@ -61,6 +61,30 @@ def test_a_second_process_neither_lowers_nor_compiles(disk, done, monkeypatch):
     assert "exp" in program.kernels[0].loops and "define" in program.kernels[0].ir      # made again when asked for
 
 
+STEP = """
+def step(w: f32[300], g: f32[300]):
+    v0: f32[300] = multiply(g, 0.5)
+    v1: f32[300] = subtract(w, v0)
+    return v1
+"""
+
+
+def test_a_kernel_that_only_ran_in_donated_memory_is_not_lowered_again(disk, done, monkeypatch):
+    w, g = np.full(300, 3, np.float32), np.ones(300, np.float32)
+    compile(parse_graph(STEP), "cpu").run([w, g], {0})
+    assert done == ["lower", "llvm.compile"]                    # and one variant is compiled, not two
+    np.testing.assert_array_equal(w, 2.5)
+    as_in_a_new_process(monkeypatch)
+    done.clear()
+    compile(parse_graph(STEP), "cpu").run([w, g], {0})
+    np.testing.assert_array_equal(w, 2.0)
+    assert done == []
+    again = compile(parse_graph(STEP), "cpu").run([w, g])[0]    # the entry without code is completed
+    np.testing.assert_array_equal(again, 1.5)
+    np.testing.assert_array_equal(w, 2.0)
+    assert "llvm.compile" in done
+
+
 def test_a_damaged_entry_is_made_again(disk, done, monkeypatch):
     want = compile(parse_graph(SOFTMAX), "cpu").run([X])[0]
     for entry in list(disk.directory.iterdir()):

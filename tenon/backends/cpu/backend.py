@@ -7,6 +7,7 @@ from functools import partial
 from tenon.backends.cpu.assemble import Assembly, assemble
 from tenon.backends.cpu.machine_code import start, threads
 from tenon.backends.cpu.unit import Unit, make_unit
+from tenon.backends.cpu.unit_cache import keep
 from tenon.garbage import collect_young
 from tenon.graph.ir import Graph
 from tenon.observe import emit, span
@@ -39,9 +40,10 @@ def _try_unit(body: Graph, text: str) -> Unit | None:
     """Loops and, for a kernel that is not known yet, code, so that what code cannot express falls back as well."""
     try:
         unit = make_unit(body, text)
-        known = "kernel" not in vars(unit) or unit.ir
+        if "kernel" in vars(unit) and unit.ir and unit.key is not None and unit.facts.in_place:
+            keep(unit.key, unit.facts)      # without code: it may come to be used in variants alone
         collect_young()
-        return unit if known else None
+        return unit
     except (NotImplementedError, KeyError, AssertionError, RecursionError) as error:
         emit("no_kernel", kernel=body.name, error=repr(error))
         return None

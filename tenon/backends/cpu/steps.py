@@ -46,6 +46,8 @@ def now(storage: Storage) -> Storage:
 
 def homes(storage: Storage) -> tuple[Storage, ...]:
     """The memory that a storage lies in: itself, or all places that it may move to."""
+    if storage.into is None and storage.kind != "moving":       # nearly all
+        return (storage,)
     seen: dict[Storage, None] = {}
     stack = [now(storage)]
     while stack:

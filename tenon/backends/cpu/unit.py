@@ -83,7 +83,10 @@ class Unit:
 
     def work(self, sizes: Mapping[str, int]) -> int:
         """About how many elements are computed or read."""
-        return sum(node_work(node, sizes) for node in self.body.nodes)
+        key = tuple([sizes[name] for name in self.facts.sizes])
+        if key not in self._works:
+            self._works[key] = sum(node_work(node, sizes) for node in self.body.nodes)
+        return self._works[key]
 
     def sharing(self, shared: Shared) -> Unit:
         """The same kernel for outputs that have the memory of inputs."""
@@ -99,6 +102,10 @@ class Unit:
     @cached_property
     def others(self) -> dict[str, Unit]:
         """Kernels that do parts of this one, by what they are called (`tenon.backends.cpu.prepack`)."""
+        return {}
+
+    @cached_property
+    def _works(self) -> dict[tuple[int, ...], int]:
         return {}
 
     @cached_property

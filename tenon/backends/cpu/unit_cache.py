@@ -1,8 +1,9 @@
 """What is known of a kernel <-> the disk, beside its machine code, so that a second process need not lower it again.
 
-An entry is one line of JSON, the facts, and then the object code.  Its key is all that decides both: the text of the
-body, the source of Tenon, the processor and LLVM.  Bodies with operators of users are not kept, since their text does
-not say what they mean.
+An entry is one line of JSON, the facts, and then the object code, if it was ever made: where a kernel is only used in a
+variant whose outputs have the memory of inputs, that is in an entry of its own.  The key is all that decides both: the
+text of the body, the source of Tenon, the processor and LLVM.  Bodies with operators of users are not kept, since their
+text does not say what they mean.
 """
 
 from __future__ import annotations
@@ -39,16 +40,15 @@ def find(key: str) -> tuple[Facts, bytes | None] | None:
         _known.move_to_end(key)
         return facts, None
     line, _, code = (llvm.stored(key) or b"").partition(b"\n")
-    return (_remember(key, _decoded(line)), code) if code else None
+    return (_remember(key, _decoded(line)), code or None) if line else None
 
 
 def code_of(key: str) -> bytes | None:
     """The object code of a kernel on the disk."""
-    entry = llvm.stored(key)
-    return None if entry is None else entry.partition(b"\n")[2]
+    return (llvm.stored(key) or b"").partition(b"\n")[2] or None
 
 
-def keep(key: str, facts: Facts, code: bytes) -> None:
+def keep(key: str, facts: Facts, code: bytes = b"") -> None:
     """Remember both."""
     _remember(key, facts)
     llvm.store(key, _encoded(facts) + b"\n" + code)
