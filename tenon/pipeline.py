@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tenon.backends.base import Backend, Executable
 from tenon.backends.reference import REFERENCE
@@ -30,6 +31,7 @@ from tenon.passes.constants import absorb_scales, cut_constants
 from tenon.passes.drop_barriers import drop_barriers
 from tenon.passes.drop_dead import drop_dead
 from tenon.passes.expand import expand
+from tenon.passes.find_attention import find_attention
 from tenon.passes.fold import fold
 from tenon.passes.fuse import fuse
 from tenon.passes.heads_last import heads_last
@@ -47,13 +49,14 @@ from tenon.passes.unroll import unroll
 PASSES: dict[str, Pass] = {
     "expand": expand,
     "split_strides": split_strides,
-    "heads_last": heads_last,
     "simplify": simplify,
     "fold": fold,
     "specialize": specialize,
     "turn_products": turn_products,
     "hoist": hoist,
     "merge_duplicates": merge_duplicates,
+    "find_attention": find_attention,
+    "heads_last": heads_last,
     "merge_loops": merge_loops,
     "unroll": unroll,
     "drop_dead": drop_dead,
@@ -68,9 +71,9 @@ OWN_PASSES = dict(PASSES)        # beside which users may add their own (tn.grap
 
 # In order.  The second simplify uses what fold made literal; barriers stand until nothing merges any more.
 # Loops that nobody reads must not be merged with others; merging leaves some results unread.
-OPTIMIZE = ["expand", "split_strides", "heads_last", "simplify", "fold", "specialize", "turn_products", "simplify",
-            "merge_duplicates", "drop_dead", "merge_loops", "hoist", "unroll", "drop_dead", "all_turns",
-            "drop_barriers", "fuse", "recompute"]
+OPTIMIZE = ["expand", "split_strides", "simplify", "fold", "specialize", "turn_products", "simplify",
+            "merge_duplicates", "drop_dead", "find_attention", "heads_last", "merge_loops", "hoist", "unroll",
+            "drop_dead", "all_turns", "drop_barriers", "fuse", "recompute"]
 ON_CONSTANTS = ("absorb_scales", "drop_dead")       # before fuse, where some parameters are constants
 ON_KERNELS = ("fuse", "recompute")
 
@@ -214,5 +217,5 @@ always_check = False     # tests set it: every graph is verified after every pas
 
 
 def _claiming(run: Callable[..., Graph], backend: Backend) -> Pass:
-    """`expand` leaves to the backend what it claims."""
-    return run if run is not expand else lambda graph: expand(graph, backend.claims)
+    """`expand` leaves to the backend what it claims, and `find_attention` what it does not."""
+    return partial(run, claimed=backend.claims) if run in (expand, find_attention) else run

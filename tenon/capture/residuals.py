@@ -42,8 +42,9 @@ def halves(graph: Graph, wanted: tuple[int, ...]) -> Halves | None:
     gradient, which `backward` says if it is ever called."""
     if any(node.op.effect for node in graph.nodes):
         return None
+    from tenon.passes.find_attention import find_attention  # local: passes are loaded when something is compiled
     try:
-        both = derivative_of(graph)
+        both = derivative_of(find_attention(graph))
     except GradientError:
         return None
     count = len(graph.params)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from tenon.dims import product
@@ -24,9 +25,19 @@ def is_attention(node: Node) -> bool:
     if node.op is not attention and node.op is not attention_gradient:
         return False
     q, k, v, *_ = tensors = attended(node)
+    if not _is_skipped(node):
+        return False
     numbers = all(x is None or x.dtype.is_floating or x is tensors[3] for x in tensors)
     known = all(isinstance(n, int) and 1 <= n <= WIDEST for n in (q.shape[-1], v.shape[-1]))
     return numbers and known and not any(is_empty(x.type) for x in (q, k, v)) and _pays(node, q, k)
+
+
+def _is_skipped(node: Node) -> bool:
+    """Whether pairs that a causal mask leaves out need not be looked at: their weights are 0, in every row."""
+    masked, mask = node.attrs["masked"], node.inputs[-1]
+    if masked is None or not node.attrs["is_causal"]:
+        return True
+    return bool(masked == -math.inf) and (mask is None or node.op is attention)
 
 
 def _pays(node: Node, q: Value, k: Value) -> bool:
@@ -77,7 +88,7 @@ def attention_nest(build: GraphExpressions, node: Node, outputs: Sequence[Buffer
                          build.scalars.cast(results[value.index], value.dtype))
                    for value, buffer in zip(build.graph.results, outputs, strict=True))
     shared = (batch, i, j, e, w, at(q, i, e), at(k, j, e), at(v, j, w), None if mask is None else at(mask, i, j),
-              bool(node.attrs["is_causal"]), float(node.attrs["scale"]), dtype, results, stores)
+              bool(node.attrs["is_causal"]), float(node.attrs["scale"]), node.attrs["masked"], dtype, results, stores)
     if node.op is attention:
         return Nest((Attention(*shared),))
     g, along, total = node.inputs[:3]

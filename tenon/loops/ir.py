@@ -89,8 +89,9 @@ class Pairs(Stmt):
     """What attention and its gradient share: for all batch, a score for every pair of a query (row) and a key (column).
 
     `q` depends on batch, row and depth, `k` on batch, column and depth, `v` on batch, column and width, `mask` on
-    batch, row and column.  One statement each, since the code for them goes through blocks of scores that nobody
-    stores.  `results` name what `stores` put into memory; numbers are computed in `dtype`.
+    batch, row and column; `masked` is the score of pairs that it leaves out, if they have one.  One statement each,
+    since the code for them goes through blocks of scores that nobody stores.  `results` name what `stores` put into
+    memory; numbers are computed in `dtype`.
     """
 
     batch: tuple[Index, ...]
@@ -104,6 +105,7 @@ class Pairs(Stmt):
     mask: Expr | None
     is_causal: bool
     scale: float
+    masked: float | None
     dtype: DType
     results: tuple[Local, ...]
     stores: Block

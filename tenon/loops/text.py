@@ -85,7 +85,7 @@ def _pairs(x: Pairs, indent: str) -> Iterator[str]:
     yield f"{indent}for {'causal ' * x.is_causal}pairs({places}):"
     yield f"{indent + INDENT}score = {x.scale} * sum({x.q} * {x.k} for {_range(x.depth)})"
     if x.mask is not None:
-        yield f"{indent + INDENT}mask = {x.mask}"
+        yield f"{indent + INDENT}mask = {x.mask}" + ("" if x.masked is None else f" else {x.masked}")
     parts = {"v": x.v} | ({"g": x.g, "along": x.along, "total": x.total} if isinstance(x, AttentionGradient) else {})
     yield from (f"{indent + INDENT}{name} = {value}" for name, value in parts.items())
     yield from _block(x.stores, indent + INDENT)

@@ -7,6 +7,7 @@ again, a block at a time (Dao et al., 2022), and neither has to keep them.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 from tenon.errors import ShapeError
@@ -33,39 +34,62 @@ def _sums_apart(kinds: Kinds) -> tuple[Any, ...]:
     return (first, *floating(kinds[1:3]), *others)
 
 
-def _scores(q: Any, k: Any, mask: Any, is_causal: bool, scale: float) -> Any:
-    """What the weights are the softmax of; minus infinity where a pair takes no part."""
-    scores = matmul(q, mT(k)) * scale
-    allowed = mask if mask is not None and mask.dtype is bool_ else None
-    if mask is not None and allowed is None:
-        scores = scores + mask
-    if is_causal:
-        before = greater_equal(iota(q.shape[-2], 0, 2), iota(k.shape[-2], 1, 2))
-        allowed = before if allowed is None else logical_and(allowed, before)
-    return scores if allowed is None else where(allowed, scores, -math.inf)
+@dataclass(frozen=True)
+class _Masks:
+    """Which pairs take part in what is computed of queries and keys, by their scores."""
+
+    mask: Any
+    is_causal: bool
+    masked: float | None
+
+    def allowed(self, rows: Any, columns: Any) -> Any:
+        """The pairs that take part; None: all."""
+        allowed = self.mask if self.mask is not None and self.mask.dtype is bool_ else None
+        if not self.is_causal:
+            return allowed
+        before = greater_equal(iota(rows, 0, 2), iota(columns, 1, 2))
+        return before if allowed is None else logical_and(allowed, before)
+
+    def chosen(self, scores: Any, otherwise: float) -> Any:
+        """The scores of pairs that take part, and this number for others."""
+        allowed = self.allowed(*scores.shape[-2:])
+        return scores if allowed is None else where(allowed, scores, otherwise)
+
+    def scores(self, q: Any, k: Any, scale: float) -> Any:
+        """What the weights are the softmax of."""
+        scores = matmul(q, mT(k)) * scale
+        if self.mask is not None and self.mask.dtype is not bool_:
+            scores = scores + self.mask
+        return self.chosen(scores, -math.inf if self.masked is None else self.masked)
+
+    @property
+    def may_be_empty(self) -> bool:
+        """Whether there may be rows without pairs, which are 0."""
+        return self.mask is not None and self.masked is None
 
 
-def _exponentials(scores: Any, mask: Any) -> tuple[Any, Any, Any]:
-    """(exp(scores - peak), their sum, the peak); all 0 in a row in which everything is masked."""
+def _exponentials(scores: Any, masks: _Masks) -> tuple[Any, Any, Any]:
+    """(exp(scores - peak), their sum, the peak)."""
     peak = scores.max(axis=-1, keepdims=True)
-    if mask is not None:
+    if masks.may_be_empty:
         peak = where(equal(peak, -math.inf), 0, peak)
     e = exp(scores - peak)
     return e, e.sum(axis=-1, keepdims=True), peak
 
 
-def _divisor(total: Any, mask: Any) -> Any:
-    return total if mask is None else where(equal(total, 0), 1, total)
+def _divisor(total: Any, masks: _Masks) -> Any:
+    return where(equal(total, 0), 1, total) if masks.may_be_empty else total
 
 
 def attention_weights(q: Any, k: Any, mask: Any, is_causal: bool, scale: float) -> Any:
     """The attention weights; 0 in a row in which everything is masked."""
-    e, total, _ = _exponentials(_scores(q, k, mask, is_causal, scale), mask)
-    return e / _divisor(total, mask)
+    masks = _Masks(mask, is_causal, None)
+    e, total, _ = _exponentials(masks.scores(q, k, scale), masks)
+    return e / _divisor(total, masks)
 
 
 def _attention_vjp(g: Any, y: Any, q: Any, k: Any, v: Any, mask: Any, is_causal: bool, scale: float,
-                   heads_last: bool) -> tuple[Any, ...]:
+                   masked: float | None, heads_last: bool) -> tuple[Any, ...]:
     (g_out, g_total), (out, total) = g, y
     if heads_last:
         g_out, out = swapaxes(g_out, -3, -2), swapaxes(out, -3, -2)
@@ -73,17 +97,19 @@ def _attention_vjp(g: Any, y: Any, q: Any, k: Any, v: Any, mask: Any, is_causal:
 
     def to_mask() -> Any:
         wide_q, wide_k, wide_v = map(widened, (q, k, v))
-        return _slopes(widened(g_out), along, total, wide_q, wide_k, wide_v, widened(mask), is_causal, scale)[1]
-    return (*attention_gradient(g_out, along, total, q, k, v, mask, is_causal=is_causal, scale=scale),
+        masks = _Masks(widened(mask), is_causal, masked)
+        return _slopes(widened(g_out), along, total, wide_q, wide_k, wide_v, masks, scale)[1]
+    return (*attention_gradient(g_out, along, total, q, k, v, mask, is_causal=is_causal, scale=scale, masked=masked),
             None if mask is None or mask.dtype is bool_ else to_mask)
 
 
-def _slopes(g: Any, along: Any, total: Any, q: Any, k: Any, v: Any, mask: Any, is_causal: bool,
+def _slopes(g: Any, along: Any, total: Any, q: Any, k: Any, v: Any, masks: _Masks,
             scale: float) -> tuple[Any, Any]:
     """(the weights, the gradients of the scores)."""
-    shift = total if mask is None else where(equal(total, -math.inf), 0, total)
-    weights = exp(_scores(q, k, mask, is_causal, scale) - expand_dims(shift, -1))
-    return weights, weights * (matmul(g, mT(v)) - expand_dims(along, -1))
+    shift = where(equal(total, -math.inf), 0, total) if masks.may_be_empty else total
+    weights = exp(masks.scores(q, k, scale) - expand_dims(shift, -1))
+    slopes = weights * (matmul(g, mT(v)) - expand_dims(along, -1))
+    return weights, slopes if masks.masked is None else masks.chosen(slopes, 0.0)
 
 
 def check_shapes(q: Any, k: Any, v: Any, mask: Any) -> Shape:
@@ -104,7 +130,7 @@ def check_shapes(q: Any, k: Any, v: Any, mask: Any) -> Shape:
     "attention_gradient(f32[2, 3, 4], f32[2, 3], f32[2, 3], f32[2, 3, 4], f32[2, 3, 4], f32[2, 3, 4], f32[3, 3], "
     "is_causal=True, scale=0.5) -> (f32[2, 3, 4], f32[2, 3, 4], f32[2, 3, 4])"])
 def attention_gradient(g: Any, along: Any, total: Any, q: Any, k: Any, v: Any, mask: Any = None, *, is_causal: bool,
-                       scale: float) -> Any:
+                       scale: float, masked: float | None = None) -> Any:
     """The gradients of queries, keys and values.
 
     `g` is that of attention's result, `along` the sum of its products with the result in every row, less the gradient
@@ -113,7 +139,8 @@ def attention_gradient(g: Any, along: Any, total: Any, q: Any, k: Any, v: Any, m
     check_shapes(q, k, v, mask)
     dtype = q.dtype
     g, q, k, v = map(widened, (g, q, k, v))
-    weights, slopes = _slopes(g, along, total, q, k, v, None if mask is None else widened(mask), is_causal, scale)
+    masks = _Masks(None if mask is None else widened(mask), is_causal, masked)
+    weights, slopes = _slopes(g, along, total, q, k, v, masks, scale)
     found = matmul(slopes, k) * scale, matmul(mT(slopes), q) * scale, matmul(mT(weights), g)
     return tuple(cast(x, dtype=dtype) for x in found)
 
@@ -126,23 +153,27 @@ def attention_gradient(g: Any, along: Any, total: Any, q: Any, k: Any, v: Any, m
     " -> (f32[2, 3, 4], f32[2, 3])",
     "attention(f32[2, 3, 4], f32[2, 5, 4], f32[2, 5, 4], bool[2, 3, 5], is_causal=False, scale=1.0)"
     " -> (f32[2, 3, 4], f32[2, 3])",
+    "attention(f32[2, 3, 4], f32[2, 5, 4], f32[2, 5, 4], bool[2, 3, 5], is_causal=False, scale=1.0, masked=-2.0)"
+    " -> (f32[2, 3, 4], f32[2, 3])",
     "attention(f32[2, 3, 4], f32[2, 5, 4], f32[2, 5, 6], is_causal=False, scale=0.5, heads_last=True)"
     " -> (f32[3, 2, 6], f32[2, 3])",
     "attention(f32[2, 3, 4], f32[2, 5, 3], f32[2, 5, 4], is_causal=False, scale=1.0) -> error"])
 def attention(q: Any, k: Any, v: Any, mask: Any = None, *, is_causal: bool, scale: float,
-              heads_last: bool = False) -> Any:
+              masked: float | None = None, heads_last: bool = False) -> Any:
     """softmax(q @ k.T * scale + mask) @ v over stacks of queries, keys and values, and the logarithm of every row's sum
     of exponentials, which is minus infinity where everything is masked; there the result is 0.
 
-    A mask of booleans says which pairs take part; another mask is added to the scores.  With `heads_last` the result
-    is [..., L, heads, V] for queries [..., heads, L, E].
+    A mask of booleans says which pairs take part; another mask is added to the scores.  A number `masked` is the score
+    of pairs that take no part, as in a softmax of where(mask, scores, masked): minus infinity makes a row in which
+    everything is masked nan.  With `heads_last` the result is [..., L, heads, V] for queries [..., heads, L, E].
     """
     shape, dtype = check_shapes(q, k, v, mask), q.dtype
     q, k, v = map(widened, (q, k, v))
     if isinstance(shape[-1], int) and shape[-1] == 0:
         out, logarithms = full((*shape[:-1], v.shape[-1]), 0, dtype=dtype), full(shape[:-1], -math.inf, dtype=q.dtype)
     else:
-        e, total, peak = _exponentials(_scores(q, k, None if mask is None else widened(mask), is_causal, scale), mask)
-        out = cast(matmul(e / _divisor(total, mask), v), dtype=dtype)
+        masks = _Masks(None if mask is None else widened(mask), is_causal, masked)
+        e, total, peak = _exponentials(masks.scores(q, k, scale), masks)
+        out = cast(matmul(e / _divisor(total, masks), v), dtype=dtype)
         logarithms = reshape_op(peak + log(total), shape=shape[:-1])
     return swapaxes(out, -3, -2) if heads_last else out, logarithms

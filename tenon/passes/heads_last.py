@@ -24,6 +24,10 @@ def heads_last(graph: Graph) -> Graph:
 
     def visit(node: Node, inputs: tuple[Input, ...]) -> Any:
         attrs = map_graphs(node.attrs, heads_last)
+        if _swaps(node) and _made_by(node.inputs[0]) in chosen:
+            swapped_back = _made_by(inputs[0])
+            assert swapped_back is not None
+            return swapped_back.inputs[0]
         if node not in chosen:
             return current_builder().emit(node.op, inputs, attrs)
         out, total = attention(*inputs, **{**attrs, "heads_last": True})
@@ -34,8 +38,15 @@ def heads_last(graph: Graph) -> Graph:
 def _is_read_swapped(node: Node, users: Mapping[Value, list[Node]]) -> bool:
     if node.op is not attention or node.attrs["heads_last"] or node.outputs[0].ndim < 3:
         return False
-    out = node.outputs[0]
-    return any(user.op is permute and tuple(user.attrs["axes"]) == _swapped(out) for user in users[out])
+    return any(map(_swaps, users[node.outputs[0]]))
+
+
+def _made_by(x: Input) -> Node | None:
+    return x.node if isinstance(x, Value) else None
+
+
+def _swaps(node: Node) -> bool:
+    return node.op is permute and node.output.ndim >= 3 and tuple(node.attrs["axes"]) == _swapped(node.output)
 
 
 def _swapped(x: Value) -> tuple[int, ...]:

@@ -31,22 +31,23 @@ def masks(kind: str, rows: int, columns: int, dtype: DType, rng: np.random.Gener
     return [added.astype(dtype.numpy)]
 
 
-def graph_of(op: Any, arrays: list[np.ndarray], causal: bool) -> Graph:
+def graph_of(op: Any, arrays: list[np.ndarray], causal: bool, masked: float | None = None) -> Graph:
     types = [TensorType(as_dtype(x.dtype), x.shape) for x in arrays]
-    return trace(lambda *xs: op(*xs, is_causal=causal, scale=0.3), *types)
+    return trace(lambda *xs: op(*xs, is_causal=causal, scale=0.3, masked=masked), *types)
 
 
-def check(sizes: tuple[int, int, int, int], causal: bool, mask: str, dtype: DType = float32) -> None:
+def check(sizes: tuple[int, int, int, int], causal: bool, mask: str, dtype: DType = float32,
+          masked: float | None = None) -> None:
     """Attention and its gradient for (rows, columns, depth, width) are what their definitions say."""
     rng = np.random.default_rng(0)
     rows, columns, depth, width = sizes
     shapes = (2, 2, rows, depth), (2, 2, columns, depth), (2, 2, columns, width), (2, 2, rows, width)
     q, k, v, g = (rng.normal(size=shape).astype(dtype.numpy) for shape in shapes)
     arrays = [q, k, v, *masks(mask, rows, columns, dtype, rng)]
-    out, total = same(graph_of(attention, arrays, causal), arrays, TOLERANCE[dtype.short])
+    out, total = same(graph_of(attention, arrays, causal, masked), arrays, TOLERANCE[dtype.short])
     along = (g.astype(total.dtype) * out.astype(total.dtype)).sum(-1)
     arrays = [g, along, total, *arrays]
-    same(graph_of(attention_gradient, arrays, causal), arrays, 10 * TOLERANCE[dtype.short])
+    same(graph_of(attention_gradient, arrays, causal, masked), arrays, 10 * TOLERANCE[dtype.short])
 
 
 def same(graph: Graph, arrays: list[np.ndarray], tolerance: float) -> list[np.ndarray]:
@@ -60,6 +61,13 @@ def same(graph: Graph, arrays: list[np.ndarray], tolerance: float) -> list[np.nd
 @pytest.mark.parametrize("causal", [False, True])
 def test_masks(causal: bool, mask: str) -> None:
     check((70, 300, 17, 40), causal, mask)
+
+
+@pytest.mark.parametrize("masked", [-np.inf, -1e9, -3.0])
+@pytest.mark.parametrize("mask", ["none", "some pairs", "added", "some rows", "infinite"])
+@pytest.mark.parametrize("causal", [False, True])
+def test_masked_pairs_may_have_a_score(causal: bool, mask: str, masked: float) -> None:
+    check((70, 300, 17, 40), causal, mask, masked=masked)
 
 
 @pytest.mark.parametrize("sizes", [(1, 1, 1, 1), (3, 5, 4, 6), (300, 17, 13, 70), (9, 600, 64, 64), (257, 131, 8, 96)])

@@ -90,7 +90,7 @@ class Forward(Blocks):
             self.multiply(b, Factors(self.depth, 1, self.across), const(int(self.x.depth.extent)), q, panel,
                           address(b, parts["scores"], j, self.element), self.keys, self.vectors)
         with b.if_then(b.icmp_signed(">", needed, ZERO)):
-            self.mask_rows(b, args, g, row, rows, column, needed, parts["scores"], self.keys)
+            self.mask_rows(b, args, g, row, rows, column, needed, parts["scores"], self.keys, self.masked)
             peak, total = (address(b, parts[name], i, self.element) for name in ("peak", "total"))
             b.call(self.function("weights", [*[I64] * 5, *[POINTER] * 4], self.weights),
                    [*args, row, rows, column, keys, needed, parts["scores"], peak, total, sums])
@@ -152,8 +152,12 @@ class Forward(Blocks):
 
     def finish(self, b: ir.IRBuilder, args: Args, g: ir.Value, first: ir.Value, count: ir.Value,
                parts: Mapping[str, ir.Value]) -> None:
-        """Divide the sums, and store them and the logarithms."""
+        """Divide the sums, and store them and the logarithms; a row without pairs is 0, or nan."""
         one, none = ir.Constant(self.element, 1.0), ir.Constant(self.element, 0.0)
+        if self.x.masked is None:
+            without, logarithm = none, ir.Constant(self.element, float("-inf"))
+        else:
+            without = logarithm = ir.Constant(self.element, float("nan"))
 
         def write(b: ir.IRBuilder, args: Args, g: ir.Value, first: ir.Value, count: ir.Value, peaks: ir.Value,
                   totals: ir.Value, sums: ir.Value) -> None:
@@ -162,11 +166,12 @@ class Forward(Blocks):
                 total, peak = (b.load(address(b, where, i, self.element), typ=self.element)
                                for where in (totals, peaks))
                 empty = b.fcmp_ordered("==", total, none)
-                factor = b.select(empty, none, b.fdiv(one, total))
+                factor = b.fdiv(one, total)
                 with loop(b, ZERO, const(int(self.x.width.extent))) as (j, _):
                     where = address(b, sums, b.add(b.mul(i, const(self.width)), j), self.element)
-                    value = b.select(empty, none, b.fmul(b.load(where, typ=self.element), factor))
+                    value = b.select(empty, without, b.fmul(b.load(where, typ=self.element), factor))
                     self.stored(b, args, 0, g, value, row=row, width=j)
-                self.stored(b, args, 1, g, b.fadd(peak, FUNCTIONS["log"](b, total)), row=row)
+                found = b.fadd(peak, FUNCTIONS["log"](b, total))
+                self.stored(b, args, 1, g, b.select(empty, logarithm, found), row=row)
         b.call(self.function("finish", [*[I64] * 3, *[POINTER] * 3], write),
                [*args, g, first, count, parts["peak"], parts["total"], parts["sums"]])

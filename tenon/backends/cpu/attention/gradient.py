@@ -24,6 +24,7 @@ from tenon.backends.cpu.contraction.emit import I1, I64, ONE, POINTER, ZERO, add
 from tenon.backends.cpu.contraction.spec import Args
 from tenon.dims import Dim
 from tenon.loops.ir import AttentionGradient
+from tenon.types import bool_
 
 Parts = Mapping[str, ir.Value]
 
@@ -113,10 +114,12 @@ class Gradient(Blocks):
                 panel = address(b, parts[right], b.mul(j, const(size)), self.element)
                 self.multiply(b, Factors(size, 1, self.across), const(int(axis.extent)), start, panel,
                               address(b, scores, j, self.element), apart, self.vectors)
-        self.mask_rows(b, args, g, row, rows, column, needed, weights, apart)
+        self.mask_rows(b, args, g, row, rows, column, needed, weights, apart, self.masked)
         along, total = (address(b, parts[name], row, self.element) for name in ("along", "total"))
         b.call(self.function("slopes", [*[I64] * 4, *[POINTER] * 4], self.slopes),
                [*args, row, rows, column, keys, weights, slopes, along, total])
+        if self.x.masked is not None and self.x.mask is not None and self.x.mask.dtype is bool_:
+            self.mask_rows(b, args, g, row, rows, column, needed, slopes, apart, 0.0)
         dq = address(b, parts["dq"], b.mul(row, const(self.depth)), self.element)
         with b.if_then(b.icmp_signed(">", needed, ZERO)):
             self.add_product(b, Factors(apart, 1, self.depth), needed, slopes, parts["k"], dq, "depth")

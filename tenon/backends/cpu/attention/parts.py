@@ -251,8 +251,8 @@ class Blocks:
         return minimum(b, count, b.sub(b.add(row, ONE), first))
 
     def mask_rows(self, b: ir.IRBuilder, args: Args, g: ir.Value, row: ir.Value, rows: ir.Value, first: ir.Value,
-                  count: ir.Value, scores: ir.Value, apart: int) -> None:
-        """Add the mask to rows of scores, or let it choose between them and minus infinity."""
+                  count: ir.Value, scores: ir.Value, apart: int, masked: float) -> None:
+        """Add the mask to rows of scores, or let it choose between them and a number for masked pairs."""
         mask = self.x.mask
         if mask is None:
             return
@@ -264,12 +264,17 @@ class Blocks:
                 where = address(b, scores, b.add(b.mul(i, const(apart)), j), self.element)
                 score = b.load(where, typ=self.element)
                 if mask.dtype is bool_:
-                    score = b.select(value, score, ir.Constant(self.element, float("-inf")))
+                    score = b.select(value, score, ir.Constant(self.element, masked))
                 else:
                     score = b.fadd(score, value)
                 b.store(score, where)
-        function = self.function("mask", [I64] * 5 + [POINTER], write)
+        function = self.function(("mask", masked), [I64] * 5 + [POINTER], write)
         b.call(function, [*args, g, row, rows, first, count, scores])
+
+    @property
+    def masked(self) -> float:
+        """The score of a pair that takes no part."""
+        return float("-inf") if self.x.masked is None else self.x.masked
 
     @contextmanager
     def vectors_of(self, b: ir.IRBuilder, start: ir.Value, stop: ir.Value,
