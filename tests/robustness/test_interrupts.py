@@ -103,6 +103,22 @@ PROGRAMS = {
         must_raise(RuntimeError, in_a_kernel, tn.tensor(1.0))
         assert seen == [-1.0, -1.0]
     """,
+    "operators that are run one by one": """
+        class Late(Exception):
+            pass
+
+        def handler(number, frame):
+            raise Late
+        signal.signal(signal.SIGINT, handler)
+
+        def forever():
+            x = tn.ones(100_000)
+            while True:
+                x = tn.sin(x) * 0.5 + x.sum() * 1e-6
+        in_a_moment(times=9)
+        must_raise(Late, forever)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """,
     "the loops of other threads go on": """
         @tn.jit
         def turns(n):
