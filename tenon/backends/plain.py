@@ -4,7 +4,7 @@
     define internal void @"matmul_0_product.tile"(...)
 
 A tile of a product, and the loops around it, are emitted as they shall be.  A few of the passes of -O2 do them as much
-good as all, in a fifth of the time (`llvm.compile_object`); what has loops over scalars, or moves memory, gets all.
+good as all, in a fifth of the time (`llvm.compile_object`); what has loops over scalars, or masks in loops, gets all.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from llvmlite import ir
 
 HEAD = "; plain: "
 WORTHWHILE = 200        # instructions, for which a module is cut in two
+NO_VECTORS = "llvm.loop.vectorize.width"    # which is 1 wherever the emitter says it
 
 
 def text_of(module: ir.Module) -> str:
@@ -29,8 +30,11 @@ def text_of(module: ir.Module) -> str:
 
 
 def gains(loop: list[ir.Block]) -> bool:
-    """Whether all of the passes are of use: no call stays one, and no vectors are multiplied and added already."""
-    return not any(_is_call(x) or _is_product(x) for block in loop for x in block.instructions)
+    """Whether all of the passes are of use: to make scalars vectors, or to take masks out of the loop."""
+    inside = [x for block in loop for x in block.instructions]
+    if any(_is_call(x) or _is_product(x) for x in inside):
+        return False
+    return any(map(_is_mask, inside)) or not any(_has_vectors(x) or _stays(x) for x in inside)
 
 
 def _is_call(x: ir.Instruction) -> bool:
@@ -40,6 +44,20 @@ def _is_call(x: ir.Instruction) -> bool:
 
 def _is_product(x: ir.Instruction) -> bool:
     return isinstance(x, ir.CallInstr) and x.callee.name.startswith("llvm.fmuladd.v")
+
+
+def _is_mask(x: ir.Instruction) -> bool:
+    return isinstance(x, ir.instructions.ICMPInstr) and isinstance(x.type, ir.VectorType)
+
+
+def _has_vectors(x: ir.Instruction) -> bool:
+    return any(isinstance(value.type, ir.VectorType) for value in (x, *x.operands))
+
+
+def _stays(x: ir.Instruction) -> bool:
+    """Whether it ends a loop of which the emitter says that LLVM shall not vectorise it."""
+    flags = x.metadata.get("llvm.loop")
+    return flags is not None and any(flag.operands[0].string == NO_VECTORS for flag in flags.operands[1:])
 
 
 def loops(function: ir.Function) -> Iterator[list[ir.Block]]:

@@ -20,6 +20,7 @@ from typing import Any
 from llvmlite import ir
 
 from tenon.backends.llvm import Library, compile
+from tenon.locks import Lock
 
 # A cell is a word to wait on and, behind it, how many threads sleep on it.
 START = 0  # cell: number of the region, changed to start one
@@ -52,9 +53,17 @@ class Entries:
     barrier: int
 
 
-@cache
+_making = Lock()
+
+
 def entries(sleep: str) -> Entries:
     """`sleep` says how a waiting thread leaves the core to others: "futex", "yield" (POSIX) or "switch" (Windows)."""
+    with _making:
+        return _made(sleep)
+
+
+@cache
+def _made(sleep: str) -> Entries:
     library = compile(pool_ir(sleep, platform.machine()))
 
     def function(name: str, result: type | None, *arguments: type) -> Any:

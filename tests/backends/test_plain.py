@@ -7,9 +7,9 @@ from llvmlite import ir
 from tenon.backends import llvm
 from tenon.backends.cpu.contraction import emit_contraction
 from tenon.backends.cpu.contraction.dense import F32, matmul
-from tenon.backends.cpu.contraction.emit import ZERO, loop
+from tenon.backends.cpu.contraction.emit import ZERO, loop, splat, store_vector
 from tenon.backends.cpu.contraction.run import Native
-from tenon.backends.plain import HEAD, cut, loops, text_of
+from tenon.backends.plain import HEAD, cut, gains, loops, text_of
 
 
 def product(bias_relu: bool = False) -> ir.Module:
@@ -18,11 +18,42 @@ def product(bias_relu: bool = False) -> ir.Module:
     return module
 
 
-def test_a_tile_is_plain_and_what_moves_memory_is_not():
+def test_a_tile_is_plain_and_what_makes_masks_in_a_loop_is_not():
     head, _, text = text_of(product()).partition("\n")
     names = head.removeprefix(HEAD).split(" ")
     assert "product.tile" in names and "product.packed" in names
-    assert not any("pack_" in name for name in names) and "product.pack_right" in text
+    assert "product.tile.finish" not in names and "product.tile.finish" in text
+
+
+def one_loop(fill, short=False) -> ir.Function:
+    """A function with one loop, whose body `fill` writes: given the builder, the index and the number of turns."""
+    function = ir.Function(ir.Module(), ir.FunctionType(ir.VoidType(), [ir.IntType(64), ir.PointerType()]), "f")
+    b = ir.IRBuilder(function.append_basic_block())
+    count, where = function.args
+    with loop(b, ZERO, count, short=short) as (i, _):
+        fill(b, i, count, where)
+    b.ret_void()
+    return function
+
+
+def scalars(b, i, count, where):
+    b.store(b.mul(i, i), where)
+
+
+def vectors(b, i, count, where):
+    store_vector(b, splat(b, b.mul(i, i), 4), where)
+
+
+def masks(b, i, count, where):
+    many = splat(b, count, 4)
+    b.store(b.icmp_signed("<", many, many), where)
+
+
+@pytest.mark.parametrize("fill, short, expected", [
+    (scalars, False, True), (scalars, True, False), (vectors, False, False), (masks, False, True), (masks, True, True)])
+def test_what_gains_is_scalars_to_be_vectors_and_masks_to_be_taken_out(fill, short, expected):
+    (found,) = loops(one_loop(fill, short))
+    assert gains(found) is expected
 
 
 def test_a_short_module_is_left_whole():

@@ -5,9 +5,11 @@ from __future__ import annotations
 from functools import partial
 
 from tenon.backends.cpu.assemble import Assembly, assemble
+from tenon.backends.cpu.driver import driver
 from tenon.backends.cpu.machine_code import start, threads
 from tenon.backends.cpu.unit import Unit, make_unit
 from tenon.backends.cpu.unit_cache import keep
+from tenon.backends.threads import default_sleep, entries
 from tenon.garbage import collect_young
 from tenon.graph.ir import Graph
 from tenon.observe import emit, span
@@ -19,6 +21,8 @@ def assemble_graph(graph: Graph) -> Assembly:
     units: dict[str, Unit | None] = {}
     pool = threads()
     try:
+        for make in (driver, partial(entries, default_sleep())):    # what every program is run by
+            pool.submit(make)
         with span("assemble", graph=graph.name, nodes=len(graph.nodes)):
             return assemble(graph, partial(_shared_unit, units), lambda unit: start(unit, pool))
     finally:

@@ -138,12 +138,14 @@ class Pack:
             whole = b.and_(whole, b.icmp_signed(">=", room, const(self.width)))
         with runs(b, self.first, self.count, outer_sizes) as (i, start, length):
             outer = unravel(b, start[0], self.outer_sizes) if self.operand.flat else start
+            masks = None if self.operand.inside else self.line_masks(i, b.add(i, length))     # found once for all lines
             with runs(b, self.k0, self.depth, self.depth_sizes) as (k, k_start, k_length), \
                     loop(b, ZERO, k_length) as (step, _):
                 index = (*k_start[:-1], b.add(k_start[-1], step))
-                self.line(b.add(k, step), i, length, outer, index, whole)
+                self.line(b.add(k, step), i, length, outer, index, whole, masks)
 
-    def line(self, k: ir.Value, i: ir.Value, length: ir.Value, outer: Index, index: Index, whole: ir.Value) -> None:
+    def line(self, k: ir.Value, i: ir.Value, length: ir.Value, outer: Index, index: Index, whole: ir.Value,
+             masks: Sequence[ir.Value] | None) -> None:
         b, width = self.b, const(self.width)
         assert self.operand.pointer is not None
         low, high = i, b.add(i, length)                         # the lanes of this run that are in memory
@@ -158,19 +160,27 @@ class Pack:
             with copy:
                 store_vector(b, load_vector(b, source, self.spec.element, self.width), target)
             with select:
-                low, high = b.trunc(minimum(b, low, width), I32), b.trunc(maximum(b, high, ZERO), I32)
                 fills = b.icmp_signed("==", i, ZERO)
-                for lane in range(0, self.width, self.lanes):   # one machine vector: wider masks compile badly
-                    self.masked(source, target, lane, low, high, fills)
+                for lane, mask in zip(self.lanes_of_line(), masks or self.line_masks(low, high), strict=True):
+                    here, there = (address(b, base, const(lane), self.spec.element) for base in (source, target))
+                    self.masked(here, there, mask, fills)
 
-    def masked(self, source: ir.Value, target: ir.Value, lane: int, low: ir.Value, high: ir.Value,
-               fills: ir.Value) -> None:
-        """Copy the lanes from `lane` on that lie in low <= i < high; the others are zero if this fills, or stay."""
-        b, element, lanes = self.b, self.spec.element, min(self.lanes, self.width - lane)
-        source, target = (address(b, base, const(lane), element) for base in (source, target))
-        before = load_vector(b, target, element, lanes)
+    def lanes_of_line(self) -> range:
+        """The first lane of each vector of a line: of the machine's vectors, since wider masks compile badly."""
+        return range(0, self.width, self.lanes)
+
+    def line_masks(self, low: ir.Value, high: ir.Value) -> list[ir.Value]:
+        """The masks of low <= i < high in the vectors of a line."""
+        b = self.b
+        low, high = b.trunc(minimum(b, low, const(self.width)), I32), b.trunc(maximum(b, high, ZERO), I32)
+        return [between(b, low, high, min(self.lanes, self.width - lane), lane) for lane in self.lanes_of_line()]
+
+    def masked(self, source: ir.Value, target: ir.Value, mask: ir.Value, fills: ir.Value) -> None:
+        """Copy the lanes in the mask; the others are zero if this fills, or stay."""
+        b = self.b
+        before = load_vector(b, target, self.spec.element, mask.type.count)
         before = b.select(fills, zero(before.type), before)
-        store_vector(b, masked_load(b, source, between(b, low, high, lanes, lane), before), target)
+        store_vector(b, masked_load(b, source, mask, before), target)
 
     def squares(self) -> None:
         """Neighbours along depth are neighbours in memory: load lanes x lanes squares and transpose them."""
@@ -271,19 +281,22 @@ class Pack:
         where = operand.pointer(b, self.args, self.g, outer, index)
         low, high = b.trunc(low, I32), b.trunc(high, I32)
         if operand.step == 2:
-            return self.every_second(where, low, high)
+            return self.every_second(where, self.masks_apart(low, high))
         return masked_load(b, where, between(b, low, high, self.lanes),
                            zero(ir.VectorType(self.spec.element, self.lanes)))
 
-    def every_second(self, where: ir.Value, low: ir.Value, high: ir.Value) -> ir.Value:
-        """Elements two apart: of those between the first and the last, which are in memory, the even ones."""
+    def masks_apart(self, low: ir.Value, high: ir.Value) -> list[ir.Value]:
+        """The masks for the two halves of what lies between elements two apart, from the first to the last."""
+        b, one = self.b, ir.Constant(I32, 1)
+        low, high = b.shl(low, one), b.sub(b.shl(high, one), one)
+        return [between(b, low, high, self.lanes, half) for half in (0, self.lanes)]
+
+    def every_second(self, where: ir.Value, masks: Sequence[ir.Value]) -> ir.Value:
+        """The even elements of the two halves of which these lanes are in memory."""
         b, lanes = self.b, self.lanes
-        low, high = b.shl(low, ir.Constant(I32, 1)), b.sub(b.shl(high, ir.Constant(I32, 1)), ir.Constant(I32, 1))
-        halves = []
-        for half in (0, lanes):
-            none = zero(ir.VectorType(self.spec.element, lanes))
-            there = address(b, where, const(half), self.spec.element)
-            halves.append(masked_load(b, there, between(b, low, high, lanes, half), none))
+        none = zero(ir.VectorType(self.spec.element, lanes))
+        halves = [masked_load(b, address(b, where, const(half * lanes), self.spec.element), mask, none)
+                  for half, mask in enumerate(masks)]
         return b.shuffle_vector(*halves, ir.Constant(ir.VectorType(I32, lanes), list(range(0, 2 * lanes, 2))))
 
     def spans(self) -> None:
@@ -344,8 +357,8 @@ class Vector:
                      for end in [*self.starts[1:], const(pack.lanes)]]
         self.outers = [unravel(b, b.add(position, start), pack.outer_sizes) for start in self.starts]
 
-    def masks(self, k: Index) -> list[tuple[ir.Value, ir.Value]]:
-        """The lanes (low <= lane < high) of each run that are in memory."""
+    def masks(self, k: Index) -> list[list[ir.Value]]:
+        """The masks of the lanes of each run that are in memory, for what loads it."""
         pack, b, found = self.pack, self.pack.b, []
         for start, end, outer in zip(self.starts, self.ends, self.outers, strict=True):
             low, high = start, end
@@ -353,20 +366,21 @@ class Vector:
                 limits = pack.operand.inside(b, pack.args, pack.g, outer, k)
                 first, last = (b.add(start, b.sub(limit, outer[-1])) for limit in limits)
                 low, high = maximum(b, low, first), minimum(b, high, last)
-            found.append((b.trunc(maximum(b, low, ZERO), I32), b.trunc(maximum(b, high, ZERO), I32)))
+            low, high = (b.trunc(maximum(b, limit, ZERO), I32) for limit in (low, high))
+            apart = [] if pack.operand.step == 1 else pack.masks_apart(low, high)
+            found.append([between(b, low, high, pack.lanes), *apart])
         return found
 
-    def value(self, k: Index, masks: list[tuple[ir.Value, ir.Value]]) -> ir.Value:
+    def value(self, k: Index, masks: list[list[ir.Value]]) -> ir.Value:
         """The vector at depth k."""
         pack, b, element = self.pack, self.pack.b, self.pack.spec.element
         assert pack.operand.pointer is not None
         value: ir.Value = zero(ir.VectorType(element, pack.lanes))
-        for start, outer, (low, high) in zip(self.starts, self.outers, masks, strict=True):
+        for start, outer, (mask, *apart) in zip(self.starts, self.outers, masks, strict=True):
             where = pack.operand.pointer(b, pack.args, pack.g, outer, k)
             where = address(b, where, b.mul(start, const(-pack.operand.step)), element)
-            mask = between(b, low, high, pack.lanes)
-            value = masked_load(b, where, mask, value) if pack.operand.step == 1 else \
-                b.select(mask, pack.every_second(where, low, high), value)
+            value = b.select(mask, pack.every_second(where, apart), value) if apart else \
+                masked_load(b, where, mask, value)
         return value
 
 
