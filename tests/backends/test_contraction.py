@@ -18,12 +18,19 @@ ELEMENTS = {"f32": (F32, np.float32), "f64": (F64, np.float64), "i32": (I32, np.
 LAYOUTS = list(product(("mk", "km"), ("kn", "nk")))
 SIZES = [(1, 1, 1), (0, 3, 3), (3, 0, 3), (5, 5, 0), (2, 50, 600), (70, 1, 33), (1, 70, 23), (7, 17, 5), (6, 16, 40),
          (101, 103, 97), (13, 200, 801)]
+GUARD = 64
 compiled = cache(lambda *args, **options: Native(matmul(*args, **options)))
 
 
 def random(kind: type, *shape: int) -> np.ndarray:
     values = np.random.default_rng(sum(shape)).integers(-50, 50, shape)
     return values.astype(kind) if kind in (np.int32, np.int64) else (values / 64).astype(kind)
+
+
+def guarded(*shape: int) -> np.ndarray:
+    """An array with not-a-number on both sides of it."""
+    whole = np.full(np.prod(shape) + 2 * GUARD, np.nan, np.float32)
+    return whole[GUARD:-GUARD].reshape(shape)
 
 
 def run(name: str, left: str, right: str, sizes: tuple[int, int, int], batch: int = 1, threads: int = 1) -> np.ndarray:
@@ -77,6 +84,25 @@ def test_sums_wait_between_blocks_of_depth_in_the_result_or_in_scratch(epilogue:
     Native(matmul(F32, bias_relu=epilogue), tile)(out, a, b, 1, m, n, k, *([bias] if epilogue else []))
     expected = np.maximum(a @ b + bias, 0) if epilogue else a @ b
     np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("left, right", LAYOUTS)
+@pytest.mark.parametrize("known", [False, True])
+def test_panels_are_packed_by_their_first_tile_and_fetched_by_the_tiles_before(left: str, right: str, known: bool) -> None:
+    """Blocks of two tiles of rows: whole panels and parts of one, whole tiles and parts of one, in several blocks."""
+    tile = Tile(rows=4, vectors=2, lanes=4, depth=16, block_rows=8, columns=24)
+    for m, n, k in [(8, 24, 16), (19, 29, 40), (3, 8, 36), (9, 7, 17), (20, 16, 64)]:
+        call = Native(matmul(F32, left, right, known=(m, n, k) if known else None), tile)
+        a, b, out = guarded(m, k), guarded(k, n), guarded(m, n)
+        stored = []
+        for x, plain in ((a, left == "mk"), (b, right == "kn")):
+            x[:] = np.random.default_rng(m).standard_normal(x.shape)
+            stored.append(x if plain else guarded(*x.shape[::-1]))
+            stored[-1][:] = x if plain else x.T
+        for thread in range(2):
+            call(out, *stored, 1, m, n, k, thread=thread, threads=2)
+        np.testing.assert_allclose(out, a @ b, rtol=1e-4, atol=1e-4)
+        assert np.isnan(out.base[:GUARD]).all() and np.isnan(out.base[-GUARD:]).all()
 
 
 @pytest.mark.parametrize("vector_bytes", [16, 64])

@@ -226,7 +226,7 @@ class Blocks:
             self.functions[key] = emit_tile(self.module, f"{self.name}_tile{len(self.functions)}", spec, tile)
         adds = ir.Constant(I1, 0) if adds is None else adds
         b.call(self.functions[key], [result, ZERO, ZERO, ZERO, const(self.rows), const(tile.width), depth, left, right,
-                                     result, b.not_(adds), ir.Constant(I1, 1), *nothing(spec, right)])
+                                     result, b.not_(adds), ir.Constant(I1, 1), *nothing(spec, tile, right)])
 
     def product_of(self, factors: Factors, apart: int, adds: bool) -> Contraction:
         """A product on plain memory, for its tile."""

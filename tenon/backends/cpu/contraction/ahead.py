@@ -3,34 +3,45 @@
 A share is (address, bytes from chunk to chunk, bytes from line to line): at every chunk of depth a tile asks for
 `spread` lines of memory, `cache_lines` of each.  A fetch of what is not needed, or not there, does no harm.
 """
+import math
 from collections.abc import Sequence
 
 from llvmlite import ir
 
-from .emit import I64, ONE, ZERO, const, element_bytes, maximum, minimum, prefetch, unravel
-from .spec import Args, Contraction, Tile, extent
+from .emit import I64, ONE, ZERO, const, element_bytes, prefetch, unravel
+from .machine import Machine, host
+from .spec import Args, Contraction, Tile
 
 LINE = 64               # bytes of a cache line
+WAYS = 16               # of the second cache: lines that have the same place in it
 MOST = 8                # lines of memory that a chunk asks for
 USUAL_TILES = 8         # of rows, where nobody knows how many there are
 Share = tuple[ir.Value, ir.Value, ir.Value]
 
 
-def fetches(spec: Contraction) -> bool:
-    """Whether a panel of right is made of lines of memory, equally far apart."""
+def fetches(spec: Contraction, tile: Tile) -> bool:
+    """Whether a panel of right is made of lines of memory, equally far apart, that stay where they are fetched to."""
     x = spec.right
     plain = x.pointer is not None and x.inside is None and x.step == 1
-    return spec.packed is not None or (plain and len(spec.depth) == 1 and (x.flat or len(spec.columns) == 1))
+    lines = plain and len(spec.depth) == 1 and (x.flat or len(spec.columns) == 1)
+    return spec.packed is not None or (lines and not (by_lines(spec) and crowded(spec, tile)))
 
 
-def ahead_types(spec: Contraction) -> list[ir.Type]:
+def crowded(spec: Contraction, tile: Tile, machine: Machine | None = None) -> bool:
+    """Whether lines of a panel in memory would drive each other out of the second cache."""
+    way = (machine or host()).second_cache // WAYS
+    apart = (spec.right.apart or 0) * element_bytes(spec.element)
+    return min(spec.known[2] or tile.depth, tile.depth) > way // math.gcd(apart, way) * WAYS // 2
+
+
+def ahead_types(spec: Contraction, tile: Tile) -> list[ir.Type]:
     """Of the arguments of a tile that say what it fetches."""
-    return [ir.PointerType(), I64, I64] if fetches(spec) else []
+    return [ir.PointerType(), I64, I64] if fetches(spec, tile) else []
 
 
-def nothing(spec: Contraction, where: ir.Value) -> list[ir.Value]:
+def nothing(spec: Contraction, tile: Tile, where: ir.Value) -> list[ir.Value]:
     """A share that is of no use and costs nothing: memory that is near already."""
-    return [where, ZERO, ZERO] if fetches(spec) else []
+    return [where, ZERO, ZERO] if fetches(spec, tile) else []
 
 
 def fetch(b: ir.IRBuilder, spec: Contraction, tile: Tile, share: Sequence[ir.Value], chunk: ir.Value) -> None:
@@ -49,9 +60,19 @@ def spread(spec: Contraction, tile: Tile) -> int:
     """How many lines of memory a tile asks for at each chunk, so that all tiles of a panel ask for the next one."""
     rows = spec.known[0]
     tiles = max(-(-min(rows, tile.block_rows) // tile.rows), 1) if rows is not None else USUAL_TILES
-    chunk = tile.lanes * element_bytes(spec.element)
-    lines = tile.lanes if by_lines(spec) else tile.width if spec.packed is None else -(-tile.width * chunk // LINE)
-    return min(-(-lines // tiles), MOST)
+    return min(-(-lines_of(spec, tile) // tiles), MOST)
+
+
+def lines_of(spec: Contraction, tile: Tile) -> int:
+    """How many lines of memory a panel has for each chunk of its depth."""
+    if spec.packed is not None:
+        return -(-tile.width * tile.lanes * element_bytes(spec.element) // LINE)
+    return tile.lanes if by_lines(spec) else tile.width
+
+
+def sharers(spec: Contraction, tile: Tile) -> int:
+    """How many tiles of a panel fetch a share of the next one, until there is nothing left of it."""
+    return -(-lines_of(spec, tile) // spread(spec, tile))
 
 
 def cache_lines(spec: Contraction, tile: Tile) -> list[int]:
@@ -69,12 +90,10 @@ def share_of(b: ir.IRBuilder, spec: Contraction, tile: Tile, args: Args, g: ir.V
              corner: tuple[ir.Value, ir.Value], depth: ir.Value) -> list[ir.Value]:
     """What tile `number` fetches of the panel from corner = (column, k) on, which is `depth` deep."""
     (n, k), each = corner, spread(spec, tile)
-    columns, whole = extent(b, args, spec.columns), extent(b, args, spec.depth)
     if by_lines(spec):
-        here = b.mul(b.mul(number, const(each)), b.udiv(depth, const(tile.lanes)))
-        k = minimum(b, b.add(k, here), maximum(b, b.sub(whole, ONE), ZERO))
+        k = b.add(k, b.mul(b.mul(number, const(each)), b.udiv(depth, const(tile.lanes))))
     else:
-        n = minimum(b, b.add(n, b.mul(number, const(each))), maximum(b, b.sub(columns, ONE), ZERO))
+        n = b.add(n, b.mul(number, const(each)))
     start, apart = line_of(b, spec, args, g, n, k)
     step = b.mul(apart, const(each)) if by_lines(spec) else const(tile.lanes * element_bytes(spec.element))
     return [start, step, apart]

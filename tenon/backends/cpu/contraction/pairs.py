@@ -61,7 +61,8 @@ def release(b: ir.IRBuilder) -> None:
 
 def emit_pair_tile(module: ir.Module, name: str, spec: Contraction, tile: Tile) -> ir.Function:
     """What `emit_tile` makes, for pairs: sums wait in `sums`, and the epilogue reads them there."""
-    kind = ir.FunctionType(ir.VoidType(), [*spec.arguments, *[I64] * 6, *[POINTER] * 3, I1, I1, *ahead_types(spec)])
+    kind = ir.FunctionType(ir.VoidType(), [*spec.arguments, *[I64] * 6, *[POINTER] * 3, I1, I1,
+                                           *ahead_types(spec, tile)])
     function = ir.Function(module, kind, name)
     function.linkage = "internal"
     function.attributes.add("noinline")

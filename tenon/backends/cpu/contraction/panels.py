@@ -8,7 +8,7 @@ block of left stays in the second cache meanwhile.  Blocks of columns are cut on
 from llvmlite import ir
 
 from . import pairs
-from .ahead import LINE, fetches, line_of, nothing, share_of, spread
+from .ahead import LINE, fetches, line_of, nothing, share_of, sharers, spread
 from .emit import (
     I1,
     I32,
@@ -215,16 +215,15 @@ class _Packed:
     def ahead(self, m: ir.Value, panel: ir.Value, following: tuple[ir.Value, ir.Value]) -> list[ir.Value]:
         """What the tile at row m fetches of the next panel, if there is one."""
         b, spec, tile, (m0, _, _), (n, k) = self.b, self.spec, self.tile, self.origin, following
-        if not fetches(spec):
+        if not fetches(spec, tile):
             return []
         number, size = b.udiv(b.sub(m, m0), const(tile.rows)), minimum(b, self.depth_block, b.sub(self.depth, k))
-        some = b.icmp_signed("<", n, self.column_to)
-        n = b.select(some, n, self.column_from)
+        some = b.and_(b.icmp_signed("<", n, self.column_to), b.icmp_signed("<", number, const(sharers(spec, tile))))
         if spec.packed is None:
             share = share_of(b, spec, tile, self.args, self.g, number, (n, k), size)
         else:
             share = share_of_packed(b, spec, tile, number, packed_block(b, spec, tile, self.args, n, k, size), size)
-        return [b.select(some, *both) for both in zip(share, nothing(spec, panel), strict=True)]
+        return [b.select(some, *both) for both in zip(share, nothing(spec, tile, panel), strict=True)]
 
 
 # ---------------------------------------------------------------- right that was packed before

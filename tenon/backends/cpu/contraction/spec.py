@@ -110,7 +110,7 @@ CROWDED = 4096          # rows a multiple of so many bytes apart compete for the
 FEW_PANELS = 2          # of right that read a row of left too seldom for a copy to pay
 FAR_APART = 4096        # elements between rows, the last of which are copied as they lie
 LEFT_SHARE = 2          # a block of left takes the second cache divided by this,
-PANEL_SHARE = 8         # a panel of right, at most, that divided by this, since it comes and goes,
+PANEL_SHARE = 16        # a panel of right, at most, that divided by this, since it comes and goes,
 SUMS_SHARE = 4          # and sums that wait for an epilogue that divided by this
 
 

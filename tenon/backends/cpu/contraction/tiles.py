@@ -43,7 +43,7 @@ LINES_AHEAD = 4         # of memory are fetched while a panel is packed: more wo
 
 def emit_tile(module: ir.Module, name: str, spec: Contraction, tile: Tile) -> ir.Function:
     kind = ir.FunctionType(ir.VoidType(), [*spec.arguments, *[I64] * 6, *[POINTER] * 3, I1, I1,
-                                           *ahead_types(spec), *line_types(spec)])
+                                           *ahead_types(spec, tile), *line_types(spec)])
     function = ir.Function(module, kind, name)
     function.linkage = "internal"
     function.attributes.add("noinline")
@@ -60,7 +60,7 @@ class _Tile:
         self.args, values = tuple(function.args[:len(spec.arguments)]), function.args[len(spec.arguments):]
         g, self.m, self.n, self.rows, self.columns, self.depth, self.left, self.right, self.sums, *rest = values
         self.first, self.last, *rest = rest
-        ahead = len(ahead_types(spec))
+        ahead = len(ahead_types(spec, tile))
         self.ahead, self.memory = rest[:ahead], rest[ahead:]
         self.right.add_attribute("noalias")
         self.passed = [*self.args, g, self.m, self.n, self.rows, self.columns, self.sums, self.first]
