@@ -13,7 +13,7 @@ from tenon.autocast import autocasting, holds_recast, recast
 from tenon.autodiff import call
 from tenon.backends.base import Executable
 from tenon.dims import SymbolicDim
-from tenon.errors import ADDRESSABLE, DTypeError, TenonError, out_of_memory, step_error
+from tenon.errors import ADDRESSABLE, OF_NUMPY, DTypeError, TenonError, out_of_memory, step_error
 from tenon.graph.build import agree, canonical_attrs, literal
 from tenon.graph.interpret import as_type, evaluate_op
 from tenon.graph.ir import Graph, Literal
@@ -137,7 +137,7 @@ class Eager(TensorInterpreter):
                 arrays = [np.asarray(x.value, x.type.dtype.numpy) if type(x) is Literal else a
                           for a, x in zip(arrays, agreed, strict=True)]
             out = plan.run(*arrays)
-        except Exception:
+        except OF_NUMPY:
             return super().apply(op, inputs, attrs)
         record = key[-1]
         if plan.several:

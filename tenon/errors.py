@@ -94,6 +94,10 @@ class TenonError(Exception):
         return "\n".join(rows)
 
 
+# What NumPy raises where it cannot do what it is asked to.  Anything else may come from a handler of signals.
+OF_NUMPY = (TenonError, TypeError, ValueError, ArithmeticError, LookupError, MemoryError)
+
+
 class ShapeError(TenonError, ValueError):
     """Shapes, sizes or axes that do not fit the operator."""
 

@@ -39,6 +39,7 @@ from tenon.passes.hoist import hoist
 from tenon.passes.merge_duplicates import merge_duplicates
 from tenon.passes.merge_loops import merge_loops
 from tenon.passes.nested import Pass
+from tenon.passes.order import order
 from tenon.passes.recompute import recompute
 from tenon.passes.simplify import simplify
 from tenon.passes.specialize import specialize
@@ -64,6 +65,7 @@ PASSES: dict[str, Pass] = {
     "absorb_scales": absorb_scales,
     "drop_barriers": drop_barriers,
     "fuse": fuse,
+    "order": order,
     "recompute": recompute,
 }
 
@@ -73,9 +75,9 @@ OWN_PASSES = dict(PASSES)        # beside which users may add their own (tn.grap
 # Loops that nobody reads must not be merged with others; merging leaves some results unread.
 OPTIMIZE = ["expand", "split_strides", "simplify", "fold", "specialize", "turn_products", "simplify",
             "merge_duplicates", "drop_dead", "find_attention", "heads_last", "merge_loops", "hoist", "unroll",
-            "drop_dead", "all_turns", "drop_barriers", "fuse", "recompute"]
+            "drop_dead", "all_turns", "drop_barriers", "fuse", "order", "recompute"]
 ON_CONSTANTS = ("absorb_scales", "drop_dead")       # before fuse, where some parameters are constants
-ON_KERNELS = ("fuse", "recompute")
+ON_KERNELS = ("fuse", "order", "recompute")
 
 
 def native_program(graph: Graph) -> Executable:

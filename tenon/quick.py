@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tenon.autocast import autocasting
-from tenon.errors import TenonError
+from tenon.errors import OF_NUMPY, TenonError
 from tenon.graph.build import agree, literal
 from tenon.graph.kernels import KERNELS
 from tenon.graph.op import OPS, Op, current
@@ -65,7 +65,7 @@ def _product(op: Op, full: Callable[[Any, Any], Any]) -> Callable[[Any, Any], An
             if matrices and a.dtype is b.dtype and a.dtype in PRODUCTS and autocasting() is None:
                 try:
                     out = quiet.run(np.matmul, a, b)
-                except Exception:               # the full call says what is wrong
+                except OF_NUMPY:                # the full call says what is wrong
                     return full(x, y)
                 wanted = (left.requires_grad or right.requires_grad) and recording()
                 return recorded(op, (x, y), out) if wanted else fresh(out)
@@ -89,7 +89,7 @@ def _unary(op: Op, ufunc: np.ufunc) -> Callable[[Any], Any]:
                         out = np.asarray(out)
                     if out.dtype is result:
                         return fresh(out) if not (own.requires_grad and recording()) else recorded(op, (x,), out)
-                except Exception:               # the full call says what is wrong
+                except OF_NUMPY:                # the full call says what is wrong
                     pass
         return full((x,), {})
     quick.__name__, quick.__doc__ = op.name, op.doc
@@ -124,7 +124,7 @@ def _binary(op: Op, ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
                         out = np.asarray(out)
                     if out.dtype is result:
                         return recorded(op, (left, right), out) if wanted and recording() else fresh(out)
-                except Exception:               # the full call says what is wrong
+                except OF_NUMPY:                # the full call says what is wrong
                     pass
         return full((x, y), {})
     quick.__name__, quick.__doc__ = op.name, op.doc

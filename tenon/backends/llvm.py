@@ -16,7 +16,7 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
@@ -51,6 +51,8 @@ class Library:
                             hint="drop compiled programs that are no longer used, or raise vm.max_map_count")
         self.name = f"tenon.{next(_library_numbers)}"
         builder = llvm.JITLibraryBuilder().add_object_img(data).add_current_process()
+        for name, address in _provided.items():
+            builder.import_symbol(name, address)
         try:
             self._loaded = builder.link(_linker(), self.name)
         except RuntimeError as error:
@@ -67,6 +69,11 @@ class Library:
             except RuntimeError as error:
                 raise CodeError(f"{name}: {error}") from None
         return int(tracker[name])
+
+
+def provide(functions: Mapping[str, int]) -> None:
+    """Let machine code that is linked from now on call these functions, by name, at their addresses."""
+    _provided.update(functions)
 
 
 @cache
@@ -244,6 +251,7 @@ def _require_known_functions(module: Any) -> None:
         for function in module.functions
         if function.is_declaration
         and not function.name.startswith("llvm.")
+        and function.name not in _provided
         and llvm.address_of_symbol(function.name) is None
     ]
     if missing:
@@ -332,6 +340,7 @@ def environment() -> tuple[str, ...]:
 
 
 _starting = threading.RLock()
+_provided: dict[str, int] = {}
 _alive: weakref.WeakSet[Library] = weakref.WeakSet()
 _libraries: weakref.WeakValueDictionary[str, Library] = weakref.WeakValueDictionary()
 _library_numbers = itertools.count()

@@ -105,10 +105,13 @@ def _timed(program: Program, arrays: Sequence[np.ndarray], repeats: int) -> Iter
     kept = frame.run(arrays, arena)             # from here on every pointer is bound, and all memory holds numbers
     kernels = (step for step in leaves(program.parts.steps) if isinstance(step, KernelStep)
                for _ in range(len(step.unit.functions)))
+    # Moves are made too: after the run the pointers of a loop are behind its last row.
     rows = [(row, label) for row, label in zip(layout.steps.reshape(-1, native.STEP_WORDS), layout.labels, strict=True)
-            if row[0] in (*KERNELS, native.COPY)]
+            if row[0] in (*KERNELS, native.COPY, native.MOVE)]
     passes = [[_once(frame, layout, row) for row, _ in rows] for _ in range(repeats)]
     for (row, label), seconds in zip(rows, map(min, zip(*passes, strict=True)), strict=True):
+        if row[0] == native.MOVE:
+            continue
         if row[0] == native.COPY:
             yield Timed(label, seconds, 2 * int(row[2]), 0.0, None)
             continue

@@ -262,7 +262,7 @@ class Sliding:
     windows: Windows
     other: Load
     filters: Axis
-    way: Literal["places", "added places", "filters", "winograd places"]
+    way: Literal["places", "added places", "filters", "winograd places", "winograd filters"]
 
 
 def sliding(left: Expr, right: Expr, batch: Axis, rows: Axis, columns: Axis, depth: Axis) -> Sliding | None:
@@ -273,14 +273,17 @@ def sliding(left: Expr, right: Expr, batch: Axis, rows: Axis, columns: Axis, dep
         windows = windows_of(one, places, depth)
         if windows is not None and count(filters) <= FEW_FILTERS and _lies_well(windows, other):
             return Sliding(windows, other, filters, "places")
-        if windows is not None and not batch and _has_square_taps(windows, other) and \
-                saves_multiplications(windows, filters):
+        if windows is not None and not batch and _lies_well(windows, other) and _has_square_windows(windows) and \
+                _has_square_taps(windows, other) and saves_multiplications(windows, filters):
             return Sliding(windows, other, filters, "winograd places")
         windows = windows_of(one, depth, places)
         if windows is not None and _lies_well(windows, other) and _follows(windows, other):
             if count(batch) >= SEVERAL and count(filters) <= FEW_FILTERS:
                 return Sliding(windows, other, filters, "added places")
             sums = count(windows.channels) * count(windows.taps) * count(filters)
+            if not batch and count(filters) >= MANY_FILTERS and _has_square_windows(windows) and \
+                    saves_multiplications(windows, filters):
+                return Sliding(windows, other, filters, "winograd filters")
             if not batch and count(filters) >= MANY_FILTERS and sums <= MOST_SUMS:
                 return Sliding(windows, other, filters, "filters")
     return None
@@ -305,15 +308,16 @@ def _follows(windows: Windows, other: Load) -> bool:
     return affine(other.offset).terms.get(last.place, 0) == 1 and last.spread == 1
 
 
+def _has_square_windows(windows: Windows) -> bool:
+    """Whether windows are 3 x 3, of neighbours, one step apart."""
+    return len(windows.slides) == 2 and windows.load.dtype.kind == "f" and all(
+        s.taps == 3 and s.step == 1 and abs(s.reach) == 1 and s.spread == 1 and s.high > s.low for s in windows.slides)
+
+
 def _has_square_taps(windows: Windows, other: Load) -> bool:
-    """Whether windows are 3 x 3, of neighbours, one step apart, and the other factor's taps lie side by side."""
-    if not _lies_well(windows, other) or len(windows.slides) != 2 or windows.load.dtype.kind != "f":
-        return False
-    if any(s.taps != 3 or s.step != 1 or abs(s.reach) != 1 or s.spread != 1 or s.high <= s.low for s in windows.slides):
-        return False
+    """Whether the other factor's taps lie side by side, row after row or column after column."""
     terms = affine(other.offset).terms
-    return sorted(terms.get(tap, 0) == 3 for tap in windows.taps) == [False, True] and \
-        any(terms.get(tap, 0) == 1 for tap in windows.taps)
+    return [terms.get(tap, 0) for tap in windows.taps] in ([3, 1], [1, 3])
 
 
 def saves_multiplications(windows: Windows, filters: Axis) -> bool:

@@ -44,7 +44,7 @@ def recompute(graph: Graph) -> Graph:
 
 
 def peak_bytes(graph: Graph) -> int:
-    """The most memory in use at one node, beside parameters; symbolic sizes count as middling ones."""
+    """The most memory in use at one node, beside parameters and results; symbolic sizes count as middling ones."""
     return Timeline(graph).peak
 
 
@@ -55,7 +55,7 @@ class Life:
     made: int
     reads: tuple[int, ...]
     size: int
-    kept: bool          # to the end: a result
+    kept: bool          # a result, which has memory of its own, to the end
 
     def last(self, end: int) -> int:
         return end if self.kept else max(self.reads, default=self.made)
@@ -82,8 +82,9 @@ class Timeline:
                       for x, k in made.items()}
         change = np.zeros(self.end + 2, np.int64)
         for life in self.lives.values():
-            change[life.made] += life.size
-            change[life.last(self.end) + 1] -= life.size
+            if not life.kept:
+                change[life.made] += life.size
+                change[life.last(self.end) + 1] -= life.size
         self.used = np.cumsum(change)[:max(1, self.end)]
 
     @property

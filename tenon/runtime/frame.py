@@ -12,6 +12,7 @@ from tenon.backends.base import Array
 from tenon.backends.cpu import driver as native
 from tenon.backends.cpu.steps import AllocateStep, HostStep, Storage, homes
 from tenon.backends.cpu.unit import count
+from tenon.backends.interrupts import interrupts
 from tenon.errors import OutOfRange, TenonError, out_of_range, step_error
 from tenon.graph.interpret import concrete, concrete_type, evaluate_op, running
 from tenon.graph.ir import Input, Literal, Value
@@ -60,7 +61,8 @@ class Frame:
                 (native.PLACES, layout.places.ctypes.data), (native.PLACE_COUNT, len(layout.places) // 2),
                 (native.MOVES, layout.moves.ctypes.data)):
             self.context[word] = value
-        self.takes_long = layout.threads > 1 or layout.work >= QUICK_WORK
+        self.takes_long = layout.threads > 1 or layout.endless or layout.work >= QUICK_WORK
+        self.context[native.ASKS] = self.takes_long
         self.call = driver.run if self.takes_long else driver.run_quickly
 
     def run(self, arrays: Sequence[Array], arena: Array | None) -> list[Array]:
@@ -88,14 +90,16 @@ class Frame:
             self.context[native.SCRATCH] = arena.ctypes.data + self.layout.memory.size
 
     def drive(self) -> None:
-        """Run the steps: here, or on the threads of the pool."""
+        """Run the steps: here, or on the threads of the pool.  Raises what a signal's handler raised meanwhile."""
         if self.layout.threads == 1:
             self.call(self.address)
-            return
-        threads = pool()
-        self.context[native.POOL] = threads.state
-        self.driver.bind(self.address)
-        threads.run(self.driver.drive, self.address)
+        else:
+            threads = pool()
+            self.context[native.POOL] = threads.state
+            self.driver.bind(self.address)
+            threads.run(self.driver.drive, self.address)
+        if self.layout.loops:
+            interrupts().raise_interrupt()
 
     def run_checked(self, arrays: Sequence[Array], results: list[Array]) -> list[Array]:
         """For programs in which steps may fail, or call back."""

@@ -16,7 +16,7 @@ from tenon.backends.cpu.steps import AllocateStep, CopyStep, HostStep, KernelSte
 from tenon.backends.cpu.unit import count
 from tenon.graph.interpret import concrete_type
 from tenon.runtime.memory import Buffer, Plan, plan_arena
-from tenon.runtime.table import STATUS_WORDS, AddressOf, Table, can_fail, is_parallel, work_of
+from tenon.runtime.table import STATUS_WORDS, AddressOf, Table, can_fail, has_loops, is_parallel, work_of
 from tenon.types import TensorType
 
 QUICK_WORK = 200_000        # elements below which it is not worth to let other Python threads run meanwhile
@@ -51,6 +51,8 @@ class Layout:
     status_words: int
     checked: list[KernelStep]                   # who writes the status words
     host: list[HostStep | AllocateStep]         # what may call back
+    loops: bool                                 # whether a signal may end it
+    endless: bool                               # whether the data alone may
     sizes: Sizes
     of: dict[Storage, Place]
     labels: list[str] = field(default_factory=list)   # every row of the table of steps, to be read
@@ -75,7 +77,7 @@ def take_donated(assembly: Assembly, donated: Collection[int]) -> dict[Storage, 
     if not donated:
         return taken
     steps, graph = assembly.steps, assembly.graph
-    failing = max((k for k, step in enumerate(steps) if can_fail(step)), default=-1)
+    failing = max((k for k, step in enumerate(steps) if can_fail(step) or has_loops(step)), default=-1)
     last_read = {x: k for k, step in enumerate(steps) for y in step.inputs for x in homes(y)}
     written = {x: k for k, step in reversed(list(enumerate(steps))) for y in step.outputs for x in homes(y)}
     free: dict[TensorType, list[Storage]] = {}
@@ -123,7 +125,8 @@ def _finished(assembly: Assembly, table: Table, pool_threads: int) -> Layout:
         scratch=max((count(u.facts.scratch, sizes) for u in assembly.units), default=0),
         memory=plan, work=sum(work_of(step, sizes) for step in assembly.steps),
         status_words=STATUS_WORDS * (len(table.checked) + 1), checked=table.checked,
-        host=table.host, sizes=sizes, of=of, labels=table.labels)
+        host=table.host, loops=any(has_loops(step) for step in assembly.steps),
+        endless=any(has_loops(step, endless=True) for step in assembly.steps), sizes=sizes, of=of, labels=table.labels)
 
 
 def plan_memory(table: Table) -> tuple[dict[Storage, int], Plan]:

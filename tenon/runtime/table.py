@@ -64,6 +64,16 @@ def can_fail(step: Step) -> bool:
                for x in leaves([step]))
 
 
+def has_loops(step: Step, endless: bool = False) -> bool:
+    """Whether a signal may end the step in a loop; `endless`: in one that the data end, if anything."""
+    match step:
+        case LoopStep():
+            return not endless or step.length is None or any(has_loops(x, True) for part in step.parts for x in part)
+        case BranchStep():
+            return any(has_loops(x, endless) for part in step.branches for x in part)
+    return isinstance(step, KernelStep) and step.unit.endless
+
+
 def unit_for(step: KernelStep, taken: Mapping[Storage, Storage]) -> Unit:
     """The kernel of the step, for the outputs that have the memory of inputs."""
     outputs = [taken.get(x, x) for x in step.outputs]
@@ -107,7 +117,7 @@ class Table:
 
     def job(self, step: Step) -> Job | None:
         """What it takes to run the step beside others; None if it has to be in its place."""
-        if not isinstance(step, KernelStep) or step.unit.facts.checks:
+        if not isinstance(step, KernelStep) or step.unit.facts.checks or step.unit.endless:
             return None
         return Job(self.memory(step.inputs), self.memory(step.outputs + step.temporaries), work_of(step, self.sizes),
                    is_parallel(step, self.sizes))
@@ -179,6 +189,7 @@ class Table:
         if step.unit.facts.checks:
             self.checked.append(step)
             status, self.unchecked = STATUS_WORDS * len(self.checked), True
+        self.unchecked = self.unchecked or step.unit.endless        # and so may it have ended
         unit = unit_for(step, self.taken)
         for stage, address in enumerate(self.address_of(unit)):
             if stage and thread == EVERYONE:
@@ -192,7 +203,7 @@ class Table:
                 self.row(unit.functions[stage], driver.KERNEL_ONE, *words, thread)
 
     def check(self) -> None:
-        """Stop here if a kernel has failed."""
+        """Stop here if a kernel has failed, or a signal ends the program."""
         self.row("check", driver.HOST, driver.CHECK)
         self.fence()
         self.unchecked = False
@@ -215,6 +226,7 @@ class Table:
             self.alone = True
             yield
             self.alone = False
+            self.unchecked = self.unchecked or has_loops(step)      # a signal may have ended one
             self.jump_here(others)
             self.touch(reads, writes, 0)
 
@@ -266,9 +278,9 @@ class Table:
         self.loops.append((first, len(self.spans) - 1))
         if counter is not None:
             self.all_meet()
-            self.row("jump while", driver.JUMP_WHILE, head, self.slot(counter))
+            self.row("jump while", driver.JUMP_WHILE, head, self.slot(counter), int(not self.alone))
         else:
-            self.row("jump", driver.JUMP, head)
+            self.row("again", driver.AGAIN, head, 0, int(not self.alone))
         if leave is not None:
             self.jump_here(leave)
 

@@ -27,6 +27,13 @@ def test_products_are_counted_and_nothing_is_assigned():
     assert "GFLOP/s" in str(profile) and "matmul" in str(profile) and "test_profile.py:" in str(profile)
 
 
+def test_steps_of_a_loop_find_their_pointers_within_its_arrays():
+    def turn(c, row):
+        return tn.tanh(c + (row * c).sum()), row * c
+    profile = tn.debug.profile(tn.jit(lambda x: tn.scan(turn, tn.tensor(1.0), x)), tn.ones((40, 100_000)))
+    assert sum(step.bytes >= 800_000 for step in profile.steps) >= 1
+
+
 def test_the_products_of_convolutions():
     x, w = TensorType(float32, (2, 3, 8, 8)), TensorType(float32, (5, 3, 3, 3))
     g = TensorType(float32, (2, 5, 6, 6))

@@ -43,6 +43,7 @@ from tenon.backends.cpu.conditions import (
 )
 from tenon.backends.cpu.conditions import DICTIONARY as DICTIONARY_ENTRY
 from tenon.backends.cpu.driver import driver
+from tenon.backends.interrupts import RAISE, interrupts
 from tenon.backends.llvm import Library, compile
 
 # Words of a table behind those of its conditions.
@@ -136,12 +137,15 @@ def _python(name: str) -> int:
 
 @cache
 def _library(slots: Slots) -> Library:
+    interrupts()
     return compile(conditions_ir(slots) + _EXECUTE + _CALLS + _answer_ir(slots))
 
 
 # ---------------------------------------------------------------- the native functions
 
 _EXECUTE = f"""
+declare i32 @{RAISE}()
+
 define internal void @each(ptr %table, ptr %function) {{     ; the function with every argument and result
 entry:
 {word("table", "objects", OBJECTS, "ptr")}{word("table", "count", OBJECT_COUNT)}
@@ -248,10 +252,14 @@ body:
   br label %head
 start:
   call void @execute(ptr %table)
-  br label %out
+  %raised = call i32 @{RAISE}()
+  %fine = icmp eq i32 %raised, 0
+  br i1 %fine, label %out, label %error
 out:
   %answer = call ptr @boolean(ptr %table, i1 %good)
   ret ptr %answer
+error:
+  ret ptr null
 }}
 """
 
@@ -323,6 +331,10 @@ start:
   %result.at = getelementptr ptr, ptr %objects, i64 %place
   store ptr %array, ptr %result.at, align 8
   call void @execute(ptr %table)
+  %raised = call i32 @{RAISE}()
+  %fine = icmp eq i32 %raised, 0
+  br i1 %fine, label %answered, label %give.up
+answered:
 {word("table", "allocate", ALLOCATE, "ptr")}{word("table", "state.type", STATE, "ptr")}\
 {word("table", "tensor.type", TENSOR, "ptr")}{word("table", "none", NONE, "ptr")}{word("table", "false", FALSE, "ptr")}\
 {word("table", "zero", ZERO, "ptr")}
@@ -343,7 +355,7 @@ held:
 {store("tensor", "state", slots.own)}
   ret ptr %tensor
 give.up:
-  %rest = phi ptr [%array, %start], [%state, %stated]
+  %rest = phi ptr [%array, %start], [%array, %answered], [%state, %stated]
   call void %decref(ptr %rest)
   br label %error
 error:

@@ -14,7 +14,8 @@ A step is six words: what it does, and up to five operands.
     HOST step                  COPY        operands bytes                    thread 0
     MOVE first count           SKIP        step                              thread 0 moves pointers; all others jump
     JUMP step                  JUMP_UNLESS step operands                     where the boolean is false
-    CHOOSE operands count      JUMP_WHILE  step operands                     while the pointer, a counter, is not 0
+    CHOOSE operands count      JUMP_WHILE  step operands all                 while the pointer, a counter, is not 0
+                               AGAIN       step 0 all                        the next turn of a loop
     FOLLOW operands pointer    ALLOCATE    operands pointer step sizes       thread 0
 
 `operands` is the place in the context's table of pointers where those of the step begin; `status` the place of the
@@ -24,6 +25,9 @@ goes to one of the `count` steps that follow, by the integer (8 bytes) there, or
 takes so many bytes of the region of cells, after a call back to `step` if there is no room, and writes their address to
 the operand and the pointer; FOLLOW reads it from there.  What jumps look at must not be written before all threads have
 looked: the table has barriers for that.
+
+The last two ask now and then whether a signal ends the program (`tenon.backends.interrupts`): then a loop that thread 0
+runs alone is left, and what follows is not to be trusted; one that `all` run ends the program.
 """
 
 from __future__ import annotations
@@ -33,20 +37,21 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
+from tenon.backends.interrupts import INTERRUPTED, OFTEN, STOPPING, interrupts
 from tenon.backends.llvm import Library, compile
 from tenon.backends.threads import BARRIER as POOL_BARRIER
 from tenon.locks import Lock
 
 END, KERNEL_ALL, KERNEL_ONE, BARRIER, HOST, COPY, JUMP, JUMP_UNLESS, JUMP_WHILE, MOVE, SKIP, CHOOSE, \
-    ALLOCATE, FOLLOW = range(14)
+    ALLOCATE, FOLLOW, AGAIN = range(15)
 MOVE_WORDS = 3
 STEP_WORDS = 6
-CHECK = -1                   # the HOST step that only looks whether a kernel failed
+CHECK = -1                   # the HOST step that only looks whether a kernel failed, or a signal ends the program
 
 # Words of the context, 8 bytes each.
 (STEPS, POINTERS, SIZES, SCRATCH, SCRATCH_STRIDE, POOL, CALLBACK, FRAME, STATUSES, STATUS_COUNT, STOP, OBJECTS,
- BINDINGS, BINDING_COUNT, DATA_OFFSET, ARENA, PLACES, PLACE_COUNT, MOVES, CELL_NEXT, CELL_END) = range(21)
-CONTEXT_WORDS = 21
+ BINDINGS, BINDING_COUNT, DATA_OFFSET, ARENA, PLACES, PLACE_COUNT, MOVES, CELL_NEXT, CELL_END, ASKS) = range(22)
+CONTEXT_WORDS = 22
 
 Callback = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.c_int64)   # (frame, step) -> 0, or 1 to stop
 
@@ -73,6 +78,7 @@ def driver() -> Driver:
 
 @cache
 def _made() -> Driver:
+    interrupts()
     library = compile(driver_ir())
     one = library.address("run_alone")
     return Driver(library, library.address("drive"),
@@ -97,6 +103,10 @@ entry:
 {_word("stride", SCRATCH_STRIDE, "i64")}{_word("pool", POOL)}{_word("callback", CALLBACK)}\
 {_word("frame", FRAME, "i64")}{_word("statuses", STATUSES)}{_word("status.count", STATUS_COUNT, "i64")}\
 {_word("moves", MOVES)}
+  %turns.at = alloca i64, align 8
+  %asked.at = alloca i64, align 8
+  store i64 0, ptr %turns.at, align 8
+  store i64 0, ptr %asked.at, align 8
   %stop = getelementptr i64, ptr %context, i64 {STOP}
   %thread.wide = zext i32 %thread to i64
   %scratch.offset = mul i64 %thread.wide, %stride
@@ -133,6 +143,7 @@ next:
     i64 {CHOOSE}, label %choose
     i64 {ALLOCATE}, label %allocate
     i64 {FOLLOW}, label %follow
+    i64 {AGAIN}, label %again
   ]
 all:
   %all.function = inttoptr i64 %a to ptr
@@ -231,7 +242,44 @@ while:
   %counter.at = getelementptr i64, ptr %pointers, i64 %b
   %counter = load i64, ptr %counter.at, align 8
   %counted = icmp eq i64 %counter, 0
-  br i1 %counted, label %advance, label %jump
+  br i1 %counted, label %advance, label %again
+again:
+  %turns = load i64, ptr %turns.at, align 8
+  %turns.next = add i64 %turns, 1
+  store i64 %turns.next, ptr %turns.at, align 8
+  %turns.some = and i64 %turns.next, {OFTEN}
+  %due = icmp eq i64 %turns.some, 0
+  br i1 %due, label %ask, label %jump
+ask:
+{_word("asks", ASKS, "i64")}
+  %ask.no = icmp eq i64 %asks, 0
+  %ask.all = icmp ne i64 %c, 0
+  br i1 %ask.no, label %jump, label %ask.whom
+ask.whom:
+  br i1 %ask.all, label %ask.meet, label %ask.here
+ask.here:
+  %here.asked = call i32 @{INTERRUPTED}(ptr %asked.at)
+  %here.on = icmp eq i32 %here.asked, 0
+  br i1 %here.on, label %jump, label %ask.leave
+ask.leave:                                ; other threads wait behind the loop
+  store i32 1, ptr %stop, align 4
+  %nobody = icmp eq i32 %threads, 1
+  br i1 %nobody, label %end, label %advance
+ask.meet:
+  call void @wait(ptr %pool, i32 %threads)
+  br i1 %first, label %ask.mine, label %ask.after
+ask.mine:
+  %mine.asked = call i32 @{INTERRUPTED}(ptr %asked.at)
+  %mine.on = icmp eq i32 %mine.asked, 0
+  br i1 %mine.on, label %ask.after, label %ask.stop
+ask.stop:
+  store i32 1, ptr %stop, align 4
+  br label %ask.after
+ask.after:
+  call void @wait(ptr %pool, i32 %threads)
+  %ask.stopped = load i32, ptr %stop, align 4
+  %ask.out = icmp ne i32 %ask.stopped, 0
+  br i1 %ask.out, label %end, label %jump
 unless:
   %flag.at = getelementptr ptr, ptr %pointers, i64 %b
   %flag.place = load ptr, ptr %flag.at, align 8
@@ -257,7 +305,11 @@ host.look:
   br i1 %bad, label %host.stop, label %host.mine
 host.ask:
   %check = icmp eq i64 %a, {CHECK}
-  br i1 %check, label %host.after, label %host.call
+  br i1 %check, label %host.signals, label %host.call
+host.signals:
+  %host.signalled = call i32 @{STOPPING}()
+  %host.on = icmp eq i32 %host.signalled, 0
+  br i1 %host.on, label %host.after, label %host.stop
 host.call:
   %refused = call i32 %callback(i64 %frame, i64 %a)
   %no = icmp ne i32 %refused, 0
@@ -288,6 +340,8 @@ out:
   ret void
 }}
 
+declare i32 @{INTERRUPTED}(ptr)
+declare i32 @{STOPPING}()
 declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)
 declare i64 @llvm.smax.i64(i64, i64)
 declare i64 @llvm.smin.i64(i64, i64)

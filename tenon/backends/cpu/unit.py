@@ -43,6 +43,11 @@ class Unit:
     code: bytes | Future[bytes] | None = None   # what is not loaded yet; another thread may still be making it
     alone: ClassVar[bool] = False           # whether one thread does all of it
 
+    @property
+    def endless(self) -> bool:
+        """Whether the data decide when it ends, if ever."""
+        return False
+
     @cached_property
     def name(self) -> str:
         return name_of(self.body)

@@ -20,6 +20,7 @@ from tenon.backends.cpu.facts import Facts, Shared
 from tenon.backends.cpu.steps import BranchStep, CopyStep, KernelStep, LoopStep, Step, Storage, leaves, now
 from tenon.backends.cpu.unit import Unit
 from tenon.backends.cpu.unit_cache import find, key_for
+from tenon.backends.interrupts import INTERRUPTED, SELDOM, interrupts
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.text import print_graph
 from tenon.types import bool_
@@ -135,6 +136,12 @@ class Whole(Unit):
         return self.turns
 
     @property
+    def endless(self) -> bool:
+        """Whether the data decide when this loop or one inside ends."""
+        inner = (step.unit for step in leaves(self._turns.steps) if isinstance(step, KernelStep))
+        return self._turns.proceed is not None or any(unit.endless for unit in inner)
+
+    @property
     def loops(self) -> str:
         """The loops of the kernels inside."""
         units = dict.fromkeys(step.unit for step in leaves(self._turns.steps) if isinstance(step, KernelStep))
@@ -156,6 +163,7 @@ MANY_TURNS = 30_000         # what a loop of unknown length counts as
 
 def make_whole(node: Node, given: Sequence[Storage], turns: Turns) -> Whole:
     """The kernel of a loop that `suits`; the node's inputs lie where `given` says."""
+    interrupts()                # which its code may call
     nodes = tuple(step.node for step in leaves(turns.steps) if isinstance(step, KernelStep))
     key = key_for(_text(node, given, turns), Graph("whole", (), (*nodes, node)))
     found = None if key is None else find(key)
@@ -232,9 +240,26 @@ class _Emitter:
         b.cbranch(more, body, done)
         b.position_at_end(body)
         yield turn
-        turn.add_incoming(b.add(turn, ir.Constant(I64, 1)), b.block)
+        after = b.add(turn, ir.Constant(I64, 1))
+        if turns.proceed is not None:
+            self.ask_now_and_then(after, done)
+        turn.add_incoming(after, b.block)
         b.branch(head)
         b.position_at_end(done)
+
+    def ask_now_and_then(self, turn: ir.Value, out: ir.Block) -> None:
+        """Leave a loop that may have no end where a signal ends the program."""
+        b = self.b
+        last = self.entry.alloca(I64)
+        self.entry.store(ir.Constant(I64, 0), last)
+        ask, on = b.append_basic_block("ask"), b.append_basic_block("on")
+        some = b.and_(turn, ir.Constant(I64, SELDOM))
+        b.cbranch(b.icmp_unsigned("==", some, ir.Constant(I64, 0)), ask, on).set_weights([1, SELDOM])
+        b.position_at_end(ask)
+        name, kind = INTERRUPTED, ir.FunctionType(I32, [POINTER])
+        interrupted = self.module.globals.get(name) or ir.Function(self.module, kind, name)
+        b.cbranch(b.icmp_unsigned("==", b.call(interrupted, [last]), ir.Constant(I32, 0)), on, out)
+        b.position_at_end(on)
 
     def carry_on(self) -> None:
         """Copy what the turn made to where the next one reads it: all at once."""

@@ -1,7 +1,8 @@
 """Products with a factor that is read in windows, computed window by window: a statement of the loop IR -> LLVM IR.
 
 `cover` copies what the windows of a block cover; `places`, `sums` and `filters` are schedules that read such copies, by
-what a vector holds; `task` is what they share.
+what a vector holds; `task` is what they share.  `winograd` says how windows of 3 x 3 taps take fewer multiplications,
+`winograd_places` does so for a convolution, `winograd_filters` for the gradient of its kernel.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from tenon.backends.cpu.sliding.filters import FilterPlan, filter_plan_of
 from tenon.backends.cpu.sliding.places import Plan, plan_of
 from tenon.backends.cpu.sliding.sums import SumPlan, sum_plan_of
 from tenon.backends.cpu.sliding.task import Task
+from tenon.backends.cpu.sliding.winograd_filters import WinogradFilterPlan, winograd_filter_plan_of
 from tenon.backends.cpu.sliding.winograd_places import WinogradPlan, winograd_plan_of
 from tenon.backends.cpu.values import Values
 from tenon.loops.expressions import Buffer
@@ -48,9 +50,11 @@ def sliding_scratch(statement: Contraction, found: Sliding) -> int:
     return _plan(statement, found).scratch
 
 
-def _plan(statement: Contraction, found: Sliding) -> Plan | SumPlan | FilterPlan | WinogradPlan:
+def _plan(statement: Contraction, found: Sliding) -> SlidingPlan:
     return PLANS[found.way](statement, found)
 
 
-PLANS: dict[str, Callable[[Contraction, Sliding], Plan | SumPlan | FilterPlan | WinogradPlan]] = {
-    "places": plan_of, "added places": sum_plan_of, "filters": filter_plan_of, "winograd places": winograd_plan_of}
+SlidingPlan = Plan | SumPlan | FilterPlan | WinogradPlan | WinogradFilterPlan
+PLANS: dict[str, Callable[[Contraction, Sliding], SlidingPlan]] = {
+    "places": plan_of, "added places": sum_plan_of, "filters": filter_plan_of, "winograd places": winograd_plan_of,
+    "winograd filters": winograd_filter_plan_of}

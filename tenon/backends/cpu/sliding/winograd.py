@@ -39,7 +39,8 @@ from tenon.backends.cpu.contraction.packing import between
 from tenon.backends.cpu.sliding.cover import know, widened
 from tenon.backends.cpu.sliding.task import up
 from tenon.backends.cpu.values import Values
-from tenon.loops.expressions import Load
+from tenon.loops.affine import affine
+from tenon.loops.expressions import Expr, Load
 from tenon.loops.windows import Axis, Slide, Windows, count
 
 TAPS, SIDE, STEP = 3, 4, 2      # of a window, of what a tile covers, from tile to tile
@@ -128,7 +129,8 @@ class Tiles:
     def pitch(self) -> int:
         """Elements between columns of a copy's neighbouring rows: what a row of tiles covers, and whole vectors."""
         last = self.slides[1]
-        return max(STEP * (self.across + 1), self.before(last) + up(last.high - last.low, self.lanes))
+        return max(STEP * (self.across + 1), self.before(last) + up(last.high - last.low, self.lanes),
+                   up(last.places, self.lanes))
 
     @staticmethod
     def before(slide: Slide) -> int:
@@ -152,6 +154,24 @@ def tiles_of(windows: Windows, lanes: int) -> Tiles:
     rows = whole.down if whole.block * 2 <= TILES * 3 else max(TILES // whole.across, 1)
     images = -(-outside // -(-outside // images))
     return Tiles(windows, lanes, images, -(-whole.down // -(-whole.down // rows)))
+
+
+@dataclass(frozen=True)
+class Block:
+    """Some `images` from `image` on, of each `rows` of tiles from `first` on."""
+
+    image: ir.Value
+    images: ir.Value
+    first: ir.Value
+    rows: ir.Value
+
+
+def block_of(b: ir.IRBuilder, tiles: Tiles, number: ir.Value) -> Block:
+    """The block of this number; the last ones may be smaller."""
+    bands = const(-(-tiles.down // tiles.rows))
+    image, first = b.mul(b.udiv(number, bands), const(tiles.images)), b.mul(b.urem(number, bands), const(tiles.rows))
+    return Block(image, minimum(b, const(tiles.images), b.sub(const(count(tiles.windows.outside)), image)),
+                 first, minimum(b, const(tiles.rows), b.sub(const(tiles.down), first)))
 
 
 @dataclass(frozen=True)
@@ -224,40 +244,51 @@ class Copies:
         with loop(b, ZERO, const(vectors * self.lanes), const(self.lanes), short=True) as (x, _):
             store_vector(b, zero(ir.VectorType(self.element, self.lanes)), address(b, target, x, self.element))
 
-    def starts(self, axis: Axis, first: ir.Value, offset: object) -> Line:
+    def starts(self, axis: Axis, first: ir.Value, offset: Expr) -> Line:
         """Where the lines of a vector of channels (or filters) begin; those beyond the last are the last one's."""
         b, found = self.b, []
         for k in range(self.lanes):
             know(self.values, axis, minimum(b, b.add(first, const(k)), const(count(axis) - 1)))
-            found.append(self.values.address(self.load.buffer, offset))     # type: ignore[arg-type]
+            found.append(self.values.address(self.load.buffer, offset))
         return found
 
 
+@dataclass(frozen=True)
+class Layout:
+    """Where transformed numbers lie: elements from one frequency, tile, and vector of channels (or panel) to the next.
+    """
+
+    frequency: int
+    tile: int
+    vector: int
+
+
 class Elements(Copies):
-    """The factor that is read in windows, transformed: for each frequency lines of channels, one a tile."""
+    """The factor that is read in windows, transformed: for each frequency and tile vectors of channels."""
 
-    def __init__(self, values: Values, tiles: Tiles, copy: ir.Value, target: ir.Value, width: int) -> None:
+    def __init__(self, values: Values, tiles: Tiles, copy: ir.Value, target: ir.Value, layout: Layout) -> None:
         super().__init__(values, tiles, tiles.windows.load)
-        self.copy, self.target, self.width = copy, target, width
+        self.copy, self.target, self.layout = copy, target, layout
 
-    def emit(self, image: ir.Value, images: ir.Value, first: ir.Value, rows: ir.Value) -> None:
-        """Of some images, `rows` rows of tiles from `first` on."""
+    def emit(self, block: Block, vectors: tuple[ir.Value, ir.Value]) -> None:
+        """Those of a block, of some vectors of channels."""
         b, tiles = self.b, self.tiles
-        with loop(b, ZERO, const(self.width), const(self.lanes), short=True) as (channel, _), \
-                loop(b, ZERO, images, short=True) as (i, _):
-            know(self.values, tiles.windows.outside, b.add(image, i))
-            self.cover(self.starts(tiles.windows.channels, channel, tiles.windows.base), first, rows)
-            tile = b.mul(i, const(tiles.rows * tiles.across))
-            with loop(b, ZERO, rows, short=True) as (row, _):
-                self.transform(row, b.add(tile, b.mul(row, const(tiles.across))), channel)
+        with loop(b, *vectors, short=True) as (vector, _), loop(b, ZERO, block.images, short=True) as (i, _):
+            know(self.values, tiles.windows.outside, b.add(block.image, i))
+            channel = b.mul(vector, const(self.lanes))
+            self.cover(self.starts(tiles.windows.channels, channel, tiles.windows.base), block)
+            place = address(b, self.target, b.mul(b.sub(vector, vectors[0]), const(self.layout.vector)), self.element)
+            with loop(b, ZERO, block.rows, short=True) as (row, _):
+                tile = b.mul(b.add(b.mul(i, const(tiles.rows)), row), const(tiles.across))
+                self.transform(row, address(b, place, b.mul(tile, const(self.layout.tile)), self.element))
 
-    def cover(self, starts: Line, first: ir.Value, rows: ir.Value) -> None:
+    def cover(self, starts: Line, block: Block) -> None:
         """The copy of what rows of tiles cover, with zeros around it."""
         b, tiles, (down, across) = self.b, self.tiles, self.tiles.slides
         before, length = tiles.before(across), across.high - across.low
         after = tiles.pitch - before - up(length, self.lanes)
-        begin = b.add(b.mul(first, const(STEP)), const(down.first + down.shift))
-        with loop(b, ZERO, b.mul(b.add(rows, ONE), const(STEP)), short=True) as (t, _):
+        begin = b.add(b.mul(block.first, const(STEP)), const(down.first + down.shift))
+        with loop(b, ZERO, b.mul(b.add(block.rows, ONE), const(STEP)), short=True) as (t, _):
             u = b.add(begin, t)
             valid = b.and_(b.icmp_signed(">=", u, const(down.low)), b.icmp_signed("<", u, const(down.high)))
             target = address(b, self.copy, b.mul(t, const(tiles.pitch * self.lanes)), self.element)
@@ -266,7 +297,7 @@ class Elements(Copies):
             self.row(starts, b.add(b.mul(u, const(down.stride)), const(across.low)), length, valid, inner)
             self.zeros(address(b, inner, const(up(length, self.lanes) * self.lanes), self.element), after)
 
-    def transform(self, row: ir.Value, tile: ir.Value, channel: ir.Value) -> None:
+    def transform(self, row: ir.Value, target: ir.Value) -> None:
         """The tiles of a row; columns that two of them cover are transformed once."""
         b, tiles = self.b, self.tiles
         start = address(b, self.copy, b.mul(row, const(STEP * tiles.pitch * self.lanes)), self.element)
@@ -283,9 +314,65 @@ class Elements(Copies):
         with loop(b, ZERO, const(tiles.across), carried=columns(ZERO), short=True) as (j, known):
             left, right = list(known), columns(b.mul(b.add(j, ONE), const(STEP)))
             known[:] = right
-            place = address(b, self.target, b.add(b.mul(b.add(tile, j), const(self.width)), channel), self.element)
+            place = address(b, target, b.mul(j, const(self.layout.tile)), self.element)
             for y in range(SIDE):
                 line = [left[y], left[SIDE + y], right[y], right[SIDE + y]]
                 for x, value in enumerate(of_elements(b, line)):
-                    at = (y * SIDE + x) * tiles.apart(self.width)
-                    store_vector(b, value, address(b, place, const(at), self.element))
+                    at = const((y * SIDE + x) * self.layout.frequency)
+                    store_vector(b, value, address(b, place, at, self.element))
+
+
+class Gradients(Copies):
+    """The factor that lies as results do, transformed: for each frequency panels of filters, a line for each tile."""
+
+    def __init__(self, values: Values, tiles: Tiles, load: Load, filters: Axis, panels: Panels, copy: ir.Value,
+                 target: ir.Value, layout: Layout) -> None:
+        super().__init__(values, tiles, load)
+        self.filters, self.panels, self.copy, self.target, self.layout = filters, panels, copy, target, layout
+
+    def emit(self, block: Block, first: ir.Value, panels: ir.Value) -> None:
+        """Those of a block, of so many panels from filter `first` on."""
+        b, tiles, vectors = self.b, self.tiles, const(self.panels.vectors)
+        with loop(b, ZERO, b.mul(panels, vectors), short=True) as (vector, _), \
+                loop(b, ZERO, block.images, short=True) as (i, _):
+            know(self.values, tiles.windows.outside, b.add(block.image, i))
+            self.values.known.update({slide.place: ZERO for slide in tiles.slides})
+            filters = b.add(first, b.mul(vector, const(self.lanes)))
+            self.cover(self.starts(self.filters, filters, self.load.offset), block)
+            place = address(b, self.panel(b.udiv(vector, vectors), ZERO),
+                            b.mul(b.urem(vector, vectors), const(self.lanes)), self.element)
+            with loop(b, ZERO, block.rows, short=True) as (row, _):
+                tile = b.mul(b.add(b.mul(i, const(tiles.rows)), row), const(tiles.across))
+                self.transform(row, address(b, place, b.mul(tile, const(self.layout.tile)), self.element))
+
+    def panel(self, panel: ir.Value, frequency: ir.Value) -> ir.Value:
+        """Where the lines of a panel are."""
+        b, layout = self.b, self.layout
+        at = b.add(b.mul(frequency, const(layout.frequency)), b.mul(panel, const(layout.vector)))
+        return address(b, self.target, at, self.element)
+
+    def cover(self, starts: Line, block: Block) -> None:
+        """The copy of what rows of tiles have, with zeros behind."""
+        b, (down, across) = self.b, self.tiles.slides
+        apart = affine(self.load.offset).terms.get(down.place, 0)
+        assert isinstance(apart, int)
+        begin = b.mul(block.first, const(STEP))
+        with loop(b, ZERO, b.mul(block.rows, const(STEP)), short=True) as (t, _):
+            place = b.add(begin, t)
+            target = address(b, self.copy, b.mul(t, const(self.tiles.pitch * self.lanes)), self.element)
+            self.row(starts, b.mul(place, const(apart)), across.places,
+                     b.icmp_signed("<", place, const(down.places)), target)
+
+    def transform(self, row: ir.Value, target: ir.Value) -> None:
+        """The tiles of a row."""
+        b, pitch = self.b, self.tiles.pitch
+        start = address(b, self.copy, b.mul(row, const(STEP * pitch * self.lanes)), self.element)
+        with loop(b, ZERO, const(self.tiles.across), short=True) as (j, _):
+            corner = address(b, start, b.mul(j, const(STEP * self.lanes)), self.element)
+            square = [[load_vector(b, address(b, corner, const((y * pitch + x) * self.lanes), self.element),
+                                   self.element, self.lanes) for x in range(STEP)] for y in range(STEP)]
+            place = address(b, target, b.mul(j, const(self.layout.tile)), self.element)
+            for y, line in enumerate(both_ways(b, of_sums, square)):
+                for x, value in enumerate(line):
+                    at = const((y * SIDE + x) * self.layout.frequency)
+                    store_vector(b, value, address(b, place, at, self.element))

@@ -44,11 +44,14 @@ from tenon.backends.cpu.sliding.winograd import (
     SIDE,
     STEP,
     TAPS,
+    Block,
     Elements,
+    Layout,
     Line,
     Panels,
     Tiles,
     add_products,
+    block_of,
     both_ways,
     of_taps,
     panels_of,
@@ -143,7 +146,8 @@ class _Winograd:
         self.element, self.tiles, self.panels = register(plan.statement.sum.dtype), plan.tiles, plan.panels
         self.lanes, self.slides = plan.tiles.lanes, plan.tiles.slides
         copy, elements, self.taps, self.sums, self.inside, self.outside = task.parts(plan.parts)
-        self.elements = Elements(task.values, plan.tiles, copy, elements, plan.channels)
+        self.elements = Elements(task.values, plan.tiles, copy, elements,
+                                 Layout(plan.tiles.apart(plan.channels), plan.channels, self.lanes))
         self.store = only_stored(plan.statement.epilogue, plan.statement.sum, self.slides[1].place)
         self.filters = count(plan.filters)
 
@@ -159,8 +163,8 @@ class _Winograd:
             if plan.kept > 1:
                 with loop(b, *panels, short=True) as (panel, _):
                     self.transform_taps(panel)
-            with loop(b, *blocks, short=True) as (block, _):
-                self.block(block, panels)
+            with loop(b, *blocks, short=True) as (number, _):
+                self.block(number, panels)
 
     def clear(self) -> None:
         """No element is read that nobody wrote: sums of what lies beyond the last tile take no time."""
@@ -172,23 +176,19 @@ class _Winograd:
                 store_vector(b, zero(ir.VectorType(self.element, lanes)),
                              address(b, self.elements.target, b.add(start, k), self.element))
 
-    def block(self, block: ir.Value, panels: tuple[ir.Value, ir.Value]) -> None:
+    def block(self, number: ir.Value, panels: tuple[ir.Value, ir.Value]) -> None:
         """The results of a block for some panels of filters."""
         b, tiles = self.b, self.tiles
-        bands = -(-tiles.down // tiles.rows)
-        image = b.mul(b.udiv(block, const(bands)), const(tiles.images))
-        first = b.mul(b.urem(block, const(bands)), const(tiles.rows))
-        images = minimum(b, const(tiles.images), b.sub(const(count(self.plan.windows.outside)), image))
-        rows = minimum(b, const(tiles.rows), b.sub(const(tiles.down), first))
-        self.elements.emit(image, images, first, rows)
+        block = block_of(b, tiles, number)
+        self.elements.emit(block, (ZERO, const(self.plan.channels // self.lanes)))
         with loop(b, *panels, short=True) as (panel, _):
             if self.plan.kept == 1:
                 self.transform_taps(panel)
-            self.multiply(panel, b.mul(b.mul(images, rows), const(tiles.across)))
+            self.multiply(panel, b.mul(b.mul(block.images, block.rows), const(tiles.across)))
             with loop(b, ZERO, const(self.panels.vectors), short=True) as (v, _), \
-                    loop(b, ZERO, images, short=True) as (i, _):
-                know(self.values, self.plan.windows.outside, b.add(image, i))
-                self.finish(panel, v, i, first, rows)
+                    loop(b, ZERO, block.images, short=True) as (i, _):
+                know(self.values, self.plan.windows.outside, b.add(block.image, i))
+                self.finish(panel, v, i, block)
 
     # ------------------------------------------------------------ taps
 
@@ -265,15 +265,15 @@ class _Winograd:
 
     # ------------------------------------------------------------ results
 
-    def finish(self, panel: ir.Value, v: ir.Value, image: ir.Value, first: ir.Value, rows: ir.Value) -> None:
+    def finish(self, panel: ir.Value, v: ir.Value, image: ir.Value, block: Block) -> None:
         """The results of one image for a vector of filters."""
         b, plan, lanes = self.b, self.plan, self.lanes
-        with loop(b, ZERO, rows, short=True) as (row, _):
+        with loop(b, ZERO, block.rows, short=True) as (row, _):
             self.transform_sums(row, b.add(b.mul(image, const(self.tiles.rows)), row), v)
         filters = b.add(b.mul(panel, const(self.panels.width)), b.mul(v, const(lanes)))
         some = minimum(b, const(lanes), b.sub(const(self.filters), filters))
-        place = b.mul(first, const(STEP))
-        lines = minimum(b, b.mul(rows, const(STEP)), b.sub(const(self.slides[0].places), place))
+        place = b.mul(block.first, const(STEP))
+        lines = minimum(b, b.mul(block.rows, const(STEP)), b.sub(const(self.slides[0].places), place))
         self.turn(filters, some, place, lines)
         if self.store is None:
             with loop(b, ZERO, some, short=True) as (k, _):

@@ -1,0 +1,118 @@
+"""Graph -> the same nodes in an order in which less memory is in use at once.
+
+    g1 = product(x, dy)                         g1 = product(x, dy)
+    g2 = product(z, dy)             ->          w1_new = step(w1, g1)           g1 is free from here on
+    w1_new = step(w1, g1)                       g2 = product(z, dy)
+    w2_new = step(w2, g2)                       w2_new = step(w2, g2)
+
+Runs on kernels.  The order stays as it is, but that a node which frees more than it makes comes as soon as it can: what
+it reads for the last time is gone, and may still be in a cache.  Arguments and results have memory of their own.  A
+node that makes a result waits until nothing can fail any more, and until nobody else reads an argument whose memory the
+result may take (`tenon.runtime.layout.take_donated`).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import pairwise
+
+from tenon.graph.cut import has_effect
+from tenon.graph.ir import Graph, Node, Value
+from tenon.ops.call import fused
+from tenon.ops.shape import constant
+from tenon.passes.bodies import has_loops, kind_of
+from tenon.passes.groups import bytes_of
+from tenon.passes.partition import RENAMES
+from tenon.passes.recompute import peak_bytes
+
+
+def order(graph: Graph) -> Graph:
+    """Let what frees memory come early, where that lowers the most that is in use."""
+    found = replace(graph, nodes=tuple(Order(graph).all()))
+    return found if peak_bytes(found) < peak_bytes(graph) else graph
+
+
+class Order:
+    """Which nodes have come, and who still reads what is in memory."""
+
+    def __init__(self, graph: Graph):
+        self.nodes = graph.nodes
+        self.home: dict[Value, Value] = {}              # renamed values are one memory
+        self.readers: dict[Value, dict[Node, None]] = {}    # of memory: those that have not come
+        self.waits: dict[Node, set[Node]] = {node: set() for node in graph.nodes}   # for those that have not come
+        self.followers: dict[Node, list[Node]] = {node: [] for node in graph.nodes}
+        for node in graph.nodes:
+            self._enter(node)
+        for before, after in pairwise(node for node in graph.nodes if has_effect(node)):
+            self._after(before, after)
+        self.params = set(graph.params)
+        self.results = {self.home_of(r) for r in graph.results} - self.params
+        self.failing = {node for node in graph.nodes if can_fail(node)}
+        self.come: dict[Node, None] = {}
+
+    def all(self) -> Iterable[Node]:
+        """Every node, in the new order."""
+        for node in self.nodes:
+            if node not in self.come:
+                self._come(node)
+        return self.come
+
+    def home_of(self, x: Value) -> Value:
+        """The value in whose memory this one lies."""
+        return self.home.get(x, x)
+
+    def _enter(self, node: Node) -> None:
+        for x in node.uses():
+            self.readers.setdefault(self.home_of(x), {})[node] = None
+            if x.node is not None:
+                self._after(x.node, node)
+        renamed = node.inputs[0] if node.op in RENAMES else None
+        for x in node.outputs:
+            self.home[x] = self.home_of(renamed) if isinstance(renamed, Value) else x
+
+    def _after(self, before: Node, after: Node) -> None:
+        self.waits[after].add(before)
+        self.followers[before].append(after)
+
+    def _come(self, first: Node) -> None:
+        """Take the node, then what can come early now, and so on."""
+        queue = deque([first])
+        while queue:
+            node = queue.popleft()
+            if node in self.come or not (node is first or self._comes_early(node)):
+                continue
+            self.come[node] = None
+            self.failing.discard(node)
+            for follower in self.followers[node]:
+                self.waits[follower].discard(node)
+            queue.extend(self.followers[node])
+            for x in dict.fromkeys(map(self.home_of, node.uses())):
+                self.readers[x].pop(node, None)
+                queue.extend(self.readers[x])
+
+    def _comes_early(self, node: Node) -> bool:
+        """Whether nothing is in the way of a node that frees memory; renaming costs none."""
+        if self.waits[node]:
+            return False
+        return node.op in RENAMES or (self._frees_memory(node) and self._may_store(node))
+
+    def _frees_memory(self, node: Node) -> bool:
+        own = self.params | self.results
+        freed = {self.home_of(x) for x in node.uses()} - own
+        made = {self.home_of(x) for x in node.outputs} - own
+        return sum(bytes_of(x) for x in freed if self.readers[x].keys() == {node}) > sum(map(bytes_of, made))
+
+    def _may_store(self, node: Node) -> bool:
+        """Whether what is a result may be written by now, in the place of an argument."""
+        types = [x.type for x in node.outputs if self.home_of(x) in self.results]
+        replaced = [x for x in node.uses() if x in self.params and x.type in types]
+        return not types or (not self.failing and all(self.readers[x].keys() == {node} for x in replaced))
+
+
+def can_fail(node: Node) -> bool:
+    """Whether running the node may find an error in the data."""
+    if node.op is fused:
+        return any(map(can_fail, node.attrs["body"].nodes))
+    return node.op not in (*RENAMES, constant) and (not has_loops(node) or kind_of(node).checks)

@@ -1,0 +1,154 @@
+"""Ctrl-C ends loops of machine code that do not end by themselves, and what runs after it is as if nothing had been."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+START = """
+    import os, signal, threading, time
+    import numpy as np
+    import tenon as tn
+
+    def in_a_moment(times=1):
+        def send():
+            for _ in range(times):
+                time.sleep(0.3)
+                os.kill(os.getpid(), signal.SIGINT)
+        threading.Thread(target=send, daemon=True).start()
+
+    def must_raise(error, f, *args):
+        try:
+            f(*args)
+        except error:
+            return
+        raise AssertionError("it ended")
+
+    @tn.jit
+    def in_a_kernel(x):
+        while x > 0:
+            x = x * 0.5 + 0.5
+        return x
+
+    @tn.jit
+    def of_steps(x):
+        while x.sum() > 0:
+            x = tn.sin(x) * 0.0 + 1.0
+        return x
+"""
+
+PROGRAMS = {
+    "a loop within one kernel": """
+        for warm in range(4):
+            assert in_a_kernel(tn.tensor(-1.0)).item() == -1.0
+            in_a_moment()
+            must_raise(KeyboardInterrupt, in_a_kernel, tn.tensor(1.0))
+    """,
+    "a loop of steps, alone and on every thread": """
+        for size in (3000, 300_000):
+            for warm in range(4):
+                assert of_steps(-tn.ones(size)).sum().item() == -size
+                in_a_moment()
+                must_raise(KeyboardInterrupt, of_steps, tn.ones(size))
+    """,
+    "a loop of many turns": """
+        run = tn.jit(lambda x: tn.fori_loop(0, 10**12, lambda i, x: tn.sin(x) * 0.5 + i * 1e-20, x))
+        in_a_moment()
+        must_raise(KeyboardInterrupt, run, tn.ones(3000))
+    """,
+    "a loop in a loop": """
+        @tn.jit
+        def nested(x):
+            while x.sum() > 0:
+                y = x[0]
+                while y > 0:
+                    y = y * 0.5 + 0.5
+                x = x + y
+            return x
+        assert nested(-tn.ones(3000)).sum().item() == -3000
+        in_a_moment()
+        must_raise(KeyboardInterrupt, nested, tn.ones(3000))
+    """,
+    "nothing is assigned": """
+        weight = tn.ones(1000)
+
+        @tn.jit
+        def step(x):
+            weight.assign(weight * 2.0 + in_a_kernel(x))
+        for _ in range(3):
+            step(tn.tensor(-1.0))
+        before = weight.numpy().copy()
+        in_a_moment()
+        must_raise(KeyboardInterrupt, step, tn.tensor(1.0))
+        assert np.array_equal(weight.numpy(), before)
+        step(tn.tensor(-1.0))
+        assert np.array_equal(weight.numpy(), before * 2 - 1)
+    """,
+    "a handler of the user's": """
+        seen = []
+
+        def handler(number, frame):
+            seen.append(in_a_kernel(tn.tensor(-1.0)).item())
+            if len(seen) == 2:
+                raise RuntimeError("enough")
+        signal.signal(signal.SIGINT, handler)
+        for _ in range(3):
+            in_a_kernel(tn.tensor(-1.0))
+        in_a_moment(times=2)
+        must_raise(RuntimeError, in_a_kernel, tn.tensor(1.0))
+        assert seen == [-1.0, -1.0]
+    """,
+    "operators that are run one by one": """
+        class Late(Exception):
+            pass
+
+        def handler(number, frame):
+            raise Late
+        signal.signal(signal.SIGINT, handler)
+
+        def forever():
+            x = tn.ones(100_000)
+            while True:
+                x = tn.sin(x) * 0.5 + x.sum() * 1e-6
+        in_a_moment(times=9)
+        must_raise(Late, forever)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    """,
+    "the loops of other threads go on": """
+        @tn.jit
+        def turns(n):
+            x = tn.tensor(0.0)
+            while n > 0:
+                n, x = n - 1, x * 0.5 + 1.0
+            return x
+        expected, found, done = turns(tn.tensor(1_000_000)).item(), [], threading.Event()
+
+        def work():
+            while not done.is_set():
+                found.append(turns(tn.tensor(1_000_000)).item())
+        worker = threading.Thread(target=work)
+        worker.start()
+        for _ in range(3):
+            in_a_moment()
+            must_raise(KeyboardInterrupt, in_a_kernel, tn.tensor(1.0))
+        done.set()
+        worker.join()
+        assert found and set(found) == {expected}
+    """,
+}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize("threads", ["1", "2"])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_a_signal_ends(name: str, threads: str, tmp_path: Path) -> None:
+    program = tmp_path / "program.py"       # the text of which captures can read
+    program.write_text(textwrap.dedent(START) + textwrap.dedent(PROGRAMS[name]))
+    environment = {**os.environ, "TENON_THREADS": threads}
+    done = subprocess.run([sys.executable, program], env=environment, timeout=120, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
