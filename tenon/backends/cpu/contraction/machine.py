@@ -94,7 +94,7 @@ def exact_tile(machine: Machine, lanes: int, rows: int, columns: int, depth: int
     >>> exact_tile(Machine(vector_bytes=64, registers=32), 16, 64, 64, 64)
     (6, 4)
     >>> exact_tile(Machine(vector_bytes=64, registers=32), 16, 1, 128, 128)
-    (1, 8)
+    (1, 7)
     """
     def cost(height: int, vectors: int) -> float:
         sums, loads = height * vectors, height + vectors
