@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from importlib import import_module
 
 from tenon.backends.base import Backend, Executable
 from tenon.backends.reference import REFERENCE
@@ -23,7 +24,7 @@ from tenon.graph.ir import CONSTANTS, Graph, Node
 from tenon.graph.kernels import KERNELS, has_kernel
 from tenon.graph.text import print_graph
 from tenon.graph.verify import verify
-from tenon.loops.attention import is_attention
+from tenon.loops.claims import is_attention
 from tenon.observe import emit, span
 from tenon.passes.all_turns import all_turns
 from tenon.passes.bodies import forget_lowered
@@ -33,19 +34,25 @@ from tenon.passes.drop_dead import drop_dead
 from tenon.passes.expand import expand
 from tenon.passes.find_attention import find_attention
 from tenon.passes.fold import fold
-from tenon.passes.fuse import fuse
 from tenon.passes.heads_last import heads_last
 from tenon.passes.hoist import hoist
 from tenon.passes.merge_duplicates import merge_duplicates
 from tenon.passes.merge_loops import merge_loops
 from tenon.passes.nested import Pass
-from tenon.passes.order import order
-from tenon.passes.recompute import recompute
 from tenon.passes.simplify import simplify
 from tenon.passes.specialize import specialize
 from tenon.passes.split_strides import split_strides
 from tenon.passes.turn_products import turn_products
 from tenon.passes.unroll import unroll
+
+
+def later(name: str) -> Pass:
+    """The pass of this name.  It plans with loops, which are slow to load, and which no graph from the disk needs."""
+    def run(graph: Graph) -> Graph:
+        run_pass: Pass = getattr(import_module(f"tenon.passes.{name}"), name)
+        return run_pass(graph)
+    return run
+
 
 PASSES: dict[str, Pass] = {
     "expand": expand,
@@ -64,9 +71,9 @@ PASSES: dict[str, Pass] = {
     "all_turns": all_turns,
     "absorb_scales": absorb_scales,
     "drop_barriers": drop_barriers,
-    "fuse": fuse,
-    "order": order,
-    "recompute": recompute,
+    "fuse": later("fuse"),
+    "order": later("order"),
+    "recompute": later("recompute"),
 }
 
 OWN_PASSES = dict(PASSES)        # beside which users may add their own (tn.graph_pass)

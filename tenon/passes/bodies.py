@@ -1,66 +1,19 @@
-"""Nodes -> the body of a kernel, and what kind of work a node is, found out by running its compute rule.
-
-    view         moves or converts elements: reading its input in another place costs as much
-    map          element by element, or with a few elements read for each
-    reduce       many elements to one
-    contraction  a sum of products: a kernel of its own, that takes little else in
-    fill         filled in an order: a kernel of its own, that reads through views
-    attention    so it is, and may have several outputs
-    opaque       no kernel, or none that may be combined with others
-"""
+"""Nodes -> the body of a kernel, and its loops."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING
 
-from tenon.graph.build import types_of
 from tenon.graph.cut import has_effect
-from tenon.graph.ir import Graph, Input, Literal, Node, Value
+from tenon.graph.ir import Graph, Input, Node, Value
 from tenon.graph.kernels import has_kernel
-from tenon.graph.op import Op
 from tenon.graph.text import print_graph
-from tenon.loops.attention import is_attention
-from tenon.loops.build import GraphExpressions
-from tenon.loops.expressions import (
-    Binary,
-    Buffer,
-    Call,
-    Cast,
-    CheckedIndex,
-    Const,
-    Expr,
-    Index,
-    Load,
-    Reduce,
-    Size,
-    walk,
-)
-from tenon.loops.ir import Kernel
-from tenon.loops.lower import loop_indices, lower
-from tenon.types import TensorType
+from tenon.loops.claims import is_attention
 
+if TYPE_CHECKING:
+    from tenon.loops.ir import Kernel
 
-@dataclass(frozen=True)
-class Kind:
-    """What computing a node means; `expensive` to do again for every reader.
-
-    `checks`: it reads at an index among the data, which must be checked even where the element read is the same at
-    every index, as in a view that `repeats`.
-    """
-
-    name: str
-    expensive: bool = False
-    checks: bool = False
-    repeats: bool = False
-
-
-OPAQUE = Kind("opaque")
-
-
-# ---------------------------------------------------------------- bodies
 
 def body_of(nodes: Sequence[Node], results: Iterable[Value]) -> tuple[Graph, tuple[Value, ...]]:
     """(the graph that computes `results` by these nodes, the values outside that it reads, in order)."""
@@ -97,6 +50,7 @@ def lowered(body: Graph, key: str) -> Kernel:
     """The loops of a body, whose key this is: those that fusion tried, if it did."""
     kernel = _lowered.get(key)
     if kernel is None:
+        from tenon.loops.lower import lower  # local: slow to load, and a program from the disk needs no loops
         kernel = lower(body, "kernel")
         if not kernel.checks:           # which name a place in the source
             _lowered[key] = kernel
@@ -111,56 +65,3 @@ def forget_lowered() -> None:
 
 
 _lowered: dict[str, Kernel] = {}
-
-
-# ---------------------------------------------------------------- kinds
-
-def kind_of(node: Node) -> Kind:
-    """What kind of work the node is."""
-    if is_attention(node) and has_loops(node):
-        return Kind("attention", expensive=True)
-    if not has_loops(node) or len(node.outputs) != 1:
-        return OPAQUE
-    if node.op.fill is not None:
-        return Kind("fill", expensive=True)
-    inputs = tuple(x if isinstance(x, Literal) else None if x is None else x.type for x in node.inputs)
-    return _kind(node.op, inputs, tuple(node.attrs.items()))
-
-
-@lru_cache(maxsize=4096)
-def _kind(op: Op, inputs: tuple[Literal | TensorType | None, ...], attrs: tuple[tuple[str, Any], ...]) -> Kind:
-    values = [Value(x) if isinstance(x, TensorType) else x for x in inputs]
-    node = Node(op, tuple(values), dict(attrs))
-    type = op.type(*types_of(values), **node.attrs)
-    assert isinstance(type, TensorType)
-    node.outputs = (Value(type, node),)
-    buffers = {x: Buffer(f"x{k}", x.type, "input") for k, x in enumerate(values) if isinstance(x, Value)}
-    try:
-        expression = GraphExpressions(Graph("kind", tuple(buffers), (node,), node.outputs), buffers).at(
-            node.output, loop_indices(type)[0])
-    except (NotImplementedError, KeyError, AssertionError):
-        return OPAQUE
-    parts = walk(expression)
-    if any(isinstance(x, CheckedIndex) for x in parts):
-        return Kind("map", expensive=True, checks=True)
-    reductions = [x for x in parts if isinstance(x, Reduce)]
-    if reductions:
-        return Kind("contraction" if any(map(_is_product, reductions)) else "reduce", expensive=True)
-    if _is_view(expression):
-        used = {x for x in parts if isinstance(x, Index)}
-        return Kind("view", repeats=any(x not in used for x in loop_indices(type)[0] if isinstance(x, Index)))
-    return Kind("map", any(isinstance(x, Call) and x.name != "neg" for x in parts))
-
-
-def _is_view(x: Expr) -> bool:
-    while isinstance(x, Cast):
-        x = x.x
-    return isinstance(x, (Load, Const, Index, Size))
-
-
-def _is_product(x: Reduce) -> bool:
-    """A sum of products of elements that are read for several results each."""
-    body = x.body
-    return (x.kind == "add" and isinstance(body, Binary) and body.op == "*" and body.left is not body.right
-            and any(isinstance(part, Load) for part in walk(body.left))
-            and any(isinstance(part, Load) for part in walk(body.right)))

@@ -19,7 +19,7 @@ import numpy as np
 from tenon.graph.build import Builder, copy, inline
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.op import using
-from tenon.loops.attention import is_attention
+from tenon.loops.claims import is_attention
 from tenon.ops.attention import attention, attention_gradient
 from tenon.ops.comparison import logical_and, logical_not
 from tenon.ops.linalg import mT

@@ -22,8 +22,9 @@ from tenon.graph.cut import has_effect
 from tenon.graph.ir import Graph, Node, Value
 from tenon.ops.call import fused
 from tenon.ops.shape import constant
-from tenon.passes.bodies import has_loops, kind_of
+from tenon.passes.bodies import has_loops
 from tenon.passes.groups import bytes_of
+from tenon.passes.kinds import kind_of
 from tenon.passes.partition import RENAMES
 from tenon.passes.recompute import peak_bytes
 

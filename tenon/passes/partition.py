@@ -23,8 +23,9 @@ from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.op import Op
 from tenon.ops.call import fused
 from tenon.ops.shape import reshape_op
-from tenon.passes.bodies import Kind, body_of, kind_of
+from tenon.passes.bodies import body_of
 from tenon.passes.groups import Group, Order, bytes_of, elements, largest, now, try_lowering, union
+from tenon.passes.kinds import Kind, kind_of
 
 MOST_NODES = 48             # in one kernel; beyond, compiling costs more than memory traffic
 MOST_INPUTS = 24

@@ -20,8 +20,9 @@ from tenon.graph.cut import has_effect
 from tenon.graph.ir import MEMORY_BUDGET, Graph, Node, Value
 from tenon.observe import emit
 from tenon.ops.call import fused
-from tenon.passes.bodies import body_of, has_loops, kind_of
+from tenon.passes.bodies import body_of, has_loops
 from tenon.passes.groups import elements
+from tenon.passes.kinds import kind_of
 from tenon.passes.partition import RENAMES
 
 CALL = 1000         # elements that cost as much as one more kernel

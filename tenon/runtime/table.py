@@ -28,8 +28,7 @@ from tenon.backends.cpu.steps import (
     leaves,
     touched,
 )
-from tenon.backends.cpu.unit import Unit, count
-from tenon.backends.cpu.whole import MANY_TURNS
+from tenon.backends.cpu.unit import MANY_TURNS, Unit, count
 from tenon.runtime.side_by_side import Job, side_by_side
 from tenon.types import TensorType, bool_, int64
 

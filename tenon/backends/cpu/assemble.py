@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from tenon.backends.cpu.prepack import Packing, in_two, right_of
 from tenon.backends.cpu.steps import (
     CopyStep,
     HostStep,
@@ -28,7 +27,6 @@ from tenon.backends.cpu.steps import (
     resolved,
     share,
 )
-from tenon.backends.cpu.structure import add_structure
 from tenon.backends.cpu.unit import Unit
 from tenon.dims import product
 from tenon.graph.interpret import evaluate_op
@@ -114,7 +112,7 @@ class Assembler:
             self.places[node.output] = Storage("constant", node.output.type, data=data)
         else:
             first = len(self.steps)
-            if not self.add_kernel(node) and not add_structure(self, node):
+            if not self.add_kernel(node) and not self.add_structure(node):
                 self.add_without_kernel(node)
             new = [self.with_panels(step) for step in self.steps[first:]]
             self.steps[first:] = [step for step in new if step not in self.packing]
@@ -124,10 +122,13 @@ class Assembler:
 
     def with_panels(self, step: Step) -> Step:
         """The step; a product whose right factor is made of constants takes panels, which `packing` makes."""
+        if not self.constants:
+            return step
+        from tenon.backends.cpu.prepack import Packing, in_two, right_of  # local: with it come all emitters
         if isinstance(step, KernelStep) and isinstance(step.unit, Packing) and self.constants.issuperset(step.inputs):
             self.packing.append(step)       # before a loop
             return step
-        found = right_of(step) if self.constants else None
+        found = right_of(step)
         if found is None or not self.constants.issuperset(found[0]) or not _is_as_small(*found):
             return step
         assert isinstance(step, KernelStep)
@@ -165,6 +166,11 @@ class Assembler:
         temporaries = tuple(Storage("temporary", type) for type in unit.facts.temporaries)
         self.steps.append(KernelStep(node, unit, inputs, self.new_places(node), temporaries))
         return True
+
+    def add_structure(self, node: Node) -> bool:
+        """The steps of a branch, a loop or a stack; False where the node is none."""
+        from tenon.backends.cpu.structure import add_structure  # local: with it come all emitters
+        return add_structure(self, node)
 
     def add_without_kernel(self, node: Node) -> None:
         """A fused node falls into its parts, any other is a host step."""

@@ -5,29 +5,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import product
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
-from llvmlite import ir
-
-from tenon.backends.cpu.codegen import buffers_of, emit_kernel, scratch_size
-from tenon.backends.cpu.facts import Check, Facts, Shared
+from tenon.backends.cpu.facts import Facts, Shared
 from tenon.backends.cpu.unit_cache import find, key_for
-from tenon.backends.plain import text_of
-from tenon.dims import Dim, evaluate, symbols
+from tenon.dims import Dim, evaluate
 from tenon.errors import Location
 from tenon.graph.ir import Graph, Node, Value
-from tenon.loops.attention import attended, is_attention
-from tenon.loops.expressions import CheckedIndex, Load
-from tenon.loops.ir import Kernel, Store, statements
-from tenon.loops.text import print_kernel
+from tenon.loops.claims import attended, is_attention
 from tenon.observe import span
 from tenon.ops.attention import attention
-from tenon.passes.bodies import key_of, lowered
+from tenon.passes.bodies import key_of
+
+if TYPE_CHECKING:
+    from tenon.loops.ir import Kernel
 
 LONGEST_NAME = 40
 
@@ -55,15 +50,14 @@ class Unit:
     @cached_property
     def kernel(self) -> Kernel:
         """The loops; made again for a kernel that came from the disk."""
-        return kernel_of(self.body)
+        from tenon.backends.cpu.lowering import kernel_of  # local: slow to load, and often not needed
+        return kernel_of(self.body, name_of(self.body))
 
     @cached_property
     def ir(self) -> str:
         """The text of a module that defines the functions."""
-        module = ir.Module(name=self.name)
-        outputs = len(self.kernel.inputs)
-        emit_kernel(module, self.kernel, {outputs + output: source for output, source in self.shared})
-        return text_of(module)
+        from tenon.backends.cpu.lowering import ir_of  # local, as above
+        return ir_of(self.kernel, self.shared)
 
     @cached_property
     def functions(self) -> tuple[str, ...]:
@@ -73,6 +67,7 @@ class Unit:
     @property
     def loops(self) -> str:
         """The loops as text, to be read."""
+        from tenon.loops.text import print_kernel  # local, as above
         return print_kernel(self.kernel)
 
     def forget(self) -> None:
@@ -125,39 +120,12 @@ def make_unit(body: Graph, text: str | None = None) -> Unit:
     found = None if key is None else find(key)
     if found is not None:
         return Unit(body, found[0], (), key, found[1])
+    from tenon.backends.cpu.lowering import kernel_of, learn  # local, as above
     with span("lower", kernel=name_of(body)):
-        kernel = kernel_of(body, text)
+        kernel = kernel_of(body, name_of(body), text)
     unit = Unit(body, learn(body, kernel), (), key)
     unit.kernel = kernel
     return unit
-
-
-def kernel_of(body: Graph, text: str | None = None) -> Kernel:
-    """The loops of a body."""
-    return replace(lowered(body, text or key_of(body)), name=name_of(body), sizes=all_symbols(body))
-
-
-def learn(body: Graph, kernel: Kernel) -> Facts:
-    """What running the kernel takes."""
-    single = len(kernel.nests) == 1
-    return Facts(len(kernel.nests), tuple(buffer.type for buffer in kernel.temporaries), scratch_size(kernel),
-                 frozenset(in_place_pairs(body) if single else copied_first(kernel)), kernel.sizes,
-                 tuple(Check(_reader(body, check), check.operator) for check in kernel.checks))
-
-
-def _reader(body: Graph, check: CheckedIndex) -> int:
-    """The node of the body that reads at the index."""
-    return next((k for k, node in enumerate(body.nodes)
-                 if node.op.name == check.operator and node.loc is check.where), -1)
-
-
-def all_symbols(body: Graph) -> tuple[str, ...]:
-    """The symbolic sizes of all values; those of the parameters alone may lack the size of a broadcast."""
-    found = dict.fromkeys(body.symbols())
-    for node in body.nodes:
-        for n in (n for x in node.outputs for n in x.shape):
-            found.update(dict.fromkeys(sorted(symbols(n))))
-    return tuple(found)
 
 
 def name_of(body: Graph) -> str:
@@ -169,6 +137,7 @@ def name_of(body: Graph) -> str:
 
 # ---------------------------------------------------------------- what a kernel costs
 
+MANY_TURNS = 30_000          # what a loop of unknown length counts as
 MULTIPLICATIONS = 32         # of a product of matrices that take as long as one element of other kernels
 
 
@@ -188,53 +157,3 @@ def node_work(node: Node, sizes: Mapping[str, int]) -> int:
 def count(dim: Dim, sizes: Mapping[str, int]) -> int:
     """The number that a size is."""
     return dim if isinstance(dim, int) else evaluate(dim, sizes)
-
-
-# ---------------------------------------------------------------- which memory it may share
-
-def in_place_pairs(body: Graph) -> Iterator[tuple[int, int]]:
-    """(result, parameter) pairs such that the parameter's element is not read after the result's is written.
-
-    Everything from the parameter on is elementwise, in one shape, and the results that are stored after this one,
-    element by element in the order of the body, do not depend on the parameter.
-    """
-    shape = body.results[0].shape
-    if any(r.shape != shape for r in body.results):
-        return
-    users = body.users()
-    for k, p in enumerate(body.params):
-        if p not in body.results and p.shape == shape and _elementwise_after(p, users):
-            reached = _reached(p, users)
-            last = max((j for j, r in enumerate(body.results) if r in reached), default=0)
-            yield from ((j, k) for j in range(last, len(body.results)))
-
-
-def copied_first(kernel: Kernel) -> Iterator[tuple[int, int]]:
-    """(result, parameter) pairs such that the kernel begins by copying the parameter, which it reads no more.
-
-    So writing a few rows costs no copy of the others, where the parameter's memory may be taken.
-    """
-    if not kernel.nests:
-        return
-    first, *rest = (nest.body for nest in kernel.nests)
-    stores = [x for x in statements(first) if isinstance(x, Store)]
-    later = set().union(*map(buffers_of, rest))
-    for (k, out), (j, x) in product(enumerate(kernel.outputs), enumerate(kernel.inputs)):
-        if stores and x not in later and all(
-                store.buffer is out and isinstance(store.value, Load) and store.value.buffer is x
-                and store.value.mask is None and store.value.offset is store.offset for store in stores):
-            yield k, j
-
-
-def _elementwise_after(value: Value, users: Mapping[Value, list[Node]]) -> bool:
-    return all(node.op.elementwise and node.output.shape == value.shape and _elementwise_after(node.output, users)
-               for node in users[value])
-
-
-def _reached(value: Value, users: Mapping[Value, list[Node]]) -> set[Value]:
-    found, stack = {value}, [value]
-    while stack:
-        new = {node.output for node in users[stack.pop()]} - found
-        found |= new
-        stack += new
-    return found

@@ -18,7 +18,7 @@ from tenon.backends.cpu.arithmetic import I32, I64, POINTER
 from tenon.backends.cpu.codegen import SIGNATURE, emit_inline
 from tenon.backends.cpu.facts import Facts, Shared
 from tenon.backends.cpu.steps import BranchStep, CopyStep, KernelStep, LoopStep, Step, Storage, leaves, now
-from tenon.backends.cpu.unit import Unit
+from tenon.backends.cpu.unit import MANY_TURNS, Unit
 from tenon.backends.cpu.unit_cache import find, key_for
 from tenon.backends.interrupts import INTERRUPTED, SELDOM, interrupts
 from tenon.graph.ir import Graph, Node, Value
@@ -156,9 +156,6 @@ class Whole(Unit):
         """The same kernel, since it may not share memory."""
         assert not shared
         return self
-
-
-MANY_TURNS = 30_000         # what a loop of unknown length counts as
 
 
 def make_whole(node: Node, given: Sequence[Storage], turns: Turns) -> Whole:

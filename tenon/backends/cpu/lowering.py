@@ -1,0 +1,103 @@
+"""Body of a kernel -> its loops, what running them takes, and LLVM IR.  A kernel from the disk needs none of this."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import product
+
+from llvmlite import ir
+
+from tenon.backends.cpu.codegen import buffers_of, emit_kernel, scratch_size
+from tenon.backends.cpu.facts import Check, Facts, Shared
+from tenon.backends.plain import text_of
+from tenon.dims import symbols
+from tenon.graph.ir import Graph, Node, Value
+from tenon.loops.expressions import CheckedIndex, Load
+from tenon.loops.ir import Kernel, Store, statements
+from tenon.passes.bodies import key_of, lowered
+
+
+def kernel_of(body: Graph, name: str, text: str | None = None) -> Kernel:
+    """The loops of a body."""
+    return replace(lowered(body, text or key_of(body)), name=name, sizes=all_symbols(body))
+
+
+def learn(body: Graph, kernel: Kernel) -> Facts:
+    """What running the kernel takes."""
+    single = len(kernel.nests) == 1
+    return Facts(len(kernel.nests), tuple(buffer.type for buffer in kernel.temporaries), scratch_size(kernel),
+                 frozenset(in_place_pairs(body) if single else copied_first(kernel)), kernel.sizes,
+                 tuple(Check(_reader(body, check), check.operator) for check in kernel.checks))
+
+
+def _reader(body: Graph, check: CheckedIndex) -> int:
+    """The node of the body that reads at the index."""
+    return next((k for k, node in enumerate(body.nodes)
+                 if node.op.name == check.operator and node.loc is check.where), -1)
+
+
+def all_symbols(body: Graph) -> tuple[str, ...]:
+    """The symbolic sizes of all values; those of the parameters alone may lack the size of a broadcast."""
+    found = dict.fromkeys(body.symbols())
+    for node in body.nodes:
+        for n in (n for x in node.outputs for n in x.shape):
+            found.update(dict.fromkeys(sorted(symbols(n))))
+    return tuple(found)
+
+
+def ir_of(kernel: Kernel, shared: Shared) -> str:
+    """The text of a module that defines the kernel's functions."""
+    module, outputs = ir.Module(name=kernel.name), len(kernel.inputs)
+    emit_kernel(module, kernel, {outputs + output: source for output, source in shared})
+    return text_of(module)
+
+
+# ---------------------------------------------------------------- which memory it may share
+
+def in_place_pairs(body: Graph) -> Iterator[tuple[int, int]]:
+    """(result, parameter) pairs such that the parameter's element is not read after the result's is written.
+
+    Everything from the parameter on is elementwise, in one shape, and the results that are stored after this one,
+    element by element in the order of the body, do not depend on the parameter.
+    """
+    shape = body.results[0].shape
+    if any(r.shape != shape for r in body.results):
+        return
+    users = body.users()
+    for k, p in enumerate(body.params):
+        if p not in body.results and p.shape == shape and _elementwise_after(p, users):
+            reached = _reached(p, users)
+            last = max((j for j, r in enumerate(body.results) if r in reached), default=0)
+            yield from ((j, k) for j in range(last, len(body.results)))
+
+
+def copied_first(kernel: Kernel) -> Iterator[tuple[int, int]]:
+    """(result, parameter) pairs such that the kernel begins by copying the parameter, which it reads no more.
+
+    So writing a few rows costs no copy of the others, where the parameter's memory may be taken.
+    """
+    if not kernel.nests:
+        return
+    first, *rest = (nest.body for nest in kernel.nests)
+    stores = [x for x in statements(first) if isinstance(x, Store)]
+    later = set().union(*map(buffers_of, rest))
+    for (k, out), (j, x) in product(enumerate(kernel.outputs), enumerate(kernel.inputs)):
+        if stores and x not in later and all(
+                store.buffer is out and isinstance(store.value, Load) and store.value.buffer is x
+                and store.value.mask is None and store.value.offset is store.offset for store in stores):
+            yield k, j
+
+
+def _elementwise_after(value: Value, users: Mapping[Value, list[Node]]) -> bool:
+    return all(node.op.elementwise and node.output.shape == value.shape and _elementwise_after(node.output, users)
+               for node in users[value])
+
+
+def _reached(value: Value, users: Mapping[Value, list[Node]]) -> set[Value]:
+    found, stack = {value}, [value]
+    while stack:
+        new = {node.output for node in users[stack.pop()]} - found
+        found |= new
+        stack += new
+    return found
