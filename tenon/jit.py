@@ -43,7 +43,7 @@ from tenon.dims import (
 )
 from tenon.errors import ArgumentError, CaptureError, Location
 from tenon.garbage import MANY, give_back
-from tenon.graph.ir import MEMORY_BUDGET, Graph, Node
+from tenon.graph.ir import AUTOTUNE, MEMORY_BUDGET, Graph, Node
 from tenon.graph.op import current
 from tenon.locks import Lock
 from tenon.observe import emit, span
@@ -88,12 +88,12 @@ class Jitted:
     """A function that runs as compiled graphs."""
 
     def __init__(self, function: Callable[..., Any], fullgraph: bool = False, memory_budget: int | None = None,
-                 constants: bool = True):
+                 constants: bool = True, autotune: bool = False):
         functools.update_wrapper(self, function)
         name = getattr(function, "__name__", type(function).__name__)
         self.__name__: str = name if name.isidentifier() else "function"
         self.function, self.fullgraph, self.memory_budget = function, fullgraph, memory_budget
-        self.constants = constants
+        self.constants, self.autotune = constants, autotune
         self.converting = False         # whether its control flow depends on tensors
         self.records: dict[Any, Record] = {}
         self._lock = Lock()
@@ -228,8 +228,8 @@ class Jitted:
         except UnsafeCall as unsafe:
             self._refuse(record, Reason(unsafe.what, unsafe.where, unsafe.hint, unsafe.before))
             return None
-        if self.memory_budget is not None:
-            captured.graph.notes = {MEMORY_BUDGET: self.memory_budget}
+        notes = {MEMORY_BUDGET: self.memory_budget, AUTOTUNE: self.autotune or None}
+        captured.graph.notes = {name: value for name, value in notes.items() if value is not None}
         if not self.constants:
             captured.constants = ()
         record.captures.append(captured)
@@ -393,7 +393,7 @@ NOT_FUNCTIONS = (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspe
 
 
 def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: int | None = None,
-        constants: bool = True) -> Any:
+        constants: bool = True, autotune: bool = False) -> Any:
     """Run a function as one compiled graph: forward, backward and the optimizer's update included.
 
     Works on functions and methods, with arguments nested in containers; tensors among them are inputs of the graph,
@@ -403,6 +403,8 @@ def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: int | N
     instead of being kept, the cheapest first, until that holds or nothing helps.
     Where no gradient is recorded, what depends on tensors from outside alone (weights) is computed once, and again when
     they change; `constants=False` saves the memory that this takes.
+    `autotune=True` measures, where several schedules claim a product, which is the fastest on this machine, once: it is
+    remembered beside the code, so that later runs are the same to the bit.
 
     >>> @tn.jit
     ... def f(x):
@@ -410,7 +412,8 @@ def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: int | N
     >>> f(tn.tensor([1.0, 2.0]))
     tensor([3., 5.])
     """
-    options: dict[str, Any] = {"fullgraph": fullgraph, "memory_budget": memory_budget, "constants": constants}
+    options: dict[str, Any] = {"fullgraph": fullgraph, "memory_budget": memory_budget, "constants": constants,
+                               "autotune": autotune}
     if memory_budget is not None and (isinstance(memory_budget, bool) or not isinstance(memory_budget, int)
                                       or memory_budget < 0):
         raise ArgumentError(f"jit: memory_budget is a number of bytes, not {memory_budget!r}")

@@ -20,7 +20,7 @@ from tenon.backends.reference import REFERENCE
 from tenon.config import config
 from tenon.errors import ArgumentError
 from tenon.garbage import collect_young, collected_at_the_end
-from tenon.graph.ir import CONSTANTS, Graph, Node
+from tenon.graph.ir import AUTOTUNE, CONSTANTS, Graph, Node
 from tenon.graph.kernels import KERNELS, has_kernel
 from tenon.graph.text import print_graph
 from tenon.graph.verify import verify
@@ -91,6 +91,9 @@ def native_program(graph: Graph) -> Executable:
     """Machine code for this processor."""
     from tenon.backends.cpu.backend import assemble_graph  # local: LLVM is slow to load, and not always needed
     from tenon.runtime.program import Program
+    if graph.notes.get(AUTOTUNE):
+        from tenon.runtime.tune import tuned
+        return Program(assemble_graph(graph, tuned))
     return Program(assemble_graph(graph))
 
 

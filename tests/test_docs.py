@@ -22,9 +22,13 @@ import types
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from markdown_it import MarkdownIt
+
+from tenon import pipeline
+from tenon.graph.kernels import KERNELS
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted(p for p in (ROOT / "docs").rglob("*.md") if not {"api", "_build"} & set(p.parts))]
@@ -75,7 +79,7 @@ def run_page(page: Path, folder: Path) -> Found:
     module.__file__ = f"{module.__name__}.py"
     write_python(todo, folder / module.__file__)
     printed, error, wrong = "", None, []
-    with contextlib.chdir(folder), registered(module):
+    with contextlib.chdir(folder), registered(module), as_before(KERNELS, pipeline.PASSES, pipeline.BACKENDS):
         for block in todo:
             if error and block.marker != "error":
                 raise error
@@ -116,6 +120,20 @@ def registered(module: types.ModuleType) -> Iterator[None]:
         yield
     finally:
         del sys.modules[module.__name__]
+
+
+@contextlib.contextmanager
+def as_before(*tables: dict[Any, Any]) -> Iterator[None]:
+    """What a page adds to Tenon goes with the page: other tests run in this process."""
+    before = [dict(table) for table in tables]
+    optimize = list(pipeline.OPTIMIZE)
+    try:
+        yield
+    finally:
+        pipeline.OPTIMIZE[:] = optimize
+        for table, entries in zip(tables, before, strict=True):
+            table.clear()
+            table.update(entries)
 
 
 def run_python(block: Block, module: types.ModuleType) -> tuple[str, Exception | None]:

@@ -124,6 +124,7 @@ class Node:
 
 # Notes.
 MEMORY_BUDGET = "memory_budget"     # how many bytes may lie between the kernels of a graph
+AUTOTUNE = "autotune"               # whether schedules are chosen by measuring them
 CONSTANTS = "constants"             # the places of the parameters that are the same in nearly all calls
 
 

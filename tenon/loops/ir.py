@@ -82,6 +82,7 @@ class Contraction(Stmt):
     right: Expr
     sum: Local
     epilogue: Block
+    schedule: str = ""          # of the backend; none leaves it to the backend's model of the machine
 
 
 @dataclass(frozen=True, eq=False)

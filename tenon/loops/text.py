@@ -61,7 +61,8 @@ def _statement(statement: Stmt, indent: str) -> Iterator[str]:
         case Contraction(batch=batch, rows=rows, columns=columns, depth=depth, sum=local, epilogue=epilogue):
             axes = {"batch": batch, "rows": rows, "columns": columns}
             parts = ", ".join(f"{name}=({', '.join(map(_range, axis))})" for name, axis in axes.items() if axis)
-            yield f"{indent}for contraction({parts}):"
+            schedule = f"; {statement.schedule}" if statement.schedule else ""
+            yield f"{indent}for contraction({parts}{schedule}):"
             terms = f"{statement.left} * {statement.right}"
             yield f"{indent + INDENT}{local} = sum({terms} for {', '.join(map(_range, depth))})"
             yield from _block(epilogue, indent + INDENT)

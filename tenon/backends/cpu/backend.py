@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from tenon.backends.cpu.assemble import Assembly, assemble
@@ -16,25 +17,26 @@ from tenon.observe import emit, span
 from tenon.passes.bodies import key_of
 
 
-def assemble_graph(graph: Graph) -> Assembly:
-    """Kernels and steps for a graph; the kernels' code may still be in the making."""
+def assemble_graph(graph: Graph, tuned: Callable[[Unit], Unit] = lambda unit: unit) -> Assembly:
+    """Kernels and steps for a graph, `tuned` those; the kernels' code may still be in the making."""
     units: dict[str, Unit | None] = {}
     pool = threads()
     try:
         for make in (driver, partial(entries, default_sleep())):    # what every program is run by
             pool.submit(make)
         with span("assemble", graph=graph.name, nodes=len(graph.nodes)):
-            return assemble(graph, partial(_shared_unit, units), lambda unit: start(unit, pool))
+            return assemble(graph, partial(_shared_unit, units, tuned), lambda unit: start(unit, pool))
     finally:
         pool.shutdown(wait=False)
 
 
-def _shared_unit(units: dict[str, Unit | None], body: Graph) -> Unit | None:
+def _shared_unit(units: dict[str, Unit | None], tuned: Callable[[Unit], Unit], body: Graph) -> Unit | None:
     """The kernel of a body, or None; one that can fail is not shared, since it belongs to one place in the source."""
     key = key_of(body)
     if key in units:
         return units[key]
-    unit = _try_unit(body, key)
+    found = _try_unit(body, key)
+    unit = None if found is None else tuned(found)
     if unit is None or not unit.facts.checks:
         units[key] = unit
     return unit

@@ -10,17 +10,32 @@ from llvmlite import ir
 
 from tenon.backends.cpu.codegen import buffers_of, emit_kernel, scratch_size
 from tenon.backends.cpu.facts import Check, Facts, Shared
+from tenon.backends.cpu.products import schedules_of
 from tenon.backends.plain import text_of
 from tenon.dims import symbols
 from tenon.graph.ir import Graph, Node, Value
 from tenon.loops.expressions import CheckedIndex, Load
-from tenon.loops.ir import Kernel, Store, statements
+from tenon.loops.ir import Contraction, Kernel, Store, statements
 from tenon.passes.bodies import key_of, lowered
 
 
-def kernel_of(body: Graph, name: str, text: str | None = None) -> Kernel:
-    """The loops of a body."""
-    return replace(lowered(body, text or key_of(body)), name=name, sizes=all_symbols(body))
+def kernel_of(body: Graph, name: str, text: str | None = None, schedule: str = "") -> Kernel:
+    """The loops of a body, with a schedule for its products."""
+    kernel = replace(lowered(body, text or key_of(body)), name=name, sizes=all_symbols(body))
+    return scheduled(kernel, schedule) if schedule else kernel
+
+
+def scheduled(kernel: Kernel, schedule: str) -> Kernel:
+    """The same loops, in which the backend computes products by this schedule."""
+    return replace(kernel, nests=tuple(
+        replace(nest, body=tuple(replace(x, schedule=schedule) if isinstance(x, Contraction) else x for x in nest.body))
+        for nest in kernel.nests))
+
+
+def schedules(kernel: Kernel) -> list[str]:
+    """The schedules that claim the one product of a kernel, the model's choice first; none where there is no choice."""
+    products = [x for nest in kernel.nests for x in nest.body if isinstance(x, Contraction)]
+    return schedules_of(products[0]) if len(products) == 1 and not kernel.sizes else []
 
 
 def learn(body: Graph, kernel: Kernel) -> Facts:

@@ -15,7 +15,15 @@ from llvmlite import ir
 
 from tenon.backends.cpu.arithmetic import I64, POINTER, in_memory, register, widened
 from tenon.backends.cpu.contraction import Contraction as Template
-from tenon.backends.cpu.contraction import Operand, emit_contraction, emit_packing, packed_size, scratch_size
+from tenon.backends.cpu.contraction import (
+    Operand,
+    Tile,
+    emit_contraction,
+    emit_packing,
+    packed_size,
+    scratch_size,
+    tiles_of,
+)
 from tenon.backends.cpu.contraction.emit import loop, runs
 from tenon.backends.cpu.contraction.machine import host
 from tenon.backends.cpu.contraction.spec import PAIR_LANES, Args, Narrow, Size
@@ -29,9 +37,11 @@ from tenon.loops.affine import affine, from_affine, is_same
 from tenon.loops.expressions import Binary, Buffer, Cast, Expr, Index, Load, Select, size, walk
 from tenon.loops.ir import Contraction, Store, roots
 from tenon.loops.simplify import simplify
+from tenon.loops.windows import Sliding
 from tenon.types import bfloat16, bool_, float32
 
 Axis = tuple[Index, ...]
+WINDOWS = "windows"     # the schedule of what is computed window by window
 FEWEST = 8              # rows and columns that matrix registers are worth while for
 SEVERAL = 16            # neighbours that a vector may hold
 # along which axis, step, elements between neighbours across, all of the axis, range in memory
@@ -41,12 +51,12 @@ Layout = tuple[str, int, int | None, bool, tuple[Expr, Expr] | None]
 def emit_product(module: ir.Module, name: str, statement: Contraction, arguments: Mapping[Buffer, int], pointers: int,
                  symbols: Sequence[str], packed: int | None = None) -> ir.Function:
     """void name(pointers..., sizes..., thread, threads, scratch); pointer `packed` is right, packed already."""
-    found = slides(statement)
+    found = _slides(statement)
     if found is not None and packed is None:
         function = emit_sliding(module, name, statement, found, arguments, pointers, symbols)
     else:
         template = _Product(module, name, statement, arguments, pointers, symbols, packed).template()
-        function = emit_contraction(module, name, template)
+        function = emit_contraction(module, name, template, _tile(statement, template))
     function.linkage = "internal"
     return function
 
@@ -69,10 +79,29 @@ def packed_right(statement: Contraction) -> int | None:
 
 def contraction_scratch(statement: Contraction, packed: bool = False) -> int:
     """Bytes of scratch memory that each thread needs; `packed`: its right factor is packed already."""
-    found = slides(statement)
+    found = _slides(statement)
     if found is not None:
         return sliding_scratch(statement, found)
-    return scratch_size(_Product(ir.Module(), "", statement, {}, 0, (), 0 if packed else None).template())
+    template = _Product(ir.Module(), "", statement, {}, 0, (), 0 if packed else None).template()
+    return scratch_size(template, _tile(statement, template))
+
+
+def schedules_of(statement: Contraction) -> list[str]:
+    """What may stand in `statement.schedule`: all schedules that claim the product, the model's choice first."""
+    tiles = tiles_of(_Product(ir.Module(), "", statement, {}, 0, ()).template())
+    windows = [WINDOWS] if slides(statement) is not None else []
+    return [*windows, *dict.fromkeys(tile.name for tile in tiles)]
+
+
+def _slides(statement: Contraction) -> Sliding | None:
+    """How windows slide, where the statement is computed window by window."""
+    return slides(statement) if statement.schedule in ("", WINDOWS) else None
+
+
+def _tile(statement: Contraction, template: Template) -> Tile | None:
+    """The tile that the statement asks for; None leaves it to the model."""
+    return next((tile for tile in tiles_of(template) if tile.name == statement.schedule), None) \
+        if statement.schedule else None
 
 
 @dataclass(frozen=True)

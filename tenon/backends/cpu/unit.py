@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
@@ -36,6 +36,7 @@ class Unit:
     shared: Shared = ()
     key: str | None = None                  # under which it is kept on disk
     code: bytes | Future[bytes] | None = None   # what is not loaded yet; another thread may still be making it
+    schedule: str = ""                      # of its product, where that was chosen by measuring
     alone: ClassVar[bool] = False           # whether one thread does all of it
 
     @property
@@ -51,7 +52,7 @@ class Unit:
     def kernel(self) -> Kernel:
         """The loops; made again for a kernel that came from the disk."""
         from tenon.backends.cpu.lowering import kernel_of  # local: slow to load, and often not needed
-        return kernel_of(self.body, name_of(self.body))
+        return kernel_of(self.body, name_of(self.body), schedule=self.schedule)
 
     @cached_property
     def ir(self) -> str:
@@ -93,8 +94,9 @@ class Unit:
         if shared == self.shared:
             return self
         if shared not in self._variants:
-            key = None if self.key is None else key_for(key_of(self.body), self.body, shared)
-            self._variants[shared] = Unit(self.body, self.facts, shared, key)
+            text = _with_schedule(key_of(self.body), self.schedule)
+            key = None if self.key is None else key_for(text, self.body, shared)
+            self._variants[shared] = replace(self, shared=shared, key=key, code=None)
             if "kernel" in vars(self):
                 self._variants[shared].kernel = self.kernel
         return self._variants[shared]
@@ -113,19 +115,24 @@ class Unit:
         return {}
 
 
-def make_unit(body: Graph, text: str | None = None) -> Unit:
+def make_unit(body: Graph, text: str | None = None, schedule: str = "") -> Unit:
     """The kernel of a body, remembered or lowered now; raises where loops cannot express it."""
     text = text or key_of(body)
-    key = key_for(text, body)
+    key = key_for(_with_schedule(text, schedule), body)
     found = None if key is None else find(key)
     if found is not None:
-        return Unit(body, found[0], (), key, found[1])
+        return Unit(body, found[0], (), key, found[1], schedule)
     from tenon.backends.cpu.lowering import kernel_of, learn  # local, as above
     with span("lower", kernel=name_of(body)):
-        kernel = kernel_of(body, name_of(body), text)
-    unit = Unit(body, learn(body, kernel), (), key)
+        kernel = kernel_of(body, name_of(body), text, schedule)
+    unit = Unit(body, learn(body, kernel), (), key, None, schedule)
     unit.kernel = kernel
     return unit
+
+
+def _with_schedule(text: str, schedule: str) -> str:
+    """What decides the code of a kernel, beside Tenon and the machine."""
+    return f"# {schedule}\n{text}" if schedule else text
 
 
 def name_of(body: Graph) -> str:

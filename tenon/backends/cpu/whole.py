@@ -165,7 +165,7 @@ def make_whole(node: Node, given: Sequence[Storage], turns: Turns) -> Whole:
     key = key_for(_text(node, given, turns), Graph("whole", (), (*nodes, node)))
     found = None if key is None else find(key)
     facts = Facts(1, (), 0, frozenset(), (), ())
-    return Whole(Graph(node.op.name, (), (node,), node.outputs), facts, (), key, found and found[1], turns)
+    return Whole(Graph(node.op.name, (), (node,), node.outputs), facts, (), key, found and found[1], turns=turns)
 
 
 def _text(node: Node, given: Sequence[Storage], turns: Turns) -> str:

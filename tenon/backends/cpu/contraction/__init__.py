@@ -7,9 +7,9 @@
 matrix registers, `direct` small products of known sizes, `unpacked` those that are too narrow for either, `emit` the IR
 they are made of; `dense` worked examples.
 """
-from .blocking import emit_contraction, packed_size, scratch_size
+from .blocking import emit_contraction, packed_size, scratch_size, tiles_of
 from .panels import emit_packing
 from .spec import Contraction, Operand, Tile, choose_tile
 
 __all__ = ["Contraction", "Operand", "Tile", "choose_tile", "emit_contraction", "emit_packing", "packed_size",
-           "scratch_size"]
+           "scratch_size", "tiles_of"]

@@ -5,6 +5,7 @@ of depth depends on sizes only, and every element is summed by the same steps wh
 of threads gives the same bits.
 """
 from collections.abc import Callable
+from dataclasses import replace
 
 from llvmlite import ir
 
@@ -12,8 +13,10 @@ from .ahead import LINE
 from .direct import direct_scratch, direct_tile, emit_direct, tile_count, tile_start
 from .emit import I32, I64, ONE, POINTER, ZERO, ceil_div, const, element_bytes, loop, maximum, minimum
 from .panels import emit_packed, scratch_parts, up
-from .spec import Contraction, Tile, blocks_tile, extent
+from .spec import Contraction, Tile, blocks_tile, choose_tiles, extent
 from .unpacked import emit_unpacked, stays_unpacked
+
+MOST_TILES = 3          # of blocks, among which it may be measured which is the fastest
 
 
 def emit_contraction(module: ir.Module, name: str, spec: Contraction, tile: Tile | None = None) -> ir.Function:
@@ -89,6 +92,15 @@ def scratch_size(spec: Contraction, tile: Tile | None = None) -> int:
 def tile_of(spec: Contraction) -> Tile:
     """The tile of the schedule that suits the product best."""
     return (None if spec.pairs else direct_tile(spec)) or blocks_tile(spec)
+
+
+def tiles_of(spec: Contraction) -> list[Tile]:
+    """The tiles of all schedules that claim the product, the one that suits it best by the model first."""
+    if spec.pairs:
+        return [blocks_tile(spec)]
+    direct = direct_tile(spec)
+    found = [] if direct is None else [direct, replace(direct, schedule="panels")]
+    return [*dict.fromkeys((*found, *choose_tiles(spec.element, MOST_TILES, known=spec.known)))]
 
 
 def packed_size(spec: Contraction, tile: Tile | None = None) -> int | None:

@@ -71,6 +71,13 @@ def _cache(wanted: int) -> int:
 
 def best_tile(machine: Machine, lanes: int, rows: int | None = None, columns: int | None = None) -> tuple[int, int]:
     """(rows, vectors) of the register tile that does a product of these sizes, as far as they are known, in least time.
+    """
+    return tiles_by_time(machine, lanes, rows, columns)[0]
+
+
+def tiles_by_time(machine: Machine, lanes: int, rows: int | None = None,
+                  columns: int | None = None) -> list[tuple[int, int]]:
+    """(rows, vectors) of all register tiles, the fastest for a product of these sizes first.
 
     Registers hold the sums, the vectors of right and one factor of left.  A step of a tile takes as long as its
     multiply-adds, or as the sums' latency, and a little for what is loaded; the last tiles are as dear as the others.
@@ -85,7 +92,7 @@ def best_tile(machine: Machine, lanes: int, rows: int | None = None, columns: in
             down = ceil(rows / height) if rows else 1 / height
             across = ceil(columns / (vectors * lanes)) if columns else 1 / (vectors * lanes)
             found.append((round(step * down * across, 9), loads / sums, (height, vectors)))
-    return min(found)[2]
+    return [tile for *_, tile in sorted(found)]
 
 
 def exact_tile(machine: Machine, lanes: int, rows: int, columns: int, depth: int) -> tuple[int, int]:

@@ -13,7 +13,7 @@ from typing import Literal
 from llvmlite import ir
 
 from .emit import I64, ONE, element_bytes, product, zero
-from .machine import Machine, best_tile, host
+from .machine import Machine, host, tiles_by_time
 
 Args = tuple[ir.Value, ...]
 Index = tuple[ir.Value, ...]
@@ -104,6 +104,11 @@ class Tile:
     def width(self) -> int:
         return self.vectors * self.lanes
 
+    @property
+    def name(self) -> str:
+        """What tells it from the others that claim a product."""
+        return f"{self.schedule} {self.rows}x{self.vectors}"
+
 
 PAIR_LANES = 16         # rows and columns, and pairs along depth, that a matrix register has
 CROWDED = 4096          # rows a multiple of so many bytes apart compete for the same lines of the first cache
@@ -117,11 +122,17 @@ SUMS_SHARE = 4          # and sums that wait for an epilogue that divided by thi
 def choose_tile(element: ir.Type, machine: Machine | None = None,
                 known: tuple[int | None, int | None, int | None] = (None, None, None)) -> Tile:
     """The tile for (rows, columns, depth) of a product, as far as they are known."""
+    return choose_tiles(element, 1, machine, known)[0]
+
+
+def choose_tiles(element: ir.Type, most: int, machine: Machine | None = None,
+                 known: tuple[int | None, int | None, int | None] = (None, None, None)) -> list[Tile]:
+    """The tiles that such a product takes least time with, by the model of the machine."""
     machine = machine or host()
     size = element_bytes(element)
     lanes = machine.vector_bytes // size
-    rows, vectors = best_tile(machine, lanes, *known[:2])
-    return _blocks(rows, vectors, lanes, machine.second_cache // size, known[0])
+    return [_blocks(rows, vectors, lanes, machine.second_cache // size, known[0])
+            for rows, vectors in tiles_by_time(machine, lanes, *known[:2])[:most]]
 
 
 def _blocks(rows: int, vectors: int, lanes: int, cache: int, known_rows: int | None) -> Tile:
