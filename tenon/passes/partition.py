@@ -189,9 +189,14 @@ class Groups:
 
     def may_be_one(self, before: Group, after: Group) -> bool:
         """Whether one kernel of the two is not too large."""
-        if len(before.nodes) + len(after.nodes) > MOST_NODES or after.first - before.last > MOST_APART:
+        if len(before.nodes) + len(after.nodes) > MOST_NODES or self.is_far(before, after):
             return False
         return self.inputs(before) + self.inputs(after) <= MOST_INPUTS
+
+    def is_far(self, before: Group, after: Group) -> bool:
+        """Whether what the second reads of the first has left the caches; what a product makes had better not leave
+        registers, so an optimizer's step does not wait for the last gradient."""
+        return after.first - before.last > MOST_APART and "contraction" not in before.kinds
 
     def joins_epilogue(self, before: Group, after: Group) -> bool:
         """Whether the first is elementwise work that is read along with a contraction's result, not by it."""

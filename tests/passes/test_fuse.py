@@ -111,6 +111,13 @@ def test_a_step_of_an_optimizer_is_part_of_the_product_that_is_its_gradient() ->
     assert operators(graph) == ["permute+matmul+multiply+add+multiply+subtract"]
 
 
+def test_however_late_it_comes() -> None:
+    others = [f"v{k}: f32[9] = exp({f'v{k - 1}' if k else 'z'})" for k in range(210)]
+    graph = fused("def f(x: f32[40, 80], g: f32[80, 60], p: f32[40, 60], z: f32[9]):", "w: f32[40, 60] = matmul(x, g)",
+                  *others, "m: f32[40, 60] = multiply(w, 0.01)", "n: f32[40, 60] = subtract(p, m)", "return n, v209")
+    assert "matmul+multiply+subtract" in operators(graph)
+
+
 def test_what_a_product_multiplies_is_not_computed_beside_it() -> None:
     graph = fused("def f(x: f32[80, 80], m: f32[80, 80]):", "v0: f32[80, 80] = multiply(m, 0.9)",
                   "v1: f32[80, 80] = matmul(x, v0)", "v2: f32[80, 80] = add(v0, v1)", "return v2")
