@@ -3,7 +3,7 @@
     python -m benchmarks.decoding [--layers 6] [--width 384] [--tokens 144]
 
 Every turn is one token: what its layers need of the tokens before lies in caches [layers, tokens, heads, width of one].
-PyTorch runs the same turns from Python.
+PyTorch runs the same turns from Python.  The limit is how fast memory gives the weights, all of them for every token.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 import tenon as tn
+from benchmarks.machine import bandwidth
 from benchmarks.timing import compare, installed, use_one_core
 from tenon.config import config
 
@@ -30,6 +31,10 @@ def main(arguments: list[str] | None = None) -> None:
     given = options.parse_args(arguments)
     use_one_core()
     times = compare(runs(given.layers, given.width, given.heads, given.vocabulary, given.tokens), given.seconds)
+    moved = 4 * given.width * (12 * given.layers * given.width + given.vocabulary)
+    read = bandwidth("read", moved, config().threads)
+    print(f"limit    {1e3 * given.tokens * moved / read:9.2f} ms  for {moved / 1e6:.1f} MB of weights a token, read at "
+          f"{read / 1e9:.1f} GB/s")
     for name, seconds in times.items():
         print(f"{name:8} {1e3 * seconds:9.2f} ms  {given.tokens / seconds:7.0f} tokens/s"
               f"   {seconds / times['Tenon']:.2f} of Tenon's time")

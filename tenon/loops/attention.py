@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from tenon.graph.ir import Graph, Input, Node, Value
 from tenon.loops.build import GraphExpressions, offset
-from tenon.loops.claims import attended, is_attention
+from tenon.loops.claims import attended, batch_of, is_attention
 from tenon.loops.expressions import Buffer, Expr, Index, Local, size
 from tenon.loops.ir import Attention, AttentionGradient, Nest, Store
 from tenon.ops.attention import attention
@@ -21,8 +21,7 @@ def attention_node(graph: Graph) -> Node | None:
 def attention_nest(build: GraphExpressions, node: Node, outputs: Sequence[Buffer]) -> Nest:
     """The nest that stores what the graph wants of the node's outputs."""
     q, k, v, mask = attended(node)
-    shape = node.outputs[1].shape[:-1] if node.op is attention else node.outputs[0].shape[:-2]
-    batch = tuple(Index(f"g{place}", n) for place, n in enumerate(shape))
+    batch = tuple(Index(f"g{place}", n) for place, n in enumerate(batch_of(node)))
     i, j = Index("row", q.shape[-2]), Index("column", k.shape[-2])
     e, w = Index("depth", q.shape[-1]), Index("width", v.shape[-1])
     dtype = float64 if q.dtype is float64 else float32
@@ -30,8 +29,9 @@ def attention_nest(build: GraphExpressions, node: Node, outputs: Sequence[Buffer
     def at(x: Input, *last: Index) -> Expr:
         found = build.read(x)
         assert found is not None
-        first = batch[len(batch) - (found.ndim - len(last)):]
-        return build.scalars.cast(found((*first, *last)), found.dtype if found.dtype.kind == "b" else dtype)
+        index = (*batch, *last)
+        element = found(index[len(index) - found.ndim:])
+        return element if found.dtype.kind == "b" else build.scalars.cast(element, dtype)
 
     places = [(*batch, i, w), (*batch, i)] if node.op is attention else \
         [(*batch, i, e), (*batch, j, e), (*batch, j, w)]

@@ -11,11 +11,14 @@ from collections.abc import Sequence
 from tenon.dims import product
 from tenon.graph.ir import Node, Value
 from tenon.ops.attention import attention, attention_gradient
+from tenon.types import Shape
 
 WIDEST = 512            # elements of a query, key or value that a block's memory is made for
+SINGLE_QUERIES = 4      # each of which goes through keys and values by itself, where they lie
 FEW_QUERIES = 8         # whose scores are products of vectors with matrices, which are better read where they lie
+FEW_NUMBERS = 4096      # of keys, which are soon gone through in plain operators, in the kernel of a small loop
 FEW_PAIRS = 1 << 14     # of which scores are soon stored; half of them are not needed where it is causal
-FEW_HEADS = 4           # which one thread each would differentiate
+FEW_HEADS = 4           # which one thread each would attend with, or differentiate
 MANY_PAIRS = 1 << 20    # whose scores are too many to be stored
 
 
@@ -43,11 +46,15 @@ def _is_skipped(node: Node) -> bool:
 def _pays(node: Node, q: Value, k: Value) -> bool:
     """Whether going through blocks of scores takes less time than storing all of them; sizes are as far as known."""
     rows, pairs = q.shape[-2], q.shape[-2] * k.shape[-2]
+    heads = product(batch_of(node))
+    if isinstance(rows, int) and rows <= SINGLE_QUERIES:
+        few = isinstance(heads, int) and heads * rows < FEW_HEADS
+        small = isinstance(k.size, int) and k.size < FEW_NUMBERS
+        return node.op is attention and not few and not small
     if isinstance(rows, int) and rows <= FEW_QUERIES:
         return False
     if not isinstance(pairs, int) or pairs >= MANY_PAIRS:
         return True
-    heads = product(node.outputs[0].shape[:-2])
     if node.op is attention_gradient and isinstance(heads, int) and heads < FEW_HEADS:
         return False
     return pairs >= (FEW_PAIRS // 4 if node.attrs["is_causal"] else FEW_PAIRS)
@@ -56,3 +63,8 @@ def _pays(node: Node, q: Value, k: Value) -> bool:
 def attended(node: Node) -> Sequence[Value]:
     """Queries, keys, values and the mask, which may be None."""
     return node.inputs[3:] if node.op is attention_gradient else node.inputs  # type: ignore[return-value]
+
+
+def batch_of(node: Node) -> Shape:
+    """The sizes of the stack of heads."""
+    return node.outputs[1].shape[:-1] if node.op is attention else node.outputs[0].shape[:-2]

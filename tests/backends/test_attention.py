@@ -75,10 +75,50 @@ def test_sizes(sizes: tuple[int, int, int, int]) -> None:
     check(sizes, True, "none")
 
 
+@pytest.mark.parametrize("masked", [None, -np.inf, -1e9, -3.0, -50.0])
+@pytest.mark.parametrize("kind", ["none", "length", "window", "some rows", "added", "far below"])
+def test_few_queries(kind: str, masked: float | None) -> None:
+    """What a mask leaves out before and behind is not gone through, unless its score might matter."""
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.normal(size=(2, 3, n, 20)).astype(np.float32) for n in (3, 131, 131))
+    place = np.arange(131)
+    mask = {"none": [], "length": [place < rng.integers(0, 132, (2, 1, 1, 1))], "far below": [place < 40],
+            "window": [(place >= 40 - np.arange(3)[:, None]) & (place < 70)]}.get(kind)
+    if kind == "far below":
+        q, k = -30 * abs(q), 1 + abs(k)         # scores for which -1e9 is no less than -50 is
+    arrays = [q, k, v, *(masks(kind, 3, 131, float32, rng) if mask is None else mask)]
+    graph = graph_of(attention, arrays, False, masked)
+    assert any(node.op is attention for node in optimize(graph, backend="cpu").nodes)
+    same(graph, arrays, 2e-5)
+
+
+@pytest.mark.parametrize("dtype", [float64, bfloat16, float16])
+def test_few_queries_of_other_types(dtype: DType) -> None:
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(size=(5, n, 33)).astype(dtype.numpy) for n in (1, 200, 200)]
+    same(graph_of(attention, arrays, False), arrays, TOLERANCE[dtype.short])
+
+
+def test_a_cache_is_read_as_far_as_it_is_filled() -> None:
+    """Behind, there may be anything: 0 times nan would be nan."""
+    keys, filled = np.full((4, 1000, 16), np.nan, np.float32), 300
+    keys[:, :filled] = np.random.default_rng(0).normal(size=(4, filled, 16))
+
+    def attend(q: Any, k: Any, length: Any) -> Any:
+        seen = tn.arange(1000) < length + tn.arange(q.shape[-2])[:, None]
+        return tn.scaled_dot_product_attention(q, k, k, seen)
+    for rows in (1, 40):
+        q = np.random.default_rng(1).normal(size=(4, rows, 16)).astype(np.float32)
+        out = tn.jit(attend)(tn.tensor(q), tn.tensor(keys), tn.tensor(filled + 1 - rows))
+        expected = attend(tn.tensor(q), tn.tensor(np.nan_to_num(keys)), tn.tensor(filled + 1 - rows))
+        np.testing.assert_allclose(out.numpy(), expected.numpy(), 2e-5, 2e-5)
+
+
 def test_scores_of_few_pairs_are_stored() -> None:
-    """Products of small matrices are soon done; one token's attention reads the cache where it is."""
-    for rows, columns, whole in ((16, 16, False), (1, 4096, False), (128, 128, True)):
-        types = [TensorType(float32, (4, n, 16)) for n in (rows, columns, columns)]
+    """Products of small matrices are soon done; of one long head, all threads do a part."""
+    for heads, rows, columns, whole in ((4, 16, 16, False), (1, 1, 4096, False), (4, 1, 4096, True),
+                                        (4, 128, 128, True)):
+        types = [TensorType(float32, (heads, n, 16)) for n in (rows, columns, columns)]
         graph = optimize(trace(lambda *xs: attention(*xs, is_causal=False, scale=1.0)[0], *types), backend="cpu")
         assert any(node.op is attention for node in graph.nodes) is whole
 

@@ -9,19 +9,27 @@ from llvmlite import ir
 from tenon.backends.cpu.attention.forward import Forward
 from tenon.backends.cpu.attention.gradient import Gradient
 from tenon.backends.cpu.attention.parts import Blocks
+from tenon.backends.cpu.attention.single import Single
 from tenon.dims import Dim
+from tenon.loops.claims import SINGLE_QUERIES
 from tenon.loops.expressions import Buffer
-from tenon.loops.ir import Attention, AttentionGradient, Pairs
+from tenon.loops.ir import AttentionGradient, Pairs
 
-SCHEDULES: dict[type[Pairs], type[Blocks]] = {Attention: Forward, AttentionGradient: Gradient}
+
+def schedule_of(statement: Pairs) -> type[Blocks]:
+    """What goes through the scores of this statement."""
+    if isinstance(statement, AttentionGradient):
+        return Gradient
+    rows = statement.row.extent
+    return Single if isinstance(rows, int) and rows <= SINGLE_QUERIES else Forward
 
 
 def emit_attention(module: ir.Module, name: str, statement: Pairs, arguments: Mapping[Buffer, int], pointers: int,
                    symbols: Sequence[str]) -> ir.Function:
     """void name(pointers..., sizes..., thread, threads, scratch)."""
-    return SCHEDULES[type(statement)](module, name, statement, arguments, pointers, symbols).emit()
+    return schedule_of(statement)(module, name, statement, arguments, pointers, symbols).emit()
 
 
 def attention_scratch(statement: Pairs) -> Dim:
     """Bytes of scratch memory that each thread needs."""
-    return SCHEDULES[type(statement)](ir.Module(), "", statement, {}, 0, ()).scratch()
+    return schedule_of(statement)(ir.Module(), "", statement, {}, 0, ()).scratch()

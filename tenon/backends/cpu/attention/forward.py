@@ -11,6 +11,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from llvmlite import ir
@@ -32,6 +33,7 @@ from tenon.backends.cpu.contraction.spec import Args
 from tenon.backends.cpu.mathematics import FUNCTIONS
 from tenon.dims import Dim
 from tenon.loops.ir import Attention
+from tenon.types import bool_
 
 
 class Forward(Blocks):
@@ -66,9 +68,7 @@ class Forward(Blocks):
         with loop(b, ZERO, count) as (i, _):
             b.store(ir.Constant(self.element, float("-inf")), address(b, parts["peak"], i, self.element))
             b.store(ir.Constant(self.element, 0.0), address(b, parts["total"], i, self.element))
-        end = self.extent(b, args, x.column)
-        if x.is_causal:
-            end = minimum(b, end, b.add(first, count))
+        end = self.end(b, args, g, first, count)
         with loop(b, ZERO, end, const(self.keys)) as (column, _):
             keys = minimum(b, const(self.keys), b.sub(end, column))
             self.copy(b, args, x.k, "column depth", g, column, keys, parts["k"])
@@ -77,6 +77,40 @@ class Forward(Blocks):
             with loop(b, ZERO, count, const(self.rows)) as (i, _):
                 self.tile(b, args, parts, g, first, i, minimum(b, const(self.rows), b.sub(count, i)), column, keys)
         self.finish(b, args, g, first, count, parts)
+
+    def end(self, b: ir.IRBuilder, args: Args, g: ir.Value, first: ir.Value, count: ir.Value) -> ir.Value:
+        """The column behind the last one that any of these queries attends to: a cache is filled up to there."""
+        end = self.extent(b, args, self.x.column)
+        if self.x.is_causal:
+            end = minimum(b, end, b.add(first, count))
+        if not self.chooses or self.masked != -math.inf:
+            return end
+        with loop(b, ZERO, count, ONE, [ZERO]) as (i, last):
+            last[0] = self.sought(b, args, g, b.add(first, i), end, last[0], -1)
+        return last[0]
+
+    @property
+    def chooses(self) -> bool:
+        """Whether a mask says which columns take part."""
+        return self.x.mask is not None and self.x.mask.dtype is bool_
+
+    def sought(self, b: ir.IRBuilder, args: Args, g: ir.Value, row: ir.Value, start: ir.Value, end: ir.Value,
+               step: int) -> ir.Value:
+        """From column `start` on, before it if the step is -1, towards `end`: where the first is that takes part."""
+        assert self.x.mask is not None
+        before, head, body, done = b.block, *(b.append_basic_block(name) for name in ("seek", "seen", "sought"))
+        b.branch(head)
+        b.position_at_end(head)
+        j = b.phi(I64)
+        j.add_incoming(start, before)
+        b.cbranch(b.icmp_signed("==", j, end), done, body)
+        b.position_at_end(body)
+        column = j if step > 0 else b.sub(j, ONE)
+        taken = self.at(b, args, g, row=row, column=column).value(self.x.mask)
+        j.add_incoming(b.add(j, const(step)), b.block)
+        b.cbranch(taken, done, head)
+        b.position_at_end(done)
+        return j
 
     def tile(self, b: ir.IRBuilder, args: Args, parts: Mapping[str, ir.Value], g: ir.Value, first: ir.Value,
              i: ir.Value, rows: ir.Value, column: ir.Value, keys: ir.Value) -> None:

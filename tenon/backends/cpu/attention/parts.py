@@ -153,10 +153,10 @@ class Blocks:
             for argument in made.args:
                 if argument.type == POINTER:
                     argument.add_attribute("noalias")
+            self.functions[key] = made
             b = ir.IRBuilder(made.append_basic_block("entry"))
             write(b, tuple(made.args[:len(self.kinds)]), *made.args[len(self.kinds):])
             b.ret_void()
-            self.functions[key] = made
         return self.functions[key]
 
     @property
