@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from tenon.capture.streams import Streams
 from tenon.errors import PACKAGE, CaptureError, Location, location_of
 from tenon.graph.ir import Node
 from tenon.locks import Lock
@@ -80,6 +81,9 @@ def leave_by_force(what: str) -> None:
         frame = frame.f_back
 
 
+# Code of Tenon's that calls what the user's code calls, and in its place.
+IN_PLACE: set[types.CodeType] = set()
+
 # Code that was rewritten for a capture -> the code that names what it may read.
 STANDS_FOR: dict[types.CodeType, tuple[types.CodeType, ...]] = {}
 
@@ -110,6 +114,16 @@ class _Collector:
 COLLECTOR = _Collector()
 
 
+def _ask() -> None:
+    """Stop a captured function before it writes to a standard stream."""
+    frame = sys._getframe(2)
+    if _noted.get() is not None and _writes(print, frame):
+        raise UnsafeCall("print() acts outside the program", _user_frame(frame))
+
+
+STREAMS = Streams(_ask)
+
+
 @dataclass
 class Watch:
     """The code that ran."""
@@ -129,6 +143,7 @@ class Watch:
         noted: list[UnsafeCall] = []
         token, tracing, self._entered = _noted.set(noted), sys.gettrace(), sys._getframe(2)
         COLLECTOR.pause()
+        STREAMS.begin()
         sys.setprofile(self._event)
         try:
             yield self
@@ -142,6 +157,7 @@ class Watch:
             self._entered = None
             sys.settrace(tracing)
             sys.setprofile(None)
+            STREAMS.end()
             COLLECTOR.resume()
             if hasattr(before, "enable"):
                 before.enable()     # cProfile's profiler, which is no function
@@ -173,7 +189,8 @@ class Watch:
                 return
             if arg is next and self.iterators and follows(frame.f_code):
                 self._stop("next() moves an iterator", frame)
-            if is_unrepeatable(arg) if follows(frame.f_code) else _writes(arg, frame):
+            caller = caller_of(frame)
+            if is_unrepeatable(arg) if follows(caller.f_code) else _writes(arg, caller):
                 self._stop(f"{getattr(arg, '__name__', arg)}() acts outside the program", _user_frame(frame))
 
     def _stop(self, what: str, frame: types.FrameType) -> None:
@@ -249,12 +266,24 @@ def _writes(function: Any, frame: types.FrameType | None) -> bool:
         return False
     while frame is not None:
         name = frame.f_code.co_filename
+        if frame.f_code in IN_PLACE and (caller := caller_of(frame)) is not frame:
+            frame = caller
+            continue
         if name.startswith(("<frozen importlib", PACKAGE)) or name.endswith(("linecache.py", "tokenize.py")):
             return False
         if follows(frame.f_code):
             return True
         frame = frame.f_back
     return True
+
+
+def caller_of(frame: types.FrameType) -> types.FrameType:
+    """The frame that makes a call, where Tenon's code makes it in its place."""
+    found: types.FrameType | None = frame
+    if frame.f_code in IN_PLACE:
+        while found is not None and found.f_code.co_filename.startswith(CONVERTING):
+            found = found.f_back
+    return found or frame
 
 
 def _user_frame(frame: types.FrameType) -> types.FrameType:

@@ -223,13 +223,16 @@ class Hang(BaseException):
 
 @contextlib.contextmanager
 def limit(seconds: float) -> Iterable[None]:
-    """End the block with `Hang` after this time; only in the main thread, and only while Python runs."""
+    """End the block with `Hang` once it has computed for so long; only in the main thread.
+
+    It is the time of the processor, so that a busy machine does not count.
+    """
     def stop(*_: Any) -> None:
         raise Hang
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+    before = signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.signal(signal.SIGPROF, before)

@@ -255,8 +255,86 @@ def folded_by_partial_functions(x):
     return functools.reduce(operator.mul, [f(v=v) for v in x])
 
 
+class Asked:
+    """Counts how often it is asked whether it is true."""
+
+    def __init__(self):
+        self.asked, self.value = 0, True
+
+    def __bool__(self):
+        self.asked += 1
+        return self.value
+
+
+def asked_once_in_a_conditional_expression(obj, x):
+    y = 3.0 if (obj and 5.0) else 4.0
+    return x * y if x.sum() > 0 else x - y
+
+
+def asked_once_in_an_operand(obj, x):
+    y = (obj and x[0] > 0 and obj and 3.0) or 1.0
+    obj.value = not obj.value
+    z = (obj and obj and obj) or 2.0
+    w = (obj or 2.0) or 7.0
+    return x * y, z is obj, w is obj
+
+
+def asked_once_in_a_condition(obj, x):
+    if (obj and x[0] > 0) or (not obj and x[1] > 0):
+        return x
+    n = 0
+    while (obj or n < 2) and n < 4 and x.sum() < 9:
+        n, x = n + 1, x + 1
+    if not (obj and obj):
+        return x * 3
+    return x * 2 if (x[0] < 0 and obj and x[2] > 1) else x * n
+
+
+def values_of_operands_that_are_asked(obj, x):
+    p = (x.sum() > 5 and (obj or 2.0)) or 7.0
+    q = (obj and (0 or obj)) or 1.0
+    r = obj and (obj or 3)
+    return p is obj, q is obj, r is obj, x
+
+
+def asked_once_in_a_comprehension(obj, x):
+    return [v for v in x if obj and v > 0], 1 if x.sum() > 0 else 2
+
+
+ASKED = (asked_once_in_a_conditional_expression, asked_once_in_an_operand, asked_once_in_a_condition,
+         values_of_operands_that_are_asked, asked_once_in_a_comprehension)
+
+
+def a_number_or_a_tensor(x):
+    s = 2.0
+    if x.sum() > 0:
+        s = x.max()
+    t = s * 3.0
+    return t, t + 0.1, 2 - t, -s, s ** 2, abs(s), s > 1, s * x, round(s)
+
+
+def a_number_or_a_tensor_in_a_loop(x):
+    s, n = 0.1, 0
+    for v in x:
+        if v > 0:
+            s = v
+            n += 1
+        s = s / 3
+    return s, n, s * n
+
+
+def a_number_or_a_tensor_is_asked(x):
+    s = x[0] if x.sum() > 0 else 0.0
+    t = s + 1
+    if t > 1:
+        t = t * 2
+    return (t or 5.0), bool(s), isinstance(t, float), max(t, 0.5), x[0] * t
+
+
+KINDS = (a_number_or_a_tensor, a_number_or_a_tensor_in_a_loop, a_number_or_a_tensor_is_asked)
+
 BY_PART = (dataclass_with_post_init_and_setter, overloaded_operators, match_on_structures, a_word_that_the_data_choose,
-           membership_of_a_number, folded_by_partial_functions)
+           membership_of_a_number, folded_by_partial_functions, *KINDS)
 
 
 @pytest.mark.parametrize("function", ONE_GRAPH, ids=lambda f: f.__name__)
@@ -267,3 +345,8 @@ def test_one_graph(function):
 @pytest.mark.parametrize("function", BY_PART, ids=lambda f: f.__name__)
 def test_right_by_part_or_in_one_graph(function):
     check(function, fullgraph=False)
+
+
+@pytest.mark.parametrize("function", ASKED, ids=lambda f: f.__name__)
+def test_a_condition_asks_as_often_as_python_does(function):
+    check(function, make=Asked)

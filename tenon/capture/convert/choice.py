@@ -86,9 +86,7 @@ def refusal(choice: Choice) -> UnsafeCall:
 
 def _install(name: str, refuses: bool) -> None:
     def method(self: Choice, *args: Any) -> Any:
-        if refuses:
-            raise refusal(self)
-        if name in ONE_VALUE:
+        if refuses or name in ONE_VALUE:
             value = resolved(self)
             return getattr(type(value), name)(value, *args)
         use = getattr(operator, name, None) or (lambda value, *rest: getattr(type(value), name)(value, *rest))

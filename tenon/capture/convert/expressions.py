@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 from tenon.capture.convert.scope import mangled
@@ -26,6 +26,7 @@ CONTAINED = {ast.In: "_tenon.contains(LEFT, RIGHT)", ast.NotIn: "_tenon.negate(_
 LOOKING_AT_KINDS = ("type", "isinstance")
 ASKING = ("any", "all", "next")     # which may leave an iterator where it is
 ONE = f"{HELPER}_temp_one"      # an element of a comprehension
+Visit = Callable[[ast.expr], ast.expr]
 DEEPEST = 5             # nesting beyond which an expression, which is written twice a level, stays as it is
 
 
@@ -96,52 +97,78 @@ class Expressions(ast.NodeTransformer):
         yield
         self.depth -= 1
 
-    def _twice(self, node: ast.expr) -> tuple[ast.expr, ast.expr] | None:
+    def _twice(self, node: ast.expr, visit: Visit | None = None) -> tuple[ast.expr, ast.expr] | None:
         """The expression converted, two times; None where it has to stay as it is."""
+        visit = visit or self._there
         if self.depth >= DEEPEST or any(isinstance(x, UNMOVABLE) for x in ast.walk(node)):
             return None
         with self._deeper():
             other = copy.deepcopy(node)
-            return self._there(node), self._there(other)
+            return visit(node), visit(other)
 
-    def visit_BoolOp(self, node: ast.BoolOp) -> ast.AST:
+    def visit_BoolOp(self, node: ast.BoolOp, asked: int = 0) -> ast.AST:
+        """`asked`: of so many parts, 0, 1 (the first) or 2 (all), nobody wants to know more than whether they hold."""
+        first, kind = node.values[0], node.op
+        if isinstance(first, ast.BoolOp) and type(first.op) is type(kind):
+            return self.visit_BoolOp(ast.copy_location(ast.BoolOp(kind, [*first.values, *node.values[1:]]), node), asked)
         if len(node.values) > 2:
-            kind = node.op
             right = reduce(lambda later, first: ast.copy_location(ast.BoolOp(kind, [first, later]), first),
                            reversed(node.values[1:-1]), node.values[-1])
-            return self.visit_BoolOp(ast.copy_location(ast.BoolOp(kind, [node.values[0], right]), node))
-        both = self._twice(node.values[1])
+            return self.visit_BoolOp(ast.copy_location(ast.BoolOp(kind, [first, right]), node), asked)
+        both = self._twice(node.values[1], partial(self._later, kind, asked))
         if both is None:
             return self.generic_visit(node)
-        first = self._there(node.values[0])
+        first = self._asked(first) if asked else self._first(first)
         text = "_tenon.both(lambda: LATER) if _tenon.data(FIRST) else _tenon.kept() and AGAIN" \
             if isinstance(node.op, ast.And) else \
             "_tenon.either(lambda: LATER) if _tenon.data(FIRST) else _tenon.kept() or AGAIN"
         return expression(text, node, FIRST=first, LATER=both[0], AGAIN=both[1])
+
+    def _first(self, node: ast.expr) -> ast.expr:
+        """What is given on, or given up for the part behind it: in `(a and b) or c` nobody gets to see a."""
+        found: Any = self.visit_BoolOp(node, asked=1) if isinstance(node, ast.BoolOp) else self._there(node)
+        return found
+
+    def _later(self, kind: ast.boolop, asked: int, node: ast.expr) -> ast.expr:
+        """What follows the first part."""
+        if asked == 1 and isinstance(node, ast.BoolOp) and type(node.op) is type(kind):
+            found: Any = self.visit_BoolOp(node, asked)
+            return found
+        return self._condition(node) if asked == 2 else self._there(node)
+
+    def _asked(self, node: ast.expr) -> ast.expr:
+        """Part of a condition, or what is as true as it: Python asks a user's `__bool__` once."""
+        found: Any = self.visit_BoolOp(node, asked=2) if isinstance(node, ast.BoolOp) else \
+            expression("_tenon.asked(VALUE)", node, VALUE=self._there(node))
+        return found
+
+    def _condition(self, node: ast.expr) -> ast.expr:
+        """A condition, which is asked by whoever it is for."""
+        return self._asked(node) if isinstance(node, ast.BoolOp) else self._there(node)
 
     def visit_IfExp(self, node: ast.IfExp) -> ast.AST:
         then, other = self._twice(node.body), self._twice(node.orelse)
         if then is None or other is None:
             return self.generic_visit(node)
         return expression("_tenon.choose(lambda: THEN, lambda: OTHER) if _tenon.data(TEST) else "
-                          "SAME if _tenon.kept() else REST", node, TEST=self._there(node.test),
+                          "SAME if _tenon.kept() else REST", node, TEST=self._condition(node.test),
                           THEN=then[0], OTHER=other[0], SAME=then[1], REST=other[1])
 
     def visit_If(self, node: ast.If) -> ast.AST:
-        node.test, test = ast.Constant(True), self._there(node.test)
+        node.test, test = ast.Constant(True), self._condition(node.test)
         self.generic_visit(node)
         node.test = test
         return node
 
     def visit_While(self, node: ast.While) -> ast.AST:
-        node.test, test = ast.Constant(True), self._there(node.test)
+        node.test, test = ast.Constant(True), self._condition(node.test)
         self.generic_visit(node)
         node.test = test
         return node
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> ast.AST:
         if isinstance(node.op, ast.Not):
-            return expression("_tenon.negate(X)", node, X=self._there(node.operand))
+            return expression("_tenon.negate(X)", node, X=self._condition(node.operand))
         return self.generic_visit(node)
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:

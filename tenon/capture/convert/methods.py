@@ -29,7 +29,7 @@ from tenon.capture.convert.undecided import (
     refused,
     taken,
 )
-from tenon.capture.watch import ELSEWHERE, STANDS_FOR, UnsafeCall
+from tenon.capture.watch import ELSEWHERE, IN_PLACE, STANDS_FOR, UnsafeCall
 
 if TYPE_CHECKING:
     from tenon.capture.convert.session import Session
@@ -202,6 +202,7 @@ def in_place_of(capture: Session, function: Any) -> Any:
         if isinstance(name, str):
             return capture.each(keywords[name], lambda one: call(*args, **{**keywords, name: one}))
         return capture.each(args[name], lambda one: call(*args[:name], one, *args[name + 1:], **keywords))
+    IN_PLACE.add(call.__code__)
     return call
 
 

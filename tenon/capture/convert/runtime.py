@@ -21,7 +21,7 @@ from tenon.capture.convert.rows import Each
 from tenon.capture.convert.undecided import is_perhaps, is_undecided, negated
 from tenon.capture.convert.view import alike, attribute, contained, content, counted, is_counted, unpacked, view_of
 from tenon.capture.numbers import strong
-from tenon.capture.watch import UnsafeCall
+from tenon.capture.watch import IN_PLACE, UnsafeCall
 from tenon.errors import user_location
 from tenon.state import recorder
 from tenon.tensor import Tensor
@@ -102,6 +102,10 @@ class Runtime(OfCapture, local):
         """What says whether the value that `data` kept counts as true."""
         test, self.test, self.value = self.test, None, None
         return test
+
+    def asked(self, value: Any) -> Any:
+        """In a condition: what a user's `__bool__` gives, and any other value itself."""
+        return own_truth(value)
 
     def truth(self, value: Any) -> Any:
         """Whether a value counts as true."""
@@ -234,7 +238,12 @@ class Runtime(OfCapture, local):
         if capture is None or not (capture.irregular or type(function) is Choice):
             return callee(function)
         if type(function) is Choice:
-            return lambda *args, **keywords: capture.each(function, lambda f: self.call(f)(*args, **keywords))
+            def call(*args: Any, **keywords: Any) -> Any:
+                def one(f: Any) -> Any:
+                    return self.call(f)(*args, **keywords)
+                IN_PLACE.add(one.__code__)
+                return capture.each(function, one)
+            return call
         return in_place_of(capture, function)
 
     def result(self, value: Any) -> Any:

@@ -76,14 +76,15 @@ class Session(OfCapture, Capture):
 
     def apply(self, op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
         """Record the call; for each of several tensors that an input may be, in a branch of its own."""
-        k = next((k for k, x in enumerate(inputs) if self.is_several(x)), None)
+        inputs = tuple([self.settled(x, blended=True) if type(x) is Choice else x for x in inputs])
+        k = next((k for k, x in enumerate(inputs) if type(x) is Choice), None)
         if k is None:
             return super().apply(op, inputs, attrs)
         return self.each(inputs[k], lambda one: self.apply(op, (*inputs[:k], one, *inputs[k + 1:]), attrs))
 
     def is_several(self, x: Any) -> bool:
         """Whether a value is one of several that are no one value."""
-        return type(x) is Choice and type(self.settled(x)) is Choice
+        return type(x) is Choice and type(self.settled(x, blended=True)) is Choice
 
     def lift(self, x: Any) -> Any:
         """One of several values is resolved where an operator takes it."""
@@ -225,18 +226,19 @@ class Session(OfCapture, Capture):
 
     def resolve(self, choice: Choice, name: str = "") -> Any:
         """One value: the one known here, or one of numbers and tensors alike; other calls run eagerly."""
-        found = self.settled(choice, name)
+        found = self.settled(choice, name, blended=True)
         if type(found) is Choice:
             raise refusal(found)
         return found
 
-    def settled(self, choice: Choice, name: str = "") -> Any:
-        """One value where there is one, as `resolve` finds it; else the choice."""
+    def settled(self, choice: Choice, name: str = "", blended: bool = False) -> Any:
+        """One value where there is one; else the choice.  A number or a tensor of its size is a tensor where one is
+        asked for: what Python computes of it would be a number."""
         found = self.bound(choice, name)
-        value = self._one(found) if type(found) is Choice else found
+        value = self._one(found, blended) if type(found) is Choice else found
         return found if value is UNRESOLVED else value
 
-    def _one(self, found: Choice) -> Any:
+    def _one(self, found: Choice, blended: bool) -> Any:
         options = list(found.options)
         if any(x is MISSING for _, x in options):
             return UNRESOLVED
@@ -247,6 +249,8 @@ class Session(OfCapture, Capture):
             condition, tensor = tensors[0]
             numbers = [x for _, x in options if x is not tensor]
             if tensor.shape == () and numbers and all(map(is_number, numbers)):
+                if not blended and tensor.dtype is not bool_:
+                    return UNRESOLVED
                 if holds(tensor.dtype, numbers):
                     return self._selected([(p, x if x is tensor else cast(as_tensor(x), dtype=tensor.dtype))
                                            for p, x in options])

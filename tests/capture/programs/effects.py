@@ -34,6 +34,44 @@ def prints_the_value_of_a_tensor(x):
     return x
 
 
+@program(not_one_graph="it prints")
+def prints_where_no_call_shows_it(x):
+    list(map(print, ["first", "second"]))
+    sorted(["third"], key=print)
+    return x * 2.0
+
+
+@program(not_one_graph="it prints")
+def prints_after_a_branch_changed_a_list(x):
+    signs = []
+    if T.sum(x) > 0:
+        signs.append(1)
+    print("seen")
+    return x * float(len(signs))
+
+
+@program(not_one_graph="it prints")
+def prints_within_two_handlers_of_everything(x):
+    signs = []
+    try:
+        try:
+            if T.sum(x) > 0:
+                signs.append(1)
+            print("seen")
+        except:     # noqa: E722
+            signs.append(2)
+    except:     # noqa: E722
+        signs.append(3)
+    return x * float(len(signs))
+
+
+@program(not_one_graph="it prints")
+def prints_by_a_function_that_the_data_choose(x):
+    say = print if T.sum(x) > 0 else len
+    say("seen")
+    return x
+
+
 @program(not_one_graph="it prints between iterations")
 def prints_in_a_loop(x):
     step = 0
