@@ -13,7 +13,7 @@ from typing import Any
 
 from tenon.capture.convert.source import Unconvertible
 from tenon.capture.convert.template import HELPER
-from tenon.capture.watch import PACKAGE, STANDS_FOR, follows
+from tenon.capture.watch import PACKAGE, STANDS_FOR, follows, unwatched
 from tenon.tensor import Tensor
 
 # Code of Tenon's that is rewritten as users' is: what calls users' modules, what goes through users' containers.
@@ -82,10 +82,11 @@ def code_of(function: types.FunctionType) -> types.CodeType | None:
                                   or code.co_filename.startswith(CONTAINERS)):
         return None
     if code not in _codes:
-        try:
-            _codes[code] = _rewrite[-1](code, function.__globals__)
-        except Unconvertible:
-            _codes[code] = None
+        with unwatched():
+            try:
+                _codes[code] = _rewrite[-1](code, function.__globals__)
+            except Unconvertible:
+                _codes[code] = None
     return _codes[code]
 
 
