@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -86,6 +87,7 @@ class Seen:
 class Capture(TensorInterpreter):
     """Records operator calls as nodes, and reads and writes of outside tensors as parameters and results."""
 
+    first = -1                  # the number of the last value that was there before
     converting = False          # whether control flow on tensors is captured
     undecided = False           # whether the data decide what containers hold
     recorded = False            # whether a call was recorded on the tape
@@ -102,8 +104,8 @@ class Capture(TensorInterpreter):
 
     def apply(self, op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
         """Record the call; there is nothing to watch in how Tenon's own operators are recorded."""
-        watching = sys.getprofile() if op.is_own else None
-        if not isinstance(getattr(watching, "__self__", None), Watch):
+        watching: Any = sys.getprofile() if op.is_own else None
+        if type(watching) is not MethodType or watching.__func__ is not Watch._event:
             return self._apply(op, inputs, attrs)
         sys.setprofile(None)
         try:
@@ -214,7 +216,11 @@ class Capture(TensorInterpreter):
     def state_of(self, tensor: Tensor) -> TensorState:
         """The state of a tensor; the first look at one from outside makes it a parameter of the graph."""
         own = tensor.own
-        if self.owns(own.payload):
+        payload = own.payload
+        if type(payload) is Value:          # what `owns` finds, in few steps
+            if payload.number > self.first:
+                return own
+        elif type(payload) is not np.ndarray and self.owns(payload):
             return own
         seen = self.seen.get(id(tensor))
         if seen is None:

@@ -106,11 +106,12 @@ class Expressions(ast.NodeTransformer):
             other = copy.deepcopy(node)
             return visit(node), visit(other)
 
-    def visit_BoolOp(self, node: ast.BoolOp, asked: int = 0) -> ast.AST:
+    def visit_BoolOp(self, node: ast.BoolOp, asked: int = 0) -> Any:
         """`asked`: of so many parts, 0, 1 (the first) or 2 (all), nobody wants to know more than whether they hold."""
         first, kind = node.values[0], node.op
         if isinstance(first, ast.BoolOp) and type(first.op) is type(kind):
-            return self.visit_BoolOp(ast.copy_location(ast.BoolOp(kind, [*first.values, *node.values[1:]]), node), asked)
+            flat = ast.BoolOp(kind, [*first.values, *node.values[1:]])
+            return self.visit_BoolOp(ast.copy_location(flat, node), asked)
         if len(node.values) > 2:
             right = reduce(lambda later, first: ast.copy_location(ast.BoolOp(kind, [first, later]), first),
                            reversed(node.values[1:-1]), node.values[-1])
@@ -126,19 +127,19 @@ class Expressions(ast.NodeTransformer):
 
     def _first(self, node: ast.expr) -> ast.expr:
         """What is given on, or given up for the part behind it: in `(a and b) or c` nobody gets to see a."""
-        found: Any = self.visit_BoolOp(node, asked=1) if isinstance(node, ast.BoolOp) else self._there(node)
+        found: ast.expr = self.visit_BoolOp(node, asked=1) if isinstance(node, ast.BoolOp) else self._there(node)
         return found
 
     def _later(self, kind: ast.boolop, asked: int, node: ast.expr) -> ast.expr:
         """What follows the first part."""
         if asked == 1 and isinstance(node, ast.BoolOp) and type(node.op) is type(kind):
-            found: Any = self.visit_BoolOp(node, asked)
+            found: ast.expr = self.visit_BoolOp(node, asked)
             return found
         return self._condition(node) if asked == 2 else self._there(node)
 
     def _asked(self, node: ast.expr) -> ast.expr:
         """Part of a condition, or what is as true as it: Python asks a user's `__bool__` once."""
-        found: Any = self.visit_BoolOp(node, asked=2) if isinstance(node, ast.BoolOp) else \
+        found: ast.expr = self.visit_BoolOp(node, asked=2) if isinstance(node, ast.BoolOp) else \
             expression("_tenon.asked(VALUE)", node, VALUE=self._there(node))
         return found
 
@@ -192,7 +193,8 @@ class Expressions(ast.NodeTransformer):
         read = ast.copy_location(ast.Name(name, ast.Load()), middle)
         first = ast.copy_location(ast.Compare(node.left, node.ops[:1], [kept]), node)
         rest = ast.copy_location(ast.Compare(read, node.ops[1:], node.comparators[1:]), node)
-        return self.visit_BoolOp(ast.copy_location(ast.BoolOp(ast.And(), [first, rest]), node))
+        both: ast.AST = self.visit_BoolOp(ast.copy_location(ast.BoolOp(ast.And(), [first, rest]), node))
+        return both
 
     # ------------------------------------------------------------ calls, attributes, variables
 

@@ -76,6 +76,12 @@ class Session(OfCapture, Capture):
 
     def apply(self, op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
         """Record the call; for each of several tensors that an input may be, in a branch of its own."""
+        for x in inputs:
+            if type(x) is Choice:
+                return self._apply_to_each(op, inputs, attrs)
+        return super().apply(op, inputs, attrs)
+
+    def _apply_to_each(self, op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
         inputs = tuple([self.settled(x, blended=True) if type(x) is Choice else x for x in inputs])
         k = next((k for k, x in enumerate(inputs) if type(x) is Choice), None)
         if k is None:
