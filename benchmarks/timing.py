@@ -30,8 +30,10 @@ def compare(runs: Mapping[str, Callable[[], object]], seconds: float = 1.0, leas
         repeats[name] = max(1, int(2e-4 / max(_once(run, clock), 1e-7)))
     taken: dict[str, list[float]] = {name: [] for name in runs}
     end = time.perf_counter() + seconds
-    while time.perf_counter() < end or len(taken[next(iter(runs))]) < least:
-        for name, run in runs.items():
+    order, random = list(runs), np.random.default_rng(0)
+    while time.perf_counter() < end or len(taken[order[0]]) < least:
+        for place in random.permutation(len(order)):        # who finds what in the caches changes
+            run = runs[name := order[place]]
             start = clock()
             for _ in range(repeats[name]):
                 run()
