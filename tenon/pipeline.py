@@ -28,6 +28,7 @@ from tenon.loops.claims import is_attention
 from tenon.observe import emit, span
 from tenon.passes.all_turns import all_turns
 from tenon.passes.bodies import forget_lowered
+from tenon.passes.channels_last import channels_last
 from tenon.passes.constants import absorb_scales, cut_constants
 from tenon.passes.drop_barriers import drop_barriers
 from tenon.passes.drop_dead import drop_dead
@@ -70,6 +71,7 @@ PASSES: dict[str, Pass] = {
     "drop_dead": drop_dead,
     "all_turns": all_turns,
     "absorb_scales": absorb_scales,
+    "channels_last": channels_last,
     "drop_barriers": drop_barriers,
     "fuse": later("fuse"),
     "order": later("order"),
@@ -83,7 +85,7 @@ OWN_PASSES = dict(PASSES)        # beside which users may add their own (tn.grap
 OPTIMIZE = ["expand", "split_strides", "simplify", "fold", "specialize", "turn_products", "simplify",
             "merge_duplicates", "drop_dead", "find_attention", "heads_last", "merge_loops", "hoist", "unroll",
             "drop_dead", "all_turns", "drop_barriers", "fuse", "order", "recompute"]
-ON_CONSTANTS = ("absorb_scales", "drop_dead")       # before fuse, where some parameters are constants
+ON_CONSTANTS = ("absorb_scales", "channels_last", "drop_dead")     # before fuse, where some parameters are constants
 ON_KERNELS = ("fuse", "order", "recompute")
 
 

@@ -149,6 +149,7 @@ def operations(node: Node, sizes: Any = None) -> float:
 COUNTED: dict[str, Any] = {
     "matmul": lambda *shapes: prod(shapes[-1]) * shapes[0][-1],
     "conv": lambda *shapes: prod(shapes[-1]) * prod(shapes[1][1:]),
+    "conv_channels_last": lambda *shapes: prod(shapes[-1]) * prod(shapes[1][1:]),
     "conv_input_grad": lambda *shapes: prod(shapes[0]) * prod(shapes[1][1:]),
     "conv_weight_grad": lambda *shapes: prod(shapes[1]) * prod(shapes[-1][1:]),
 }

@@ -17,7 +17,7 @@ from tenon.loops.build import offset
 from tenon.loops.contraction import Product
 from tenon.loops.expressions import Buffer, Expr, Index, Load, Reduce, replace
 from tenon.loops.target import Target
-from tenon.loops.windows import sliding
+from tenon.loops.windows import sliding, windows_of
 from tenon.types import TensorType
 
 SEVERAL = 192           # columns of one block
@@ -50,8 +50,12 @@ def with_dense_rows(target: Target, found: Product, temporary: Callable[[TensorT
 
 
 def _slides(found: Product) -> bool:
-    """Whether rows are windows that are not put together at all."""
-    return sliding(found.left, found.right, found.batch, found.rows, found.columns, found.sum.indices) is not None
+    """Whether rows are windows that are not put together at all, as those of an image are not."""
+    depth = found.sum.indices
+    if sliding(found.left, found.right, found.batch, found.rows, found.columns, depth) is not None:
+        return True
+    windows = windows_of(found.left, found.rows, depth)
+    return windows is not None and all(slide.taps <= slide.places for slide in windows.slides)
 
 
 def _lies_well(found: Product) -> bool:

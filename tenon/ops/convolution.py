@@ -21,7 +21,7 @@ from tenon.graph.promotion import same
 from tenon.ops.arithmetic import add
 from tenon.ops.complex_parts import conj
 from tenon.ops.define import check_kind, composite, define, function
-from tenon.ops.shape import reshape_op
+from tenon.ops.shape import permute, reshape_op
 from tenon.ops.windows import over_windows, padded, pads, per_axis, shown, sum_windows, window_counts, window_view
 from tenon.types import TensorType
 
@@ -77,6 +77,50 @@ conv: Op = define(
               "groups=2) -> f32[2, 6, 4, 5]",
               "conv(f32[1, 2, 4, 4, 4], f32[3, 2, 2, 2, 2]) -> f32[1, 3, 3, 3, 3]",
               "conv(f32[1, 2, 5], f32[3, 4, 3]) -> error", "conv(f32[1, 2, 5], f32[3, 2, 7]) -> error"])
+
+
+# ---------------------------------------------------------------- the same with channels last
+
+def last(x: Any) -> Any:
+    """[N, C, *sizes] -> [N, *sizes, C]"""
+    return permute(x, axes=(0, *range(2, x.ndim), 1))
+
+
+def first(x: Any) -> Any:
+    """[N, *sizes, C] -> [N, C, *sizes]"""
+    return permute(x, axes=(0, x.ndim - 1, *range(1, x.ndim - 1)))
+
+
+def _last_type(x: TensorType, w: TensorType, *, stride: Any, padding: Any, dilation: Any) -> TensorType:
+    found = _conv_type(x.with_shape((x.shape[0], x.shape[-1], *x.shape[1:-1])), w, stride=stride, padding=padding,
+                       dilation=dilation)
+    return found.with_shape((found.shape[0], *found.shape[2:], found.shape[1]))
+
+
+def _last_compute(s: Any, i: Any, x: Any, w: Any, stride: Any, padding: Any, dilation: Any) -> Any:
+    n, *p, o = i
+
+    def term(k: tuple[Any, ...]) -> Any:
+        *taps, c = k
+        return padded(s, x, (n,), p, taps, stride, padding, dilation, trail=(c,)) * w((o, c, *taps))
+    return s.reduce("add", (*w.shape[2:], w.shape[1]), term)
+
+
+def _last_ref(x: Any, w: Any, stride: Any, padding: Any, dilation: Any) -> Any:
+    return np.moveaxis(_conv_ref(np.moveaxis(x, -1, 1), w, stride, padding, dilation, 1), 1, -1)
+
+
+conv_channels_last: Op = define(
+    "conv_channels_last", public=False, type=_last_type, ref=_last_ref, compute=_last_compute, promote=same,
+    autocast="narrow",
+    vjp=lambda g, y, x, w, **attrs: (
+        lambda: last(conv_input_grad(first(g), conj(w), sizes=x.shape[1:-1], groups=1, **attrs)),
+        lambda: conv_weight_grad(first(conj(x)), first(g), kernel=w.shape[2:], groups=1, **attrs)),
+    doc="The convolution of x [N, *sizes, C] with w [O, C, *kernel], with its channels last too: [N, *sizes, O].",
+    examples=["conv_channels_last(f32[2, 8, 3], f32[4, 3, 3], stride=(1,), padding=((0, 0),), dilation=(1,)) "
+              "-> f32[2, 6, 4]",
+              "conv_channels_last(f32[2, 7, 6, 3], f32[5, 3, 3, 2], stride=(2, 1), padding=((1, 2), (0, 1)), "
+              "dilation=(1, 2)) -> f32[2, 4, 5, 5]"])
 
 
 # ---------------------------------------------------------------- the gradient with respect to the input

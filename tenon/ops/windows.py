@@ -73,19 +73,18 @@ def window_counts(name: str, sizes: Sequence[Dim], kernel: Sequence[Dim], stride
 
 
 def padded(s: Any, x: Any, lead: tuple[Any, ...], p: Sequence[Any], k: Sequence[Any], stride: Sequence[int],
-           padding: Pads,
-           dilation: Sequence[int], fill: Any = 0) -> Any:
-    """The element of `x` under tap `k` of window `p`, or `fill` in the padding."""
+           padding: Pads, dilation: Sequence[int], fill: Any = 0, trail: tuple[Any, ...] = ()) -> Any:
+    """The element of `x` under tap `k` of window `p`, or `fill` in the padding; `lead` and `trail` stand around it."""
     at = tuple(a * st + b * d - low if low != 0 else a * st + b * d
                for a, b, st, d, (low, _) in zip(p, k, stride, dilation, padding, strict=True))
     inside = None
-    for q, n, (low, high) in zip(at, x.shape[len(lead):], padding, strict=True):
+    for q, n, (low, high) in zip(at, x.shape[len(lead):len(lead) + len(at)], padding, strict=True):
         for flag, condition in ((_positive(low), q >= 0), (_positive(high), q < n)):
             if flag:
                 inside = condition if inside is None else inside & condition
     if inside is None:
-        return x((*lead, *at))
-    return s.when(inside, lambda: x((*lead, *at)), s.const(fill, x.dtype))
+        return x((*lead, *at, *trail))
+    return s.when(inside, lambda: x((*lead, *at, *trail)), s.const(fill, x.dtype))
 
 
 def over_windows(s: Any, q: Sequence[Any], kernel: Sequence[Dim], counts: Sequence[Dim], stride: Sequence[int],

@@ -38,7 +38,8 @@ from tenon.passes.bodies import body_of, has_loops
 MakeUnit = Callable[[Graph], Unit | None]
 Start = Callable[[Unit], None]
 VIEWS = (reshape_op,)       # the same bytes under another type
-MOST_GROWTH = 1.5           # times the bytes that a factor is made of, for its panels
+MOST_GROWTH = 1.5           # times the bytes that a factor is made of, for its panels,
+SMALL = 1 << 16             # and as many bytes in any case
 
 
 @dataclass(eq=False)
@@ -213,4 +214,4 @@ class Assembler:
 def _is_as_small(made_from: Sequence[Storage], size: int) -> bool:
     """Whether panels take about the memory of what they are made of: 8-bit weights are worth their small size."""
     given = sum(product(x.type.shape) * x.type.dtype.itemsize for x in made_from)
-    return isinstance(given, int) and size <= MOST_GROWTH * given
+    return isinstance(given, int) and size <= max(MOST_GROWTH * given, SMALL)

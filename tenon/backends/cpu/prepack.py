@@ -21,6 +21,7 @@ from tenon.backends.cpu.unit_cache import find, key_for
 from tenon.backends.plain import text_of
 from tenon.dims import product
 from tenon.loops.ir import Contraction, Kernel
+from tenon.ops.convolution import conv_channels_last
 from tenon.passes.bodies import key_of
 from tenon.types import TensorType, uint8
 
@@ -114,7 +115,8 @@ def right_of(step: Step, most_rows: int | None = None) -> tuple[tuple[Storage, .
     if not isinstance(step, KernelStep) or type(step.unit) is not Unit:
         return None
     facts = step.unit.facts
-    if facts.scratch == 0 or facts.sizes or facts.stages != 1:
+    is_turned = any(node.op is conv_channels_last for node in step.unit.body.nodes)     # for the sake of packing
+    if (facts.scratch == 0 and not is_turned) or facts.sizes or facts.stages != 1:
         return None
     kernel = step.unit.kernel
     statement = kernel.nests[0].body[0]

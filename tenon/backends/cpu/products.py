@@ -14,6 +14,7 @@ from tenon.backends.cpu.contraction.emit import loop, runs
 from tenon.backends.cpu.contraction.spec import Args, Size
 from tenon.backends.cpu.contraction.spec import Index as Places
 from tenon.backends.cpu.contraction.spec import Target as Near
+from tenon.backends.cpu.convolution import Plan, emit_convolution, emit_panels, plan_of, scratch_of
 from tenon.backends.cpu.epilogue import joined, only_stored
 from tenon.backends.cpu.factors import Axis, Factors
 from tenon.backends.cpu.sliding import emit_sliding, slides, sliding_scratch
@@ -30,8 +31,10 @@ WINDOWS = "windows"     # the schedule of what is computed window by window
 def emit_product(module: ir.Module, name: str, statement: Contraction, arguments: Mapping[Buffer, int], pointers: int,
                  symbols: Sequence[str], packed: int | None = None) -> ir.Function:
     """void name(pointers..., sizes..., thread, threads, scratch); pointer `packed` is right, packed already."""
-    found = _slides(statement)
-    if found is not None and packed is None:
+    found, plan = _slides(statement), None if packed is None else _plan(statement)
+    if plan is not None and packed is not None:
+        function = emit_convolution(module, name, plan, arguments, pointers, packed)
+    elif found is not None and packed is None:
         function = emit_sliding(module, name, statement, found, arguments, pointers, symbols)
     else:
         template = _Product(module, name, statement, arguments, pointers, symbols, packed).template()
@@ -43,14 +46,19 @@ def emit_product(module: ir.Module, name: str, statement: Contraction, arguments
 def emit_packing_of(module: ir.Module, name: str, statement: Contraction, arguments: Mapping[Buffer, int],
                     pointers: int, packed: int) -> ir.Function:
     """void name(pointers..., thread, threads): pack the right factor, of known sizes, to pointer `packed`."""
-    template = _Product(module, name, statement, arguments, pointers, (), packed).template()
-    function = emit_packing(module, name, template)
+    if (plan := _plan(statement)) is not None:
+        function = emit_panels(module, name, plan, arguments, pointers, packed)
+    else:
+        template = _Product(module, name, statement, arguments, pointers, (), packed).template()
+        function = emit_packing(module, name, template)
     function.linkage = "internal"
     return function
 
 
 def packed_right(statement: Contraction) -> int | None:
     """Bytes of the right factor once it is packed; None where it cannot be packed by itself."""
+    if (plan := _plan(statement)) is not None:
+        return plan.packed
     if slides(statement) is not None:
         return None
     return packed_size(_Product(ir.Module(), "", statement, {}, 0, ()).template())
@@ -58,6 +66,8 @@ def packed_right(statement: Contraction) -> int | None:
 
 def contraction_scratch(statement: Contraction, packed: bool = False) -> int:
     """Bytes of scratch memory that each thread needs; `packed`: its right factor is packed already."""
+    if packed and (plan := _plan(statement)) is not None:
+        return scratch_of(plan)
     found = _slides(statement)
     if found is not None:
         return sliding_scratch(statement, found)
@@ -75,6 +85,11 @@ def schedules_of(statement: Contraction) -> list[str]:
 def _slides(statement: Contraction) -> Sliding | None:
     """How windows slide, where the statement is computed window by window."""
     return slides(statement) if statement.schedule in ("", WINDOWS) else None
+
+
+def _plan(statement: Contraction) -> Plan | None:
+    """How it is computed with filters as lanes, which takes its right factor packed before."""
+    return plan_of(statement) if statement.schedule == "" else None
 
 
 def _tile(statement: Contraction, template: Template) -> Tile | None:

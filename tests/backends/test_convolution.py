@@ -1,0 +1,178 @@
+"""Convolutions of networks in use, whose channels are last inside: every stride, dilation, size, type and epilogue."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tenon as tn
+from tenon.backends.cpu.convolution import plan_of
+from tenon.backends.cpu.prepack import Packed
+from tenon.backends.cpu.steps import KernelStep
+from tenon.capture.constants import WithConstants
+from tenon.config import config
+from tenon.errors import ShapeError
+
+# batch, channels, sizes, filters, kernel, stride, padding, dilation
+CASES = [
+    (1, 16, (8, 8), 32, (1, 1), 1, 0, 1),
+    (1, 64, (28, 28), 64, (3, 3), 1, 1, 1),             # several blocks of rows
+    (2, 5, (9, 11), 37, (3, 3), 2, 1, 1),               # filters that do not fill a vector
+    (2, 5, (9, 11), 37, (3, 2), 1, 2, 2),
+    (1, 3, (40, 40), 64, (7, 7), 2, 3, 1),              # from an image with its channels first
+    (3, 7, (7, 7), 50, (3, 3), 1, 1, 1),                # tiles of two rows, and one that is left over
+    (1, 33, (7, 7), 48, (3, 3), 1, 0, 1),               # no window reaches over the edge
+    (1, 24, (14, 14), 40, (1, 1), 2, 0, 1),
+    (3, 8, (50,), 20, (5,), 1, 2, 1),
+    (1, 8, (5000,), 16, (9,), 3, 4, 1),                 # several blocks of a row
+    (2, 4, (6, 7, 8), 24, (3, 3, 3), 1, 1, 1),
+    (1, 200, (6, 6), 300, (3, 3), 1, 1, 1),             # more weights than windows
+    (1, 1, (17, 17), 9, (4, 4), 1, (2, 1), 1),
+    (2, 11, (1, 13), 8, (1, 3), 1, (0, 4), 1),          # windows that are outside altogether
+]
+
+
+def arrays(case, dtype):
+    batch, channels, sizes, filters, kernel, *_ = case
+    random = np.random.default_rng(0)
+    shapes = (batch, channels, *sizes), (filters, channels, *kernel), (filters, *[1] * len(sizes))
+    return [random.uniform(-1, 1, shape).astype(dtype) for shape in shapes]
+
+
+def owned(array):
+    """A tensor whose memory is nobody else's, so that it can be a constant of a captured function."""
+    return tn.asarray(array) * 1
+
+
+def steps_of(captured):
+    assert isinstance(captured.program, WithConstants)
+    return [step for step in captured.program.late.parts.steps if isinstance(step, KernelStep)]
+
+
+def is_turned(captured):
+    """Whether the first step is a convolution with its channels last, of packed weights."""
+    unit = steps_of(captured)[0].unit
+    return isinstance(unit, Packed) and plan_of(unit.kernel.nests[0].body[0]) is not None
+
+
+def epilogue(y, more, act):
+    if act == "plain":
+        return y
+    if act == "relu":
+        return tn.maximum(y + more, 0)
+    return tn.where(y > 0.1, tn.tanh(y), y * more) - y.sum(axis=1, keepdims=True) if act == "sum" else tn.tanh(y) * more
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_a_constant_convolution_has_its_channels_last(case):
+    compiled, given = check(case, np.float32, "relu", 2e-4)
+    assert is_turned(compiled.capture(*given))
+
+
+@pytest.mark.parametrize("act", ["plain", "tanh", "sum"])
+@pytest.mark.parametrize("case", CASES[2:4], ids=str)
+def test_other_epilogues(case, act):
+    check(case, np.float32, act, 2e-4)
+
+
+@pytest.mark.parametrize("act", ["relu", "tanh"])
+@pytest.mark.parametrize("case", CASES[2:4], ids=str)
+def test_double_precision(case, act):
+    check(case, np.float64, act, 1e-12)
+
+
+def check(case, dtype, act, tolerance):
+    *_, stride, padding, dilation = case
+    x, w, b = arrays(case, dtype)
+    weight, bias = owned(w), owned(b)
+
+    def network(x, more):
+        y = tn.conv(x, weight, stride=stride, padding=padding, dilation=dilation) + bias
+        return epilogue(y, more, act)
+
+    with tn.no_grad():
+        shape = tn.conv(tn.asarray(x), weight, stride=stride, padding=padding, dilation=dilation).shape
+        given = tn.asarray(x), tn.asarray(np.random.default_rng(1).uniform(-1, 1, shape).astype(dtype))
+        expected = np.asarray(network(*given))
+        compiled = tn.jit(network)
+        found = np.asarray(compiled(*given))
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance * case[1])
+    return compiled, given
+
+
+def test_the_same_bits_with_any_number_of_threads():
+    net = tn.nn.Sequential(tn.nn.Conv2d(3, 20, 3, padding=1), tn.nn.ReLU(), tn.nn.Conv2d(20, 70, 3, 2, 1),
+                           tn.nn.BatchNorm2d(70), tn.nn.Conv2d(70, 33, 1)).eval()
+    x = tn.asarray(np.random.default_rng(0).standard_normal((2, 3, 30, 30)).astype(np.float32))
+    before, found = config().threads, []
+    with tn.no_grad():
+        for threads in (1, 2, 3):
+            tn.set_num_threads(threads)
+            try:
+                found.append(np.asarray(tn.jit(net)(x)))
+            finally:
+                tn.set_num_threads(before)
+    np.testing.assert_array_equal(found[0], found[1])
+    np.testing.assert_array_equal(found[0], found[2])
+
+
+def test_a_residual_network_stores_nothing_twice():
+    """One kernel for each convolution, with what is added and cut off in it; pooling in the same layout."""
+    class Block(tn.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.first, self.second = tn.nn.Conv2d(16, 16, 3, padding=1), tn.nn.Conv2d(16, 16, 3, padding=1)
+            self.norm = tn.nn.BatchNorm2d(16)
+
+        def forward(self, x):
+            return tn.relu(x + self.norm(self.second(tn.relu(self.first(x)))))
+
+    net = tn.nn.Sequential(tn.nn.Conv2d(3, 16, 7, 2, 3), tn.nn.MaxPool2d(3, 2, 1), Block(), Block(),
+                           tn.nn.AdaptiveAvgPool2d(1), tn.nn.Flatten(), tn.nn.Linear(16, 10)).eval()
+    x = tn.asarray(np.random.default_rng(0).standard_normal((2, 3, 40, 40)).astype(np.float32))
+    with tn.no_grad():
+        compiled = tn.jit(lambda x: net(x))
+        np.testing.assert_allclose(np.asarray(compiled(x)), np.asarray(net(x)), rtol=1e-4, atol=1e-5)
+        names = [step.unit.name for step in steps_of(compiled.capture(x))]
+    assert len(names) == 8, names
+    assert sum("conv_channels_last" in name for name in names) == 5
+
+
+def test_a_weight_that_is_assigned_is_packed_again():
+    conv = tn.nn.Conv2d(8, 16, 3, padding=1)
+    x = tn.asarray(np.random.default_rng(0).standard_normal((1, 8, 6, 6)).astype(np.float32))
+    with tn.no_grad():
+        compiled = tn.jit(lambda x: conv(x))
+        before = np.asarray(compiled(x))
+        conv.weight.assign(conv.weight * 2) if hasattr(conv.weight, "assign") else conv.weight.copy_(conv.weight * 2)
+        after = np.asarray(compiled(x))
+        np.testing.assert_allclose(after, np.asarray(conv(x)), rtol=1e-5, atol=1e-5)
+    assert not np.allclose(before, after)
+
+
+@pytest.mark.parametrize("net", [
+    tn.nn.Sequential(tn.nn.Conv2d(8, 16, 1), tn.nn.Conv2d(16, 16, 3, groups=16)),       # depthwise
+    tn.nn.Conv2d(8, 2, 3),                                                              # few filters
+], ids=["grouped", "narrow"])
+def test_others_stay_as_they_are(net):
+    x = tn.asarray(np.random.default_rng(0).standard_normal((1, 8, 9, 9)).astype(np.float32))
+    with tn.no_grad():
+        compiled = tn.jit(lambda x: net(x))
+        np.testing.assert_allclose(np.asarray(compiled(x)), np.asarray(net(x)), rtol=1e-4, atol=1e-5)
+        assert not any("channels_last" in step.unit.name for step in steps_of(compiled.capture(x)))
+
+
+@given(st.data())
+@settings(max_examples=12, deadline=None)
+def test_any_shape(data):
+    count = data.draw(st.integers(1, 3))
+
+    def draw(low, high):
+        return data.draw(st.integers(low, high))
+
+    sizes, kernel = (tuple(draw(1, high) for _ in range(count)) for high in (9, 3))
+    case = draw(1, 2), draw(1, 20), sizes, draw(8, 40), kernel, draw(1, 3), draw(0, 2), draw(1, 2)
+    try:
+        check(case, np.float32, data.draw(st.sampled_from(["plain", "relu", "tanh"])), 2e-4)
+    except ShapeError:
+        return
