@@ -182,7 +182,7 @@ def _planned(x: Contraction, load: Load, border: Border | None, steps: dict[Inde
     depth = merged(sorted((_run(i, steps) for i in x.depth), key=lambda run: -run.stride))
     if any(run.stride < 0 for run in (*axes, *depth)) or not axes:
         return None
-    if not border and len(axes) == len(depth) == 1 and not is_of_vectors(x):
+    if not border and len(axes) == len(depth) == depth[-1].stride == 1 and not is_of_vectors(x):
         return None             # a plain product of matrices, whose epilogue has loops of its own
     tile = best_tile(machine, lanes, axes, count(x.columns), count(x.depth))
     plan = Plan(x, load, border, outside, axes, depth, tile, 1, lanes)
