@@ -79,7 +79,7 @@ def profile(function: Any, *args: Any, repeats: int = 5, **keywords: Any) -> Pro
     without `@tn.jit`, CaptureError for one that runs by part.
 
     >>> double = tn.jit(lambda x: x * 2)
-    >>> [step.name for step in tn.debug.profile(double, tn.ones(3)).steps]
+    >>> [step.name for step in profile(double, tn.ones(3)).steps]
     ['multiply']
     """
     jitted = getattr(function, "__func__", function)

@@ -31,6 +31,7 @@ STORED = 1.5            # and to store a vector of sums
 FAR = 0.04              # of a cycle a vector of weights, which comes from the second cache, holds up the others
 LONGEST = 28            # places of a tile
 FEWEST_FILTERS = 4      # that are worth a vector
+LARGE_RESULTS = 4       # times which is more than the second cache
 DATA, LARGE_DATA = 8, 2     # the part of the second cache that a block's data may take; if weights do not fit beside
 
 
@@ -146,6 +147,18 @@ class Plan:
         return self.vectors * self.lanes * self.steps * self.size
 
     @property
+    def following(self) -> int:
+        """Elements from a tile's places to those of the same tile in the next block, where they are one run; or 0."""
+        is_run = self.border is None and len(self.axes) == len(self.depth) == self.depth[-1].stride == 1
+        return self.block * self.tile.places * self.axes[-1].stride if is_run and self.blocks > 1 else 0
+
+    @property
+    def has_large_results(self) -> bool:
+        """Whether results go through the second cache, so that memory has to be fetched to write to."""
+        results = count(self.statement.rows) * self.filters * self.size
+        return results * LARGE_RESULTS > host().second_cache
+
+    @property
     def size(self) -> int:
         """Bytes of an element."""
         return element_bytes(register(self.statement.sum.dtype))
@@ -248,7 +261,7 @@ def _block(plan: Plan, machine: Machine) -> int:
     part = LARGE_DATA if plan.packed * LARGE_DATA > machine.second_cache else DATA
     unit = plan.tiles_beside if plan.border else 1      # a copy is of whole rows
     most = max(int(machine.second_cache / part / each) // unit, 1)
-    if plan.border:
+    if plan.border and plan.border.most < plan.axes[0].extent:
         most = min(most, max(plan.border.most // plan.sizes[0], 1))
     blocks = -(-tiles // unit // most)
     return -(-tiles // unit // blocks) * unit

@@ -9,6 +9,9 @@ instructions finds them in memory, at `sums`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import product
+
 from llvmlite import ir
 
 from tenon.backends.cpu.arithmetic import I32, I64, POINTER, register
@@ -30,7 +33,9 @@ from tenon.backends.cpu.contraction.packing import between
 from tenon.backends.cpu.convolution.lanes import Lanes, is_of_vectors
 from tenon.backends.cpu.convolution.plan import LINE, Plan, Run, Tile
 from tenon.backends.cpu.values import Values
-from tenon.loops.expressions import Buffer
+from tenon.loops.affine import affine
+from tenon.loops.expressions import Buffer, Index, Load, walk
+from tenon.loops.ir import Store, roots
 
 
 class Tiles:
@@ -115,11 +120,14 @@ class _Tile:
         axes = self.plan.axes[-2:]
         steps = (0, axes[0].stride) if len(axes) == 1 else tuple(run.stride for run in axes)
         self.places = [(i, j) for i in range(tile.rows) for j in range(tile.places)]
+        self.each = -(-tile.places // self.plan.panels)     # of the next block's places, for every panel
         self.offsets = [i * steps[0] + j * steps[1] for i, j in self.places]
 
     def emit(self) -> None:
         """The whole function."""
         sums = [zero(ir.VectorType(self.element, self.lanes))] * (len(self.places) * self.tile.vectors)
+        self.touched = list(self.lines_of_epilogue())
+        self.next_source = self.source_of_next_block()
         sums = self.added(0, self.source, ZERO, sums)
         if is_of_vectors(self.plan.statement):
             self.finish(sums)
@@ -166,12 +174,43 @@ class _Tile:
 
     # ------------------------------------------------------------ what is fetched meanwhile
 
+    def source_of_next_block(self) -> ir.Value:
+        """Where the places of the next block are that the tiles of this panel fetch."""
+        b, plan = self.b, self.plan
+        column = self.values.known[plan.statement.columns[-1]]
+        panel = b.udiv(column, const(plan.tile.vectors * self.lanes))
+        first = b.mul(panel, const(self.each * plan.axes[-1].stride))
+        return address(b, self.source, b.add(first, const(plan.following)), self.element)
+
+    def lines_of_epilogue(self) -> Iterator[tuple[ir.Value, int]]:
+        """(where the epilogue of the tile reads or writes first, elements from a place to the next)."""
+        statement, along = self.plan.statement, self.plan.axes[-1].indices[-1]
+        column = statement.columns[-1]
+        reads = dict.fromkeys(x for s in statement.epilogue for root in roots(s) for x in walk(root)
+                              if isinstance(x, Load))
+        found = [(x.buffer, x.offset) for x in (*reads, *statement.epilogue) if isinstance(x, (Load, Store))]
+        for buffer, offset in found if self.plan.has_large_results and self.tile.rows == 1 else []:
+            terms = affine(offset).terms
+            apart = terms.get(along, 0)
+            if terms.get(column, 0) == 1 and isinstance(apart, int) and apart and \
+                    buffer.type.dtype is statement.sum.dtype and all(isinstance(x, Index) for x in terms):
+                yield self.values.address(buffer, offset), apart
+
     def fetch(self, chunk: ir.Value) -> None:
-        """Fetch the share of this chunk of the next panel."""
+        """Fetch the share of this chunk: of the next panel, of the next block's places, of the epilogue."""
         b, plan = self.b, self.plan
         for k in range(plan.fetched):
             line = b.add(b.mul(chunk, const(plan.fetched * LINE)), const(k * LINE))
             prefetch(b, b.gep(self.ahead, [line], source_etype=ir.IntType(8)), 2)
+        for place in range(self.each if plan.following else 0):
+            where = b.add(b.mul(chunk, const(self.chunk)), const(place * plan.axes[-1].stride))
+            prefetch(b, address(b, self.next_source, where, self.element), 2)
+        per = -(-len(self.places) * self.tile.vectors // plan.chunks)
+        for (start, apart), k in product(self.touched, range(per)):
+            line = b.add(b.mul(chunk, const(per)), const(k))
+            place, vector = b.udiv(line, const(self.tile.vectors)), b.urem(line, const(self.tile.vectors))
+            where = b.add(b.mul(place, const(apart)), b.mul(vector, const(self.lanes)))
+            prefetch(b, address(b, start, where, self.element))
 
     # ------------------------------------------------------------ results
 
