@@ -19,6 +19,7 @@ from tenon.types import int64
 
 UNKNOWN_SIZE = 64       # what a symbolic size counts
 OPERATION = 0.1         # the time of an arithmetic operation, in that of moving an element
+MULTIPLY_ADD = 0.1      # of a product of matrices
 DIVISION = 0.4
 FUNCTION = 1.0
 ONE_BY_ONE = 16         # times as long as in vectors
@@ -38,6 +39,7 @@ def _cost_of_nest(nest: Nest) -> float:
     for statement, turns, inner in _turns(nest.body, 1, None):
         if isinstance(statement, Contraction):
             turns *= count(*statement.batch, *statement.rows, *statement.columns)
+            computed += turns * count(*statement.depth) * MULTIPLY_ADD * statement.sum.dtype.itemsize
         each = turns * (ONE_BY_ONE if inner is not None and _jumps(statement, inner) else 1)
         for x in walk(*roots(statement)):
             computed += each * operations(x) * x.dtype.itemsize

@@ -26,7 +26,7 @@ from tenon.passes.bodies import has_loops
 from tenon.passes.groups import bytes_of
 from tenon.passes.kinds import kind_of
 from tenon.passes.partition import RENAMES
-from tenon.passes.recompute import peak_bytes
+from tenon.passes.timeline import peak_bytes
 
 
 def order(graph: Graph) -> Graph:

@@ -9,7 +9,7 @@ from tenon.graph.interpret import interpret
 from tenon.graph.text import parse_graph
 from tenon.graph.verify import verify
 from tenon.passes.order import can_fail, order
-from tenon.passes.recompute import peak_bytes
+from tenon.passes.timeline import peak_bytes
 from tenon.pipeline import compile, optimize
 from tests.graphs import arrays_for, assert_close, mixed_graphs
 
