@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from llvmlite import ir
 
-from tenon.backends.cpu.arithmetic import I64, register
+from tenon.backends.cpu.arithmetic import I64, POINTER, register
 from tenon.backends.cpu.contraction.emit import ONE, const, element_bytes
 from tenon.backends.cpu.sliding.cover import Cover
 from tenon.backends.cpu.values import Values
+from tenon.loops.expressions import Expr
 from tenon.loops.windows import count
 
 COVERED = 1 << 17       # bytes that a block's windows cover, about
@@ -36,6 +37,31 @@ class Task:
         skipped = b.and_(b.neg(b.ptrtoint(self.scratch, I64)), const(63))
         starts = [b.add(skipped, const(sum(sizes[:k]))) for k in range(len(sizes))]
         return [b.gep(self.scratch, [start], source_etype=byte) for start in starts]
+
+    def apart(self, name: str, known: Sequence[Expr], numbers: Sequence[ir.Value],
+              write: Callable[[Values, Sequence[ir.Value]], None]) -> None:
+        """Call a function of its own, made by `write`: LLVM makes vectors of its loops, and leaves those around alone.
+
+        It is given what some indices are by now, and numbers.
+        """
+        outer, common = self.b.function, len(self.b.function.args) - 3
+        given = [*outer.args[:common], *(self.values.known[x] for x in known), *numbers]
+        kind = ir.FunctionType(ir.VoidType(), [x.type for x in given])
+        inner = ir.Function(outer.module, kind, f"{outer.name}.{name}")
+        inner.linkage = "internal"
+        inner.attributes.add("noinline")
+        inner.attributes.add("nounwind")
+        for argument in inner.args:
+            if argument.type == POINTER:
+                argument.add_attribute("noalias")
+        place = dict(zip(map(id, outer.args), inner.args[:common], strict=False))
+        values = Values(ir.IRBuilder(inner.append_basic_block("entry")),
+                        {buffer: place[id(x)] for buffer, x in self.values.pointers.items()},
+                        {size: place[id(x)] for size, x in self.values.sizes.items()},
+                        known=dict(zip(known, inner.args[common:], strict=False)))
+        write(values, inner.args[common + len(known):])
+        values.b.ret_void()
+        self.b.call(inner, given)
 
 
 def up(size: int, multiple: int) -> int:

@@ -18,12 +18,13 @@ from functools import cached_property
 from llvmlite import ir
 
 from tenon.backends.cpu import arithmetic as scalar
-from tenon.backends.cpu.arithmetic import I32, register
+from tenon.backends.cpu.arithmetic import register
 from tenon.backends.cpu.contraction.emit import (
     ONE,
     ZERO,
     address,
     const,
+    lanes_below,
     load_vector,
     loop,
     masked_load,
@@ -35,7 +36,6 @@ from tenon.backends.cpu.contraction.emit import (
     zero,
 )
 from tenon.backends.cpu.contraction.machine import best_tile, host
-from tenon.backends.cpu.contraction.packing import between
 from tenon.backends.cpu.sliding.cover import know, widened
 from tenon.backends.cpu.sliding.task import up
 from tenon.backends.cpu.values import Values
@@ -229,9 +229,10 @@ class Copies:
     def row(self, starts: Sequence[ir.Value], offset: ir.Value, length: int, valid: ir.Value, target: ir.Value) -> None:
         """`length` neighbours from `offset` on of a vector of channels, a vector of channels for each; or zeros."""
         b, lanes = self.b, self.lanes
+        whole, last = (b.select(valid, lanes_below(n, lanes), lanes_below(0, lanes))
+                       for n in (lanes, length - (length - 1) // lanes * lanes))
         with loop(b, ZERO, const(length), const(lanes), short=True) as (x, _):
-            some = b.select(valid, minimum(b, const(lanes), b.sub(const(length), x)), ZERO)
-            mask = between(b, ir.Constant(I32, 0), b.trunc(some, I32), lanes)
+            mask = b.select(b.icmp_signed(">=", x, const(length - lanes)), last, whole)
             none, at = zero(ir.VectorType(self.memory, lanes)), b.add(offset, x)
             rows = [widened(b, masked_load(b, b.gep(start, [at], source_etype=scalar.in_memory(self.load.dtype)), mask,
                                            none), self.load.dtype, lanes) for start in starts]

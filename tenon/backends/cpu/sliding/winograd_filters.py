@@ -10,6 +10,7 @@ Threads share groups of filters, or vectors of channels, so every sum has one or
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llvmlite import ir
@@ -46,6 +47,7 @@ from tenon.backends.cpu.sliding.winograd import (
     tiles_of,
     to_taps,
 )
+from tenon.backends.cpu.values import Values
 from tenon.loops.expressions import Load
 from tenon.loops.ir import Contraction
 from tenon.loops.windows import Axis, Sliding, Windows, count
@@ -230,7 +232,8 @@ class _WinogradFilters:
             with loop(b, ZERO, minimum(b, lanes, b.sub(some, f)), short=True) as (k, _):
                 know(self.values, self.plan.filters, b.add(b.add(first, f), k))
                 line = address(b, self.outside, b.mul(k, const(self.plan.taps)), self.element)
-                self.hand_over(line, b.mul(channel, const(TAPS * TAPS)), run)
+                self.task.apart("epilogue", self.plan.filters, [line, b.mul(channel, const(TAPS * TAPS)), run],
+                                self.hand_over)
 
     def transform(self, sums: ir.Value) -> None:
         """The taps of a vector of channels for a vector of filters, a line of filters for each."""
@@ -259,15 +262,17 @@ class _WinogradFilters:
             for k, value in enumerate(transpose(b, square)):
                 store_vector(b, value, address(b, self.outside, b.add(x, const(k * self.plan.taps)), self.element))
 
-    def hand_over(self, line: ir.Value, first: ir.Value, run: ir.Value) -> None:
-        """The epilogue for neighbouring channels and taps of one filter."""
-        b, statement, axis = self.b, self.plan.statement, (*self.plan.windows.channels, *self.plan.windows.taps)
+    def hand_over(self, values: Values, given: Sequence[ir.Value]) -> None:
+        """The epilogue for neighbouring channels and taps of one filter: where they wait, the first's number, how many.
+        """
+        (line, first, run), b = given, values.b
+        statement, axis = self.plan.statement, (*self.plan.windows.channels, *self.plan.windows.taps)
         together = joined(statement.epilogue, axis) == len(axis)
         with loop(b, ZERO, run) as (k, _):
             if together:
-                self.values.known.update(dict.fromkeys(axis, ZERO))
-                self.values.known[axis[-1]] = b.add(first, k)
+                values.known.update(dict.fromkeys(axis, ZERO))
+                values.known[axis[-1]] = b.add(first, k)
             else:
-                know(self.values, axis, b.add(first, k))
-            self.values.known[statement.sum] = b.load(address(b, line, k, self.element), typ=self.element)
-            self.values.block(statement.epilogue)
+                know(values, axis, b.add(first, k))
+            values.known[statement.sum] = b.load(address(b, line, k, self.element), typ=self.element)
+            values.block(statement.epilogue)

@@ -11,6 +11,7 @@ Threads share blocks, or panels where there are few blocks.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -58,6 +59,7 @@ from tenon.backends.cpu.sliding.winograd import (
     tiles_of,
     to_sums,
 )
+from tenon.backends.cpu.values import Values
 from tenon.loops.affine import affine
 from tenon.loops.expressions import Load, size
 from tenon.loops.ir import Contraction
@@ -278,7 +280,9 @@ class _Winograd:
         if self.store is None:
             with loop(b, ZERO, some, short=True) as (k, _):
                 know(self.values, plan.filters, b.add(filters, k))
-                self.hand_over(k, place, lines)
+                waiting = address(b, self.outside, b.mul(k, const(STEP * self.tiles.rows * plan.run)), self.element)
+                self.task.apart("epilogue", (*plan.windows.outside, *plan.filters), [waiting, place, lines],
+                                self.hand_over)
 
     def transform_sums(self, row: ir.Value, number: ir.Value, v: ir.Value) -> None:
         """A row of tiles, to two rows of results."""
@@ -309,14 +313,16 @@ class _Winograd:
         with loop(b, ZERO, outer, short=True) as (line, _):
             targets = [self.target(filters, k, b.add(place, line), line) for k in range(lanes)]
             start = address(b, self.inside, b.mul(line, const(self.plan.run * lanes)), self.element)
+            here = b.trunc(b.sub(run, b.mul(b.udiv(b.sub(run, const(1)), const(lanes)), const(lanes))), I32)
+            last = between(b, ir.Constant(I32, 0), here, lanes)
             with loop(b, ZERO, run, const(lanes), short=True) as (x, _):
                 square = [load_vector(b, address(b, start, b.mul(b.add(x, const(k)), const(lanes)), self.element),
                                       self.element, lanes) for k in range(lanes)]
-                here = b.trunc(minimum(b, b.sub(run, x), const(lanes)), I32)
+                ends = b.icmp_signed(">=", b.add(x, const(lanes)), run)
+                mask = b.select(ends, last, lanes_below(lanes, lanes))
                 for k, value in enumerate(transpose(b, square)):
-                    exists = b.select(b.icmp_signed("<", const(k), some), here, ir.Constant(I32, 0))
-                    masked_store(b, value, address(b, targets[k], x, self.element),
-                                 between(b, ir.Constant(I32, 0), exists, lanes))
+                    exists = b.select(b.icmp_signed("<", const(k), some), mask, lanes_below(0, lanes))
+                    masked_store(b, value, address(b, targets[k], x, self.element), exists)
 
     def target(self, filters: ir.Value, k: int, place: ir.Value, line: ir.Value) -> ir.Value:
         """Where a row of results of a filter goes."""
@@ -328,16 +334,16 @@ class _Winograd:
         self.values.known.update({self.slides[0].place: place, self.slides[1].place: ZERO})
         return self.values.address(self.store.buffer, self.store.offset)
 
-    def hand_over(self, k: ir.Value, place: ir.Value, lines: ir.Value) -> None:
-        """The epilogue for the results of a filter; in long runs, which LLVM vectorises."""
-        b, statement, (down, across) = self.b, self.plan.statement, self.slides
+    def hand_over(self, values: Values, given: Sequence[ir.Value]) -> None:
+        """The epilogue for the results of a filter: where they wait, the first line, how many; in long runs."""
+        (waiting, place, lines), b = given, values.b
+        statement, (down, across) = self.plan.statement, self.slides
         length = const(across.places)
         outer, run = (const(1), b.mul(lines, length)) if self.is_flat else (lines, length)
-        waiting = address(b, self.outside, b.mul(k, const(STEP * self.tiles.rows * self.plan.run)), self.element)
         with loop(b, ZERO, outer, short=True) as (line, _):
             start = address(b, waiting, b.mul(line, length), self.element)
-            self.values.known[down.place] = b.add(place, line)
+            values.known[down.place] = b.add(place, line)
             with loop(b, ZERO, run) as (x, _):
-                self.values.known[across.place] = x
-                self.values.known[statement.sum] = b.load(address(b, start, x, self.element), typ=self.element)
-                self.values.block(statement.epilogue)
+                values.known[across.place] = x
+                values.known[statement.sum] = b.load(address(b, start, x, self.element), typ=self.element)
+                values.block(statement.epilogue)
