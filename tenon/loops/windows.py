@@ -282,7 +282,7 @@ def sliding(left: Expr, right: Expr, batch: Axis, rows: Axis, columns: Axis, dep
                 return Sliding(windows, other, filters, "added places")
             sums = count(windows.channels) * count(windows.taps) * count(filters)
             if not batch and count(filters) >= MANY_FILTERS and _has_square_windows(windows) and \
-                    saves_multiplications(windows, filters):
+                    saves_multiplications(windows, filters, whole_channels=True):
                 return Sliding(windows, other, filters, "winograd filters")
             if not batch and count(filters) >= MANY_FILTERS and sums <= MOST_SUMS:
                 return Sliding(windows, other, filters, "filters")
@@ -320,15 +320,24 @@ def _has_square_taps(windows: Windows, other: Load) -> bool:
     return [terms.get(tap, 0) for tap in windows.taps] in ([3, 1], [1, 3])
 
 
-def saves_multiplications(windows: Windows, filters: Axis) -> bool:
-    """Whether tiles of 2 x 2 windows take less time than one window after the other, by what a vector unit does."""
+def saves_multiplications(windows: Windows, filters: Axis, whole_channels: bool = False) -> bool:
+    """Whether tiles of 2 x 2 windows take less time than one window after the other, by what a vector unit does.
+
+    Filters fill whole vectors, and so do channels where both are sides of what is added up.
+    """
     down, across = (s.places for s in windows.slides)
     images, channels, outputs = count(windows.outside), count(windows.channels), count(filters)
-    tiles = -(-down // 2) * -(-across // 2) * images
+    if min(channels, outputs) < MANY_FILTERS:
+        return False
     plain = 9 * down * across * images * channels * outputs / 2
-    transformed = 16 * tiles * channels * outputs / 2
-    beside = tiles * (channels * 40 + outputs * 60) + channels * outputs * 120
-    return min(channels, outputs) >= 16 and transformed + beside < 0.9 * plain
+    channels, outputs = _whole(channels) if whole_channels else channels, _whole(outputs)
+    tiles = -(-down // 2) * -(-across // 2) * images
+    beside = tiles * (channels * 40 + outputs * 60) + channels * outputs * 120     # to transform elements, sums, taps
+    return 16 * tiles * channels * outputs / 2 + beside < plain
+
+
+def _whole(filters: int) -> int:
+    return -(-filters // MANY_FILTERS) * MANY_FILTERS
 
 
 def count(axis: Axis) -> int:
