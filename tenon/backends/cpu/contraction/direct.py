@@ -43,6 +43,7 @@ SHARE = 4                   # of the second cache that right may take
 FEWEST = 4                  # columns, steps; rows too, unless lines of right are read where they are
 WAY = 4096                  # bytes after which lines of memory compete for the same place of the first cache
 MANY = 96                   # rows that a panel is worth packing for, where its lines compete
+STEPS = 2                   # of an even depth are one turn of a whole tile's loop: less beside its multiply-adds
 CROWD = 2                   # times as many lines as have a place
 
 
@@ -201,17 +202,19 @@ class _Direct:
         b, lanes, element = self.b, self.tile.lanes, self.spec.element
         start_left, row_apart, left_apart = self.left(m)
         none = zero(ir.VectorType(element, lanes))
-        with loop(b, ZERO, const(self.depth), carried=[none] * (height * len(masks)), short=True) as (k, sums):
-            line = address(b, right[0], b.mul(k, const(right[1])), element)
-            others = [self.load(address(b, line, const(v * lanes), element), None if self.packs else mask)
-                      for v, mask in enumerate(masks)]
-            column = address(b, start_left, b.mul(k, const(left_apart)), element)
-            for i in range(height):
-                one = b.load(address(b, column, const(i * row_apart), element), typ=element)
-                factor = splat(b, one, lanes)
-                for v, other in enumerate(others):
-                    place = i * len(masks) + v
-                    sums[place] = multiply_add(b, factor, other, sums[place])
+        usual = (height, len(masks)) == (self.tile.rows, self.tile.vectors) and not any(masks)
+        steps = STEPS if usual and self.depth % STEPS == 0 else 1
+        with loop(b, ZERO, const(self.depth), const(steps), [none] * (height * len(masks)), short=True) as (k, sums):
+            lines = address(b, right[0], b.mul(k, const(right[1])), element)
+            columns = address(b, start_left, b.mul(k, const(left_apart)), element)
+            for step in range(steps):
+                others = [self.load(address(b, lines, const(step * right[1] + v * lanes), element),
+                                    None if self.packs else mask) for v, mask in enumerate(masks)]
+                for i in range(height):
+                    place = const(step * left_apart + i * row_apart)
+                    factor = splat(b, b.load(address(b, columns, place, element), typ=element), lanes)
+                    for v, other in enumerate(others):
+                        sums[i * len(masks) + v] = multiply_add(b, factor, other, sums[i * len(masks) + v])
         if self.spec.finish is not None:
             self.finish(m, n, height, count, sums, masks, before)
             return
