@@ -255,6 +255,70 @@ def folded_by_partial_functions(x):
     return functools.reduce(operator.mul, [f(v=v) for v in x])
 
 
+def classes_within_the_function(x):
+    best = x
+
+    class Base:
+        scale = 2
+
+        def __init__(self, v):
+            self.v, self.__turns = v, 0
+
+        @property
+        def total(self):
+            return self.v.sum() if self.v[0] > 0 else self.v.sum() * 2
+
+        @classmethod
+        def make(cls, v):
+            return cls(v + 1 if v[1] > 0 else v)
+
+        def halved(self):
+            while self.v.sum() > 1:
+                self.v, self.__turns = self.v * 0.5, self.__turns + 1
+            return self.v * self.scale
+
+        def turns(self):
+            return self.__turns
+
+    class Derived(Base):
+        def halved(self):
+            nonlocal best
+            found = super().halved()
+            if found.sum() > best.sum():
+                best = found
+            return found if found.sum() > 0 else found - 1
+    made = Derived.make(x)
+    return made.halved(), made.total, made.turns(), best
+
+
+def words_as_keys(x):
+    counts, rows = {"up": 0, "down": 0}, {"up": [], "down": []}
+    for v in x:
+        word = "up" if v > 0 else "down"
+        counts[word] += 1
+        rows[word].append(v)
+    name = "sin" if x[0] > 0 else "cos"
+    return counts, rows, {"sin": x * 2, "cos": -x}[name], name
+
+
+def a_word_that_is_no_key(x):
+    table = {"up": 1.0}
+    word = "up" if x.sum() > 0 else "down"
+    try:
+        return table[word] * x
+    except KeyError:
+        return x - 1
+
+
+def words_as_keys_of_what_does_more(x):
+    counts, rows = collections.Counter(), collections.defaultdict(list)
+    for v in x:
+        word = "up" if v > 0 else "down"
+        counts[word] += 1
+        rows[word].append(v)
+    return dict(counts), dict(rows)
+
+
 class Asked:
     """Counts how often it is asked whether it is true."""
 
@@ -333,11 +397,12 @@ def a_number_or_a_tensor_is_asked(x):
 
 KINDS = (a_number_or_a_tensor, a_number_or_a_tensor_in_a_loop, a_number_or_a_tensor_is_asked)
 
-BY_PART = (dataclass_with_post_init_and_setter, overloaded_operators, match_on_structures, a_word_that_the_data_choose,
+BY_PART = (dataclass_with_post_init_and_setter, overloaded_operators, match_on_structures, words_as_keys_of_what_does_more,
            membership_of_a_number, folded_by_partial_functions, *KINDS)
 
 
-@pytest.mark.parametrize("function", ONE_GRAPH, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("function", (*ONE_GRAPH, classes_within_the_function, a_word_that_the_data_choose,
+                                      words_as_keys, a_word_that_is_no_key), ids=lambda f: f.__name__)
 def test_one_graph(function):
     check(function)
 

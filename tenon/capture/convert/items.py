@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from tenon.capture.convert.session import Session
 
 MOST_ITEMS = 256        # among which one is chosen
+PLAIN = (dict, list, tuple)     # that do nothing but hold
 
 
 class Place:
@@ -52,6 +53,8 @@ class Place:
 
 def item(capture: Session | None, holder: Any, index: Any) -> Any:
     """`holder[index]`."""
+    if type(index) is Choice and type(holder) in PLAIN and capture is not None:
+        return capture.each(index, lambda one: item(capture, holder, one))
     if capture is None or not is_chosen(holder, index):
         return holder[index]
     keys, items = entries(holder)
@@ -61,6 +64,9 @@ def item(capture: Session | None, holder: Any, index: Any) -> Any:
 
 def store(capture: Session | None, holder: Any, index: Any, value: Any) -> None:
     """`holder[index] = value`."""
+    if type(index) is Choice and type(holder) in PLAIN and capture is not None:
+        capture.each(index, lambda one: store(capture, holder, one, value))
+        return
     if capture is None or isinstance(holder, tuple) or not is_chosen(holder, index):
         holder[index] = value
         return

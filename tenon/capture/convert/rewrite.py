@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import copy
 import types
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from tenon.capture.convert.cases import Cases
@@ -72,13 +72,22 @@ def convert_function(node: ast.FunctionDef, owner: str | None, outer: Collection
     own = {n for n in bound_by(node.body) if not n.startswith(PRIVATE)} - globals_of(node.body)
     arguments = {x.arg for x in ast.walk(node.args) if isinstance(x, ast.arg)}
     merged = {n for n in own | (set(outer) - arguments - set(bound_by(node.body))) if not n.startswith(HELPER)}
-    inner = [x for x in nodes_of(node.body) if isinstance(x, ast.FunctionDef)]
+    inner = list(_functions_in(node.body, owner))
     expressions = Expressions(merged, owner)
     node.body = [x for statement in node.body for x in _listed(expressions.visit(statement))]
     visitor = Statements(node, owner)
     node.body = [x for statement in node.body for x in _listed(visitor.visit(statement))]
-    for function in inner:
-        convert_function(function, owner, merged)
+    for function, around in inner:
+        convert_function(function, around, merged)
+
+
+def _functions_in(body: Sequence[ast.stmt], owner: str | None) -> Iterator[tuple[ast.FunctionDef, str | None]]:
+    """The functions that are defined in these statements, and the class that each is a method of."""
+    for x in nodes_of(body):
+        if isinstance(x, ast.FunctionDef):
+            yield x, owner
+        elif isinstance(x, ast.ClassDef):
+            yield from _functions_in(x.body, x.name)
 
 
 def _listed(found: Any) -> list[Any]:
