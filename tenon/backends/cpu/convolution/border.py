@@ -21,11 +21,13 @@ from tenon.backends.cpu.contraction.emit import (
     ZERO,
     address,
     const,
+    load_vector,
     loop,
     masked_load,
     masked_store,
     maximum,
     minimum,
+    store_vector,
     zero,
 )
 from tenon.backends.cpu.contraction.packing import between
@@ -35,6 +37,7 @@ from tenon.loops.affine import affine
 from tenon.loops.expressions import Index, Load
 from tenon.loops.windows import Axis, Slide, Windows, count, windows_of
 
+AT_ONCE = 4             # vectors that are copied
 LONGEST = 1024          # places of a copy in which every channel is a line
 
 
@@ -191,10 +194,18 @@ class _Copy:
                       address(b, to, b.mul(i, channels), self.element), channels)
 
     def move(self, source: ir.Value, target: ir.Value, size: ir.Value) -> None:
-        """So many elements, in masked vectors."""
-        with self.vectors(size) as (i, mask):
-            value = masked_load(self.b, address(self.b, source, i, self.element), mask, self.none)
-            masked_store(self.b, value, address(self.b, target, i, self.element), mask)
+        """So many elements, in vectors, some of them at a time; the last ones behind masks."""
+        b, several = self.b, AT_ONCE * self.lanes
+        whole = b.sub(size, b.urem(size, const(several)))
+        with loop(b, ZERO, whole, const(several), short=True) as (i, _):
+            places = [b.add(i, const(k * self.lanes)) for k in range(AT_ONCE)]
+            values = [load_vector(b, address(b, source, at, self.element), self.element, self.lanes) for at in places]
+            for at, value in zip(places, values, strict=True):
+                store_vector(b, value, address(b, target, at, self.element))
+        source, target = (address(b, x, whole, self.element) for x in (source, target))
+        with self.vectors(b.sub(size, whole)) as (i, mask):
+            value = masked_load(b, address(b, source, i, self.element), mask, self.none)
+            masked_store(b, value, address(b, target, i, self.element), mask)
 
     def fill(self, target: ir.Value, start: ir.Value, end: ir.Value) -> None:
         """Zeros from one element to another."""

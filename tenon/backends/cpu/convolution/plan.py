@@ -32,7 +32,8 @@ FAR = 0.04              # of a cycle a vector of weights, which comes from the s
 LONGEST = 28            # places of a tile
 FEWEST_FILTERS = 4      # that are worth a vector
 LARGE_RESULTS = 4       # times which is more than the second cache
-DATA, LARGE_DATA = 8, 2     # the part of the second cache that a block's data may take; if weights do not fit beside
+DATA = 8                # the part of the second cache that a block's data may take
+COPIED, LARGE = 4, 2    # the same where lines are copied for two blocks; where weights do not fit beside
 
 
 @dataclass(frozen=True)
@@ -258,7 +259,7 @@ def _block(plan: Plan, machine: Machine) -> int:
     each = prod(run.extent for run in plan.axes) * plan.size / tiles
     read = plan.border.spread if plan.border else prod(run.extent for run in plan.depth)
     each *= read + 2 * plan.filters
-    part = LARGE_DATA if plan.packed * LARGE_DATA > machine.second_cache else DATA
+    part = LARGE if plan.packed * LARGE > machine.second_cache else COPIED if plan.border else DATA
     unit = plan.tiles_beside if plan.border else 1      # a copy is of whole rows
     most = max(int(machine.second_cache / part / each) // unit, 1)
     if plan.border and plan.border.most < plan.axes[0].extent:
