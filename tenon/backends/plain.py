@@ -10,28 +10,49 @@ good as all, in a fifth of the time (`llvm.compile_object`); what has loops over
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from llvmlite import ir
 
+from tenon.backends.outline import NaturalLoop, innermost, natural_loops, outline
+
 HEAD = "; plain: "
 WORTHWHILE = 200        # instructions, for which a module is cut in two
+LARGE = 3000            # instructions of a function, for which all passes take seconds: loops are taken out of it
 NO_VECTORS = "llvm.loop.vectorize.width"    # which is 1 wherever the emitter says it
 
 
 def text_of(module: ir.Module) -> str:
     """The module as text, headed by the names of its plain functions."""
+    for function in list(module.functions):
+        if _is_large(function):
+            outline(function, gains_whole)
     plain = [f for f in module.functions if f.blocks and "alwaysinline" not in f.attributes
-             and not any(map(gains, loops(f)))]
+             and not any(gains(x.instructions) for x in innermost(natural_loops(f)))]
     if sum(len(block.instructions) for f in plain for block in f.blocks) < WORTHWHILE:
         return str(module)
     return f"{HEAD}{' '.join(f.name for f in plain)}\n{module}"
 
 
-def gains(loop: list[ir.Block]) -> bool:
-    """Whether all of the passes are of use: to make scalars vectors, or to take masks out of the loop."""
-    inside = [x for block in loop for x in block.instructions]
+def _is_large(function: ir.Function) -> bool:
+    """Whether most of a function has no use for all of the passes, and some of it has."""
+    if "alwaysinline" in function.attributes or sum(len(x.instructions) for x in function.blocks) < LARGE:
+        return False
+    found = [x.instructions for x in innermost(natural_loops(function))]
+    gaining = sum(len(x) for x in found if gains(x))
+    return 0 < gaining < sum(map(len, found)) // 2
+
+
+def gains_whole(nest: NaturalLoop) -> bool:
+    """Whether all of the passes are of use to a loop, and harm nothing inside of it."""
+    inside = set(nest.blocks)
+    parts = [x.instructions for x in innermost(natural_loops(nest.header.parent)) if inside.issuperset(x.blocks)]
+    return any(map(gains, parts)) and not any(_is_call(x) or _is_product(x) for part in parts for x in part)
+
+
+def gains(inside: Sequence[ir.Instruction]) -> bool:
+    """Whether all of the passes are of use to a loop: to make scalars vectors, or to take masks out of it."""
     if any(_is_call(x) or _is_product(x) for x in inside):
         return False
     return any(map(_is_mask, inside)) or not any(_has_vectors(x) or _stays(x) for x in inside)
@@ -58,48 +79,6 @@ def _stays(x: ir.Instruction) -> bool:
     """Whether it ends a loop of which the emitter says that LLVM shall not vectorise it."""
     flags = x.metadata.get("llvm.loop")
     return flags is not None and any(flag.operands[0].string == NO_VECTORS for flag in flags.operands[1:])
-
-
-def loops(function: ir.Function) -> Iterator[list[ir.Block]]:
-    """The blocks of each innermost loop."""
-    before: dict[ir.Block, list[ir.Block]] = {block: [] for block in function.blocks}
-    for block in function.blocks:
-        for following in _following(block):
-            before[following].append(block)
-    backward = list(_backward(function))
-    headers = {header for _, header in backward}
-    for latch, header in backward:
-        found, stack = {header: None}, [latch]
-        while stack:
-            block = stack.pop()
-            if block not in found:
-                found[block] = None
-                stack += before[block]
-        if not any(block in headers for block in found if block is not header):
-            yield list(found)
-
-
-def _backward(function: ir.Function) -> Iterator[tuple[ir.Block, ir.Block]]:
-    """(latch, header) of every edge that goes back to a block that it came through."""
-    open_blocks, seen = set(), set()
-    stack: list[tuple[ir.Block, bool]] = [(function.entry_basic_block, False)]
-    while stack:
-        block, left = stack.pop()
-        if left:
-            open_blocks.discard(block)
-        elif block not in seen:
-            seen.add(block)
-            open_blocks.add(block)
-            stack.append((block, True))
-            for following in _following(block):
-                if following in open_blocks:
-                    yield block, following
-                else:
-                    stack.append((following, False))
-
-
-def _following(block: ir.Block) -> list[ir.Block]:
-    return [x for x in block.terminator.operands if isinstance(x, ir.Block)]
 
 
 # ---------------------------------------------------------------- the text

@@ -9,7 +9,8 @@ from tenon.backends.cpu.contraction import emit_contraction
 from tenon.backends.cpu.contraction.dense import F32, matmul
 from tenon.backends.cpu.contraction.emit import ZERO, loop, splat, store_vector
 from tenon.backends.cpu.contraction.run import Native
-from tenon.backends.plain import HEAD, cut, gains, loops, text_of
+from tenon.backends.outline import innermost, natural_loops
+from tenon.backends.plain import HEAD, cut, gains, text_of
 
 
 def product(bias_relu: bool = False) -> ir.Module:
@@ -52,8 +53,8 @@ def masks(b, i, count, where):
 @pytest.mark.parametrize("fill, short, expected", [
     (scalars, False, True), (scalars, True, False), (vectors, False, False), (masks, False, True), (masks, True, True)])
 def test_what_gains_is_scalars_to_be_vectors_and_masks_to_be_taken_out(fill, short, expected):
-    (found,) = loops(one_loop(fill, short))
-    assert gains(found) is expected
+    (found,) = natural_loops(one_loop(fill, short))
+    assert gains(found.instructions) is expected
 
 
 def test_a_short_module_is_left_whole():
@@ -72,7 +73,7 @@ def test_loops_are_the_innermost_ones():
     with loop(b, ZERO, function.args[0]):
         inner.append(b.block)
     b.ret_void()
-    assert {frozenset(found) for found in loops(function)} == {frozenset([block]) for block in inner}
+    assert {x.blocks for x in innermost(natural_loops(function))} == {(block,) for block in inner}
 
 
 def test_both_parts_define_every_function_once():
