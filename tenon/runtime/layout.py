@@ -15,8 +15,9 @@ from tenon.backends.cpu.assemble import Assembly
 from tenon.backends.cpu.steps import AllocateStep, CopyStep, HostStep, KernelStep, Step, Storage, homes, leaves
 from tenon.backends.cpu.unit import count
 from tenon.graph.interpret import concrete_type
+from tenon.runtime.failing import last_failing
 from tenon.runtime.memory import Buffer, Plan, plan_arena
-from tenon.runtime.table import STATUS_WORDS, AddressOf, Table, can_fail, has_loops, is_parallel, work_of
+from tenon.runtime.table import STATUS_WORDS, AddressOf, Table, has_loops, is_parallel, work_of
 from tenon.types import TensorType
 
 QUICK_WORK = 200_000        # elements below which it is not worth to let other Python threads run meanwhile
@@ -77,7 +78,7 @@ def take_donated(assembly: Assembly, donated: Collection[int]) -> dict[Storage, 
     if not donated:
         return taken
     steps, graph = assembly.steps, assembly.graph
-    failing = max((k for k, step in enumerate(steps) if can_fail(step) or has_loops(step)), default=-1)
+    failing = last_failing(steps)
     last_read = {x: k for k, step in enumerate(steps) for y in step.inputs for x in homes(y)}
     written = {x: k for k, step in reversed(list(enumerate(steps))) for y in step.outputs for x in homes(y)}
     free: dict[TensorType, list[Storage]] = {}
