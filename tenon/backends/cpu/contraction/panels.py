@@ -40,7 +40,7 @@ from .spec import (
 )
 from .tiles import emit_tile
 
-PACK_LINES = 8          # of plain left are packed together, to read memory along its lines
+PACK_LINES = 32         # of plain left are packed together, to read memory along its lines
 
 
 def emit_packed(module: ir.Module, name: str, spec: Contraction, tile: Tile) -> ir.Function:
