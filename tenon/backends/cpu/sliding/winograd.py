@@ -11,7 +11,7 @@ Lavin, Gray: Fast algorithms for convolutional neural networks, 2015.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -47,6 +47,7 @@ TAPS, SIDE, STEP = 3, 4, 2      # of a window, of what a tile covers, from tile 
 FREQUENCIES = SIDE * SIDE
 TILES = 128                     # of a block, about
 Line = list[ir.Value]
+Transform = Callable[[ir.IRBuilder, Sequence[ir.Value]], Line]
 
 
 # ---------------------------------------------------------------- the transforms of one line
@@ -80,9 +81,8 @@ def to_taps(b: ir.IRBuilder, m: Sequence[ir.Value]) -> Line:
     return [b.fadd(m[0], both), difference, b.fadd(both, m[3])]
 
 
-def both_ways(b: ir.IRBuilder, transform: object, square: Sequence[Sequence[ir.Value]]) -> list[Line]:
+def both_ways(b: ir.IRBuilder, transform: Transform, square: Sequence[Sequence[ir.Value]]) -> list[Line]:
     """A transform of all columns, then of all rows."""
-    assert callable(transform)
     columns = [transform(b, column) for column in zip(*square, strict=True)]
     return [transform(b, row) for row in zip(*columns, strict=True)]
 
@@ -127,7 +127,7 @@ class Tiles:
 
     @property
     def pitch(self) -> int:
-        """Elements between columns of a copy's neighbouring rows: what a row of tiles covers, and whole vectors."""
+        """Columns of a copy: what a row of tiles covers, and the whole vectors that rows are copied in."""
         last = self.slides[1]
         return max(STEP * (self.across + 1), self.before(last) + up(last.high - last.low, self.lanes),
                    up(last.places, self.lanes))
@@ -176,7 +176,7 @@ def block_of(b: ir.IRBuilder, tiles: Tiles, number: ir.Value) -> Block:
 
 @dataclass(frozen=True)
 class Panels:
-    """How a product of matrices of each frequency is cut: tiles of rows x vectors, `depth` added up."""
+    """How a product of matrices of each frequency is cut: register tiles of rows x vectors, panels that wide."""
 
     rows: int
     vectors: int
