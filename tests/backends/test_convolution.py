@@ -162,6 +162,16 @@ def test_others_stay_as_they_are(net):
         assert not any("channels_last" in step.unit.name for step in steps_of(compiled.capture(x)))
 
 
+@pytest.mark.parametrize("rows", [2, 40])
+def test_a_few_rows_read_their_weights_where_they_are(rows):
+    net = tn.nn.Linear(64, 256)
+    x = tn.asarray(np.random.default_rng(0).standard_normal((rows, 64)).astype(np.float32))
+    with tn.no_grad():
+        compiled = tn.jit(lambda x: net(x))
+        np.testing.assert_allclose(np.asarray(compiled(x)), np.asarray(net(x)), rtol=1e-4, atol=1e-5)
+        assert isinstance(steps_of(compiled.capture(x))[0].unit, Packed) == (rows > 4)
+
+
 @given(st.data())
 @settings(max_examples=12, deadline=None)
 def test_any_shape(data):

@@ -31,6 +31,7 @@ STORED = 1.5            # and to store a vector of sums
 FAR = 0.04              # of a cycle a vector of weights, which comes from the second cache, holds up the others
 LONGEST = 28            # places of a tile
 FEWEST_FILTERS = 4      # that are worth a vector
+FEWEST_ROWS = 16        # of a plain product
 LARGE_RESULTS = 4       # times which is more than the second cache
 DATA = 8                # the part of the second cache that a block's data may take
 COPIED, LARGE = 4, 2    # the same where lines are copied for two blocks; where weights do not fit beside
@@ -196,8 +197,9 @@ def _planned(x: Contraction, load: Load, border: Border | None, steps: dict[Inde
     depth = merged(sorted((_run(i, steps) for i in x.depth), key=lambda run: -run.stride))
     if any(run.stride < 0 for run in (*axes, *depth)) or not axes:
         return None
-    if not border and len(axes) == len(depth) == depth[-1].stride == 1 and not is_of_vectors(x):
-        return None             # a plain product of matrices, whose epilogue has loops of its own
+    is_plain = not border and len(axes) == len(depth) == depth[-1].stride == 1      # a product of matrices
+    if is_plain and (axes[0].extent < FEWEST_ROWS or not is_of_vectors(x)):
+        return None             # which reads its right side once, or whose epilogue has loops of its own
     tile = best_tile(machine, lanes, axes, count(x.columns), count(x.depth))
     plan = Plan(x, load, border, outside, axes, depth, tile, 1, lanes)
     return Plan(x, load, border, outside, axes, depth, tile, _block(plan, machine), lanes)
