@@ -16,7 +16,6 @@ LINE = 64               # bytes of a cache line
 WAYS = 16               # of the second cache: lines that have the same place in it
 MOST = 8                # lines of memory that a chunk asks for
 USUAL_TILES = 8         # of rows, where nobody knows how many there are
-Share = tuple[ir.Value, ir.Value, ir.Value]
 
 
 def fetches(spec: Contraction, tile: Tile) -> bool:
@@ -28,7 +27,7 @@ def fetches(spec: Contraction, tile: Tile) -> bool:
 
 
 def crowded(spec: Contraction, tile: Tile, machine: Machine | None = None) -> bool:
-    """Whether lines of a panel in memory would drive each other out of the second cache."""
+    """Whether lines of a panel in memory may drive each other out of the second cache: if nobody knows, they may."""
     way = (machine or host()).second_cache // WAYS
     apart = (spec.right.apart or 0) * element_bytes(spec.element)
     return min(spec.known[2] or tile.depth, tile.depth) > way // math.gcd(apart, way) * WAYS // 2
