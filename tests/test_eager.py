@@ -132,7 +132,8 @@ def test_a_heavy_call_agrees_with_the_reference(name, monkeypatch):
     monkeypatch.setattr(tn.eager.eager, "_plans", {})
     monkeypatch.setattr(heavy, "config", lambda: SimpleNamespace(backend="reference"))
     for one, expected in zip(found, results(), strict=True):
-        np.testing.assert_allclose(one.numpy(), expected.numpy(), rtol=2e-4, atol=2e-3)
+        largest = np.abs(expected.numpy()).max()        # what sums are rounded to, where their terms cancel
+        np.testing.assert_allclose(one.numpy(), expected.numpy(), rtol=2e-4, atol=max(2e-3, 2e-6 * largest))
     assert not compiled
 
 
