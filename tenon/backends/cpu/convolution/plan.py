@@ -32,6 +32,7 @@ FAR = 0.04              # of a cycle a vector of weights, which comes from the s
 LONGEST = 28            # places of a tile
 FEWEST_FILTERS = 4      # that are worth a vector
 FEWEST_ROWS = 16        # of a plain product
+LONG_ROW, WAY = 2048, 1024      # elements of such rows; those after which lines compete
 LARGE_RESULTS = 4       # times which is more than the second cache
 DATA = 8                # the part of the second cache that a block's data may take
 COPIED, LARGE = 4, 2    # the same where lines are copied for two blocks; where weights do not fit beside
@@ -198,11 +199,16 @@ def _planned(x: Contraction, load: Load, border: Border | None, steps: dict[Inde
     if any(run.stride < 0 for run in (*axes, *depth)) or not axes:
         return None
     is_plain = not border and len(axes) == len(depth) == depth[-1].stride == 1      # a product of matrices
-    if is_plain and (axes[0].extent < FEWEST_ROWS or not is_of_vectors(x)):
-        return None             # which reads its right side once, or whose epilogue has loops of its own
+    if is_plain and (axes[0].extent < FEWEST_ROWS or not is_of_vectors(x) or _are_crowded(axes[0])):
+        return None             # which reads its right side once, or copies rows, or has loops in its epilogue
     tile = best_tile(machine, lanes, axes, count(x.columns), count(x.depth))
     plan = Plan(x, load, border, outside, axes, depth, tile, 1, lanes)
     return Plan(x, load, border, outside, axes, depth, tile, _block(plan, machine), lanes)
+
+
+def _are_crowded(rows: Run) -> bool:
+    """Whether rows are long, and compete for the same places of the first cache."""
+    return rows.stride > LONG_ROW and rows.stride % WAY == 0
 
 
 def _strides(load: Load, indices: Sequence[Index]) -> dict[Index, int] | None:
