@@ -2,6 +2,16 @@
 
 from importlib.util import find_spec
 
+import pytest
+
 JUDGES = ("torch", "onnx", "onnxruntime")
 
 collect_ignore_glob = [f"test_{judge}_*.py" for judge in JUDGES if not find_spec(judge)]
+
+
+@pytest.fixture(autouse=True)
+def same_weights_in_every_run() -> None:
+    if find_spec("torch"):
+        import torch
+
+        torch.manual_seed(0)
