@@ -14,15 +14,17 @@ result may take (`tenon.runtime.layout.take_donated`).
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 
+from tenon.dims import Dim
 from tenon.graph.cut import has_effect
 from tenon.graph.ir import Graph, Node, Value
 from tenon.ops.call import fused
 from tenon.ops.shape import constant
 from tenon.passes.bodies import has_loops
+from tenon.passes.checks import checked, is_whole
 from tenon.passes.groups import bytes_of
 from tenon.passes.kinds import kind_of
 from tenon.passes.partition import RENAMES
@@ -33,6 +35,9 @@ def order(graph: Graph) -> Graph:
     """Let what frees memory come early, where that lowers the most that is in use."""
     found = replace(graph, nodes=tuple(Order(graph).all()))
     return found if peak_bytes(found) < peak_bytes(graph) else graph
+
+
+SMALL = 256         # bytes that a node may make any time: the numbers that all steps of an optimizer read
 
 
 class Order:
@@ -50,7 +55,8 @@ class Order:
             self._after(before, after)
         self.params = set(graph.params)
         self.results = {self.home_of(r) for r in graph.results} - self.params
-        self.failing = {node for node in graph.nodes if can_fail(node)}
+        self.failing = set(failing(graph))
+        self.small = {node: None for node in graph.nodes if sum(map(bytes_of, node.outputs)) <= SMALL}
         self.come: dict[Node, None] = {}
 
     def all(self) -> Iterable[Node]:
@@ -85,7 +91,9 @@ class Order:
             if node in self.come or not (node is first or self._comes_early(node)):
                 continue
             self.come[node] = None
-            self.failing.discard(node)
+            if node in self.failing:
+                self.failing.remove(node)
+                queue.extend(() if self.failing else self.small)
             for follower in self.followers[node]:
                 self.waits[follower].discard(node)
             queue.extend(self.followers[node])
@@ -97,7 +105,7 @@ class Order:
         """Whether nothing is in the way of a node that frees memory; renaming costs none."""
         if self.waits[node]:
             return False
-        return node.op in RENAMES or (self._frees_memory(node) and self._may_store(node))
+        return node.op in RENAMES or ((node in self.small or self._frees_memory(node)) and self._may_store(node))
 
     def _frees_memory(self, node: Node) -> bool:
         own = self.params | self.results
@@ -110,6 +118,19 @@ class Order:
         types = [x.type for x in node.outputs if self.home_of(x) in self.results]
         replaced = [x for x in node.uses() if x in self.params and x.type in types]
         return not types or (not self.failing and all(self.readers[x].keys() == {node} for x in replaced))
+
+
+def failing(graph: Graph) -> Iterator[Node]:
+    """The nodes that may find an error which no node before them would have found."""
+    known = set[tuple[Value, Dim]]()
+    for node in filter(can_fail, graph.nodes):
+        body = node.attrs["body"] if node.op is fused else None
+        found = body and checked(body, filter(can_fail, body.nodes))
+        places = {(node.inputs[k], size) for k, size in found or ()}
+        if not places or not places <= known:
+            yield node
+        if body is not None and is_whole(body):
+            known |= {(x, size) for x, size in places if isinstance(x, Value)}
 
 
 def can_fail(node: Node) -> bool:

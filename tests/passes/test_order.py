@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from tenon.graph.interpret import interpret
 from tenon.graph.text import parse_graph
 from tenon.graph.verify import verify
-from tenon.passes.order import can_fail, order
+from tenon.passes.order import Order, can_fail, order
 from tenon.passes.timeline import peak_bytes
 from tenon.pipeline import compile, optimize
 from tests.graphs import arrays_for, assert_close, mixed_graphs
@@ -89,3 +89,13 @@ def test_random_graphs_compute_the_same_in_no_more_memory(graph):
     arrays = arrays_for(graph)
     with np.errstate(all="ignore"):
         assert_close(interpret(found, arrays), interpret(kernels, arrays), 0)
+
+
+def test_a_number_that_steps_wait_for_is_computed_when_nothing_can_fail_any_more():
+    waiting = TWO_STEPS.replace("z: f32[8, 60])", "z: f32[8, 60], i: i64[3], rate: f32[1, 1])").replace(
+        "    g1:", "    t: f32[3, 60] = take(y, i, axis=0)\n    g1:").replace(
+        "    n1:", "    r: f32[1, 1] = sqrt(rate)\n    q: f32[50, 60] = broadcast_to(r, shape=(50, 60))\n    n1:").replace(
+        "subtract(w1, g1)", "multiply(g1, q)").replace("subtract(w2, g2)", "multiply(g2, q)").replace(
+        "return n1, n2", "return n1, n2, t")
+    found = [node.op.name for node in Order(parse_graph(waiting)).all()]
+    assert found.index("sqrt") < found.index("matmul")
