@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from tenon.backends.cpu.steps import KernelStep, Step, Storage
 from tenon.dims import Dim
 from tenon.passes.checks import checked, is_whole
-from tenon.runtime.table import can_fail, has_loops
+from tenon.runtime.table import has_loops, is_checked
 
 
 def last_failing(steps: Sequence[Step]) -> int:
@@ -19,7 +19,7 @@ def last_failing(steps: Sequence[Step]) -> int:
     last, known = -1, set[tuple[Storage, Dim]]()
     for k, step in enumerate(steps):
         found = _checked(step)
-        if has_loops(step) or (can_fail(step) and (found is None or not found <= known)):
+        if has_loops(step) or (is_checked(step) and (found is None or not found <= known)):
             last = k
         if found is not None and isinstance(step, KernelStep) and is_whole(step.unit.body):
             known |= found

@@ -57,10 +57,10 @@ def is_parallel(step: Step, sizes: Mapping[str, int]) -> bool:
     return isinstance(step, KernelStep) and not step.unit.alone and work_of(step, sizes) >= PARALLEL_WORK
 
 
-def can_fail(step: Step) -> bool:
-    """Whether the step may find an error in the data."""
-    return any(isinstance(x, (HostStep, AllocateStep)) or (isinstance(x, KernelStep) and bool(x.unit.facts.checks))
-               for x in leaves([step]))
+def is_checked(step: Step) -> bool:
+    """Whether all threads look, within the step or after it, if one has failed, or was ended within a kernel."""
+    return any(isinstance(x, (HostStep, AllocateStep))
+               or (isinstance(x, KernelStep) and (bool(x.unit.facts.checks) or x.unit.endless)) for x in leaves([step]))
 
 
 def has_loops(step: Step, endless: bool = False) -> bool:
@@ -214,11 +214,13 @@ class Table:
         """Rows that contain jumps: run by thread 0 alone if nobody else is of use."""
         if self.alone:
             yield
-        elif can_fail(step) or any(is_parallel(x, self.sizes) for x in leaves([step])):
+        elif is_checked(step) or any(is_parallel(x, self.sizes) for x in leaves([step])):
             self.all_meet()
             yield
             self.barrier()
         else:
+            if self.unchecked:              # in what thread 0 runs alone nobody would meet it for a check
+                self.check()
             reads, writes = self.memory(step.inputs), self.memory(step.outputs)
             self.meet(reads, writes, 0)
             others = self.row("skip", driver.SKIP, 0)

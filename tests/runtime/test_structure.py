@@ -145,7 +145,7 @@ def test_a_loop_of_little_work_is_one_kernel() -> None:
 
 def test_what_a_larger_loop_carries_is_not_copied_between_turns() -> None:
     labels = newton(5000).plan.labels
-    turn = labels[labels.index("jump unless"):labels.index("jump")]
+    turn = labels[labels.index("jump unless"):labels.index("again")]
     assert "copy" not in turn and "greater_0" in labels
 
 

@@ -103,9 +103,11 @@ entry:
 {_word("stride", SCRATCH_STRIDE, "i64")}{_word("pool", POOL)}{_word("callback", CALLBACK)}\
 {_word("frame", FRAME, "i64")}{_word("statuses", STATUSES)}{_word("status.count", STATUS_COUNT, "i64")}\
 {_word("moves", MOVES)}
-  %turns.at = alloca i64, align 8
+  %turns.all = alloca i64, align 8        ; which all threads count alike
+  %turns.alone = alloca i64, align 8
   %asked.at = alloca i64, align 8
-  store i64 0, ptr %turns.at, align 8
+  store i64 0, ptr %turns.all, align 8
+  store i64 0, ptr %turns.alone, align 8
   store i64 0, ptr %asked.at, align 8
   %stop = getelementptr i64, ptr %context, i64 {STOP}
   %thread.wide = zext i32 %thread to i64
@@ -244,6 +246,8 @@ while:
   %counted = icmp eq i64 %counter, 0
   br i1 %counted, label %advance, label %again
 again:
+  %ask.all = icmp ne i64 %c, 0
+  %turns.at = select i1 %ask.all, ptr %turns.all, ptr %turns.alone
   %turns = load i64, ptr %turns.at, align 8
   %turns.next = add i64 %turns, 1
   store i64 %turns.next, ptr %turns.at, align 8
@@ -253,7 +257,6 @@ again:
 ask:
 {_word("asks", ASKS, "i64")}
   %ask.no = icmp eq i64 %asks, 0
-  %ask.all = icmp ne i64 %c, 0
   br i1 %ask.no, label %jump, label %ask.whom
 ask.whom:
   br i1 %ask.all, label %ask.meet, label %ask.here
