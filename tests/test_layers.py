@@ -127,13 +127,13 @@ def test_import_loads_neither_llvm_nor_extras() -> None:
 
 
 def test_import_takes_under_a_fifth_of_a_second() -> None:
-    # Computing time, NumPy's own share included.  NumPy alone takes 0.1 s on a quiet machine; where it takes longer now,
-    # because other work shares the caches, the limit is as much longer.
+    # Computing time, NumPy's own share included.  NumPy alone takes 0.08 s on a quiet machine; where it takes longer
+    # now, because other work shares the caches, the limit is as much longer.
     code = ("from time import thread_time as now; a = now(); import numpy, ml_dtypes; b = now(); import tenon; "
             "print(b - a, now() - a)")
     python(code)  # the first run writes bytecode and warms the file cache
     runs = sorted(tuple(map(float, python(code).split())) for _ in range(7))
-    assert any(whole < 0.2 * max(1.0, numpys / 0.1) for numpys, whole in runs), runs
+    assert any(whole < 0.2 * max(1.0, numpys / 0.08) for numpys, whole in runs), runs
 
 
 def package(root: Path, **files: str) -> Path:
