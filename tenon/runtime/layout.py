@@ -12,12 +12,13 @@ import numpy as np
 
 from tenon.backends.base import Array
 from tenon.backends.cpu.assemble import Assembly
-from tenon.backends.cpu.steps import AllocateStep, CopyStep, HostStep, KernelStep, Step, Storage, homes, leaves
+from tenon.backends.cpu.steps import AllocateStep, CopyStep, HostStep, KernelStep, Step, Storage, homes
 from tenon.backends.cpu.unit import count
 from tenon.graph.interpret import concrete_type
 from tenon.runtime.failing import last_failing
 from tenon.runtime.memory import Buffer, Plan, plan_arena
-from tenon.runtime.table import STATUS_WORDS, AddressOf, Table, has_loops, is_parallel, work_of
+from tenon.runtime.table import STATUS_WORDS, AddressOf, Table, has_loops
+from tenon.runtime.worth import saved, work_of
 from tenon.types import TensorType
 
 QUICK_WORK = 200_000        # elements below which it is not worth to let other Python threads run meanwhile
@@ -62,7 +63,7 @@ class Layout:
 def make_layout(assembly: Assembly, address_of: AddressOf, sizes: Sizes, taken: dict[Storage, Storage],
                 threads: int) -> Layout:
     """The plan of a run with these sizes, in which results take the memory of donated arguments."""
-    several = threads > 1 and any(is_parallel(x, sizes) for x in leaves(assembly.steps))
+    several = threads > 1 and saved(assembly.steps, sizes, threads) > 0
     table = Table(address_of, dict(sizes), taken, threads if several else 1)
     table.add_all(assembly.steps)
     return _finished(assembly, table, threads)

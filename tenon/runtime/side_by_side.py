@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass
 
+from tenon.runtime.worth import CUTTING, MEETING
+
 LONGEST = 48                # steps of a region
 LONGEST_CHAIN = 12          # steps without a second chain, after which none is looked for
-MEETING = 4_000             # elements that a thread computes while others are waited for
-CUTTING = 1.15              # the work of all threads at a kernel that is cut, to that of one thread alone
 WORTH = 0.95                # of the time that cutting takes
 
 

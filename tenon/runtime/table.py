@@ -1,8 +1,9 @@
 """Steps -> rows of the driver's table: jumps for branches and loops, barriers where threads must wait for each other.
 
 A step is run by all threads or by one.  Two steps are separated by a barrier only where one of them touches what the
-other wrote and another thread may be at it.  A branch or loop in which no step is worth several threads is run by
-thread 0 alone, as one step; in any other the threads meet at its beginning, at its end, and once or twice a turn.
+other wrote and another thread may be at it.  A branch or loop in which several threads save less than it costs
+them to meet is run by thread 0 alone, as one step; in any other they meet at its beginning, at its end, and once or
+twice a turn.
 """
 
 from __future__ import annotations
@@ -28,33 +29,15 @@ from tenon.backends.cpu.steps import (
     leaves,
     touched,
 )
-from tenon.backends.cpu.unit import MANY_TURNS, Unit, count
+from tenon.backends.cpu.unit import Unit, count
 from tenon.runtime.side_by_side import Job, side_by_side
+from tenon.runtime.worth import is_parallel, saved, work_of
 from tenon.types import TensorType, bool_, int64
 
-PARALLEL_WORK = 30_000      # elements below which one thread is done sooner than others are woken
 EVERYONE = -1               # in the place of a thread
 STATUS_WORDS = 3            # that a kernel writes: number of the check, index, size
 
 AddressOf = Callable[[Unit], Sequence[int]]
-
-
-def work_of(step: Step, sizes: Mapping[str, int]) -> int:
-    """About how many elements are computed or read."""
-    match step:
-        case KernelStep():
-            return step.unit.work(sizes)
-        case BranchStep():
-            return max(sum(work_of(x, sizes) for x in part) for part in step.branches)
-        case LoopStep():
-            turns = MANY_TURNS if step.length is None else count(step.length, sizes)
-            return turns * (1 + sum(work_of(x, sizes) for part in step.parts for x in part))
-    return max((count(x.type.size, sizes) for x in touched(step)), default=0)
-
-
-def is_parallel(step: Step, sizes: Mapping[str, int]) -> bool:
-    """Whether several threads are of use."""
-    return isinstance(step, KernelStep) and not step.unit.alone and work_of(step, sizes) >= PARALLEL_WORK
 
 
 def is_checked(step: Step) -> bool:
@@ -100,6 +83,7 @@ class Table:
         self.touched_by: dict[Storage, tuple[bool, int]] = {}    # in this segment: (written, by which thread)
         self.unchecked = False                          # a kernel that can fail ran, and nobody looked yet
         self.alone = threads == 1                       # nobody else is here now
+        self.leaving: list[int] = []                    # rows from which thread 0 may leave what it runs alone
 
     # ------------------------------------------------------------ one step
 
@@ -156,15 +140,15 @@ class Table:
                 self.row("copy", driver.COPY, at, count(step.source.bytes, self.sizes))
             case HostStep():
                 self.place_operands(touched(step))
-                self.row(step.node.op.name, driver.HOST, len(self.host))
+                self.row_to_leave(step.node.op.name, driver.HOST, len(self.host))
                 self.host.append(step)
                 self.fence()
             case MoveStep():
                 self.move(step.moves)
                 return
             case AllocateStep():
-                self.row("push", driver.ALLOCATE, self.place_operands((step.handle,)), self.slot(step.cell),
-                         len(self.host), len(self.size_words))
+                self.row_to_leave("push", driver.ALLOCATE, self.place_operands((step.handle,)), self.slot(step.cell),
+                                  len(self.host), len(self.size_words))
                 self.size_words.append(count(step.bytes, self.sizes))
                 self.host.append(step)
                 self.fence()
@@ -203,7 +187,7 @@ class Table:
 
     def check(self) -> None:
         """Stop here if a kernel has failed, or a signal ends the program."""
-        self.row("check", driver.HOST, driver.CHECK)
+        self.row_to_leave("check", driver.HOST, driver.CHECK)
         self.fence()
         self.unchecked = False
 
@@ -214,22 +198,34 @@ class Table:
         """Rows that contain jumps: run by thread 0 alone if nobody else is of use."""
         if self.alone:
             yield
-        elif is_checked(step) or any(is_parallel(x, self.sizes) for x in leaves([step])):
+        elif saved([step], self.sizes, self.threads) > 0:
             self.all_meet()
             yield
             self.barrier()
         else:
-            if self.unchecked:              # in what thread 0 runs alone nobody would meet it for a check
+            if self.unchecked:              # what others have found, they tell where all meet
                 self.check()
             reads, writes = self.memory(step.inputs), self.memory(step.outputs)
             self.meet(reads, writes, 0)
-            others = self.row("skip", driver.SKIP, 0)
-            self.alone = True
-            yield
-            self.alone = False
-            self.unchecked = self.unchecked or has_loops(step)      # a signal may have ended one
-            self.jump_here(others)
+            with self.thread_0_alone():
+                yield
             self.touch(reads, writes, 0)
+            if is_checked(step):
+                self.check()
+            else:
+                self.unchecked = has_loops(step)        # a signal may have ended one
+
+    @contextmanager
+    def thread_0_alone(self) -> Iterator[None]:
+        """Rows that all others jump over; thread 0 leaves them early where something fails, or a signal ends it."""
+        others = self.row("skip", driver.SKIP, 0)
+        self.alone = True
+        yield
+        self.alone = False
+        self.jump_here(others)
+        for row in self.leaving:
+            self.rows[row][-1] = len(self.rows)
+        self.leaving.clear()
 
     def branch(self, step: BranchStep) -> None:
         choice = self.memory((step.choice,))
@@ -279,9 +275,9 @@ class Table:
         self.loops.append((first, len(self.spans) - 1))
         if counter is not None:
             self.all_meet()
-            self.row("jump while", driver.JUMP_WHILE, head, self.slot(counter), int(not self.alone))
+            self.row_to_leave("jump while", driver.JUMP_WHILE, head, self.slot(counter))
         else:
-            self.row("again", driver.AGAIN, head, 0, int(not self.alone))
+            self.row_to_leave("again", driver.AGAIN, head)
         if leave is not None:
             self.jump_here(leave)
 
@@ -312,6 +308,12 @@ class Table:
         self.rows.append([*words, *[0] * (driver.STEP_WORDS - len(words))])
         self.labels.append(label)
         return len(self.rows) - 1
+
+    def row_to_leave(self, label: str, *words: int) -> None:
+        """A row that ends the program where it fails; thread 0, alone, leaves there what it runs alone."""
+        row = self.row(label, *words)
+        if self.alone and self.threads > 1:
+            self.leaving.append(row)
 
     def jump_here(self, row: int) -> None:
         """Let the jump in this row lead to the next row."""
@@ -378,8 +380,10 @@ class Table:
         self.fence()
 
     def fence(self) -> None:
-        self.segment += 1
-        self.touched_by.clear()
+        """Nobody is behind any more; in what thread 0 runs alone that is not known of the others."""
+        if not self.alone:
+            self.segment += 1
+            self.touched_by.clear()
 
 
 NOWHERE = Storage("nowhere", TensorType(bool_, ()))     # the address 0

@@ -16,7 +16,7 @@ from tenon.graph.ir import Graph
 from tenon.graph.text import parse_graph
 from tenon.ops.define import define
 from tenon.pipeline import compile
-from tenon.runtime import cells, side_by_side, table
+from tenon.runtime import cells, side_by_side, worth
 from tenon.runtime.program import Program
 from tenon.runtime.scheduler import get_num_threads, set_num_threads
 
@@ -42,7 +42,8 @@ def check(made: Program, *arrays: np.ndarray) -> list[np.ndarray]:
 def many_threads(monkeypatch: pytest.MonkeyPatch) -> object:
     """Three threads, for every kernel that may be shared at all."""
     before = get_num_threads()
-    monkeypatch.setattr(table, "PARALLEL_WORK", 1)
+    monkeypatch.setattr(worth, "PARALLEL_WORK", 1)
+    monkeypatch.setattr(worth, "MEETING", 0)
     monkeypatch.setattr(side_by_side, "MEETING", 0)
     set_num_threads(3)
     yield None

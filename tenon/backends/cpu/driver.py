@@ -11,12 +11,12 @@ A step is six words: what it does, and up to five operands.
 
     END                        KERNEL_ALL  function operands status sizes           every thread
     BARRIER                    KERNEL_ONE  function operands status sizes thread    that thread for all
-    HOST step                  COPY        operands bytes                    thread 0
+    HOST step - - - leave      COPY        operands bytes                    thread 0
     MOVE first count           SKIP        step                              thread 0 moves pointers; all others jump
     JUMP step                  JUMP_UNLESS step operands                     where the boolean is false
-    CHOOSE operands count      JUMP_WHILE  step operands all                 while the pointer, a counter, is not 0
-                               AGAIN       step 0 all                        the next turn of a loop
-    FOLLOW operands pointer    ALLOCATE    operands pointer step sizes       thread 0
+    CHOOSE operands count      JUMP_WHILE  step operands - - leave           while the pointer, a counter, is not 0
+                               AGAIN       step - - - leave                  the next turn of a loop
+    FOLLOW operands pointer    ALLOCATE    operands pointer step sizes leave thread 0
 
 `operands` is the place in the context's table of pointers where those of the step begin; `status` the place of the
 words that a kernel writes when it fails (an index out of range), 0 for all that cannot fail; `sizes` where its symbolic
@@ -26,8 +26,10 @@ takes so many bytes of the region of cells, after a call back to `step` if there
 the operand and the pointer; FOLLOW reads it from there.  What jumps look at must not be written before all threads have
 looked: the table has barriers for that.
 
-The last two ask now and then whether a signal ends the program (`tenon.backends.interrupts`): then a loop that thread 0
-runs alone is left, and what follows is not to be trusted; one that `all` run ends the program.
+JUMP_WHILE and AGAIN ask now and then whether a signal ends the program (`tenon.backends.interrupts`).  What ends it,
+ends it for all threads, where they meet.  In what thread 0 runs alone, behind a SKIP, nobody meets it: there `leave` is
+the step behind, where it goes instead, and what follows is not to be trusted until the next HOST step, which ends the
+program.  That it has left is known to thread 0 alone until then: others may still be about to read the last decision.
 """
 
 from __future__ import annotations
@@ -106,6 +108,8 @@ entry:
   %turns.all = alloca i64, align 8        ; which all threads count alike
   %turns.alone = alloca i64, align 8
   %asked.at = alloca i64, align 8
+  %left = alloca i1, align 1              ; whether thread 0 has left what it ran alone
+  store i1 0, ptr %left, align 1
   store i64 0, ptr %turns.all, align 8
   store i64 0, ptr %turns.alone, align 8
   store i64 0, ptr %asked.at, align 8
@@ -116,7 +120,7 @@ entry:
   %first = icmp eq i32 %thread, 0
   br label %next
 next:
-  %step = phi ptr [%steps, %entry], [%following, %advance], [%target, %jump], [%chosen, %choose]
+  %step = phi ptr [%steps, %entry], [%following, %advance], [%target, %jump], [%behind, %leave], [%chosen, %choose]
   %a.at = getelementptr i64, ptr %step, i64 1
   %b.at = getelementptr i64, ptr %step, i64 2
   %c.at = getelementptr i64, ptr %step, i64 3
@@ -131,6 +135,7 @@ next:
   %e = load i32, ptr %e.at, align 8
   %status = getelementptr i64, ptr %statuses, i64 %c
   %kernel.sizes = getelementptr i64, ptr %sizes, i64 %d
+  %together = icmp eq i32 %e, 0
   switch i64 %code, label %end [
     i64 {KERNEL_ALL}, label %all
     i64 {KERNEL_ONE}, label %one
@@ -205,6 +210,8 @@ follow.mine:
   store i64 %follow.cell, ptr %follow.pointer, align 8
   br label %advance
 allocate:
+  br i1 %together, label %allocate.meet, label %allocate.mine
+allocate.meet:
   call void @wait(ptr %pool, i32 %threads)
   br i1 %first, label %allocate.mine, label %host.after
 allocate.mine:
@@ -227,7 +234,7 @@ allocate.take:
   store i64 %cell, ptr %cell.handle, align 8
   %cell.pointer = getelementptr i64, ptr %pointers, i64 %b
   store i64 %cell, ptr %cell.pointer, align 8
-  br label %host.after
+  br i1 %together, label %host.after, label %advance
 skip:
   br i1 %first, label %advance, label %jump
 choose:
@@ -246,8 +253,7 @@ while:
   %counted = icmp eq i64 %counter, 0
   br i1 %counted, label %advance, label %again
 again:
-  %ask.all = icmp ne i64 %c, 0
-  %turns.at = select i1 %ask.all, ptr %turns.all, ptr %turns.alone
+  %turns.at = select i1 %together, ptr %turns.all, ptr %turns.alone
   %turns = load i64, ptr %turns.at, align 8
   %turns.next = add i64 %turns, 1
   store i64 %turns.next, ptr %turns.at, align 8
@@ -259,15 +265,11 @@ ask:
   %ask.no = icmp eq i64 %asks, 0
   br i1 %ask.no, label %jump, label %ask.whom
 ask.whom:
-  br i1 %ask.all, label %ask.meet, label %ask.here
+  br i1 %together, label %ask.meet, label %ask.here
 ask.here:
   %here.asked = call i32 @{INTERRUPTED}(ptr %asked.at)
   %here.on = icmp eq i32 %here.asked, 0
-  br i1 %here.on, label %jump, label %ask.leave
-ask.leave:                                ; other threads wait behind the loop
-  store i32 1, ptr %stop, align 4
-  %nobody = icmp eq i32 %threads, 1
-  br i1 %nobody, label %end, label %advance
+  br i1 %here.on, label %jump, label %leave
 ask.meet:
   call void @wait(ptr %pool, i32 %threads)
   br i1 %first, label %ask.mine, label %ask.after
@@ -293,11 +295,22 @@ jump:
   %distance = mul i64 %a, {STEP_WORDS}
   %target = getelementptr i64, ptr %steps, i64 %distance
   br label %next
+leave:
+  store i1 1, ptr %left, align 1
+  %e.wide = zext i32 %e to i64
+  %leave.distance = mul i64 %e.wide, {STEP_WORDS}
+  %behind = getelementptr i64, ptr %steps, i64 %leave.distance
+  br label %next
 host:                                     ; thread 0 alone decides whether to stop; the others read what it decided
+  br i1 %together, label %host.meet, label %host.mine
+host.meet:
   call void @wait(ptr %pool, i32 %threads)
-  br i1 %first, label %host.mine, label %host.after
+  %has.left = load i1, ptr %left, align 1
+  br i1 %first, label %host.first, label %host.after
+host.first:
+  br i1 %has.left, label %host.stop, label %host.mine
 host.mine:
-  %k = phi i64 [0, %host], [%k.next, %host.look]
+  %k = phi i64 [0, %host], [0, %host.first], [%k.next, %host.look]
   %looked = icmp uge i64 %k, %status.count
   br i1 %looked, label %host.ask, label %host.look
 host.look:
@@ -312,12 +325,16 @@ host.ask:
 host.signals:
   %host.signalled = call i32 @{STOPPING}()
   %host.on = icmp eq i32 %host.signalled, 0
-  br i1 %host.on, label %host.after, label %host.stop
+  br i1 %host.on, label %host.done, label %host.stop
 host.call:
   %refused = call i32 %callback(i64 %frame, i64 %a)
   %no = icmp ne i32 %refused, 0
-  br i1 %no, label %host.stop, label %host.after
+  br i1 %no, label %host.stop, label %host.done
+host.done:
+  br i1 %together, label %host.after, label %advance
 host.stop:
+  br i1 %together, label %host.end, label %leave
+host.end:
   store i32 1, ptr %stop, align 4
   br label %host.after
 host.after:
