@@ -34,8 +34,9 @@ test-interop: $(VENV)/.interop  ## compare with PyTorch and ONNX Runtime as judg
 	@echo "pytest tests/interop"
 	@$(BIN)/python -m pytest -q tests/interop
 
-bench: $(VENV)/.test  ## measure against peers, same machine, same run
-	@$(BIN)/tenon bench
+bench: $(VENV)/.test  ## every row of the table, beside the libraries that are installed in .venv: an hour with all of them
+	@mkdir -p build
+	@$(BIN)/python -m benchmarks.table --json build/table.json --chart build/table.png
 
 docs: $(VENV)/.test  ## HTML documentation in docs/_build, warnings are errors
 	@echo "sphinx: docs/ -> docs/_build/index.html"

@@ -35,12 +35,12 @@ def main(arguments: list[str] | None = None) -> None:
     for size, causal, gradient, element in product(SIZES, (True, False), (False, True), given.element):
         times = compare(runs(size, causal, gradient, element), given.seconds)
         label = f"{'x'.join(map(str, size))} {'causal ' * causal}{'gradient ' * gradient}{element}"
-        print(f"{row(f'{label:36}', times)}   {floor(size, causal, gradient) / peak / times['Tenon']:4.0%} of the peak",
-              flush=True)
+        limit = operations(size, causal, gradient) / peak / times["tenon"]
+        print(f"{row(f'{label:36}', times)}   {limit:4.0%} of the peak", flush=True)
 
 
-def floor(size: tuple[int, ...], causal: bool, gradient: bool) -> float:
-    """Operations of the products, two a multiply-add: two products forward, five more for the gradient."""
+def operations(size: tuple[int, ...], causal: bool, gradient: bool) -> float:
+    """Those of the products, two a multiply-add: two products forward, five more for the gradient."""
     batch, heads, length, width = size
     pairs = length * (length + 1) / 2 if causal else length**2
     return 2 * (7 if gradient else 2) * batch * heads * pairs * width
@@ -48,12 +48,8 @@ def floor(size: tuple[int, ...], causal: bool, gradient: bool) -> float:
 
 def runs(size: tuple[int, ...], causal: bool, gradient: bool, element: str) -> dict[str, Run]:
     """The result, or the gradients of queries, keys and values, in each library; they agree."""
-    random = np.random.default_rng(0)
-    arrays = [random.normal(size=size).astype(np.float32) for _ in range(4)]
-    found = {"Tenon": _tenon(arrays, causal, gradient, element)}
-    if installed("torch"):
-        found["PyTorch"] = _torch(arrays, causal, gradient, element)
-    expected = found["Tenon"]()
+    found = {name: MAKE[name](size, causal, gradient, element) for name in MAKE if name == "tenon" or installed(name)}
+    expected = found["tenon"]()
     for other in found.values():
         for x, y in zip(other(), expected, strict=True):
             np.testing.assert_allclose(_numbers(x), _numbers(y), *(2 * [2e-3 if element == "f32" else 6e-2]))
@@ -64,8 +60,14 @@ def _numbers(x: Any) -> np.ndarray:
     return np.asarray(x.float() if hasattr(x, "float") else x.astype("float32"))
 
 
-def _tenon(arrays: list[np.ndarray], causal: bool, gradient: bool, element: str) -> Run:
-    q, k, v, g = (tn.asarray(x).astype({"f32": "float32", "bf16": "bfloat16"}[element]) for x in arrays)
+def _arrays(size: tuple[int, ...]) -> list[np.ndarray]:
+    """Queries, keys, values, and what the result's gradient begins with."""
+    random = np.random.default_rng(0)
+    return [random.normal(size=size).astype(np.float32) for _ in range(4)]
+
+
+def _tenon(size: tuple[int, ...], causal: bool, gradient: bool, element: str) -> Run:
+    q, k, v, g = (tn.asarray(x).astype({"f32": "float32", "bf16": "bfloat16"}[element]) for x in _arrays(size))
 
     def attend(*xs: Any) -> Any:
         return tn.scaled_dot_product_attention(*xs, is_causal=causal)
@@ -80,12 +82,12 @@ def _tenon(arrays: list[np.ndarray], causal: bool, gradient: bool, element: str)
     return (lambda: backward(q, k, v, g)) if gradient else lambda: forward(q, k, v)
 
 
-def _torch(arrays: list[np.ndarray], causal: bool, gradient: bool, element: str) -> Run:
+def _torch(size: tuple[int, ...], causal: bool, gradient: bool, element: str) -> Run:
     import torch
 
     torch.set_num_threads(config().threads)
     dtype = {"f32": torch.float32, "bf16": torch.bfloat16}[element]
-    q, k, v, g = (torch.from_numpy(x).to(dtype).requires_grad_(gradient) for x in arrays)
+    q, k, v, g = (torch.from_numpy(x).to(dtype).requires_grad_(gradient) for x in _arrays(size))
 
     def attend() -> Any:
         return torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
@@ -94,6 +96,9 @@ def _torch(arrays: list[np.ndarray], causal: bool, gradient: bool, element: str)
         with torch.no_grad():
             return (attend(),)
     return (lambda: torch.autograd.grad(attend(), (q, k, v), g)) if gradient else forward
+
+
+MAKE: dict[str, Callable[[tuple[int, ...], bool, bool, str], Run]] = {"tenon": _tenon, "torch": _torch}
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 """Libraries in processes of their own, which run in turn: one works while the others sleep.
 
     with Library("torch", "gpt", threads=2) as torch: ...
-        torch.first                 # the number that its first run returned, None where it cannot do the row
+        torch.first                 # numbers that its first run returned, None where it cannot do the row
         torch.burst(0.3)            # seconds of each of the runs that it made in 0.3 s
 
 Threads of one library that wait for work by looking at a word are in the way of the next library; in a process that
@@ -15,8 +15,12 @@ import os
 import subprocess
 import sys
 import time
+from tempfile import TemporaryFile
 from typing import Any, Self
 
+import numpy as np
+
+from benchmarks.processes import environment
 from tenon.config import config
 
 
@@ -24,14 +28,12 @@ class Library:
     """The process of one library, for one row of the table."""
 
     def __init__(self, name: str, row: str, threads: int):
-        number = str(threads)
-        environment = os.environ | {
-            "TENON_THREADS": number, "OPENBLAS_NUM_THREADS": number, "OMP_NUM_THREADS": number,
-            "MKL_NUM_THREADS": number, "JAX_PLATFORMS": "cpu"}
-        command = [sys.executable, "-m", "benchmarks.bursts", name, row, number]
-        self.process = subprocess.Popen(command, env=environment, text=True,
-                                        stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-        self.first: float | None = self.answer()
+        self.name = f"{name} {row}"
+        command = [sys.executable, "-m", "benchmarks.bursts", name, row, str(threads)]
+        self.log = TemporaryFile("w+")          # noqa: SIM115   closed with the process
+        self.process = subprocess.Popen(command, env=environment(threads), text=True, stdin=subprocess.PIPE,
+                                        stdout=subprocess.PIPE, stderr=self.log)
+        self.first: list[float] | None = self.answer()
 
     def burst(self, seconds: float) -> list[float]:
         """The times of the runs it makes in so many seconds, at least one."""
@@ -39,11 +41,11 @@ class Library:
         found: list[float] = self.answer()
         return found
 
-    def ask(self, question: str) -> float:
-        """One of the numbers that `benchmarks.table` knows of a row."""
-        self.tell({"question": question})
-        number: float = self.answer()
-        return number
+    def limit(self) -> tuple[str, float] | None:
+        """What limits the row, and the seconds that it asks for at least."""
+        self.tell({"limit": True})
+        found: tuple[str, float] | None = self.answer()
+        return found
 
     def tell(self, order: dict[str, Any]) -> None:
         assert self.process.stdin is not None
@@ -55,7 +57,8 @@ class Library:
         for line in self.process.stdout:
             if line.startswith(ANSWER):
                 return json.loads(line[len(ANSWER):])
-        raise RuntimeError(f"a benchmark ended early: {' '.join(map(str, self.process.args[2:]))}")    # type: ignore[index, union-attr]
+        self.log.seek(0)
+        raise RuntimeError(f"{self.name} ended early\n{self.log.read()[-3000:]}")
 
     def __enter__(self) -> Self:
         return self
@@ -63,37 +66,54 @@ class Library:
     def __exit__(self, *_: object) -> None:
         self.process.kill()
         self.process.communicate()
+        self.log.close()
 
 
 ANSWER = "answer: "
+SAMPLES = 64                # of each array
+SHORT = 3e-4                # seconds that a clock tells well
 
 
 def serve(name: str, row: str, threads: int) -> None:
     """Make the library's run, then do what the lines of standard input say."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:threads])      # before any library counts them
-    from benchmarks.models import WORKLOADS
-    from benchmarks.table import MAKE, NUMBERS
+    from benchmarks.rows import ROWS, Row
 
-    run = MAKE[name](WORKLOADS[row])
-    answer(None if run is None else run())
+    chosen = ROWS[row]
+    assert isinstance(chosen, Row)
+    run = chosen.make(name)
+    answer(None if run is None else sample(run()))
     for line in sys.stdin:
         order = json.loads(line)
-        if "question" in order:
-            answer(NUMBERS[order["question"]](WORKLOADS[row]))
+        if "limit" in order:
+            answer(chosen.limit and chosen.limit())
         elif run is not None:
             answer(times(run, order["seconds"]))
 
 
+def sample(result: Any) -> list[float]:
+    """Some numbers of a result, by which libraries are compared."""
+    if isinstance(result, tuple | list):
+        return [x for part in result for x in sample(part)]
+    if result is None:
+        return []
+    numbers = np.asarray(result.detach() if hasattr(result, "detach") else result).ravel()
+    return [float(x) for x in numbers[:: max(1, numbers.size // SAMPLES)]]
+
+
 def times(run: Any, seconds: float) -> list[float]:
-    """Of runs one after the other; the first, which wakes the threads, is left out."""
+    """Of runs one after the other, several together where one is short; the first, which wakes threads, is left out."""
     clock = time.process_time if config().threads == 1 else time.perf_counter
+    start = time.perf_counter()
     run()
+    repeats = max(1, int(SHORT / max(time.perf_counter() - start, 1e-7)))
     found: list[float] = []
     end = time.perf_counter() + seconds
     while not found or time.perf_counter() < end:
         start = clock()
-        run()
-        found.append(clock() - start)
+        for _ in range(repeats):
+            run()
+        found.append((clock() - start) / repeats)
     return found
 
 

@@ -4,15 +4,18 @@
 """
 import argparse
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 import tenon as tn
-from benchmarks.timing import compare, installed, row, use_one_core
+from benchmarks.peers import able
+from benchmarks.timing import compare, row, use_one_core
 from tenon import nn
 
 ONES = np.ones(10, np.float32)
+Case = Callable[[Callable[..., Any], Callable[[Any], Any]], Callable[[], object]]
 
 
 def small(wrap: Callable[..., Any], make: Callable[[Any], Any]) -> Callable[[], object]:
@@ -63,27 +66,39 @@ def training(wrap: Callable[..., Any]) -> Callable[[], object]:
     return lambda: f(x)
 
 
-def cases() -> dict[str, dict[str, Callable[[], object]]]:
-    """The rows: who runs what."""
-    rows = {"small function": {"Tenon": small(tn.jit, tn.tensor)},
-            "20 arguments": {"Tenon": twenty(tn.jit, tn.tensor)},
-            "200 tensors held": {"Tenon": held_outside(tn.jit, tn.tensor)},
-            "200 parameters": {"Tenon": network(nn, tn.jit, tn.tensor)},
-            "200 tensors assigned": {"Tenon": training(tn.jit)}}
-    if installed("jax"):
-        import jax
-        rows["small function"]["JAX"] = small(jax.jit, jax.numpy.asarray)
-        rows["20 arguments"]["JAX"] = twenty(jax.jit, jax.numpy.asarray)
-        rows["200 tensors held"]["JAX"] = held(jax.jit, jax.numpy.asarray)
-    if installed("torch"):
-        import torch
-        torch.set_num_threads(1)
-        torch.set_grad_enabled(False)
-        rows["small function"]["PyTorch"] = small(lambda f: f, torch.tensor)
-        rows["20 arguments"]["PyTorch"] = twenty(lambda f: f, torch.tensor)
-        rows["200 tensors held"]["PyTorch"] = held_outside(lambda f: f, torch.tensor)
-        rows["200 parameters"]["PyTorch"] = network(torch.nn, lambda f: f, torch.tensor)
-    return rows
+def jitted(case: Case) -> Callable[[], object]:
+    return case(tn.jit, tn.tensor)
+
+
+def of_jax(case: Case) -> Callable[[], object]:
+    import jax
+
+    return case(jax.jit, jax.numpy.asarray)
+
+
+def of_torch(case: Case) -> Callable[[], object]:
+    """Eager, on one thread, and without recording."""
+    import torch
+
+    torch.set_num_threads(1)
+    torch.set_grad_enabled(False)
+    return case(lambda f: f, torch.tensor)
+
+
+def torch_network() -> Callable[[], object]:
+    import torch
+
+    return of_torch(partial(network, torch.nn))
+
+
+# the rows: who runs what
+MAKE: dict[str, dict[str, Callable[[], Callable[[], object]]]] = {
+    "small function": {"tenon": lambda: jitted(small), "jax": lambda: of_jax(small), "torch": lambda: of_torch(small)},
+    "20 arguments": {"tenon": lambda: jitted(twenty), "jax": lambda: of_jax(twenty), "torch": lambda: of_torch(twenty)},
+    "200 tensors held": {"tenon": lambda: jitted(held_outside), "jax": lambda: of_jax(held),
+                         "torch": lambda: of_torch(held_outside)},
+    "200 parameters": {"tenon": lambda: jitted(partial(network, nn)), "torch": torch_network},
+    "200 tensors assigned": {"tenon": lambda: training(tn.jit)}}
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -91,7 +106,8 @@ def main(arguments: list[str] | None = None) -> None:
     options.add_argument("--seconds", type=float, default=0.5)
     given = options.parse_args(arguments)
     use_one_core()
-    for name, runs in cases().items():
+    for name, makers in MAKE.items():
+        runs = {library: make() for library, make in makers.items() if able(library)}
         print(row(name, compare(runs, given.seconds)), flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Greedy decoding by a GPT with a cache of keys and values, one loop in the graph, beside JAX and PyTorch.
+"""Greedy decoding by a GPT with a cache of keys and values, one loop in the graph, beside other libraries.
 
     python -m benchmarks.decoding [--layers 6] [--width 384] [--tokens 144]
 
@@ -16,16 +16,19 @@ import numpy as np
 
 import tenon as tn
 from benchmarks.machine import bandwidth
-from benchmarks.timing import compare, installed, use_one_core
+from benchmarks.peers import able
+from benchmarks.timing import compare, use_one_core
 from tenon.config import config
 
-Runs = dict[str, Callable[[], Any]]
-PROMPT = 16
+Run = Callable[[], Any]
+Runs = dict[str, Run]
+Weights = dict[str, np.ndarray]
+PROMPT, TOKENS = 16, 144
 
 
 def main(arguments: list[str] | None = None) -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name, default in (("layers", 6), ("width", 384), ("heads", 6), ("vocabulary", 256), ("tokens", 144)):
+    for name, default in (("layers", 6), ("width", 384), ("heads", 6), ("vocabulary", 256), ("tokens", TOKENS)):
         options.add_argument(f"--{name}", type=int, default=default)
     options.add_argument("--seconds", type=float, default=6.0)
     given = options.parse_args(arguments)
@@ -33,15 +36,26 @@ def main(arguments: list[str] | None = None) -> None:
     times = compare(runs(given.layers, given.width, given.heads, given.vocabulary, given.tokens), given.seconds)
     moved = 4 * given.width * (12 * given.layers * given.width + given.vocabulary)
     read = bandwidth("read", moved, config().threads)
-    print(f"limit    {1e3 * given.tokens * moved / read:9.2f} ms  for {moved / 1e6:.1f} MB of weights a token, read at "
-          f"{read / 1e9:.1f} GB/s")
+    print(f"limit      {1e3 * given.tokens * moved / read:9.2f} ms  for {moved / 1e6:.1f} MB of weights a token, "
+          f"read at {read / 1e9:.1f} GB/s")
     for name, seconds in times.items():
-        print(f"{name:8} {1e3 * seconds:9.2f} ms  {given.tokens / seconds:7.0f} tokens/s"
-              f"   {seconds / times['Tenon']:.2f} of Tenon's time")
+        print(f"{name:10} {1e3 * seconds:9.2f} ms  {given.tokens / seconds:7.0f} tokens/s"
+              f"   {seconds / times['tenon']:.2f} of Tenon's time")
 
 
 def runs(layers: int, width: int, heads: int, vocabulary: int, tokens: int) -> Runs:
-    """The tokens that each library finds, all the same."""
+    """Tenon and the libraries that are installed; all find the same tokens."""
+    given = problem(layers, width, heads, vocabulary, tokens)
+    found = {name: make(*given) for name, make in MAKE.items() if able(name)}
+    expected = found["tenon"]()
+    for other in found.values():
+        np.testing.assert_array_equal(other(), expected)
+    return found
+
+
+def problem(layers: int = 6, width: int = 384, heads: int = 6, vocabulary: int = 256,
+            tokens: int = TOKENS) -> tuple[Weights, np.ndarray, tuple[int, ...]]:
+    """Weights by name, tokens of which the first are the prompt, and the shape of a cache."""
     random = np.random.default_rng(0)
 
     def weight(*shape: int) -> np.ndarray:
@@ -51,16 +65,7 @@ def runs(layers: int, width: int, heads: int, vocabulary: int, tokens: int) -> R
         weights |= {f"qkv{layer}": weight(3 * width, width), f"out{layer}": weight(width, width),
                     f"widen{layer}": weight(4 * width, width), f"narrow{layer}": weight(width, 4 * width)}
     prompt = random.integers(0, vocabulary, tokens).astype(np.int32)
-    shape = layers, tokens, heads, width // heads
-    found: Runs = {"Tenon": _tenon(weights, prompt, shape)}
-    if installed("jax"):
-        found["JAX"] = _jax(weights, prompt, shape)
-    if installed("torch"):
-        found["PyTorch"] = _torch(weights, prompt, shape)
-    expected = found["Tenon"]()
-    for other in found.values():
-        np.testing.assert_array_equal(other(), expected)
-    return found
+    return weights, prompt, (layers, tokens, heads, width // heads)
 
 
 def turn(of: Any, put: Any, weights: Any, prompt: Any, shape: tuple[int, ...], t: Any, state: Any) -> Any:
@@ -70,7 +75,8 @@ def turn(of: Any, put: Any, weights: Any, prompt: Any, shape: tuple[int, ...], t
     x = weights["table"][token] + weights["places"][t]
     seen = of.arange(tokens) <= t
     for layer in range(layers):
-        q, k, v = (weights[f"qkv{layer}"] @ norm(of, x)).reshape(3, heads, size)
+        qkv = (weights[f"qkv{layer}"] @ norm(of, x)).reshape(3, heads, size)
+        q, k, v = (qkv[i] for i in range(3))
         keys, values = put(keys, (layer, t), k), put(values, (layer, t), v)
         scores = of.where(seen, of.einsum("hd,thd->ht", q, keys[layer]) / size**0.5, -1e9)
         e = of.exp(scores - of.amax(scores, 1)[:, None])
@@ -88,7 +94,7 @@ def norm(of: Any, x: Any) -> Any:
     return centred / of.sqrt(of.mean(centred * centred) + 1e-5)
 
 
-def _tenon(weights: dict[str, np.ndarray], prompt: np.ndarray, shape: tuple[int, ...]) -> Callable[[], Any]:
+def _tenon(weights: Weights, prompt: np.ndarray, shape: tuple[int, ...]) -> Run:
     def put(x: Any, at: Any, row: Any) -> Any:
         x[at] = row
         return x
@@ -101,7 +107,7 @@ def _tenon(weights: dict[str, np.ndarray], prompt: np.ndarray, shape: tuple[int,
     return lambda: decode(*given).numpy()
 
 
-def _jax(weights: dict[str, np.ndarray], prompt: np.ndarray, shape: tuple[int, ...]) -> Callable[[], Any]:
+def _jax(weights: Weights, prompt: np.ndarray, shape: tuple[int, ...]) -> Run:
     import jax
     import jax.numpy as jnp
 
@@ -117,7 +123,7 @@ def _jax(weights: dict[str, np.ndarray], prompt: np.ndarray, shape: tuple[int, .
     return lambda: np.asarray(decode(*given))
 
 
-def _torch(weights: dict[str, np.ndarray], prompt: np.ndarray, shape: tuple[int, ...]) -> Callable[[], Any]:
+def _torch(weights: Weights, prompt: np.ndarray, shape: tuple[int, ...]) -> Run:
     import torch
 
     torch.set_num_threads(config().threads)
@@ -134,6 +140,28 @@ def _torch(weights: dict[str, np.ndarray], prompt: np.ndarray, shape: tuple[int,
                 state = turn(torch, put, given, numbers, shape, torch.tensor(t), state)
         return state[1].numpy()
     return decode
+
+
+def _xla(weights: Weights, prompt: np.ndarray, shape: tuple[int, ...]) -> Run:
+    import benchmarks.tensorflow_nn as loaded
+    tf, tnp = loaded.tf, loaded.tnp
+
+    @tf.function(jit_compile=True)
+    def decode(weights: Any, prompt: Any) -> Any:
+        def put(x: Any, at: Any, row: Any) -> Any:
+            return tf.tensor_scatter_nd_update(x, [at if isinstance(at, tuple) else (at,)], [row])
+
+        def step(t: Any, *state: Any) -> Any:
+            following, *others = turn(tnp, put, weights, prompt, shape, t, state)
+            return t + 1, tf.cast(following, tf.int32), *others
+        state = tf.constant(0), tf.constant(1), tf.zeros(shape[1], tf.int32), tf.zeros(shape), tf.zeros(shape)
+        return tf.while_loop(lambda t, *_: t < shape[1], step, state)[2]
+    given = {name: tf.constant(x) for name, x in weights.items()}, tf.constant(prompt)
+    return lambda: decode(*given).numpy()
+
+
+MAKE: dict[str, Callable[[Weights, np.ndarray, tuple[int, ...]], Run]] = {
+    "tenon": _tenon, "jax": _jax, "xla": _xla, "torch": _torch}
 
 
 if __name__ == "__main__":

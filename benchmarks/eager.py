@@ -3,6 +3,7 @@
     TENON_THREADS=1 python -m benchmarks.eager [--seconds 0.5] [--step]
 """
 import argparse
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -36,8 +37,14 @@ def cases(module: Any, ones: Any) -> dict[str, Callable[[], object]]:
         "exp": lambda: module.exp(x),
         "sum": lambda: x.sum(),
         "matmul, 4x4": lambda: matrix @ matrix,
-        f"chain of {CHAIN}": chain(module, ones),
+        "chain": chain(module, ones),
     }
+
+
+def run(library: str, case: str) -> Callable[[], object]:
+    """One of the cases in one library."""
+    module: Any = tn if library == "tenon" else importlib.import_module(library)
+    return cases(module, module.ones)[case]
 
 
 def digits_step(jitted: bool) -> Callable[[], object]:

@@ -47,11 +47,22 @@ def nanoseconds(label: str, times: dict[str, float]) -> str:
 # ---------------------------------------------------------------- square roots until they change no more
 
 def newton_runs(size: int) -> Runs:
-    """x = (x + a / x) / 2, so many times; the condition reads x too, as one that looks for convergence does."""
-    a = np.linspace(1, 9, size, dtype=np.float32) if size else np.float32(2.0)
+    """x = (x + a / x) / 2, so many times, in each library."""
+    makers = {"Tenon": newton_of_tenon} | ({"JAX": newton_of_jax} if installed("jax") else {})
+    runs = {name: make(size) for name, make in makers.items()}
+    for run in runs.values():
+        np.testing.assert_allclose(run(), np.sqrt(_squares(size)), rtol=1e-6)  # type: ignore[arg-type]
+    return runs
 
+
+def _squares(size: int) -> Any:
+    return np.linspace(1, 9, size, dtype=np.float32) if size else np.float32(2.0)
+
+
+def newton_of_tenon(size: int) -> Callable[[], object]:
+    """The condition reads x too, as one that looks for convergence does."""
     @tn.jit
-    def ours(a: Any, turns: Any) -> Any:
+    def roots(a: Any, turns: Any) -> Any:
         def more(state: Any) -> Any:
             x, left = state
             return (left > 0) & (x.max() < 1e6)
@@ -60,23 +71,20 @@ def newton_runs(size: int) -> Runs:
             x, left = state
             return 0.5 * (x + a / x), left - 1
         return tn.while_loop(more, step, (a, turns))[0]
+    a, turns = tn.asarray(_squares(size)), tn.asarray(TURNS)
+    return lambda: roots(a, turns).numpy()
 
-    given, turns = tn.asarray(a), tn.asarray(TURNS)
-    runs: Runs = {"Tenon": lambda: ours(given, turns).numpy()}
-    expected = np.sqrt(a)
-    np.testing.assert_allclose(runs["Tenon"](), expected, rtol=1e-6)  # type: ignore[arg-type]
-    if installed("jax"):
-        import jax
-        import jax.numpy as jnp
 
-        @jax.jit
-        def theirs(a: Any, turns: Any) -> Any:
-            return jax.lax.while_loop(lambda s: (s[1] > 0) & (jnp.max(s[0]) < 1e6),
-                                      lambda s: (0.5 * (s[0] + a / s[0]), s[1] - 1), (a, turns))[0]
-        other = jnp.asarray(a)
-        runs["JAX"] = lambda: np.asarray(theirs(other, TURNS))
-        np.testing.assert_allclose(runs["JAX"](), expected, rtol=1e-6)  # type: ignore[arg-type]
-    return runs
+def newton_of_jax(size: int) -> Callable[[], object]:
+    import jax
+    import jax.numpy as jnp
+
+    @jax.jit
+    def roots(a: Any, turns: Any) -> Any:
+        return jax.lax.while_loop(lambda s: (s[1] > 0) & (jnp.max(s[0]) < 1e6),
+                                  lambda s: (0.5 * (s[0] + a / s[0]), s[1] - 1), (a, turns))[0]
+    a = jnp.asarray(_squares(size))
+    return lambda: np.asarray(roots(a, TURNS))
 
 
 # ---------------------------------------------------------------- greedy decoding

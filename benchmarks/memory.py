@@ -11,19 +11,15 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import json
-import os
-import subprocess
-import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
 
 from benchmarks.models import WORKLOADS, weights
-from benchmarks.timing import installed
+from benchmarks.peers import PACKAGES, able, network
+from benchmarks.processes import caches, number
 
-COMPILES = ("tenon", "compiled", "jax")     # libraries for which it matters whether code was kept
-KEEP_ALL = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0", "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
+COMPILES = ("tenon", "compiled", "jax", "tensorflow", "xla")  # for which it matters whether code was kept
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -35,11 +31,11 @@ def main(arguments: list[str] | None = None) -> None:
     options.add_argument("--child", help=argparse.SUPPRESS)
     given = options.parse_args(arguments)
     if given.child:
-        print(json.dumps(growth(given.child, given.rows[0], given.steps)))
+        print(growth(given.child, given.rows[0], given.steps))
         return
     for row in given.rows:
         print(line(row, {name: measure(name, row, given.steps, given.threads) for name in given.libraries
-                         if installed({"compiled": "torch"}.get(name, name))}), flush=True)
+                         if able(name)}), flush=True)
 
 
 def line(row: str, found: dict[str, list[float]]) -> str:
@@ -60,28 +56,17 @@ def parameters(row: str) -> float:
 
 def measure(name: str, row: str, steps: int, threads: int) -> list[float]:
     """Megabytes: cold and warm, or one number for a library that compiles nothing."""
-    number = str(threads)
-    limits = {"TENON_THREADS": number, "OPENBLAS_NUM_THREADS": number, "OMP_NUM_THREADS": number,
-              "MKL_NUM_THREADS": number, "JAX_PLATFORMS": "cpu"}
-    command = [sys.executable, "-m", "benchmarks.memory", row, "--child", name, "--steps", str(steps)]
+    command = ["-m", "benchmarks.memory", row, "--child", name, "--steps", str(steps)]
     with tempfile.TemporaryDirectory() as folder:
-        places = dict.fromkeys(("TENON_CACHE", "TORCHINDUCTOR_CACHE_DIR", "JAX_COMPILATION_CACHE_DIR"), folder)
-        found = []
-        for _ in range(2 if name in COMPILES else 1):
-            done = subprocess.run(command, env=os.environ | limits | KEEP_ALL | places, stdout=subprocess.PIPE,
-                                  text=True, check=True)
-            found.append(float(json.loads(done.stdout.splitlines()[-1])))
-    return found
+        return [number(command, threads, caches(folder)) for _ in range(2 if name in COMPILES else 1)]
 
 
 def growth(name: str, row: str, steps: int) -> float:
     """In this process, in megabytes."""
-    from benchmarks.table import MAKE
-
     use_library(name)
     forget_peak()
     before = status("VmRSS")
-    run = MAKE[name](WORKLOADS[row])
+    run = network(name, WORKLOADS[row])
     assert run is not None, f"{name} cannot do {row}"
     for _ in range(steps):
         run()
@@ -91,7 +76,7 @@ def growth(name: str, row: str, steps: int) -> float:
 def use_library(name: str) -> None:
     """Import it; and Tenon, from which the others have their weights."""
     importlib.import_module("tenon.optim")
-    importlib.import_module("torch" if name == "compiled" else name)
+    importlib.import_module(PACKAGES.get(name, name))
 
 
 def forget_peak() -> None:

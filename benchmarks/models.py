@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-Run = Callable[[], float]
+Run = Callable[[], Any]
 Network = Callable[[Any], Any]
 
 

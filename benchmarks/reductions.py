@@ -8,6 +8,7 @@ moves: inputs read and results written once each, beside a copy of 16 MB in the 
     XLA_FLAGS="--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1" TENON_THREADS=1 python -m ...
 """
 import argparse
+import importlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -111,6 +112,23 @@ def run_of_jax(jax: Any, case: Case, arrays: Sequence[np.ndarray]) -> Callable[[
         return result, pull(result)
     compiled, tensors = jax.jit(pulled if case.gradient else case.jax), [jax.numpy.asarray(a) for a in arrays]
     return lambda: jax.block_until_ready(compiled(*tensors))
+
+
+def run(library: str, name: str) -> Callable[[], Any]:
+    """The row of that name in one library."""
+    module = importlib.import_module(library)
+    known = cases(module if library == "torch" else None, module if library == "jax" else None)
+    (case,) = [case for case in known if case.name == name]
+    return MAKE[library](module, case, arrays_of(case))
+
+
+def arrays_of(case: Case) -> list[np.ndarray]:
+    random = np.random.default_rng(0)
+    return [random.standard_normal(i).astype(np.float32) if isinstance(i, tuple) else i for i in case.inputs]
+
+
+MAKE: dict[str, Callable[[Any, Case, Sequence[np.ndarray]], Callable[[], Any]]] = {
+    "tenon": lambda _, case, arrays: run_of_tenon(case, arrays), "torch": run_of_torch, "jax": run_of_jax}
 
 
 def leaves(found: Any) -> list[np.ndarray]:

@@ -19,7 +19,9 @@ Run = Callable[[argparse.Namespace], int]
 Argument = Callable[[argparse.ArgumentParser], object]
 
 REQUIRED = ("numpy", "llvmlite", "ml_dtypes", "safetensors")
-BENCHMARKS = ("machine", "matmul", "convolution", "elementwise", "reductions", "loops", "calls", "eager", "table")
+BENCHMARKS = (
+    "table", "machine", "matmul", "convolution", "attention", "elementwise", "reductions", "loops", "decoding", "calls",
+    "eager")
 OPTIONAL = ("scikit-learn", "rich", "matplotlib", "torch", "onnx")
 
 
@@ -77,7 +79,7 @@ def bench(arguments: argparse.Namespace) -> int:
     if not (root / "benchmarks").is_dir():
         raise TenonError("bench: the benchmarks are not installed with the package", hint="run this in the repository")
     sys.path.insert(0, str(root))
-    for name in arguments.names or BENCHMARKS:
+    for name in arguments.names or BENCHMARKS[:1]:
         print(f"== {name}", flush=True)
         importlib.import_module(f"benchmarks.{name}").main(["--seconds", str(arguments.seconds)])
     return 0
@@ -160,7 +162,7 @@ COMMANDS = {
         argument("--each", action="store_true", help="print the graph after every pass"),
         LOAD)),
     "bench": Command("measure against NumPy and PyTorch on this machine", bench, (
-        argument("names", nargs="*", metavar="NAME", help=f"which of {', '.join(BENCHMARKS)} (default: all)"),
+        argument("names", nargs="*", metavar="NAME", help=f"which of {', '.join(BENCHMARKS)} (default: table)"),
         argument("--seconds", type=float, default=1.0, help="for each case (default: %(default)s)"))),
     "env": Command("versions, CPU, cores, settings: what to paste into a bug report", env),
 }

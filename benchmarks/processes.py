@@ -1,0 +1,36 @@
+"""Processes of Python with as many threads as asked for, and what they print.
+
+    number(["-m", "benchmarks.memory", "gpt", "--child", "torch"], threads=1)       # the last line, a number
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "1", "JAX_PLATFORMS": "cpu"}
+
+
+def environment(threads: int) -> dict[str, str]:
+    """Variables that tell every library how many threads to use, and to keep its log to itself."""
+    names = "TENON_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"
+    return os.environ | dict.fromkeys(names, str(threads)) | QUIET
+
+
+def caches(folder: str) -> dict[str, str]:
+    """Variables by which every library that compiles keeps all of its code in a folder."""
+    places = dict.fromkeys(("TENON_CACHE", "TORCHINDUCTOR_CACHE_DIR", "JAX_COMPILATION_CACHE_DIR"), folder)
+    return places | {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+                     "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1"}
+
+
+def number(arguments: list[str], threads: int, variables: Mapping[str, str] | None = None) -> float:
+    """The number that is all of the last line that a process prints."""
+    done = subprocess.run([sys.executable, *arguments], env=environment(threads) | dict(variables or {}),
+                          capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(arguments)} ended with {done.returncode}\n{done.stderr[-2000:]}")
+    return float(json.loads(done.stdout.splitlines()[-1]))

@@ -1,0 +1,51 @@
+"""The table of benchmarks: a row runs in a process of its own, results are compared, lines say how far ahead Tenon is."""
+
+import json
+
+import pytest
+
+from benchmarks import table
+from benchmarks.bursts import sample
+from benchmarks.models import WORKLOADS
+from benchmarks.rows import ROWS, Row
+from benchmarks.table import Measured
+
+
+def test_a_row_runs_without_peers(capsys, tmp_path):
+    table.main(["four_matmuls", "--threads", "1", "--seconds", "0.01", "--without", *table.LIBRARIES[1:],
+                "--json", str(tmp_path / "found.json"), "--chart", str(tmp_path / "found.png")])
+    assert "no peer" in (printed := capsys.readouterr().out) and "of the FMA peak" in printed
+    (found,) = json.loads((tmp_path / "found.json").read_text())
+    assert found["row"] == "four_matmuls" and 0 < found["values"]["tenon"] < 1 and not found["disagrees"]
+    assert (tmp_path / "found.png").stat().st_size > 1000
+
+
+def test_a_row_of_processes():
+    (found,) = table.measure("import", 1, 0.0, ["tenon"])
+    assert 0 < found.values["tenon"] < 60 and found.unit == "s"
+
+
+def test_a_row_that_is_not_for_so_many_threads_has_no_line():
+    assert table.measure("call", 2, 0.01, ["tenon"]) == []
+
+
+def test_an_unknown_row_is_refused(capsys):
+    with pytest.raises(SystemExit):
+        table.main(["mpl"])
+    assert "no row is named mpl" in capsys.readouterr().err
+
+
+def test_every_network_has_a_row():
+    assert all(isinstance(ROWS[name], Row) for name in WORKLOADS)
+
+
+def test_a_line_says_how_far_ahead():
+    line = str(Measured("mlp", 1, "s", {"tenon": 2e-3, "jax": 3e-3, "torch": 5e-3}, 1.3, ("FMA peak", 1e-3), "torch"))
+    assert "1.50x jax (aim 1.30), 50% of the FMA peak" in line and "tenon 2 jax 3 torch 5 ms" in line
+    assert line.endswith("DISAGREES: torch")
+
+
+def test_what_libraries_return_is_compared_by_some_of_its_numbers():
+    import tenon as tn
+    assert sample((tn.arange(3), [2.5], None)) == [0.0, 1.0, 2.0, 2.5]
+    assert len(sample(tn.zeros(6400))) == 64
