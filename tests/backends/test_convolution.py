@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 import tenon as tn
 from tenon.backends.cpu.convolution import plan_of
+from tenon.backends.cpu.convolution.winograd import WinogradPlan
 from tenon.backends.cpu.prepack import Packed
 from tenon.backends.cpu.steps import KernelStep
 from tenon.capture.constants import WithConstants
@@ -100,9 +101,79 @@ def check(case, dtype, act, tolerance):
     return compiled, given
 
 
+# batch, channels, sizes, filters, padding
+SQUARES = [
+    (1, 64, (28, 28), 64, 1),
+    (1, 32, (56, 56), 32, 1),                           # several blocks
+    (3, 40, (9, 13), 48, 1),                            # channels that do not fill a vector, places that fill no tile
+    (5, 64, (7, 7), 60, 0),                             # filters that do not fill a panel, no window over the edge
+    (2, 48, (11, 8), 96, 2),                            # windows that are outside altogether
+]
+
+
+def after_another(channels, filters, padding, dtype, seed=0):
+    """A 1 x 1 convolution, which leaves its channels last, and one of 3 x 3; and its exact result in float64."""
+    random = np.random.default_rng(seed)
+    shapes = (channels, 8, 1, 1), (filters, channels, 3, 3), (filters, 1, 1)
+    arrays = [random.standard_normal(s).astype(dtype) for s in shapes]
+    constant = [owned(x) for x in arrays]
+
+    def network(x, weights=constant):
+        before = tn.conv(x, weights[0])
+        y = tn.conv(before, weights[1], padding=padding) + weights[2]
+        return tn.maximum(y + before if y.shape == before.shape else y, 0)
+
+    def exact(x):
+        wide, *weights = (tn.asarray(y.astype(np.float64)) for y in (x, *arrays))
+        return np.asarray(network(wide, weights))
+    return network, exact
+
+
+def check_squares(case, dtype=np.float32, seed=0):
+    batch, channels, sizes, filters, padding = case
+    random = np.random.default_rng(seed)
+    x = random.standard_normal((batch, 8, *sizes)).astype(dtype)
+    network, exact = after_another(channels, filters, padding, dtype, seed)
+    with tn.no_grad():
+        compiled, given = tn.jit(lambda x: network(x)), tn.asarray(x)
+        found, expected = np.asarray(compiled(given)), exact(x)
+        scale = np.sqrt(8 * 9 * channels)               # about the size of a sum before anything cancels
+        assert np.abs(found - expected).max() <= scale * 100 * np.finfo(dtype).eps
+        return compiled.capture(given)
+
+
+@pytest.mark.parametrize("case", SQUARES, ids=str)
+def test_windows_of_three_by_three_between_channels_that_are_last(case):
+    captured = check_squares(case)
+    plans = [plan_of(step.unit.kernel.nests[0].body[0]) for step in steps_of(captured) if isinstance(step.unit, Packed)]
+    assert any(isinstance(plan, WinogradPlan) for plan in plans) or case != SQUARES[0]
+
+
+def test_windows_of_three_by_three_in_double_precision():
+    check_squares(SQUARES[2], np.float64)
+
+
+@given(st.tuples(st.integers(1, 3), st.integers(8, 50), st.tuples(st.integers(1, 12), st.integers(1, 12)),
+                 st.integers(8, 70), st.integers(1, 2)), st.integers(0, 9))
+@settings(max_examples=5, deadline=None)
+def test_any_windows_of_three_by_three(case, seed):
+    check_squares(case, seed=seed)
+
+
+def test_what_is_no_number_stays_in_the_windows_that_cover_its_tile():
+    network, _ = after_another(64, 64, 1, np.float32)
+    x = np.random.default_rng(0).standard_normal((1, 8, 28, 28)).astype(np.float32)
+    x[0, 3, 9, 20] = np.nan
+    with tn.no_grad():
+        found = np.isnan(np.asarray(tn.jit(lambda x: network(x))(tn.asarray(x))))
+    windows, tiles = np.zeros((2, 28, 28), bool)
+    windows[8:11, 19:22] = tiles[8:12, 18:22] = True    # tiles of 2 x 2 windows are computed together
+    assert found[0].all(0)[windows].all() and not found[0].any(0)[~tiles].any()
+
+
 def test_the_same_bits_with_any_number_of_threads():
     net = tn.nn.Sequential(tn.nn.Conv2d(3, 20, 3, padding=1), tn.nn.ReLU(), tn.nn.Conv2d(20, 70, 3, 2, 1),
-                           tn.nn.BatchNorm2d(70), tn.nn.Conv2d(70, 33, 1)).eval()
+                           tn.nn.BatchNorm2d(70), tn.nn.Conv2d(70, 32, 1), tn.nn.Conv2d(32, 64, 3, padding=1)).eval()
     x = tn.asarray(np.random.default_rng(0).standard_normal((2, 3, 30, 30)).astype(np.float32))
     before, found = config().threads, []
     with tn.no_grad():

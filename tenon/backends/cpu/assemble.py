@@ -38,7 +38,7 @@ from tenon.passes.bodies import body_of, has_loops
 MakeUnit = Callable[[Graph], Unit | None]
 Start = Callable[[Unit], None]
 VIEWS = (reshape_op,)       # the same bytes under another type
-MOST_GROWTH = 1.5           # times the bytes that a factor is made of, for its panels,
+MOST_GROWTH = 2             # times the bytes that a factor is made of, for its panels,
 SMALL = 1 << 16             # and as many bytes in any case
 
 

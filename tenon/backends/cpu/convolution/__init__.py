@@ -4,7 +4,7 @@
         for each panel of filters, tile of the block: all sums, epilogue
 
 `plan` says how, `border` copies, `tiles` computes, `lanes` is the epilogue; weights are packed here, a panel after the
-other, in the order in which tiles read them.
+other, in the order in which tiles read them.  Windows of 3 x 3 may be computed otherwise (`winograd`).
 """
 
 from __future__ import annotations
@@ -17,22 +17,34 @@ from llvmlite import ir
 from tenon.backends.cpu.arithmetic import I32, POINTER, register
 from tenon.backends.cpu.contraction.direct import tile_start
 from tenon.backends.cpu.contraction.emit import ONE, ZERO, address, const, loop, minimum
-from tenon.backends.cpu.convolution.plan import LINE, Plan, Tile, plan_of
+from tenon.backends.cpu.contraction.machine import Machine
+from tenon.backends.cpu.convolution.plan import LINE, Tile, direct_plan_of
+from tenon.backends.cpu.convolution.plan import Plan as DirectPlan
 from tenon.backends.cpu.convolution.tiles import Tiles, know_run
+from tenon.backends.cpu.convolution.winograd import Winograd, WinogradPlan, transform_taps, winograd_plan_of
 from tenon.backends.cpu.sliding.cover import know
 from tenon.backends.cpu.sliding.task import Task, up
 from tenon.backends.cpu.values import Values
 from tenon.loops.expressions import Buffer
+from tenon.loops.ir import Contraction
+
+Plan = DirectPlan | WinogradPlan
 
 __all__ = ["Plan", "emit_convolution", "emit_panels", "plan_of", "scratch_of"]
 
 
+def plan_of(statement: Contraction, machine: Machine | None = None) -> Plan | None:
+    """How to compute a product with its right factor packed before; None for one that another schedule does as well."""
+    plan = direct_plan_of(statement, machine)
+    return plan and (winograd_plan_of(statement, machine) or plan)
+
+
 def scratch_of(plan: Plan) -> int:
     """Bytes of scratch memory that each thread needs."""
-    return sum(_parts(plan)) + LINE
+    return plan.scratch if isinstance(plan, WinogradPlan) else sum(_parts(plan)) + LINE
 
 
-def _parts(plan: Plan) -> tuple[int, int]:
+def _parts(plan: DirectPlan) -> tuple[int, int]:
     """Bytes of the copy, and of the sums of a tile."""
     copy = plan.border.elements(plan.block // plan.tiles_beside * plan.sizes[0]) if plan.border else 0
     sums = plan.tile.rows * plan.tile.places * plan.tile.vectors * plan.lanes
@@ -55,8 +67,12 @@ def emit_convolution(module: ir.Module, name: str, plan: Plan, arguments: Mappin
     function = _function(module, name, pointers, [I32, I32, POINTER])
     values = Values(ir.IRBuilder(function.append_basic_block("entry")),
                     {x: function.args[k] for x, k in arguments.items()}, {})
-    tiles = Tiles(module, name, plan, dict(arguments), pointers)
-    _Blocks(plan, tiles, Task(values, *function.args[pointers:]), function.args[:pointers], packed).emit()
+    task = Task(values, *function.args[pointers:])
+    if isinstance(plan, WinogradPlan):
+        Winograd(plan, task, function.args[packed]).emit()
+    else:
+        tiles = Tiles(module, name, plan, dict(arguments), pointers)
+        _Blocks(plan, tiles, task, function.args[:pointers], packed).emit()
     values.b.ret_void()
     return function
 
@@ -64,7 +80,7 @@ def emit_convolution(module: ir.Module, name: str, plan: Plan, arguments: Mappin
 class _Blocks:
     """Writes the loops around the tiles."""
 
-    def __init__(self, plan: Plan, tiles: Tiles, task: Task, pointers: Sequence[ir.Value], packed: int) -> None:
+    def __init__(self, plan: DirectPlan, tiles: Tiles, task: Task, pointers: Sequence[ir.Value], packed: int) -> None:
         self.plan, self.tiles, self.task = plan, tiles, task
         self.values, self.b, self.pointers, self.weights = task.values, task.b, pointers, pointers[packed]
         self.copy, self.sums = task.parts(_parts(plan))
@@ -162,18 +178,27 @@ def emit_panels(module: ir.Module, name: str, plan: Plan, arguments: Mapping[Buf
     values = Values(ir.IRBuilder(function.append_basic_block("entry")),
                     {x: function.args[k] for x, k in arguments.items()}, {})
     thread, threads = function.args[pointers:]
-    b, task = values.b, Task(values, thread, threads, function.args[packed])
+    task = Task(values, thread, threads, function.args[packed])
+    if isinstance(plan, WinogradPlan):
+        transform_taps(plan, task, function.args[packed])
+    else:
+        _pack_panels(plan, task, function.args[packed])
+    values.b.ret_void()
+    return function
+
+
+def _pack_panels(plan: DirectPlan, task: Task, packed: ir.Value) -> None:
+    """This thread's panels."""
+    b, values = task.b, task.values
     (large, parts), *smaller = plan.panel_parts
     with loop(b, *task.share(plan.panels)) as (panel, _):
         first = tile_start(b, plan.vectors, plan.tile.vectors, panel)
         vectors = b.select(b.icmp_signed("<", panel, const(parts)), const(large),
                            const(smaller[0][0] if smaller else large))
-        _pack(plan, values, function.args[packed], b.mul(first, const(plan.lanes)), b.mul(vectors, const(plan.lanes)))
-    b.ret_void()
-    return function
+        _pack(plan, values, packed, b.mul(first, const(plan.lanes)), b.mul(vectors, const(plan.lanes)))
 
 
-def _pack(plan: Plan, values: Values, panels: ir.Value, column: ir.Value, width: ir.Value) -> None:
+def _pack(plan: DirectPlan, values: Values, panels: ir.Value, column: ir.Value, width: ir.Value) -> None:
     """The panel of the columns from `column` on, line after line; behind the last one are zeros."""
     b, statement, element = values.b, plan.statement, register(plan.statement.sum.dtype)
     start = b.mul(column, const(plan.steps))

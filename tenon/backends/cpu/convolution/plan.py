@@ -167,7 +167,7 @@ class Plan:
         return element_bytes(register(self.statement.sum.dtype))
 
 
-def plan_of(statement: Contraction, machine: Machine | None = None) -> Plan | None:
+def direct_plan_of(statement: Contraction, machine: Machine | None = None) -> Plan | None:
     """How to compute a product with its right factor packed before; None for one that another schedule does as well.
     """
     x, machine = statement, machine or host()

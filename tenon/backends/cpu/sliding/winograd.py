@@ -59,7 +59,7 @@ def of_elements(b: ir.IRBuilder, d: Sequence[ir.Value]) -> Line:
 
 def of_taps(b: ir.IRBuilder, w: Sequence[ir.Value]) -> Line:
     """G w: three taps."""
-    half = ir.Constant(w[0].type, [ir.Constant(w[0].type.element, 0.5)] * w[0].type.count)
+    half = _half(w[0].type)
     outer = b.fadd(w[0], w[2])
     return [w[0], b.fmul(b.fadd(outer, w[1]), half), b.fmul(b.fsub(outer, w[1]), half), w[2]]
 
@@ -76,9 +76,15 @@ def of_sums(b: ir.IRBuilder, y: Sequence[ir.Value]) -> Line:
 
 def to_taps(b: ir.IRBuilder, m: Sequence[ir.Value]) -> Line:
     """G' m: the sums of three taps."""
-    half = ir.Constant(m[0].type, [ir.Constant(m[0].type.element, 0.5)] * m[0].type.count)
+    half = _half(m[0].type)
     both, difference = b.fmul(b.fadd(m[1], m[2]), half), b.fmul(b.fsub(m[1], m[2]), half)
     return [b.fadd(m[0], both), difference, b.fadd(both, m[3])]
+
+
+def _half(kind: ir.Type) -> ir.Constant:
+    """1/2, in every lane of a vector."""
+    lanes = [ir.Constant(kind.element, 0.5)] * kind.count if isinstance(kind, ir.VectorType) else 0.5
+    return ir.Constant(kind, lanes)
 
 
 def both_ways(b: ir.IRBuilder, transform: Transform, square: Sequence[Sequence[ir.Value]]) -> list[Line]:

@@ -1,0 +1,368 @@
+"""Windows of 3 x 3 and constant weights -> LLVM IR that makes 16 products of matrices of them, channels last.
+
+    for each block of tiles: transform what they cover, a line of channels for each frequency and tile
+        for each panel of filters
+            for frequencies: for tiles x vectors of filters: for channels: sums += element * vector of weights
+            for tiles: transform the sums to those of 2 x 2 places, of which each is a vector of filters: epilogue
+
+The taps were transformed when they were packed.  Neither elements nor sums have to be turned, as they have where
+channels are not last (`sliding.winograd_places`); `sliding.winograd` says what the transforms are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import product
+
+from llvmlite import ir
+
+from tenon.backends.cpu.arithmetic import I32, register
+from tenon.backends.cpu.contraction.emit import (
+    ZERO,
+    address,
+    const,
+    element_bytes,
+    lanes_below,
+    load_vector,
+    loop,
+    masked_load,
+    maximum,
+    minimum,
+    prefetch,
+    store_vector,
+    zero,
+)
+from tenon.backends.cpu.contraction.machine import Machine, host
+from tenon.backends.cpu.contraction.packing import between
+from tenon.backends.cpu.convolution.lanes import Lanes, is_of_vectors
+from tenon.backends.cpu.convolution.plan import LINE
+from tenon.backends.cpu.sliding.cover import know
+from tenon.backends.cpu.sliding.task import Task, up
+from tenon.backends.cpu.sliding.winograd import (
+    FREQUENCIES,
+    SIDE,
+    STEP,
+    TAPS,
+    Line,
+    Panels,
+    add_products,
+    both_ways,
+    of_elements,
+    of_taps,
+    panels_of,
+    to_sums,
+)
+from tenon.backends.cpu.values import Values
+from tenon.loops.affine import affine
+from tenon.loops.ir import Contraction
+from tenon.loops.windows import Slide, Windows, count, windows_of
+
+CACHED = 2              # the part of the second cache that a block's elements and sums may take
+MOST_GROWTH = 2         # times the bytes of the weights that transformed ones may take
+LEAST = 16              # tiles of a block, for which weights are fetched
+TRANSFORM = 45          # cycles to transform a vector of elements, or of sums, of a tile
+FETCHED = 4             # bytes of weights that a cycle brings from beyond the second cache
+
+
+@dataclass(frozen=True)
+class WinogradPlan:
+    """Blocks of `block` tiles of 2 x 2 places, and panels of filters."""
+
+    statement: Contraction
+    windows: Windows
+    block: int
+    panels: Panels
+
+    @property
+    def slides(self) -> tuple[Slide, Slide]:
+        down, across = self.windows.slides
+        return down, across
+
+    @property
+    def tiles(self) -> int:
+        """Of all images."""
+        return tiles_of(self.windows)
+
+    @property
+    def blocks(self) -> int:
+        return -(-self.tiles // self.block)
+
+    @property
+    def filters(self) -> int:
+        return count(self.statement.columns)
+
+    @property
+    def count(self) -> int:
+        """Panels of filters; the last one may be filled up."""
+        return -(-self.filters // self.panels.width)
+
+    @property
+    def channels(self) -> int:
+        return count(self.windows.channels)
+
+    @property
+    def line(self) -> int:
+        """Elements from one tile to the next: never a power of two."""
+        return up(self.channels, self.panels.lanes) + self.panels.lanes
+
+    @property
+    def size(self) -> int:
+        """Bytes of an element."""
+        return element_bytes(register(self.statement.sum.dtype))
+
+    @property
+    def frequency(self) -> int:
+        """Elements from one frequency of a panel to the next."""
+        return self.channels * self.panels.width
+
+    @property
+    def packed(self) -> int:
+        """Bytes of all transformed taps."""
+        return self.count * FREQUENCIES * self.frequency * self.size
+
+    @property
+    def rows(self) -> int:
+        """Tiles that sums are made for: a register tile may go over the end."""
+        return max(self.block, self.panels.rows)
+
+    @property
+    def parts(self) -> tuple[int, ...]:
+        """Bytes of transformed elements, of sums, and of a line of zeros."""
+        elements = FREQUENCIES * self.rows * self.line, FREQUENCIES * self.rows * self.panels.width, self.line
+        return tuple(up(n * self.size, LINE) for n in elements)
+
+    @property
+    def scratch(self) -> int:
+        """Bytes of scratch memory that each thread needs."""
+        return sum(self.parts) + LINE
+
+    @property
+    def fetched(self) -> int:
+        """Cache lines of the next frequency's weights that a register tile fetches."""
+        return -(-self.frequency * self.size // LINE // -(-self.block // self.panels.rows))
+
+    @property
+    def cycles(self) -> float:
+        """About how long it takes."""
+        lanes = self.panels.lanes
+        inputs, outputs = -(-self.channels // lanes), self.count * self.panels.vectors
+        fetching = self.packed * (self.blocks > 1 or self.packed > host().second_cache // CACHED) / FETCHED
+        products = FREQUENCIES * -(-self.block // self.panels.rows) * self.panels.rows * self.channels * outputs / 2
+        return self.blocks * max(products, fetching) + self.tiles * (inputs + outputs) * TRANSFORM
+
+
+def winograd_plan_of(x: Contraction, machine: Machine | None = None) -> WinogradPlan | None:
+    """How to compute a product with windows of 3 x 3, one step apart; None where that takes as long as without."""
+    windows = windows_of(x.left, x.rows, x.depth)
+    if windows is None or not _are_square(windows) or not is_of_vectors(x):
+        return None
+    machine = machine or host()
+    lanes = machine.vector_bytes // element_bytes(register(x.sum.dtype))
+    filters, channels, tiles = count(x.columns), count(windows.channels), tiles_of(windows)
+    if min(filters, channels) < lanes:
+        return None
+    width = panels_of(LEAST, filters, lanes).width
+    held = FREQUENCIES * (up(channels, lanes) + width) * machine.vector_bytes // lanes
+    blocks = -(-tiles // max(machine.second_cache // CACHED // held, LEAST))
+    block = -(-tiles // blocks)
+    plan = WinogradPlan(x, windows, block, panels_of(block, filters, lanes))
+    direct = TAPS**2 * count(x.rows) * channels * -(-filters // lanes) / 2
+    is_small = plan.packed <= MOST_GROWTH * TAPS**2 * channels * filters * plan.size
+    return plan if is_small and plan.cycles < direct else None
+
+
+def tiles_of(windows: Windows) -> int:
+    """Tiles of 2 x 2 places of all images."""
+    down, across = (-(-slide.places // STEP) for slide in windows.slides)
+    return count(windows.outside) * down * across
+
+
+def _are_square(windows: Windows) -> bool:
+    """Whether windows are 3 x 3, of neighbours, one step apart, and channels are neighbours in memory."""
+    apart, terms = 1, affine(windows.base).terms
+    for index in reversed(windows.channels):
+        if terms.get(index, 0) != apart:
+            return False
+        apart *= count((index,))
+    return len(windows.slides) == 2 and all(
+        s.taps == TAPS and s.step == s.reach == s.spread == 1 and s.high > s.low for s in windows.slides)
+
+
+# ---------------------------------------------------------------- the product
+
+class Winograd:
+    """Writes the loops of a plan for one thread's share; `weights` are what `transform_taps` has packed."""
+
+    def __init__(self, plan: WinogradPlan, task: Task, weights: ir.Value) -> None:
+        self.plan, self.task, self.values, self.b, self.weights = plan, task, task.values, task.b, weights
+        self.element, self.panels, self.lanes = register(plan.statement.sum.dtype), plan.panels, plan.panels.lanes
+        self.down, self.across = (const(-(-slide.places // STEP)) for slide in plan.slides)
+        self.elements, self.sums, self.zeros = task.parts(plan.parts)
+
+    def emit(self) -> None:
+        """All tasks of this thread: a panel of a block each."""
+        b, plan = self.b, self.plan
+        start, stop = self.task.share(plan.blocks * plan.count)
+        with b.if_then(b.icmp_signed("<", start, stop)):
+            self.clear()
+        with loop(b, start, stop, short=True) as (number, _):
+            panel, block = b.urem(number, const(plan.count)), b.udiv(number, const(plan.count))
+            first = b.mul(block, const(plan.block))
+            tiles = minimum(b, const(plan.block), b.sub(const(plan.tiles), first))
+            with b.if_then(b.or_(b.icmp_signed("==", number, start), b.icmp_signed("==", panel, ZERO))), \
+                    loop(b, ZERO, tiles, short=True) as (tile, _):
+                self.transform(b.add(first, tile), address(b, self.elements, b.mul(tile, const(plan.line)),
+                                                           self.element))
+            self.multiply(panel, tiles)
+            with loop(b, ZERO, tiles, short=True) as (tile, _):
+                self.finish(panel, b.add(first, tile), address(
+                    b, self.sums, b.mul(tile, const(self.panels.width)), self.element))
+
+    def clear(self) -> None:
+        """The line of zeros."""
+        with loop(self.b, ZERO, const(self.plan.line), const(self.lanes), short=True) as (k, _):
+            store_vector(self.b, zero(ir.VectorType(self.element, self.lanes)),
+                         address(self.b, self.zeros, k, self.element))
+
+    def place(self, tile: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """Where a tile begins in its image, which is made known."""
+        b = self.b
+        line = b.udiv(tile, self.across)
+        know(self.values, self.plan.windows.outside, b.udiv(line, self.down))
+        return b.mul(b.urem(line, self.down), const(STEP)), b.mul(b.urem(tile, self.across), const(STEP))
+
+    # ------------------------------------------------------------ elements
+
+    def transform(self, tile: ir.Value, target: ir.Value) -> None:
+        """The elements that a tile covers, for each frequency a line of channels."""
+        b, plan, lanes = self.b, self.plan, self.lanes
+        sources = self.covered(tile)
+
+        def vectors(channel: ir.Value, mask: ir.Value | None) -> None:
+            square = [[self.loaded(address(b, source, channel, self.element), mask) for source in line]
+                      for line in sources]
+            for y, line in enumerate(both_ways(b, of_elements, square)):
+                for x, value in enumerate(line):
+                    at = b.add(channel, const((y * SIDE + x) * plan.rows * plan.line))
+                    store_vector(b, value, address(b, target, at, self.element))
+
+        whole = plan.channels // lanes * lanes
+        with loop(b, ZERO, const(whole), const(lanes), short=True) as (channel, _):
+            vectors(channel, None)
+        if whole < plan.channels:
+            vectors(const(whole), lanes_below(plan.channels - whole, lanes))
+
+    def covered(self, tile: ir.Value) -> list[Line]:
+        """Where the lines of channels are that a tile covers, or zeros, row after row."""
+        b, windows = self.b, self.plan.windows
+        start = self.place(tile)
+        self.values.known.update(dict.fromkeys(windows.channels, ZERO))
+        base = self.values.address(windows.load.buffer, windows.base)
+        axes = []
+        for slide, place in zip(self.plan.slides, start, strict=True):
+            coordinates = [b.add(place, const(k + slide.shift)) for k in range(SIDE)]
+            axes.append([(b.mul(u, const(slide.stride)), b.and_(
+                b.icmp_signed(">=", u, const(slide.low)), b.icmp_signed("<", u, const(slide.high))))
+                for u in coordinates])
+        return [[b.select(b.and_(some, valid), address(b, base, b.add(row, column), self.element), self.zeros)
+                 for column, valid in axes[1]] for row, some in axes[0]]
+
+    def loaded(self, where: ir.Value, mask: ir.Value | None) -> ir.Value:
+        if mask is None:
+            return load_vector(self.b, where, self.element, self.lanes)
+        return masked_load(self.b, where, mask, zero(ir.VectorType(self.element, self.lanes)))
+
+    # ------------------------------------------------------------ products
+
+    def multiply(self, panel: ir.Value, tiles: ir.Value) -> None:
+        """The sums of all frequencies; the last tiles of a block may be computed twice, to be a whole register tile."""
+        b, plan, panels = self.b, self.plan, self.panels
+        none = [zero(ir.VectorType(self.element, self.lanes))] * (panels.rows * panels.vectors)
+        last = maximum(b, b.sub(tiles, const(panels.rows)), ZERO)
+        with loop(b, ZERO, const(FREQUENCIES), short=True) as (frequency, _):
+            number = b.add(b.mul(panel, const(FREQUENCIES)), frequency)
+            right = address(b, self.weights, b.mul(number, const(plan.frequency)), self.element)
+            line = b.mul(frequency, const(plan.rows))
+            with loop(b, ZERO, tiles, const(panels.rows), short=True) as (first, _):
+                self.fetch(right, b.udiv(first, const(panels.rows)))
+                at = b.add(line, minimum(b, first, last))
+                left = address(b, self.elements, b.mul(at, const(plan.line)), self.element)
+                found = add_products(b, panels, none, (left, plan.line, 1), (right, panels.width),
+                                     const(plan.channels), self.element)
+                target = address(b, self.sums, b.mul(at, const(panels.width)), self.element)
+                for k, value in enumerate(found):
+                    store_vector(b, value, address(b, target, const(k * self.lanes), self.element))
+
+    def fetch(self, right: ir.Value, number: ir.Value) -> None:
+        """A register tile's share of the next frequency's weights."""
+        b, plan = self.b, self.plan
+        first = b.add(const(plan.frequency * plan.size), b.mul(number, const(plan.fetched * LINE)))
+        with loop(b, ZERO, const(plan.fetched * LINE), const(LINE), short=True) as (k, _):
+            prefetch(b, b.gep(right, [b.add(first, k)], source_etype=ir.IntType(8)), 2)
+
+    # ------------------------------------------------------------ results
+
+    def finish(self, panel: ir.Value, tile: ir.Value, sums: ir.Value) -> None:
+        """The results of a tile for a panel of filters; those behind the last place are dropped."""
+        b, plan, lanes = self.b, self.plan, self.lanes
+        places = [slide.place for slide in plan.slides]
+        self.values.known.update(zip(places, self.place(tile), strict=True))
+        column, begin = plan.statement.columns[-1], b.mul(panel, const(self.panels.width))
+        self.values.known[column] = begin
+        rest = b.trunc(b.sub(const(plan.filters), begin), I32)
+        epilogue = Lanes(self.values, plan.statement, lanes)
+        for v in range(self.panels.vectors):
+            mask = between(b, ir.Constant(I32, 0), rest, lanes, v * lanes) if plan.filters % self.panels.width else None
+            square = [[load_vector(b, address(b, sums, const(
+                (y * SIDE + x) * plan.rows * self.panels.width + v * lanes), self.element), self.element, lanes)
+                for x in range(SIDE)] for y in range(SIDE)]
+            found = both_ways(b, to_sums, square)
+            for y, x in product(range(STEP), repeat=2):
+                with self.where_there_is([y, x]):
+                    epilogue.finish(found[y][x], {places[0]: y, places[1]: x, column: v * lanes}, mask)
+
+    @contextmanager
+    def where_there_is(self, place: Sequence[int]) -> Iterator[None]:
+        """Only for tiles that have a place so far from their first."""
+        b, conditions = self.b, []
+        for slide, by in zip(self.plan.slides, place, strict=True):
+            if by and slide.places % STEP:
+                conditions.append(b.icmp_signed("<", self.values.known[slide.place], const(slide.places - by)))
+        if not conditions:
+            yield
+            return
+        with b.if_then(conditions[0] if len(conditions) == 1 else b.and_(*conditions)):
+            yield
+
+
+# ---------------------------------------------------------------- its weights
+
+def transform_taps(plan: WinogradPlan, task: Task, packed: ir.Value) -> None:
+    """Pack this thread's panels: for each frequency and channel a line of filters; behind the last one are zeros."""
+    b, values, panels, statement = task.b, task.values, plan.panels, plan.statement
+    element = register(statement.sum.dtype)
+    with loop(b, *task.share(plan.count), short=True) as (panel, _), \
+            loop(b, ZERO, const(panels.width), short=True) as (lane, _), \
+            loop(b, ZERO, const(plan.channels), short=True) as (channel, _):
+        at = b.add(b.mul(panel, const(panels.width)), lane)
+        some = b.icmp_signed("<", at, const(plan.filters))
+        values.known[statement.columns[-1]] = b.select(some, at, ZERO)
+        know(values, plan.windows.channels, channel)
+        line = b.add(b.mul(b.mul(panel, const(FREQUENCIES)), const(plan.frequency)),
+                     b.add(b.mul(channel, const(panels.width)), lane))
+        for number, value in enumerate(x for y in both_ways(b, of_taps, _taps(plan, values)) for x in y):
+            where = address(b, packed, b.add(line, const(number * plan.frequency)), element)
+            b.store(b.select(some, value, ir.Constant(element, 0)), where)
+
+
+def _taps(plan: WinogradPlan, values: Values) -> list[Line]:
+    """The taps of one filter and channel."""
+    found: list[Line] = []
+    for y in range(TAPS):
+        found.append([])
+        for x in range(TAPS):
+            values.known.update(zip(plan.windows.taps, (const(y), const(x)), strict=True))
+            found[-1].append(values.value(plan.statement.right))
+    return found
