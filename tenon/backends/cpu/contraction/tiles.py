@@ -76,9 +76,6 @@ class _Tile:
             near = b.and_(whole, b.not_(self.first))
         else:
             near = b.not_(self.first)
-        with b.if_then(near):                                     # they are needed when the loop is done
-            for where in self.waiting(self.lines()):
-                prefetch(b, where)
         sums = self.add_products()
         lines = self.lines()
         sums = self.add_waiting(sums, near, lines)
@@ -158,6 +155,7 @@ class _Tile:
         with loop(b, ZERO, self.depth, chunk, [none] * len(self.places)) as (k0, state):
             fetch(b, spec, tile, self.ahead, b.udiv(k0, chunk))
             self.fetch_near(b.udiv(k0, chunk), near)
+            self.fetch_left(b.udiv(k0, chunk))
             apart = const(spec.line or tile.width)
             panel = address(b, self.right, b.mul(k0, apart), spec.element)
             left = address(b, self.left, b.mul(b.udiv(k0, chunk), const(chunk_apart)), spec.element)
@@ -203,24 +201,47 @@ class _Tile:
                 sums[place] = multiply_add(b, factor, factors[v], sums[place])
 
     def rows_near(self) -> ir.Value:
-        """Of how many rows a chunk fetches what the epilogue will read: all in the last block of depth, spread evenly.
+        """Of how many rows a chunk fetches what is needed when the sums are finished: so that it fetches few at once.
+
+        All at once would keep the lines of the panel waiting, which come from the second cache.
         """
         b, tile = self.b, self.tile
-        each = ceil_div(b, const(tile.rows), maximum(b, b.udiv(self.depth, const(tile.lanes)), ONE))
-        return b.select(self.last, each, ZERO)
+        return ceil_div(b, const(tile.rows), maximum(b, b.udiv(self.depth, const(tile.lanes)), ONE))
 
     def fetch_near(self, chunk: ir.Value, each: ir.Value) -> None:
-        """Fetch for some rows of the tile."""
+        """Fetch, for some rows of the tile, where their sums will go, and in the last block what the epilogue reads."""
         b, spec, tile = self.b, self.spec, self.tile
-        if not spec.near:
-            return
         first = b.mul(chunk, each)
-        rows = minimum(b, self.rows, const(tile.rows))
-        with loop(b, first, minimum(b, b.add(first, each), rows), short=True) as (i, _):
-            for where in spec.near:
-                start = where(b, self.args, self.batch, b.add(self.m, i), self.n)
-                for line in range(-(-tile.width * element_bytes(spec.element) // LINE)):
-                    prefetch(b, b.gep(start, [const(line * LINE)], source_etype=ir.IntType(8)))
+        end = minimum(b, b.add(first, each), minimum(b, self.rows, const(tile.rows)))
+        with loop(b, first, end, short=True) as (i, _):
+            row = b.add(self.m, i)
+            if spec.target is not None:
+                self.fetch_line(spec.target(b, self.args, self.batch, row, self.n))
+            else:
+                self.fetch_line(address(b, self.sums, b.mul(i, const(tile.width)), spec.element))
+            if spec.near:
+                with b.if_then(self.last):
+                    for where in spec.near:
+                        self.fetch_line(where(b, self.args, self.batch, row, self.n))
+
+    def fetch_line(self, start: ir.Value) -> None:
+        """Fetch as many neighbours as the tile has columns."""
+        for place in range(0, self.tile.width * element_bytes(self.spec.element), LINE):
+            prefetch(self.b, self.b.gep(start, [const(place)], source_etype=ir.IntType(8)))
+
+    def fetch_left(self, chunk: ir.Value) -> None:
+        """Fetch the rows of left for the next chunk of depth, which come from the second cache."""
+        b, tile, size = self.b, self.tile, element_bytes(self.spec.element)
+        _, row_apart, chunk_apart, step_apart = left_layout(self.spec, tile)
+        if step_apart == 1:
+            places = [i * row_apart * size for i in range(tile.rows)]
+        elif chunk_apart == tile.rows * tile.lanes:
+            places = list(range(0, chunk_apart * size, LINE))
+        else:
+            return
+        following = address(b, self.left, b.mul(b.add(chunk, ONE), const(chunk_apart)), self.spec.element)
+        for place in places:                # wherever rows begin, the first part of this was fetched a chunk before
+            prefetch(b, b.gep(following, [const(place + tile.lanes * size - 1)], source_etype=ir.IntType(8)))
 
     def add_waiting(self, sums: list[ir.Value], near: ir.Value, lines: list[ir.Value]) -> list[ir.Value]:
         """The sums, with those over earlier blocks of depth if there are any near."""
