@@ -168,6 +168,21 @@ def test_while_loop() -> None:
     assert both(f, tn.tensor(3.0), tn.tensor(1.0))["n"].item() == 0
 
 
+def test_a_loop_stacks_what_its_gradient_cannot_compute_again_in_a_few_operations() -> None:
+    def total(x: Any, w: Any) -> Any:
+        def turn(h: Any, x: Any) -> Any:
+            h = tn.tanh(tn.sigmoid(x) * (h @ w))
+            return h, h
+        return tn.scan(turn, tn.zeros((2, 3)), x)[1].sum()
+
+    x, w = tn.ones(5, 2, 3), tn.ones(3, 3)
+    graph = tn.jit(tn.grad(total, argnums=(0, 1))).capture(x, w).graph
+    forward = [node for node in graph.nodes if node.op.name == "scan"][-2]
+    stacked = forward.attrs["body"].results[1:]
+    made_by = sorted(r.node.op.name if r.node else "state" for r in stacked)
+    assert made_by == ["matmul", "sigmoid", "state", "subtract", "tanh"]       # not s * (1 - s) beside s
+
+
 def test_while_loop_gradients() -> None:
     def newton(a: Any) -> Any:
         return tn.while_loop(lambda x: tn.abs(x * x - a) > 1e-3, lambda x: (x + a / x) * 0.5, a)

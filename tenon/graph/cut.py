@@ -81,6 +81,9 @@ class Split:
 
 
 CHEAP = frozenset({"broadcast_to", "reshape", "permute", "full_op", "cast", "constant", "arange", "dimension"})
+LIGHT = frozenset({"add", "subtract", "multiply", "negative", "square", "maximum", "minimum", "where", "equal",
+                   "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_not", "logical_and",
+                   "logical_or"})       # an instruction or two for each element
 
 
 def split(graph: Graph, count: int, results: Sequence[Value], first: Sequence[Value] = ()) -> Split:
@@ -92,7 +95,16 @@ def split(graph: Graph, count: int, results: Sequence[Value], first: Sequence[Va
     later = depending(graph, graph.params[count:])
     inside = needed(graph, results)
     again = {node for node in inside if later.isdisjoint(node.outputs) and is_cheap(node)}
-    kept: dict[Value, None] = {}
+    kept, late = _kept(graph, count, results, inside, later, again)
+    if light := _from_kept(graph, kept, late):
+        kept, late = _kept(graph, count, results, inside, later, again | light)
+    return Split(part(graph, graph.name + "_kept", graph.params[:count], [*first, *kept]),
+                 part(graph, graph.name + "_late", [*kept, *graph.params[count:]], results, late))
+
+
+def _kept(graph: Graph, count: int, results: Sequence[Value], inside: set[Node], later: set[Value],
+          again: set[Node]) -> tuple[list[Value], set[Node]]:
+    """(what is kept, the nodes behind the cut), where the nodes `again` are computed behind it if anything is."""
     late: set[Node] = set()
     wanted = set(results)
     for node in reversed(graph.nodes):
@@ -101,10 +113,41 @@ def split(graph: Graph, count: int, results: Sequence[Value], first: Sequence[Va
             late.add(node)
             wanted.update(x for x in node.inputs if isinstance(x, Value))
     made = {x for node in late for x in node.outputs}.union(graph.params[count:])
-    kept.update((x, None) for x in graph.params[:count] if x in wanted)
-    kept.update((x, None) for node in graph.nodes for x in node.outputs if x in wanted and x not in made)
-    return Split(part(graph, graph.name + "_kept", graph.params[:count], [*first, *kept]),
-                 part(graph, graph.name + "_late", [*kept, *graph.params[count:]], results, late))
+    return [*(x for x in graph.params[:count] if x in wanted),
+            *(x for node in graph.nodes for x in node.outputs if x in wanted and x not in made)], late
+
+
+def _from_kept(graph: Graph, kept: Sequence[Value], late: set[Node]) -> set[Node]:
+    """The nodes that make kept values of other kept values by a few light operations, for such operations alone.
+
+    y * (1 - y) is computed from y where it is needed; the factor of a product is kept, or it would be stored once more.
+    """
+    users = graph.users()
+    near = {*kept, *(x for node in late for x in node.outputs)}
+    found: set[Node] = set()
+
+    def way(x: Value, steps: int) -> set[Node] | None:
+        """The nodes from what is near to a value."""
+        node = x.node
+        if node is None or steps == 0 or node.op.name not in LIGHT:
+            return None
+        nodes = {node}
+        for y in node.inputs:
+            if isinstance(y, Value) and y not in near:
+                more = way(y, steps - 1)
+                if more is None:
+                    return None
+                nodes |= more
+        return nodes
+    for x in reversed(kept):
+        light = all(user.op.elementwise for user in users[x] if user in late)
+        nodes = way(x, MOST_LIGHT) if light and x.ndim else None
+        if nodes is not None:
+            found |= nodes
+    return found
+
+
+MOST_LIGHT = 2          # operations in a row, which are less than to store a value and to load it
 
 
 def is_cheap(node: Node) -> bool:

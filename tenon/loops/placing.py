@@ -42,7 +42,7 @@ class Placing:
 
     def __init__(self, *roots: Expr, numbers: Iterator[int] | None = None, kept: Mapping[Expr, Kept] | None = None):
         order = walk(*roots)
-        self.uses = Counter(child for x in order for child in x.children())
+        self.uses = Counter(roots) + Counter(child for x in order for child in x.children())
         self.reductions = [x for x in order if isinstance(x, Reduce)]
         self.numbers = count() if numbers is None else numbers
         self.positions: dict[Expr, bool] = {}

@@ -48,12 +48,14 @@ class Target:
 
 def levels(targets: Sequence[Target]) -> dict[Target, int]:
     """How many nests there are at least before the one of each target, for it reads what they store."""
-    writers = {target.buffer: target for target in targets}
+    writers: dict[Buffer, list[Target]] = {}
+    for target in targets:
+        writers.setdefault(target.buffer, []).append(target)
     found: dict[Target, int] = {}
 
     def level(target: Target) -> int:
         if target not in found:
-            before = [writers[b] for b in target.reads() if b in writers and writers[b] is not target]
+            before = [writer for b in target.reads() if b is not target.buffer for writer in writers.get(b, ())]
             found[target] = max((1 + level(other) for other in before), default=0)
         return found[target]
 
