@@ -17,7 +17,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -28,6 +28,7 @@ import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
 from tenon.backends.code_cache import CodeCache, make_key
+from tenon.backends.pieces import PREFIX, needing, needs, parted
 from tenon.backends.plain import cut
 from tenon.config import config
 from tenon.errors import TenonError
@@ -50,9 +51,13 @@ class Library:
             raise CodeError(f"{len(_alive)} kernels are in memory, and this system has no room for the pages of more",
                             hint="drop compiled programs that are no longer used, or raise vm.max_map_count")
         self.name = f"tenon.{next(_library_numbers)}"
+        names, data = needs(data)
+        self._pieces = [_piece(name) for name in names]
         builder = llvm.JITLibraryBuilder().add_object_img(data).add_current_process()
         for name, address in _provided.items():
             builder.import_symbol(name, address)
+        for name, library in zip(names, self._pieces, strict=True):
+            builder.import_symbol(name, library.address(name))
         try:
             self._loaded = builder.link(_linker(), self.name)
         except RuntimeError as error:
@@ -144,18 +149,62 @@ def load_object(data: bytes) -> Library:
 
 
 def compile_object(ir_text: str) -> bytes:
-    """Relocatable object code for this machine's processor."""
-    return _compile(ir_text, _EMIT_OBJECT)
+    """Relocatable object code for this machine's processor; the pieces that it calls are compiled too, once."""
+    text, pieces = parted(ir_text)
+    for name, piece in pieces.items():
+        _make_piece(name, piece)
+    return needing(list(pieces), _compile(text, _EMIT_OBJECT))
 
 
 def assembly(ir_text: str) -> str:
-    """The machine code of a module as text, to be read."""
-    return _compile(ir_text, _EMIT_ASSEMBLY).decode()
+    """The machine code of a module and of the pieces that it calls as text, to be read."""
+    text, pieces = parted(ir_text)
+    return "\n".join(_compile(x, _EMIT_ASSEMBLY).decode() for x in (text, *pieces.values()))
 
 
 def optimised(ir_text: str) -> str:
     """The module after LLVM's passes, to be read."""
-    return str(_optimised(ir_text, _target_machine()))
+    return str(_optimised(parted(ir_text)[0], _target_machine()))
+
+
+def _make_piece(name: str, text: str) -> None:
+    """Compile a piece, unless that was done, or somebody is doing so."""
+    with _starting:
+        if name in _pieces:
+            return
+        made = _pieces[name] = Future()
+    try:
+        code = stored(_piece_key(name))
+        if code is None:
+            code = _compile(text, _EMIT_OBJECT)
+            store(_piece_key(name), code)
+        made.set_result(code)
+    except BaseException as error:
+        del _pieces[name]
+        made.set_exception(error)
+        raise
+
+
+def _piece(name: str) -> Library:
+    """The library of a piece, which was made before by this process, or by an earlier one."""
+    def make() -> bytes:
+        raise CodeError(f"{name}, which a kernel calls, is neither in memory nor on disk")
+
+    def kept() -> bytes | None:
+        made = _pieces.get(name)
+        return stored(_piece_key(name)) if made is None else made.result()
+    return obtain(name, kept, make)
+
+
+def _forget_unfinished() -> None:
+    """After a fork nobody finishes what other threads were compiling."""
+    for name in [name for name, made in _pieces.items() if not made.done()]:
+        del _pieces[name]
+
+
+def _piece_key(name: str) -> str:
+    """Under which a piece is on disk."""
+    return make_key(name, *environment())
 
 
 def _unless_damaged(key: str, data: bytes) -> Library | None:
@@ -252,6 +301,7 @@ def _require_known_functions(module: Any) -> None:
         if function.is_declaration
         and not function.name.startswith("llvm.")
         and function.name not in _provided
+        and not function.name.startswith(PREFIX)
         and llvm.address_of_symbol(function.name) is None
     ]
     if missing:
@@ -341,6 +391,9 @@ def environment() -> tuple[str, ...]:
 
 _starting = threading.RLock()
 _provided: dict[str, int] = {}
+_pieces: dict[str, Future[bytes]] = {}      # compiled by this process, or being compiled
 _alive: weakref.WeakSet[Library] = weakref.WeakSet()
 _libraries: weakref.WeakValueDictionary[str, Library] = weakref.WeakValueDictionary()
 _library_numbers = itertools.count()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_unfinished)

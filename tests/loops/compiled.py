@@ -9,6 +9,7 @@ from llvmlite import ir
 
 from tenon.backends import llvm
 from tenon.backends.cpu.codegen import emit_kernel, scratch_size
+from tenon.backends.pieces import text_of
 from tenon.dims import evaluate
 from tenon.errors import OutOfRange
 from tenon.graph.interpret import bind_sizes
@@ -24,7 +25,7 @@ FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int
 def llvm_text(kernel):
     module = ir.Module(name=kernel.name)
     emit_kernel(module, kernel)
-    return str(module)
+    return text_of(module)
 
 
 def aligned(count, dtype):

@@ -11,7 +11,7 @@ from llvmlite import ir
 from tenon.backends.cpu.codegen import buffers_of, emit_kernel, scratch_size
 from tenon.backends.cpu.facts import Check, Facts, Shared
 from tenon.backends.cpu.products import schedules_of
-from tenon.backends.plain import text_of
+from tenon.backends.pieces import text_of
 from tenon.dims import symbols
 from tenon.graph.ir import Graph, Node, Value
 from tenon.loops.expressions import CheckedIndex, Load

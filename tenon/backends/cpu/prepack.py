@@ -18,7 +18,7 @@ from tenon.backends.cpu.products import contraction_scratch, packed_right
 from tenon.backends.cpu.steps import KernelStep, LoopStep, Step, Storage, homes, leaves, now
 from tenon.backends.cpu.unit import Unit, name_of
 from tenon.backends.cpu.unit_cache import find, key_for
-from tenon.backends.plain import text_of
+from tenon.backends.pieces import text_of
 from tenon.dims import product
 from tenon.loops.ir import Contraction, Kernel
 from tenon.ops.convolution import conv_channels_last

@@ -10,7 +10,7 @@ import numpy as np
 from llvmlite import ir
 
 from tenon.backends import llvm
-from tenon.backends.plain import text_of
+from tenon.backends.pieces import text_of
 
 from .blocking import emit_contraction, scratch_size
 from .spec import Contraction, Tile

@@ -17,8 +17,9 @@ from functools import cached_property
 
 from llvmlite import ir
 
+from tenon.backends import pieces
 from tenon.backends.cpu import arithmetic as scalar
-from tenon.backends.cpu.arithmetic import register
+from tenon.backends.cpu.arithmetic import I32, POINTER, register
 from tenon.backends.cpu.contraction.emit import (
     ONE,
     ZERO,
@@ -36,12 +37,14 @@ from tenon.backends.cpu.contraction.emit import (
     zero,
 )
 from tenon.backends.cpu.contraction.machine import best_tile, host
+from tenon.backends.cpu.contraction.packing import between
 from tenon.backends.cpu.sliding.cover import know, widened
 from tenon.backends.cpu.sliding.task import up
 from tenon.backends.cpu.values import Values
 from tenon.loops.affine import affine
 from tenon.loops.expressions import Expr, Load
 from tenon.loops.windows import Axis, Slide, Windows, count
+from tenon.types import DType
 
 TAPS, SIDE, STEP = 3, 4, 2      # of a window, of what a tile covers, from tile to tile
 FREQUENCIES = SIDE * SIDE
@@ -228,36 +231,75 @@ class Copies:
         self.element, self.lanes = register(load.dtype), tiles.lanes
 
     @cached_property
-    def memory(self) -> ir.Type:
-        """What a load of an element gives."""
-        return ir.IntType(16) if self.load.dtype.bits == 16 else scalar.in_memory(self.load.dtype)
+    def slots(self) -> ir.Value:
+        """Memory for the places where lines begin."""
+        return addresses(self.b, self.lanes)
 
-    def row(self, starts: Sequence[ir.Value], offset: ir.Value, length: int, valid: ir.Value, target: ir.Value) -> None:
-        """`length` neighbours from `offset` on of a vector of channels, a vector of channels for each; or zeros."""
-        b, lanes = self.b, self.lanes
-        whole, last = (b.select(valid, lanes_below(n, lanes), lanes_below(0, lanes))
-                       for n in (lanes, length - (length - 1) // lanes * lanes))
-        with loop(b, ZERO, const(length), const(lanes), short=True) as (x, _):
-            mask = b.select(b.icmp_signed(">=", x, const(length - lanes)), last, whole)
-            none, at = zero(ir.VectorType(self.memory, lanes)), b.add(offset, x)
-            rows = [widened(b, masked_load(b, b.gep(start, [at], source_etype=scalar.in_memory(self.load.dtype)), mask,
-                                           none), self.load.dtype, lanes) for start in starts]
-            for k, column in enumerate(transpose(b, rows)):
-                store_vector(b, column, address(b, target, b.mul(b.add(x, const(k)), const(lanes)), self.element))
-
-    def zeros(self, target: ir.Value, vectors: int) -> None:
-        """So many vectors of zeros."""
-        b = self.b
-        with loop(b, ZERO, const(vectors * self.lanes), const(self.lanes), short=True) as (x, _):
-            store_vector(b, zero(ir.VectorType(self.element, self.lanes)), address(b, target, x, self.element))
-
-    def starts(self, axis: Axis, first: ir.Value, offset: Expr) -> Line:
+    def starts(self, axis: Axis, first: ir.Value, offset: Expr) -> ir.Value:
         """Where the lines of a vector of channels (or filters) begin; those beyond the last are the last one's."""
-        b, found = self.b, []
-        for k in range(self.lanes):
-            know(self.values, axis, minimum(b, b.add(first, const(k)), const(count(axis) - 1)))
-            found.append(self.values.address(self.load.buffer, offset))
-        return found
+        b = self.b
+        with loop(b, ZERO, const(self.lanes), short=True) as (k, _):
+            know(self.values, axis, minimum(b, b.add(first, k), const(count(axis) - 1)))
+            b.store(self.values.address(self.load.buffer, offset), address(b, self.slots, k, POINTER))
+        return self.slots
+
+    def cover_rows(self, starts: ir.Value, copy: ir.Value, rows: ir.Value, begin: ir.Value, down: tuple[int, int, int],
+                   across: tuple[int, int, int, int]) -> None:
+        """The copy of some rows from `begin` on; `down`: low, high, stride; `across`: before, first, length, until."""
+        given = [starts, copy, rows, begin, *map(const, (*down, *across, self.tiles.pitch))]
+        pieces.call(self.b, cover_rows, (self.load.dtype, self.lanes), given)
+
+
+def addresses(b: ir.IRBuilder, number: int) -> ir.Value:
+    """Memory of a function for so many addresses."""
+    with b.goto_entry_block():
+        return b.alloca(POINTER, const(number))
+
+
+def lines_at(b: ir.IRBuilder, starts: ir.Value, number: int) -> Line:
+    """The addresses that lie there."""
+    return [b.load(address(b, starts, const(k), POINTER), typ=POINTER) for k in range(number)]
+
+
+def in_memory(dtype: DType) -> ir.Type:
+    """What a load of an element gives."""
+    return ir.IntType(16) if dtype.bits == 16 else scalar.in_memory(dtype)
+
+
+def cover_rows(b: ir.IRBuilder, dtype: DType, lanes: int, starts: ir.Value, copy: ir.Value, rows: ir.Value,
+               begin: ir.Value, low: ir.Value, high: ir.Value, stride: ir.Value, before: ir.Value, first: ir.Value,
+               length: ir.Value, until: ir.Value, pitch: ir.Value) -> None:
+    """Write a piece: `rows` rows, `pitch` columns apart, of vectors of channels, whose lines begin at `starts`.
+
+    Rows from `low` to `high` exist, `stride` apart; of each there are `length` elements from `first` on, `before` zeros
+    in front of them and zeros behind, up to column `until`.
+    """
+    element, lines = register(dtype), lines_at(b, starts, lanes)
+    copied = b.mul(b.udiv(b.add(length, const(lanes - 1)), const(lanes)), const(lanes))
+    left = b.sub(length, b.sub(copied, const(lanes)))
+    all_lanes, last = lanes_below(lanes, lanes), between(b, ir.Constant(I32, 0), b.trunc(left, I32), lanes)
+    none, missing = zero(ir.VectorType(in_memory(dtype), lanes)), lanes_below(0, lanes)
+
+    def at(place: ir.Value, column: ir.Value) -> ir.Value:
+        return address(b, place, b.mul(column, const(lanes)), element)
+
+    def zeros(place: ir.Value, start: ir.Value, stop: ir.Value) -> None:
+        with loop(b, start, stop, short=True) as (x, _):
+            store_vector(b, zero(ir.VectorType(element, lanes)), at(place, x))
+    with loop(b, ZERO, rows, short=True) as (t, _):
+        u, target = b.add(begin, t), at(copy, b.mul(t, pitch))
+        valid = b.and_(b.icmp_signed(">=", u, low), b.icmp_signed("<", u, high))
+        offset, inner = b.add(b.mul(u, stride), first), at(target, before)
+        whole, part = b.select(valid, all_lanes, missing), b.select(valid, last, missing)
+        zeros(target, ZERO, before)
+        with loop(b, ZERO, copied, const(lanes), short=True) as (x, _):
+            mask = b.select(b.icmp_signed(">=", x, b.sub(copied, const(lanes))), part, whole)
+            where = b.add(offset, x)
+            found = [widened(b, masked_load(b, b.gep(line, [where], source_etype=scalar.in_memory(dtype)), mask, none),
+                             dtype, lanes) for line in lines]
+            for k, column in enumerate(transpose(b, found)):
+                store_vector(b, column, at(inner, b.add(x, const(k))))
+        zeros(target, b.add(before, copied), until)
 
 
 @dataclass(frozen=True)
@@ -279,54 +321,49 @@ class Elements(Copies):
 
     def emit(self, block: Block, vectors: tuple[ir.Value, ir.Value]) -> None:
         """Those of a block, of some vectors of channels."""
-        b, tiles = self.b, self.tiles
+        b, tiles, (down, across) = self.b, self.tiles, self.tiles.slides
+        begin = b.add(b.mul(block.first, const(STEP)), const(down.first + down.shift))
+        rows = b.mul(b.add(block.rows, ONE), const(STEP))
         with loop(b, *vectors, short=True) as (vector, _), loop(b, ZERO, block.images, short=True) as (i, _):
             know(self.values, tiles.windows.outside, b.add(block.image, i))
-            channel = b.mul(vector, const(self.lanes))
-            self.cover(self.starts(tiles.windows.channels, channel, tiles.windows.base), block)
-            place = address(b, self.target, b.mul(b.sub(vector, vectors[0]), const(self.layout.vector)), self.element)
-            with loop(b, ZERO, block.rows, short=True) as (row, _):
-                tile = b.mul(b.add(b.mul(i, const(tiles.rows)), row), const(tiles.across))
-                self.transform(row, address(b, place, b.mul(tile, const(self.layout.tile)), self.element))
+            starts = self.starts(tiles.windows.channels, b.mul(vector, const(self.lanes)), tiles.windows.base)
+            self.cover_rows(starts, self.copy, rows, begin, (down.low, down.high, down.stride),
+                            (tiles.before(across), across.low, across.high - across.low, tiles.pitch))
+            place = b.add(b.mul(b.sub(vector, vectors[0]), const(self.layout.vector)),
+                          b.mul(b.mul(i, const(tiles.rows * tiles.across)), const(self.layout.tile)))
+            numbers = tiles.across, tiles.pitch, self.layout.tile, self.layout.frequency
+            pieces.call(b, transform_elements, (self.element, self.lanes), [
+                self.copy, address(b, self.target, place, self.element), block.rows, *map(const, numbers)])
 
-    def cover(self, starts: Line, block: Block) -> None:
-        """The copy of what rows of tiles cover, with zeros around it."""
-        b, tiles, (down, across) = self.b, self.tiles, self.tiles.slides
-        before, length = tiles.before(across), across.high - across.low
-        after = tiles.pitch - before - up(length, self.lanes)
-        begin = b.add(b.mul(block.first, const(STEP)), const(down.first + down.shift))
-        with loop(b, ZERO, b.mul(b.add(block.rows, ONE), const(STEP)), short=True) as (t, _):
-            u = b.add(begin, t)
-            valid = b.and_(b.icmp_signed(">=", u, const(down.low)), b.icmp_signed("<", u, const(down.high)))
-            target = address(b, self.copy, b.mul(t, const(tiles.pitch * self.lanes)), self.element)
-            self.zeros(target, before)
-            inner = address(b, target, const(before * self.lanes), self.element)
-            self.row(starts, b.add(b.mul(u, const(down.stride)), const(across.low)), length, valid, inner)
-            self.zeros(address(b, inner, const(up(length, self.lanes) * self.lanes), self.element), after)
 
-    def transform(self, row: ir.Value, target: ir.Value) -> None:
-        """The tiles of a row; columns that two of them cover are transformed once."""
-        b, tiles = self.b, self.tiles
-        start = address(b, self.copy, b.mul(row, const(STEP * tiles.pitch * self.lanes)), self.element)
+def transform_elements(b: ir.IRBuilder, element: ir.Type, lanes: int, copy: ir.Value, target: ir.Value, rows: ir.Value,
+                       across: ir.Value, pitch: ir.Value, apart: ir.Value, frequency: ir.Value) -> None:
+    """Write a piece: rows of tiles, transformed; columns that two of them cover are transformed once."""
+    line = b.mul(pitch, const(lanes))
 
-        def columns(number: ir.Value) -> Line:
-            """Two columns of a tile, each transformed."""
-            found: Line = []
-            for x in range(STEP):
-                at = b.mul(b.add(number, const(x)), const(self.lanes))
-                found += of_elements(b, [load_vector(b, address(
-                    b, start, b.add(at, const(y * tiles.pitch * self.lanes)), self.element), self.element, self.lanes)
-                    for y in range(SIDE)])
-            return found
-        with loop(b, ZERO, const(tiles.across), carried=columns(ZERO), short=True) as (j, known):
-            left, right = list(known), columns(b.mul(b.add(j, ONE), const(STEP)))
+    def columns(start: ir.Value, number: ir.Value) -> Line:
+        """Two columns of a tile, each transformed."""
+        found: Line = []
+        for x in range(STEP):
+            at = address(b, start, b.mul(b.add(number, const(x)), const(lanes)), element)
+            found += of_elements(b, [load_vector(b, address(b, at, b.mul(line, const(y)), element), element, lanes)
+                                     for y in range(SIDE)])
+        return found
+    with loop(b, ZERO, rows, short=True) as (row, _):
+        start = address(b, copy, b.mul(row, b.mul(line, const(STEP))), element)
+        with loop(b, ZERO, across, carried=columns(start, ZERO), short=True) as (j, known):
+            left, right = list(known), columns(start, b.mul(b.add(j, ONE), const(STEP)))
             known[:] = right
-            place = address(b, target, b.mul(j, const(self.layout.tile)), self.element)
+            place = address(b, target, b.mul(b.add(b.mul(row, across), j), apart), element)
             for y in range(SIDE):
-                line = [left[y], left[SIDE + y], right[y], right[SIDE + y]]
-                for x, value in enumerate(of_elements(b, line)):
-                    at = const((y * SIDE + x) * self.layout.frequency)
-                    store_vector(b, value, address(b, place, at, self.element))
+                square = [left[y], left[SIDE + y], right[y], right[SIDE + y]]
+                store_line(b, of_elements(b, square), place, y, frequency, element)
+
+
+def store_line(b: ir.IRBuilder, line: Line, place: ir.Value, y: int, frequency: ir.Value, element: ir.Type) -> None:
+    """Row y of a square of frequencies, each so far from the one before."""
+    for x, value in enumerate(line):
+        store_vector(b, value, address(b, place, b.mul(const(y * SIDE + x), frequency), element))
 
 
 class Gradients(Copies):
@@ -339,18 +376,23 @@ class Gradients(Copies):
 
     def emit(self, block: Block, first: ir.Value, panels: ir.Value) -> None:
         """Those of a block, of so many panels from filter `first` on."""
-        b, tiles, vectors = self.b, self.tiles, const(self.panels.vectors)
+        b, tiles, vectors, (down, across) = self.b, self.tiles, const(self.panels.vectors), self.tiles.slides
+        apart = affine(self.load.offset).terms.get(down.place, 0)
+        assert isinstance(apart, int)
+        begin, rows = b.mul(block.first, const(STEP)), b.mul(block.rows, const(STEP))
         with loop(b, ZERO, b.mul(panels, vectors), short=True) as (vector, _), \
                 loop(b, ZERO, block.images, short=True) as (i, _):
             know(self.values, tiles.windows.outside, b.add(block.image, i))
             self.values.known.update({slide.place: ZERO for slide in tiles.slides})
             filters = b.add(first, b.mul(vector, const(self.lanes)))
-            self.cover(self.starts(self.filters, filters, self.load.offset), block)
-            place = address(b, self.panel(b.udiv(vector, vectors), ZERO),
-                            b.mul(b.urem(vector, vectors), const(self.lanes)), self.element)
-            with loop(b, ZERO, block.rows, short=True) as (row, _):
-                tile = b.mul(b.add(b.mul(i, const(tiles.rows)), row), const(tiles.across))
-                self.transform(row, address(b, place, b.mul(tile, const(self.layout.tile)), self.element))
+            starts = self.starts(self.filters, filters, self.load.offset)
+            self.cover_rows(starts, self.copy, rows, begin, (0, down.places, apart), (0, 0, across.places, 0))
+            line = b.mul(b.mul(i, const(tiles.rows * tiles.across)), const(self.layout.tile))
+            place = b.add(line, b.mul(b.urem(vector, vectors), const(self.lanes)))
+            numbers = tiles.across, tiles.pitch, self.layout.tile, self.layout.frequency
+            pieces.call(b, transform_places, (self.element, self.lanes), [
+                self.copy, address(b, self.panel(b.udiv(vector, vectors), ZERO), place, self.element), block.rows,
+                *map(const, numbers)])
 
     def panel(self, panel: ir.Value, frequency: ir.Value) -> ir.Value:
         """Where the lines of a panel are."""
@@ -358,28 +400,15 @@ class Gradients(Copies):
         at = b.add(b.mul(frequency, const(layout.frequency)), b.mul(panel, const(layout.vector)))
         return address(b, self.target, at, self.element)
 
-    def cover(self, starts: Line, block: Block) -> None:
-        """The copy of what rows of tiles have, with zeros behind."""
-        b, (down, across) = self.b, self.tiles.slides
-        apart = affine(self.load.offset).terms.get(down.place, 0)
-        assert isinstance(apart, int)
-        begin = b.mul(block.first, const(STEP))
-        with loop(b, ZERO, b.mul(block.rows, const(STEP)), short=True) as (t, _):
-            place = b.add(begin, t)
-            target = address(b, self.copy, b.mul(t, const(self.tiles.pitch * self.lanes)), self.element)
-            self.row(starts, b.mul(place, const(apart)), across.places,
-                     b.icmp_signed("<", place, const(down.places)), target)
 
-    def transform(self, row: ir.Value, target: ir.Value) -> None:
-        """The tiles of a row."""
-        b, pitch = self.b, self.tiles.pitch
-        start = address(b, self.copy, b.mul(row, const(STEP * pitch * self.lanes)), self.element)
-        with loop(b, ZERO, const(self.tiles.across), short=True) as (j, _):
-            corner = address(b, start, b.mul(j, const(STEP * self.lanes)), self.element)
-            square = [[load_vector(b, address(b, corner, const((y * pitch + x) * self.lanes), self.element),
-                                   self.element, self.lanes) for x in range(STEP)] for y in range(STEP)]
-            place = address(b, target, b.mul(j, const(self.layout.tile)), self.element)
-            for y, line in enumerate(both_ways(b, of_sums, square)):
-                for x, value in enumerate(line):
-                    at = const((y * SIDE + x) * self.layout.frequency)
-                    store_vector(b, value, address(b, place, at, self.element))
+def transform_places(b: ir.IRBuilder, element: ir.Type, lanes: int, copy: ir.Value, target: ir.Value, rows: ir.Value,
+                     across: ir.Value, pitch: ir.Value, apart: ir.Value, frequency: ir.Value) -> None:
+    """Write a piece: what the places of rows of tiles have, transformed."""
+    line = b.mul(pitch, const(lanes))
+    with loop(b, ZERO, rows, short=True) as (row, _), loop(b, ZERO, across, short=True) as (j, _):
+        at = b.add(b.mul(row, b.mul(line, const(STEP))), b.mul(j, const(STEP * lanes)))
+        square = [[load_vector(b, address(b, copy, b.add(b.add(at, b.mul(line, const(y))), const(x * lanes)), element),
+                               element, lanes) for x in range(STEP)] for y in range(STEP)]
+        place = address(b, target, b.mul(b.add(b.mul(row, across), j), apart), element)
+        for y, found in enumerate(both_ways(b, of_sums, square)):
+            store_line(b, found, place, y, frequency, element)

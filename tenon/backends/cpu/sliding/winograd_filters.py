@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from llvmlite import ir
 
+from tenon.backends import pieces
 from tenon.backends.cpu.arithmetic import register
 from tenon.backends.cpu.contraction.emit import (
     ZERO,
@@ -199,25 +200,11 @@ class _WinogradFilters:
 
     def multiply(self, vector: ir.Value, panels: ir.Value, depth: ir.Value, begins: ir.Value) -> None:
         """Add what the tiles of a block have to the sums of a vector of channels."""
-        b, plan, (rows, vectors) = self.b, self.plan, (self.panels.rows, self.panels.vectors)
+        b, plan = self.b, self.plan
         elements = address(b, self.elements.target, b.mul(vector, const(plan.elements.vector)), self.element)
-        sums, none = self.sums_of(vector), zero(ir.VectorType(self.element, self.lanes))
-        with loop(b, ZERO, panels, short=True) as (panel, _), \
-                loop(b, ZERO, const(FREQUENCIES), short=True) as (frequency, _):
-            right = self.gradients.panel(panel, frequency)
-            left = address(b, elements, b.mul(frequency, const(plan.elements.frequency)), self.element)
-            line = address(b, sums, b.add(b.mul(frequency, const(plan.sums.frequency)),
-                                          b.mul(panel, const(self.panels.width))), self.element)
-            with loop(b, ZERO, const(self.lanes), const(rows), short=True) as (channel, _):
-                start = address(b, line, b.mul(channel, const(plan.line)), self.element)
-                where = [address(b, start, const(i * plan.line + v * self.lanes), self.element)
-                         for i in range(rows) for v in range(vectors)]
-                state = [none] * len(where) if self.tiles.blocks == 1 else \
-                    [b.select(begins, none, load_vector(b, x, self.element, self.lanes)) for x in where]
-                state = add_products(b, self.panels, state, (address(b, left, channel, self.element), 1, self.lanes),
-                                     (right, self.panels.width), depth, self.element)
-                for x, value in zip(where, state, strict=True):
-                    store_vector(b, value, x)
+        numbers = plan.elements.frequency, plan.gradients.frequency, plan.gradients.vector, plan.sums.frequency
+        pieces.call(b, multiply, (self.element, self.panels, plan.line, self.tiles.blocks == 1), [
+            elements, self.gradients.target, self.sums_of(vector), panels, depth, begins, *map(const, numbers)])
 
     # ------------------------------------------------------------ results
 
@@ -227,40 +214,20 @@ class _WinogradFilters:
         sums, channel = self.sums_of(place), b.mul(vector, lanes)
         run = b.mul(minimum(b, lanes, b.sub(const(self.tiles.channels), channel)), const(TAPS * TAPS))
         with loop(b, ZERO, some, lanes, short=True) as (f, _):
-            self.transform(address(b, sums, f, self.element))
-            self.turn()
+            numbers = self.plan.sums.tile, self.plan.sums.frequency
+            pieces.call(b, transform_and_turn, (self.element, self.lanes, self.order), [
+                address(b, sums, f, self.element), self.inside, self.outside, *map(const, numbers)])
             with loop(b, ZERO, minimum(b, lanes, b.sub(some, f)), short=True) as (k, _):
                 know(self.values, self.plan.filters, b.add(b.add(first, f), k))
                 line = address(b, self.outside, b.mul(k, const(self.plan.taps)), self.element)
                 self.task.apart("epilogue", self.plan.filters, [line, b.mul(channel, const(TAPS * TAPS)), run],
                                 self.hand_over)
 
-    def transform(self, sums: ir.Value) -> None:
-        """The taps of a vector of channels for a vector of filters, a line of filters for each."""
-        b, lanes, layout = self.b, self.lanes, self.plan.sums
-        with loop(b, ZERO, const(lanes), short=True) as (channel, _):
-            start = address(b, sums, b.mul(channel, const(layout.tile)), self.element)
-            square = [[load_vector(b, address(b, start, const((y * SIDE + x) * layout.frequency), self.element),
-                                   self.element, lanes) for x in range(SIDE)] for y in range(SIDE)]
-            target = address(b, self.inside, b.mul(channel, const(TAPS * TAPS * lanes)), self.element)
-            for y, line in enumerate(both_ways(b, to_taps, square)):
-                for x, value in enumerate(line):
-                    number = self.number(y, x)
-                    store_vector(b, value, address(b, target, const(number * lanes), self.element))
-
-    def number(self, y: int, x: int) -> int:
+    @property
+    def order(self) -> tuple[tuple[int, ...], ...]:
         """Which of a channel's taps meets the element in this row and column of a window."""
-        down, across = (k if s.reach > 0 else TAPS - 1 - k for s, k in zip(self.tiles.slides, (y, x), strict=True))
-        return down * TAPS + across
-
-    def turn(self) -> None:
-        """Squares of taps, filter by filter."""
-        b, lanes = self.b, self.lanes
-        with loop(b, ZERO, const(self.plan.taps), const(lanes), short=True) as (x, _):
-            square = [load_vector(b, address(b, self.inside, b.mul(b.add(x, const(k)), const(lanes)), self.element),
-                                  self.element, lanes) for k in range(lanes)]
-            for k, value in enumerate(transpose(b, square)):
-                store_vector(b, value, address(b, self.outside, b.add(x, const(k * self.plan.taps)), self.element))
+        down, across = ([k if s.reach > 0 else TAPS - 1 - k for k in range(TAPS)] for s in self.tiles.slides)
+        return tuple(tuple(y * TAPS + x for x in across) for y in down)
 
     def hand_over(self, values: Values, given: Sequence[ir.Value]) -> None:
         """The epilogue for neighbouring channels and taps of one filter: where they wait, the first's number, how many.
@@ -276,3 +243,52 @@ class _WinogradFilters:
                 know(values, axis, b.add(first, k))
             values.known[statement.sum] = b.load(address(b, line, k, self.element), typ=self.element)
             values.block(statement.epilogue)
+
+
+# ---------------------------------------------------------------- pieces
+
+def multiply(b: ir.IRBuilder, element: ir.Type, panels: Panels, line: int, alone: bool, elements: ir.Value,
+             gradients: ir.Value, sums: ir.Value, count: ir.Value, depth: ir.Value, begins: ir.Value, left: ir.Value,
+             right: ir.Value, panel_apart: ir.Value, apart: ir.Value) -> None:
+    """Write a piece: what the tiles of a block add to the sums of a vector of channels, for `count` panels of filters.
+
+    Frequencies are `left`, `right` and `apart` elements apart, channels `line`.  The block is `alone`, or `begins`.
+    """
+    none, lanes = zero(ir.VectorType(element, panels.lanes)), panels.lanes
+    with loop(b, ZERO, count, short=True) as (panel, _), \
+            loop(b, ZERO, const(FREQUENCIES), short=True) as (frequency, _):
+        at = b.add(b.mul(frequency, right), b.mul(panel, panel_apart))
+        place = b.add(b.mul(frequency, apart), b.mul(panel, const(panels.width)))
+        factor = address(b, elements, b.mul(frequency, left), element)
+        with loop(b, ZERO, const(lanes), const(panels.rows), short=True) as (channel, _):
+            start = address(b, address(b, sums, place, element), b.mul(channel, const(line)), element)
+            where = [address(b, start, const(i * line + v * lanes), element)
+                     for i in range(panels.rows) for v in range(panels.vectors)]
+            state = [none] * len(where) if alone else \
+                [b.select(begins, none, load_vector(b, x, element, lanes)) for x in where]
+            state = add_products(b, panels, state, (address(b, factor, channel, element), 1, lanes),
+                                 (address(b, gradients, at, element), panels.width), depth, element)
+            for x, value in zip(where, state, strict=True):
+                store_vector(b, value, x)
+
+
+def transform_and_turn(b: ir.IRBuilder, element: ir.Type, lanes: int, order: Sequence[Sequence[int]], sums: ir.Value,
+                       inside: ir.Value, outside: ir.Value, apart: ir.Value, frequency: ir.Value) -> None:
+    """Write a piece: the taps of a vector of channels for a vector of filters, a line for each filter.
+
+    `order` says where in a line those of a row and column of a window go.
+    """
+    taps = TAPS * TAPS * lanes
+    with loop(b, ZERO, const(lanes), short=True) as (channel, _):
+        start = address(b, sums, b.mul(channel, apart), element)
+        square = [[load_vector(b, address(b, start, b.mul(const(y * SIDE + x), frequency), element), element, lanes)
+                   for x in range(SIDE)] for y in range(SIDE)]
+        target = address(b, inside, b.mul(channel, const(taps)), element)
+        for numbers, line in zip(order, both_ways(b, to_taps, square), strict=True):
+            for number, value in zip(numbers, line, strict=True):
+                store_vector(b, value, address(b, target, const(number * lanes), element))
+    with loop(b, ZERO, const(taps), const(lanes), short=True) as (x, _):
+        rows = [load_vector(b, address(b, inside, b.mul(b.add(x, const(k)), const(lanes)), element), element, lanes)
+                for k in range(lanes)]
+        for k, value in enumerate(transpose(b, rows)):
+            store_vector(b, value, address(b, outside, b.add(x, const(k * taps)), element))

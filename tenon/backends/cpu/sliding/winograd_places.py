@@ -17,8 +17,9 @@ from functools import cached_property
 
 from llvmlite import ir
 
+from tenon.backends import pieces
 from tenon.backends.cpu import arithmetic as scalar
-from tenon.backends.cpu.arithmetic import I32, register
+from tenon.backends.cpu.arithmetic import I32, POINTER, register
 from tenon.backends.cpu.contraction.emit import (
     ZERO,
     address,
@@ -48,14 +49,17 @@ from tenon.backends.cpu.sliding.winograd import (
     Block,
     Elements,
     Layout,
-    Line,
     Panels,
     Tiles,
     add_products,
+    addresses,
     block_of,
     both_ways,
+    in_memory,
+    lines_at,
     of_taps,
     panels_of,
+    store_line,
     tiles_of,
     to_sums,
 )
@@ -65,6 +69,7 @@ from tenon.loops.expressions import Load, size
 from tenon.loops.ir import Contraction
 from tenon.loops.simplify import substitute
 from tenon.loops.windows import Axis, Sliding, Windows, count
+from tenon.types import DType
 
 
 @dataclass(frozen=True)
@@ -151,7 +156,7 @@ class _Winograd:
         self.elements = Elements(task.values, plan.tiles, copy, elements,
                                  Layout(plan.tiles.apart(plan.channels), plan.channels, self.lanes))
         self.store = only_stored(plan.statement.epilogue, plan.statement.sum, self.slides[1].place)
-        self.filters = count(plan.filters)
+        self.filters, self.slots = count(plan.filters), addresses(task.b, self.lanes)
 
     def emit(self) -> None:
         """All blocks and panels of this thread."""
@@ -202,76 +207,53 @@ class _Winograd:
 
     def transform_taps(self, panel: ir.Value) -> None:
         """The taps of all channels for a panel, a vector of filters at a time."""
-        b, plan = self.b, self.plan
-        load, terms = plan.weights, affine(plan.weights.offset).terms
-        nowhere = {index: size(0) for index in (*plan.windows.taps, *plan.windows.channels)}
-        where = self.panel_at(panel, ZERO)
-        with loop(b, ZERO, const(self.panels.width), const(self.lanes), short=True) as (v, _):
-            starts = []
-            for k in range(self.lanes):
-                number = b.add(b.add(b.mul(panel, const(self.panels.width)), v), const(k))
+        b, plan, width = self.b, self.plan, self.panels.width
+        load, terms, channels = plan.weights, affine(plan.weights.offset).terms, plan.windows.channels
+        nowhere = {index: size(0) for index in (*plan.windows.taps, *channels)}
+        offset = substitute(load.offset, nowhere)
+        outer, inner = channels[:-1], count(channels[-1:])
+        with loop(b, ZERO, const(width), const(self.lanes), short=True) as (v, _):
+            with loop(b, ZERO, const(self.lanes), short=True) as (k, _):
+                number = b.add(b.add(b.mul(panel, const(width)), v), k)
                 know(self.values, plan.filters, minimum(b, number, const(self.filters - 1)))
-                starts.append(self.values.address(load.buffer, substitute(load.offset, nowhere)))
-            with loop(b, ZERO, const(self.tiles.channels), short=True) as (channel, _):
-                know(self.values, plan.windows.channels, channel)
-                offset: ir.Value = ZERO
-                for index in plan.windows.channels:
-                    offset = b.add(offset, b.mul(self.values.known[index], const(int(terms.get(index, 0)))))
-                taps = self.loaded(starts, offset)
-                target = address(b, where, b.add(b.mul(channel, const(self.panels.width)), v), self.element)
-                for y, line in enumerate(both_ways(b, of_taps, taps)):
-                    for x, value in enumerate(line):
-                        at = const((y * SIDE + x) * plan.frequency)
-                        store_vector(b, value, address(b, target, at, self.element))
-
-    def loaded(self, starts: Line, offset: ir.Value) -> list[Line]:
-        """The taps of a vector of filters, by where they meet elements: squares of lines that are turned."""
-        b, lanes, load = self.b, self.lanes, self.plan.weights
-        kind = ir.IntType(16) if load.dtype.bits == 16 else scalar.in_memory(load.dtype)
-        columns: Line = []
-        for first in range(0, TAPS * TAPS, lanes):
-            mask = lanes_below(TAPS * TAPS - first, lanes)
-            at = b.add(offset, const(first))
-            rows = [masked_load(b, b.gep(start, [at], source_etype=scalar.in_memory(load.dtype)), mask,
-                                zero(ir.VectorType(kind, lanes))) for start in starts]
-            columns += transpose(b, [widened(b, row, load.dtype, lanes) for row in rows])
-        return [[columns[n] for n in line] for line in self.order]
+                b.store(self.values.address(load.buffer, offset), address(b, self.slots, k, POINTER))
+            with loop(b, ZERO, const(count(outer)), short=True) as (some, _):
+                know(self.values, outer, some)
+                first: ir.Value = ZERO
+                for index in outer:
+                    first = b.add(first, b.mul(self.values.known[index], const(int(terms.get(index, 0)))))
+                place = b.add(b.mul(some, const(inner * width)), v)
+                target = address(b, self.panel_at(panel, ZERO), place, self.element)
+                apart = int(terms.get(channels[-1], 0)) if channels else 0
+                pieces.call(b, transform_taps, (load.dtype, self.lanes, self.order), [
+                    self.slots, target, first, *map(const, (inner, apart, width, plan.frequency))])
 
     @cached_property
-    def order(self) -> list[list[int]]:
+    def order(self) -> tuple[tuple[int, ...], ...]:
         """Which of a channel's taps meets the element in this row and column of a window."""
         terms = affine(self.plan.weights.offset).terms
         steps = [int(terms[s.tap]) for s in self.slides if s.tap is not None]
         taps = [[k if s.reach > 0 else TAPS - 1 - k for k in range(TAPS)] for s in self.slides]
-        return [[y * steps[0] + x * steps[1] for x in taps[1]] for y in taps[0]]
+        return tuple(tuple(y * steps[0] + x * steps[1] for x in taps[1]) for y in taps[0])
 
     # ------------------------------------------------------------ products
 
     def multiply(self, panel: ir.Value, tiles: ir.Value) -> None:
         """The sums of all frequencies; the last tiles of a block may be computed twice, to be a whole register tile."""
-        b, plan, panels = self.b, self.plan, self.panels
-        none = [zero(ir.VectorType(self.element, self.lanes))] * (panels.rows * panels.vectors)
-        last = maximum(b, b.sub(tiles, const(panels.rows)), ZERO)
-        with loop(b, ZERO, const(FREQUENCIES), short=True) as (frequency, _):
-            right = self.panel_at(panel, frequency)
-            left, sums = (address(b, where, b.mul(frequency, const(self.tiles.apart(width))), self.element)
-                          for where, width in ((self.elements.target, plan.channels), (self.sums, panels.width)))
-            with loop(b, ZERO, tiles, const(panels.rows), short=True) as (tile, _):
-                tile = minimum(b, tile, last)
-                start = address(b, left, b.mul(tile, const(plan.channels)), self.element)
-                found = add_products(b, panels, none, (start, plan.channels, 1), (right, panels.width),
-                                     const(self.tiles.channels), self.element)
-                target = address(b, sums, b.mul(tile, const(panels.width)), self.element)
-                for number, value in enumerate(found):
-                    store_vector(b, value, address(b, target, const(number * self.lanes), self.element))
+        b, plan, width = self.b, self.plan, self.panels.width
+        numbers = self.tiles.channels, self.tiles.apart(plan.channels), plan.frequency, self.tiles.apart(width)
+        pieces.call(b, multiply, (self.element, self.panels, plan.channels), [
+            self.elements.target, self.panel_at(panel, ZERO), self.sums, tiles, *map(const, numbers)])
 
     # ------------------------------------------------------------ results
 
     def finish(self, panel: ir.Value, v: ir.Value, image: ir.Value, block: Block) -> None:
         """The results of one image for a vector of filters."""
         b, plan, lanes = self.b, self.plan, self.lanes
-        with loop(b, ZERO, block.rows, short=True) as (row, _):
-            self.transform_sums(row, b.add(b.mul(image, const(self.tiles.rows)), row), v)
+        width, tile = self.panels.width, b.mul(image, const(self.tiles.rows * self.tiles.across))
+        sums = address(b, self.sums, b.add(b.mul(tile, const(width)), b.mul(v, const(lanes))), self.element)
+        pieces.call(b, transform_sums, (self.element, lanes), [
+            sums, self.inside, block.rows, *map(const, (self.tiles.across, plan.run, width, self.tiles.apart(width)))])
         filters = b.add(b.mul(panel, const(self.panels.width)), b.mul(v, const(lanes)))
         some = minimum(b, const(lanes), b.sub(const(self.filters), filters))
         place = b.mul(block.first, const(STEP))
@@ -283,21 +265,6 @@ class _Winograd:
                 waiting = address(b, self.outside, b.mul(k, const(STEP * self.tiles.rows * plan.run)), self.element)
                 self.task.apart("epilogue", (*plan.windows.outside, *plan.filters), [waiting, place, lines],
                                 self.hand_over)
-
-    def transform_sums(self, row: ir.Value, number: ir.Value, v: ir.Value) -> None:
-        """A row of tiles, to two rows of results."""
-        b, lanes, width = self.b, self.lanes, self.panels.width
-        across = const(self.tiles.across)
-        with loop(b, ZERO, across, short=True) as (j, _):
-            tile = b.add(b.mul(number, across), j)
-            where = address(b, self.sums, b.add(b.mul(tile, const(width)), b.mul(v, const(lanes))), self.element)
-            square = [[load_vector(b, address(b, where, const((y * SIDE + x) * self.tiles.apart(width)), self.element),
-                                   self.element, lanes) for x in range(SIDE)] for y in range(SIDE)]
-            corner = b.add(b.mul(row, const(STEP * self.plan.run)), b.mul(j, const(STEP)))
-            for y, line in enumerate(both_ways(b, to_sums, square)):
-                for x, value in enumerate(line):
-                    at = b.mul(b.add(corner, const(y * self.plan.run + x)), const(lanes))
-                    store_vector(b, value, address(b, self.inside, at, self.element))
 
     @cached_property
     def is_flat(self) -> bool:
@@ -311,26 +278,19 @@ class _Winograd:
         length = const(self.slides[1].places)
         outer, run = (const(1), b.mul(lines, length)) if self.is_flat else (lines, length)
         with loop(b, ZERO, outer, short=True) as (line, _):
-            targets = [self.target(filters, k, b.add(place, line), line) for k in range(lanes)]
+            with loop(b, ZERO, const(lanes), short=True) as (k, _):
+                b.store(self.target(filters, k, b.add(place, line), line), address(b, self.slots, k, POINTER))
             start = address(b, self.inside, b.mul(line, const(self.plan.run * lanes)), self.element)
-            here = b.trunc(b.sub(run, b.mul(b.udiv(b.sub(run, const(1)), const(lanes)), const(lanes))), I32)
-            last = between(b, ir.Constant(I32, 0), here, lanes)
-            with loop(b, ZERO, run, const(lanes), short=True) as (x, _):
-                square = [load_vector(b, address(b, start, b.mul(b.add(x, const(k)), const(lanes)), self.element),
-                                      self.element, lanes) for k in range(lanes)]
-                ends = b.icmp_signed(">=", b.add(x, const(lanes)), run)
-                mask = b.select(ends, last, lanes_below(lanes, lanes))
-                for k, value in enumerate(transpose(b, square)):
-                    exists = b.select(b.icmp_signed("<", const(k), some), mask, lanes_below(0, lanes))
-                    masked_store(b, value, address(b, targets[k], x, self.element), exists)
+            pieces.call(b, turn, (self.element, lanes), [self.slots, start, run, some])
 
-    def target(self, filters: ir.Value, k: int, place: ir.Value, line: ir.Value) -> ir.Value:
+    def target(self, filters: ir.Value, k: ir.Value, place: ir.Value, line: ir.Value) -> ir.Value:
         """Where a row of results of a filter goes."""
         b = self.b
         if self.store is None:
-            at = b.add(const(k * STEP * self.tiles.rows * self.plan.run), b.mul(line, const(self.slides[1].places)))
+            filter_apart, length = STEP * self.tiles.rows * self.plan.run, self.slides[1].places
+            at = b.add(b.mul(k, const(filter_apart)), b.mul(line, const(length)))
             return address(b, self.outside, at, self.element)
-        know(self.values, self.plan.filters, minimum(b, b.add(filters, const(k)), const(self.filters - 1)))
+        know(self.values, self.plan.filters, minimum(b, b.add(filters, k), const(self.filters - 1)))
         self.values.known.update({self.slides[0].place: place, self.slides[1].place: ZERO})
         return self.values.address(self.store.buffer, self.store.offset)
 
@@ -347,3 +307,73 @@ class _Winograd:
                 values.known[across.place] = x
                 values.known[statement.sum] = b.load(address(b, start, x, self.element), typ=self.element)
                 values.block(statement.epilogue)
+
+
+# ---------------------------------------------------------------- pieces
+
+def transform_taps(b: ir.IRBuilder, dtype: DType, lanes: int, order: Sequence[Sequence[int]], starts: ir.Value,
+                   target: ir.Value, first: ir.Value, channels: ir.Value, apart: ir.Value, width: ir.Value,
+                   frequency: ir.Value) -> None:
+    """Write a piece: the taps of channels, so far `apart`, of filters whose taps begin at `starts`.
+
+    `order` says which of them meets the element in a row and column of a window: squares of lines are turned.
+    """
+    element, lines = register(dtype), lines_at(b, starts, lanes)
+    none = zero(ir.VectorType(in_memory(dtype), lanes))
+    with loop(b, ZERO, channels, short=True) as (channel, _):
+        offset, columns = b.add(first, b.mul(channel, apart)), list[ir.Value]()
+        for start in range(0, TAPS * TAPS, lanes):
+            mask, at = lanes_below(TAPS * TAPS - start, lanes), b.add(offset, const(start))
+            rows = [masked_load(b, b.gep(line, [at], source_etype=scalar.in_memory(dtype)), mask, none)
+                    for line in lines]
+            columns += transpose(b, [widened(b, row, dtype, lanes) for row in rows])
+        place = address(b, target, b.mul(channel, width), element)
+        for y, line in enumerate(both_ways(b, of_taps, [[columns[n] for n in line] for line in order])):
+            store_line(b, line, place, y, frequency, element)
+
+
+def multiply(b: ir.IRBuilder, element: ir.Type, panels: Panels, line: int, elements: ir.Value, taps: ir.Value,
+             sums: ir.Value, tiles: ir.Value, channels: ir.Value, left: ir.Value, right: ir.Value,
+             apart: ir.Value) -> None:
+    """Write a piece: the sums of all frequencies, which are `left`, `right` and `apart` elements apart."""
+    none = [zero(ir.VectorType(element, panels.lanes))] * (panels.rows * panels.vectors)
+    last = maximum(b, b.sub(tiles, const(panels.rows)), ZERO)
+    with loop(b, ZERO, const(FREQUENCIES), short=True) as (frequency, _):
+        factor, panel, target = (address(b, where, b.mul(frequency, by), element)
+                                 for where, by in ((elements, left), (taps, right), (sums, apart)))
+        with loop(b, ZERO, tiles, const(panels.rows), short=True) as (tile, _):
+            tile = minimum(b, tile, last)
+            start = address(b, factor, b.mul(tile, const(line)), element)
+            found = add_products(b, panels, none, (start, line, 1), (panel, panels.width), channels, element)
+            where = address(b, target, b.mul(tile, const(panels.width)), element)
+            for number, value in enumerate(found):
+                store_vector(b, value, address(b, where, const(number * panels.lanes), element))
+
+
+def transform_sums(b: ir.IRBuilder, element: ir.Type, lanes: int, sums: ir.Value, target: ir.Value, rows: ir.Value,
+                   across: ir.Value, run: ir.Value, width: ir.Value, frequency: ir.Value) -> None:
+    """Write a piece: rows of tiles, each to two rows of results."""
+    with loop(b, ZERO, rows, short=True) as (row, _), loop(b, ZERO, across, short=True) as (j, _):
+        where = address(b, sums, b.mul(b.add(b.mul(row, across), j), width), element)
+        square = [[load_vector(b, address(b, where, b.mul(const(y * SIDE + x), frequency), element), element, lanes)
+                   for x in range(SIDE)] for y in range(SIDE)]
+        corner = b.add(b.mul(row, b.mul(run, const(STEP))), b.mul(j, const(STEP)))
+        for y, line in enumerate(both_ways(b, to_sums, square)):
+            for x, value in enumerate(line):
+                at = b.mul(b.add(corner, b.add(b.mul(run, const(y)), const(x))), const(lanes))
+                store_vector(b, value, address(b, target, at, element))
+
+
+def turn(b: ir.IRBuilder, element: ir.Type, lanes: int, targets: ir.Value, start: ir.Value, run: ir.Value,
+         some: ir.Value) -> None:
+    """Write a piece: squares of a run of results, of which `some` filters exist, to a line for each filter."""
+    lines, all_lanes, none = lines_at(b, targets, lanes), lanes_below(lanes, lanes), lanes_below(0, lanes)
+    here = b.trunc(b.sub(run, b.mul(b.udiv(b.sub(run, const(1)), const(lanes)), const(lanes))), I32)
+    last = between(b, ir.Constant(I32, 0), here, lanes)
+    with loop(b, ZERO, run, const(lanes), short=True) as (x, _):
+        square = [load_vector(b, address(b, start, b.mul(b.add(x, const(k)), const(lanes)), element), element, lanes)
+                  for k in range(lanes)]
+        mask = b.select(b.icmp_signed(">=", b.add(x, const(lanes)), run), last, all_lanes)
+        for k, value in enumerate(transpose(b, square)):
+            exists = b.select(b.icmp_signed("<", const(k), some), mask, none)
+            masked_store(b, value, address(b, lines[k], x, element), exists)

@@ -1,0 +1,115 @@
+"""Pieces are compiled once, whoever calls them, and found again in memory and on disk."""
+
+import ctypes
+import gc
+
+import pytest
+from llvmlite import ir
+
+from tenon.backends import llvm, pieces
+from tenon.backends.code_cache import CodeCache
+
+I64, POINTER = ir.IntType(64), ir.PointerType()
+
+
+@pytest.fixture
+def disk(tmp_path, monkeypatch):
+    cache = CodeCache(tmp_path)
+    monkeypatch.setattr(llvm, "_disk", lambda: cache)
+    return cache
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """The modules that LLVM was given."""
+    given, compile = [], llvm._compile
+    monkeypatch.setattr(llvm, "_compile", lambda text, form: (given.append(text), compile(text, form))[1])
+    return given
+
+
+@pytest.fixture(autouse=True)
+def nothing_made(monkeypatch):
+    gc.collect()
+    monkeypatch.setattr(llvm, "_pieces", {})
+
+
+def store_sum(b, amount, where, value):
+    b.store(b.add(value, ir.Constant(I64, amount)), where)
+
+
+def kernel(name, amount, argument):
+    """The text of a module with a function that stores the sum of two numbers, by a piece."""
+    module = ir.Module(name)
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [POINTER]), name)
+    b = ir.IRBuilder(function.append_basic_block())
+    pieces.call(b, store_sum, (amount,), [function.args[0], ir.Constant(I64, argument)])
+    b.ret_void()
+    return pieces.text_of(module)
+
+
+def result(library, name):
+    found = ctypes.c_int64()
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(library.address(name))(ctypes.addressof(found))
+    return found.value
+
+
+def test_kernels_share_a_piece_that_differs_in_nothing(disk, compiled):
+    libraries = [llvm.compile(kernel("f", 5, 1)), llvm.compile(kernel("g", 5, 2)), llvm.compile(kernel("h", 6, 2))]
+    assert [result(*x) for x in zip(libraries, "fgh", strict=True)] == [6, 7, 8]
+    assert len(compiled) == 5 and libraries[0]._pieces == libraries[1]._pieces != libraries[2]._pieces
+
+
+def test_a_kernel_from_the_disk_finds_its_piece_there(disk, compiled):
+    llvm.compile(kernel("f", 7, 1))
+    gc.collect()
+    llvm._pieces.clear()
+    assert result(llvm.compile(kernel("f", 7, 1)), "f") == 8 and len(compiled) == 2
+
+
+def test_a_kernel_whose_piece_is_gone_from_the_disk_is_compiled_again(disk, compiled):
+    library = llvm.compile(kernel("f", 8, 1))
+    (piece,) = library._pieces
+    (name,) = pieces.parted(kernel("f", 8, 1))[1]
+    disk.discard(llvm._piece_key(name))
+    del library, piece
+    gc.collect()
+    llvm._pieces.clear()
+    assert result(llvm.compile(kernel("f", 8, 1)), "f") == 9 and len(compiled) == 4
+
+
+def test_a_piece_lives_as_long_as_a_kernel_that_calls_it(disk):
+    library = llvm.compile(kernel("f", 9, 1))
+    (name,) = pieces.parted(kernel("f", 9, 1))[1]
+    gc.collect()
+    assert llvm.is_loaded(name) and result(library, "f") == 10
+    del library
+    gc.collect()
+    assert not llvm.is_loaded(name)
+
+
+def test_a_piece_that_llvm_refuses_is_an_error_of_each_kernel(disk):
+    def wrong(b, where):
+        b.unreachable()
+        b.position_at_end(b.append_basic_block())
+    module = ir.Module()
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [POINTER]), "f")
+    b = ir.IRBuilder(function.append_basic_block())
+    pieces.call(b, wrong, (), [function.args[0]])
+    b.ret_void()
+    text = pieces.text_of(module).replace("unreachable", "nonsense")
+    for _ in range(2):
+        with pytest.raises(llvm.CodeError, match="refuses"):
+            llvm.compile(text)
+
+
+def test_the_machine_code_of_a_kernel_shows_its_pieces():
+    text = kernel("f", 10, 1)
+    (name,) = pieces.parted(text)[1]
+    assert f"{name}:" in llvm.assembly(text)
+
+
+def test_text_and_code_say_which_pieces_are_called():
+    own, others = pieces.parted(kernel("f", 11, 1))
+    assert "define void @\"f\"" in own and list(others) and all("define" in text for text in others.values())
+    assert pieces.needs(pieces.needing(list(others), b"code")) == (list(others), b"code")
+    assert pieces.needs(pieces.needing([], b"code")) == ([], b"code")
