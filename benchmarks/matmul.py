@@ -79,7 +79,7 @@ def _jax(a: np.ndarray, b: np.ndarray) -> Run:
     return lambda: product(x, y).block_until_ready()
 
 
-def _exchanged(runtime: Callable[[bytes, np.ndarray], Run]) -> Callable[[np.ndarray, np.ndarray], Run]:
+def _exchanged(runtime: Callable[..., Run]) -> Callable[[np.ndarray, np.ndarray], Run]:
     """A model that is one product with a constant, which the runtime packs once."""
     def make(a: np.ndarray, b: np.ndarray) -> Run:
         import onnx
@@ -89,7 +89,7 @@ def _exchanged(runtime: Callable[[bytes, np.ndarray], Run]) -> Callable[[np.ndar
         node = onnx.helper.make_node("MatMul", ["x", "y"], ["z"])
         graph = onnx.helper.make_graph([node], "product", [given], [result], [onnx.numpy_helper.from_array(b, "y")])
         model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=8)
-        return runtime(model.SerializeToString(), a)
+        return runtime(model.SerializeToString(), x=a)
     return make
 
 

@@ -52,26 +52,26 @@ def _tensorflow(workload: Workload, xla: bool = False) -> Run | None:
     return tensorflow_run(workload, weights(workload), inputs(workload), xla)
 
 
-def _exchanged(workload: Workload, runtime: Callable[[bytes, Any], Run]) -> Run | None:
+def _exchanged(workload: Workload, runtime: Callable[..., Run]) -> Run | None:
     """Inference only, of the network that PyTorch exports."""
     file = _exported(workload)
     if file is None:
         return None
-    run = runtime(file, inputs(workload)[0])
+    run = runtime(file, x=inputs(workload)[0])
     return lambda: float(run().sum())
 
 
-def onnxruntime_run(file: bytes, x: Any) -> Run:
-    """The first output of a file of ONNX, for an input named x."""
+def onnxruntime_run(file: bytes, **inputs: Any) -> Run:
+    """The first output of a file of ONNX, for inputs by name."""
     import onnxruntime
 
     settings = onnxruntime.SessionOptions()
     settings.intra_op_num_threads = config().threads
     session = onnxruntime.InferenceSession(file, settings, providers=["CPUExecutionProvider"])
-    return lambda: session.run(None, {"x": x})[0]
+    return lambda: session.run(None, inputs)[0]
 
 
-def openvino_run(file: bytes, x: Any) -> Run:
+def openvino_run(file: bytes, **inputs: Any) -> Run:
     """The same by OpenVINO, in float32 also where the processor has narrower products."""
     import openvino
 
@@ -79,7 +79,7 @@ def openvino_run(file: bytes, x: Any) -> Run:
                 "INFERENCE_PRECISION_HINT": "f32"}
     core = openvino.Core()
     request = core.compile_model(core.read_model(file), "CPU", settings).create_infer_request()
-    return lambda: request.infer({"x": x}, share_inputs=True, share_outputs=True)[0]
+    return lambda: request.infer(inputs, share_inputs=True, share_outputs=True)[0]
 
 
 def _exported(workload: Workload) -> bytes | None:

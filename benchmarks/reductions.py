@@ -2,13 +2,16 @@
 
     python -m benchmarks.reductions [--seconds 0.5] [--only norm]
 
-Every row is run in turn by Tenon, PyTorch and JAX, where these are installed, and says how many bytes a second Tenon
-moves: inputs read and results written once each, beside a copy of 16 MB in the same run.  For one thread:
+Every row is run in turn by Tenon, PyTorch and JAX, where these are installed, rows without gradients also by ONNX
+Runtime and OpenVINO, of what PyTorch exports.  It says how many bytes a second Tenon moves: inputs read and results
+written once each, beside a copy of 16 MB in the same run.  For one thread:
 
     XLA_FLAGS="--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1" TENON_THREADS=1 python -m ...
 """
 import argparse
 import importlib
+import io
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +19,7 @@ from typing import Any
 import numpy as np
 
 import tenon as tn
+from benchmarks import peers
 from benchmarks.timing import compare, installed, row, use_one_core
 from tenon.config import config
 
@@ -114,8 +118,8 @@ def run_of_jax(jax: Any, case: Case, arrays: Sequence[np.ndarray]) -> Callable[[
     return lambda: jax.block_until_ready(compiled(*tensors))
 
 
-def run(library: str, name: str) -> Callable[[], Any]:
-    """The row of that name in one library."""
+def run(library: str, name: str) -> Callable[[], Any] | None:
+    """The row of that name in one library; None where that has none."""
     module = importlib.import_module(library)
     known = cases(module if library == "torch" else None, module if library == "jax" else None)
     (case,) = [case for case in known if case.name == name]
@@ -127,8 +131,31 @@ def arrays_of(case: Case) -> list[np.ndarray]:
     return [random.standard_normal(i).astype(np.float32) if isinstance(i, tuple) else i for i in case.inputs]
 
 
-MAKE: dict[str, Callable[[Any, Case, Sequence[np.ndarray]], Callable[[], Any]]] = {
-    "tenon": lambda _, case, arrays: run_of_tenon(case, arrays), "torch": run_of_torch, "jax": run_of_jax}
+def run_of_exchanged(runtime: str, case: Case, arrays: Sequence[np.ndarray]) -> Callable[[], Any] | None:
+    """By ONNX Runtime or OpenVINO, of what PyTorch exports; None for gradients, and what ONNX has no words for."""
+    torch: Any = importlib.import_module("torch")
+    (case,) = [found for found in cases(torch, None) if found.name == case.name]
+
+    class Net(torch.nn.Module):     # type: ignore[misc]
+        def forward(self, *inputs: Any) -> Any:
+            return case.torch(*inputs)
+    file, names = io.BytesIO(), [f"x{k}" for k in range(len(arrays))]
+    if case.gradient:
+        return None
+    with warnings.catch_warnings(action="ignore"):      # the newer exporter needs a package more
+        try:
+            torch.onnx.export(Net().eval(), tuple(map(torch.from_numpy, arrays)), file, dynamo=False, input_names=names)
+        except torch.onnx.errors.OnnxExporterError:
+            return None
+    run: Callable[..., Callable[[], Any]] = getattr(peers, f"{runtime}_run")
+    return run(file.getvalue(), **dict(zip(names, arrays, strict=True)))
+
+
+MAKE: dict[str, Callable[[Any, Case, Sequence[np.ndarray]], Callable[[], Any] | None]] = {
+    "tenon": lambda _, case, arrays: run_of_tenon(case, arrays), "torch": run_of_torch, "jax": run_of_jax,
+    "onnxruntime": lambda _, case, arrays: run_of_exchanged("onnxruntime", case, arrays),
+    "openvino": lambda _, case, arrays: run_of_exchanged("openvino", case, arrays)}
+NAMES = {"tenon": "Tenon", "torch": "PyTorch", "jax": "JAX", "onnxruntime": "ONNX Runtime", "openvino": "OpenVINO"}
 
 
 def leaves(found: Any) -> list[np.ndarray]:
@@ -144,22 +171,18 @@ def main(arguments: list[str] | None = None) -> None:
     options.add_argument("--only", default="", help="part of the names of the rows to run")
     given = options.parse_args(arguments)
     use_one_core()
-    torch = jax = None
-    if installed("torch"):
-        import torch  # type: ignore[no-redef]
-        torch.set_num_threads(config().threads)
-    if installed("jax"):
-        import jax  # type: ignore[no-redef]
+    modules = {name: importlib.import_module(name) for name in MAKE if installed(name)}
+    if "torch" in modules:
+        modules["torch"].set_num_threads(config().threads)
     random = np.random.default_rng(0)
     source = random.standard_normal(ROWS).astype(np.float32)
     copied = np.empty_like(source)
-    for case in cases(torch, jax):
+    for case in cases(modules.get("torch"), modules.get("jax")):
         if given.only not in case.name:
             continue
         arrays = [random.standard_normal(i).astype(np.float32) if isinstance(i, tuple) else i for i in case.inputs]
-        runs = {"Tenon": run_of_tenon(case, arrays)}
-        runs |= {"PyTorch": run_of_torch(torch, case, arrays)} if torch is not None else {}
-        runs |= {"JAX": run_of_jax(jax, case, arrays)} if jax is not None else {}
+        made = {NAMES[name]: MAKE[name](module, case, arrays) for name, module in modules.items()}
+        runs = {name: run for name, run in made.items() if run is not None}
         results = leaves(runs["Tenon"]())
         for name, run in runs.items():
             for ours, theirs in zip(results, leaves(run()), strict=True):

@@ -351,6 +351,12 @@ def features() -> str:
 
 
 @cache
+def has_feature(name: str) -> bool:
+    """Whether this processor has what LLVM calls by this name."""
+    return bool(llvm.get_host_cpu_features().get(name))
+
+
+@cache
 def has_matrix_registers() -> bool:
     """Whether this process may use the processor's matrix registers (AMX), for which Linux has to be asked."""
     found = llvm.get_host_cpu_features()

@@ -28,12 +28,12 @@ from tenon.ops.comparison import (
 from tenon.ops.define import composite, function
 from tenon.ops.exponential import exp, expm1, log, log1p, sigmoid
 from tenon.ops.shape import reshape_op
-from tenon.ops.special import erf
+from tenon.ops.special import normal_cdf
 from tenon.ops.trigonometric import tanh
 from tenon.types import TensorType, normalize_axis
 
 SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
-SQRT_HALF, GAUSS = math.sqrt(0.5), 1 / math.sqrt(2 * math.pi)       # GAUSS: the normal density at 0
+GAUSS = 1 / math.sqrt(2 * math.pi)                                  # the normal density at 0
 TANH_A, TANH_B = math.sqrt(2 / math.pi), 0.044715                   # Hendrycks and Gimpel 2016, arXiv:1606.08415
 
 
@@ -153,7 +153,7 @@ def selu(x: Any) -> Any:
 
 def _gelu_vjp(g: Any, y: Any, x: Any, approximate: str) -> tuple[Any]:
     if approximate == "none":
-        return (g * ((erf(x * SQRT_HALF) + 1) * 0.5 + x * exp(x * x * -0.5) * GAUSS),)
+        return (g * (normal_cdf(x) + x * exp(x * x * -0.5) * GAUSS),)
     bent = tanh((x + x * x * x * TANH_B) * TANH_A)
     slope = (x * x * (3 * TANH_B) + 1) * TANH_A
     return (g * ((bent + 1) * 0.5 + x * (1 - bent * bent) * slope * 0.5),)
@@ -170,7 +170,7 @@ def gelu(x: Any, *, approximate: str = "none") -> Any:
     if approximate not in ("none", "tanh"):
         raise ArgumentError(f"gelu: approximate must be 'none' or 'tanh', not {approximate!r}")
     if approximate == "none":
-        return x * (erf(x * SQRT_HALF) + 1) * 0.5
+        return x * normal_cdf(x)
     return x * (tanh((x + x * x * x * TANH_B) * TANH_A) + 1) * 0.5
 
 
@@ -253,7 +253,7 @@ def softmax(x: Any, *, axis: int = -1) -> Any:
     tensor([0. , 0. , 0.5, 0.5])
     """
     e = exp(x - _peak(x, axis))
-    return e / e.sum(axis=axis, keepdims=True)
+    return e * (1 / e.sum(axis=axis, keepdims=True))        # one division a row; the sum is at least 1
 
 
 def _log_softmax_ref(x: Any, axis: int) -> Any:

@@ -28,10 +28,22 @@ def _polygamma_type(x: TensorType, *, n: int) -> TensorType:
     return x
 
 
+def _normal_cdf_type(x: TensorType) -> TensorType:
+    check_kind("normal_cdf", x.dtype, "f")
+    return x
+
+
 erf = unary("erf", reference.erf, call("erf"), lambda g, y, x: (g * (exp(-x * x) * SLOPE),), "The error function.",
             kinds="f")
 erfc = unary("erfc", reference.erfc, call("erfc"), lambda g, y, x: (g * (exp(-x * x) * -SLOPE),),
              "1 - erf(x), exact where x is large.", kinds="f")
+normal_cdf: Op = define(
+    "normal_cdf", public=False, type=_normal_cdf_type, promote=floating, elementwise=True,
+    ref=lambda x: (reference.erf(x * math.sqrt(0.5)) + 1) * 0.5, compute=lambda s, i, x: s.call("normal_cdf", x(i)),
+    vjp=lambda g, y, x: (g * (exp(x * x * -0.5) / math.sqrt(2 * math.pi)),),
+    doc="The share of a standard normal distribution that lies below x, good to the last digit of 1 and in less time "
+        "than `ndtr`, whose tail is exact too.",
+    examples=["normal_cdf(f32[2, 3]) -> f32[2, 3]"])
 erfinv = unary("erfinv", reference.erfinv, call("erfinv"), lambda g, y, x: (g * (exp(y * y) / SLOPE),),
                "The inverse of the error function.", kinds="f", domain=(-0.9, 0.9))
 lgamma = unary("lgamma", reference.lgamma, call("lgamma"), lambda g, y, x: (g * digamma(x),),

@@ -166,9 +166,9 @@ def _softened(weights: Value) -> Value | None:
     whole = _of(softmax, weights)
     if whole is not None and weights.node is not None:
         return whole if weights.node.attrs["axis"] == weights.ndim - 1 else None
-    e = _of(divide, weights)
+    e = _of(divide, weights) or _of(multiply, weights)
     shifted = _of(exp, e)
-    if e is None or shifted is None or along_rows(_second(weights), sum_) is not e:
+    if e is None or shifted is None or along_rows(_second(weights), sum_, _of(multiply, weights) is e) is not e:
         return None
     scores = _of(subtract, shifted)
     return scores if scores is not None and along_rows(_second(shifted), max_) is scores else None
@@ -186,15 +186,26 @@ def _second(x: Value) -> Input:
     return x.node.inputs[1] if x.node is not None else None
 
 
-def along_rows(x: Input, op: Op) -> Value | None:
-    """Of what this is the sum or maximum of every row, broadcast to all of it."""
+def along_rows(x: Input, op: Op, inverse: bool = False) -> Value | None:
+    """Of what this is the sum or maximum of every row, or one over it, broadcast to all of it."""
     row = _of(broadcast_to, x)
+    row = _one_over(row) if inverse else row
     row = _of(reshape_op, row) or row
     of = _of(op, row)
     if of is None or row is None or row.node is None or not isinstance(x, Value):
         return None
     fits = of.shape == x.shape and row.node.attrs["axis"] == (of.ndim - 1,) and row.dtype is of.dtype
     return of if fits else None
+
+
+def _one_over(x: Value | None) -> Value | None:
+    """The divisor of 1."""
+    node = x.node if x is not None else None
+    if node is None or node.op is not divide:
+        return None
+    number, divisor = node.inputs
+    is_one = isinstance(number, Literal) and as_float(number) == 1
+    return divisor if is_one and isinstance(divisor, Value) else None
 
 
 def _scores(x: Value, graph: Graph, added: int = 0) -> Scores | None:

@@ -14,6 +14,7 @@ import pytest
 from llvmlite import ir
 
 from tenon.backends.cpu.mathematics import FUNCTIONS, MAX_ULP
+from tenon.backends.cpu.mathematics import pairs as pairs_of_numbers
 from tenon.backends.llvm import features
 
 Array = np.ndarray[Any, Any]
@@ -144,6 +145,7 @@ DOMAINS: dict[str, list[Sampler]] = {
     "log10": POSITIVE_LOGARITHM,
     "log1p": [uniform(-0.9999, 2), magnitudes(-140, 120, signed=False), beside(-1, -20, -1, 1.0), magnitudes(-60, -1)],
     "log2": POSITIVE_LOGARITHM,
+    "normal_cdf": [uniform(-7, 7), uniform(-1, 1), magnitudes(-100, 5)],
     "rsqrt": [everything(signed=False)],
     "sigmoid": [uniform(-103, 20), uniform(-745, 40), uniform(-4, 4)],
     "sin": CIRCLE,
@@ -158,6 +160,7 @@ REFERENCES: dict[str, Callable[..., Any]] = {
     "exp2": lambda x: mpmath.mpf(2) ** x,
     "lgamma": lambda x: mpmath.log(mpmath.gamma(x)) if x < 1e5 else mpmath.loggamma(x),
     "log2": lambda x: mpmath.log(x) / mpmath.log(2),
+    "normal_cdf": mpmath.ncdf,
     "pow": lambda x, y: x**y,
     "rsqrt": lambda x: 1 / mpmath.sqrt(x),
     "sigmoid": lambda x: 1 / (1 + mpmath.exp(-x)),
@@ -170,6 +173,10 @@ def draw(samplers: list[Sampler], dtype: type, count: int = SAMPLES, seed: int =
     with np.errstate(over="ignore"):
         x = np.concatenate([sampler(random, count) for sampler in samplers]).astype(dtype)
     return x[np.isfinite(x) & (x != 0)]
+
+
+# Functions whose unit is never less than that of this number: near their zeros they are only absolutely precise.
+LEAST_UNIT = {"normal_cdf": 0.5}
 
 
 def ulps(result: Array, exact: list[Any], scale: list[Any] | None = None) -> Iterator[float]:
@@ -193,7 +200,8 @@ def worst_ulps(name: str, dtype: type) -> tuple[float, float]:
     reference = REFERENCES.get(name) or getattr(mpmath, name)
     with mpmath.workprec(1200 if name in ("sin", "cos", "tan") else 200):
         exact = [reference(mpmath.mpf(float(v))) for v in x]
-    return max(zip(ulps(y, exact), map(float, x), strict=True))
+    scale = [max(abs(e), LEAST_UNIT.get(name, 0)) for e in exact]
+    return max(zip(ulps(y, exact, scale), map(float, x), strict=True))
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=["float32", "float64"])
@@ -208,7 +216,7 @@ def test_single_precision_agrees_with_double_precision_on_many_numbers(name: str
     x = draw(DOMAINS[name], np.float32, count=20_000, seed=1)
     y, exact = compiled(name, np.float32)(x), compiled(name, np.float64)(x)
     kind = np.finfo(np.float32)
-    exponent = np.frexp(np.maximum(np.abs(exact), kind.smallest_normal))[1] - 1
+    exponent = np.frexp(np.maximum(np.abs(exact), LEAST_UNIT.get(name, kind.smallest_normal)))[1] - 1
     finite = np.abs(exact) < kind.max
     error = np.abs(np.where(finite, y, 0) - np.where(finite, exact, 0)) / np.ldexp(1.0, exponent - kind.nmant)
     assert error[finite].max() <= MAX_ULP[name][0] + 0.01, x[finite][error[finite].argmax()]
@@ -297,6 +305,7 @@ OTHERS: dict[str, Callable[..., Array]] = {
     "erf": by_scalar(math.erf),
     "erfc": by_scalar(math.erfc),
     "lgamma": by_scalar(lambda v: math.inf if is_pole(v) or v == LARGEST else math.lgamma(v)),
+    "normal_cdf": by_scalar(lambda v: math.erfc(-v * math.sqrt(0.5)) / 2),
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "sigmoid": by_scalar(lambda v: float(1 / (1 + mpmath.exp(-v)))),
 }
@@ -315,13 +324,28 @@ def test_special_values_are_those_of_numpy(name: str, dtype: type) -> None:
     with np.errstate(all="ignore"):
         size = np.maximum(*np.abs(operands)) if name == "logaddexp" else np.abs(expected)
         # Near the zeros between its poles lgamma is only absolutely precise.
-        scale = np.spacing(np.maximum(size, 1) if name == "lgamma" else size)
+        scale = np.spacing(np.maximum(size, 1 if name == "lgamma" else LEAST_UNIT.get(name, 0)).astype(dtype))
         same = (result == expected) & (np.signbit(result) == np.signbit(expected))
         same |= np.isnan(result) & np.isnan(expected)
         near = np.abs(result.astype(np.longdouble) - expected) <= bound * scale
     wrong = ~(same | near & (expected != 0))
     report = [(*(o[wrong][0] for o in operands), result[wrong][0], expected[wrong][0])] if wrong.any() else []
     assert not report, f"{name}: operands, result, expected {report}, and {wrong.sum() - 1} more"
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=["float32", "float64"])
+def test_the_normal_distribution_function_is_0_and_1_far_out(dtype: type) -> None:
+    far = np.array([9.0, 20.0, 1e30, math.inf], dtype)
+    np.testing.assert_array_equal(compiled("normal_cdf", dtype)(np.concatenate([far, -far])), [1] * 4 + [0] * 4)
+
+
+@pytest.mark.parametrize("name", ["exp", "exp2", "expm1", "sigmoid"])
+def test_processors_without_scaling_instructions_find_the_same_numbers(name: str,
+                                                                       monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.concatenate([draw(DOMAINS[name], np.float32), specials(np.float32)])
+    expected = compiled(name, np.float32)(x)
+    monkeypatch.setattr(pairs_of_numbers, "can_scale", lambda kind: False)
+    np.testing.assert_array_equal(Compiled(name, np.float32)(x), expected)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=["float32", "float64"])

@@ -29,7 +29,8 @@ from tenon.backends.cpu.mathematics.notation import Number
 Emitter = Callable[..., ir.Value]
 
 # Name, definition, and the largest error in units in the last place for (float, double): 0.5 is correct rounding.
-# The gamma functions' are for positive numbers; logaddexp's unit is that of the largest of operands and result.
+# The gamma functions' are for positive numbers; logaddexp's unit is that of the largest of operands and result,
+# normal_cdf's that of 1/2.
 TABLE: list[tuple[str, Callable[..., Number], tuple[float, float]]] = [
     ("acos", inverse_trigonometric.acos, (1.1, 1.1)),
     ("acosh", hyperbolic.acosh, (1.9, 1.9)),
@@ -61,6 +62,7 @@ TABLE: list[tuple[str, Callable[..., Number], tuple[float, float]]] = [
     ("log2", logarithm.log2, (0.7, 0.7)),
     ("logaddexp", power.logaddexp, (2.0, 2.0)),
     ("nextafter", rounding.nextafter, (0.5, 0.5)),
+    ("normal_cdf", error_function.normal_cdf, (2.4, 1.0)),
     ("pow", power.power, (0.6, 1.1)),
     ("remainder", division.remainder, (0.5, 0.5)),
     ("round", rounding.round_half_even, (0.5, 0.5)),

@@ -1,15 +1,25 @@
-"""Turns erf, erfc and erfinv into polynomials and one exponential or logarithm.
+"""Turns erf, erfc, erfinv and the normal distribution function into polynomials and one exponential or logarithm.
 
 erf: a polynomial near zero; beyond, 1 less another one, or 1 - exp(-a*F(a)) in double precision. erfc: exp(-a*a) times
 a polynomial in (a - k)/(a + k) over 1 + 2*a (Shepherd and Laframboise 1981). erfinv: polynomials in
-w = -log(1 - x*x) (Giles 2010). Polynomials: tools/minimax.py erf erf_far_32 erf_far_64 erfc_32 erfc_64 erfinv ...
+w = -log(1 - x*x) (Giles 2010). Polynomials: tools/minimax.py erf erf_far_32 erf_far_64 normal_cdf erfc_32 ...
 """
 
 import math
 
 from tenon.backends.cpu.mathematics.exponential import exp_of_sum
 from tenon.backends.cpu.mathematics.logarithm import log
-from tenon.backends.cpu.mathematics.notation import Number, copysign, fma, minimum, polynomial, sqrt, where
+from tenon.backends.cpu.mathematics.notation import (
+    Number,
+    copysign,
+    even_and_odd,
+    fma,
+    maximum,
+    minimum,
+    polynomial,
+    sqrt,
+    where,
+)
 from tenon.backends.cpu.mathematics.pairs import quick_two_sum, quotient, two_product, two_sum
 
 # erf(x) = x + x*NEAR(x*x) for |x| < 1
@@ -41,6 +51,12 @@ ERFC = {
          -0.0007577734818125479, -0.00019925675860143019, 0.00015062262873465868, -2.4398838568999388e-05,
          -1.1225063479427288e-05, 5.708343312919473e-06, 3.000517620694496e-07, -8.221748055467416e-07,
          6.661832072932913e-08, 1.053989758173293e-07, -1.2082429156743197e-08, -1.0387122460685952e-08)}  # fmt: skip
+# normal_cdf(x) = 1/2 + x * NORMAL(x*x * NORMAL_SCALE - 1) up to NORMAL_END, where it comes out as 0 and 1 exactly
+NORMAL = (0.12739555537700653, -0.06360749900341034, 0.04735809192061424, -0.03857332840561867, 0.032033201307058334,
+          -0.026178725063800812, 0.02061188966035843, -0.015443684533238411, 0.010832555592060089,
+          -0.007017773576080799, 0.004445797298103571, -0.002864792011678219, 0.001433851197361946,
+          -0.0004129688604734838, 0.0002866125723812729, -0.00032731902319937944, 0.00011862665269291028)
+NORMAL_SCALE, NORMAL_END = 0.06492979824542999, 5.55
 ERFC_CENTRE, ERFC_END = {32: 2.0, 64: 4.0}, {32: 10.4, 64: 27.9}
 # erfinv(x) / x, for w < 6.25, for sqrt(w) < 4, and beyond
 INVERSE = {
@@ -97,6 +113,17 @@ def erfc(x: Number) -> Number:
     square, lost = two_product(a, a)
     positive = exp_of_sum(-square, -lost, factor)
     return where(abs(x) < 0.5, 1.0 - near_zero(x), where(x < 0.0, 2.0 - positive, positive))
+
+
+def normal_cdf(x: Number) -> Number:
+    """The share of a standard normal distribution below x, within 2.4 units in the last place of 1/2.
+
+    Being only absolutely precise, one polynomial is enough, as it would not be for `erf`, which is small near 0.
+    """
+    if x.is_double:
+        return fma(erf(x * math.sqrt(0.5)), 0.5, 0.5)
+    near = minimum(maximum(x, -NORMAL_END), NORMAL_END)
+    return near * even_and_odd(fma(near * near, NORMAL_SCALE, -1.0), NORMAL) + 0.5
 
 
 def erfinv(x: Number) -> Number:

@@ -17,6 +17,8 @@ from typing import Any, Union
 
 from llvmlite import ir
 
+from tenon.backends.llvm import has_feature
+
 Operand = Union["Number", float]
 
 
@@ -263,6 +265,26 @@ def polynomial(x: Number, coefficients: Sequence[float]) -> Number:
     for coefficient in reversed(coefficients[:-1]):
         result = fma(result, x, coefficient)
     return result
+
+
+def even_and_odd(x: Number, coefficients: Sequence[float]) -> Number:
+    """The same sum as that of `polynomial`, in two halves that wait half as long for their multiply-adds."""
+    square = x * x
+    return fma(polynomial(square, coefficients[1::2]), x, polynomial(square, coefficients[::2]))
+
+
+def scaled(x: Number, exponent: Bits) -> Number:
+    """x * 2**exponent, rounded once, however large the exponent: one instruction where `can_scale` holds."""
+    b, lanes = x.b, f"v{x.lanes}" if x.lanes else ""
+    name = f"llvm.ldexp.{lanes}f32.{lanes}i32"
+    kind = ir.FunctionType(x.value.type, [x.value.type, exponent.value.type])
+    function = b.module.globals.get(name) or ir.Function(b.module, kind, name=name)
+    return Number(b, b.call(function, [x.value, exponent.value]))
+
+
+def can_scale(kind: Format) -> bool:
+    """Whether the processor has an instruction for `scaled`; without it LLVM would call a library."""
+    return kind is SINGLE and has_feature("avx512f")
 
 
 def widen(x: Number) -> Number:

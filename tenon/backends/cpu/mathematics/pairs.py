@@ -4,7 +4,7 @@ A pair (high, low) stands for high + low, with |low| at most half a unit in the 
 Knuth (TAOCP 2, 4.2.2); with a fused multiply-add a product's rounding error is one instruction.
 """
 
-from tenon.backends.cpu.mathematics.notation import Bits, Number, Operand, fma
+from tenon.backends.cpu.mathematics.notation import Bits, Number, Operand, can_scale, fma, scaled
 
 Pair = tuple[Number, Number]
 
@@ -56,6 +56,8 @@ def power_of_two(shifted: Number) -> Number:
 def times_power_of_two(y: Number, shifted: Number, extra: int = 0) -> Number:
     """y * 2**(k + extra) rounded once, for y near 1; overflows and underflows as it should while |k| < 2 * bias."""
     kind = y.format
+    if can_scale(kind):
+        return scaled(y, shifted.bits() + (extra - kind.to_integer_bits))
     exponents = shifted.bits() + (2 * kind.bias + extra - kind.to_integer_bits)
     half = exponents >> 1
     return y * (half << kind.mantissa).number() * ((exponents - half) << kind.mantissa).number()
