@@ -22,7 +22,7 @@ from tenon.dims import Dim, product
 from tenon.loops.build import offset
 from tenon.loops.columns import lies_across
 from tenon.loops.cost import known
-from tenon.loops.expressions import Binary, Buffer, Cast, Expr, Index, Load, Reduce, replace, size, walk
+from tenon.loops.expressions import Binary, Buffer, Cast, Expr, Index, Load, Reduce, parts, replace, size
 from tenon.loops.flattening import with_flat_loops
 from tenon.loops.simplify import simplify, substitute
 from tenon.loops.target import Target, levels
@@ -100,8 +100,8 @@ def _shape(target: Target) -> Space:
 
 def _outermost(value: Expr) -> list[Reduce]:
     """The reductions that are inside of no other one."""
-    listed = [x for x in walk(value) if isinstance(x, Reduce)]
-    inside = {y for x in listed for y in walk(x.body) if isinstance(y, Reduce)}
+    listed = parts(value, Reduce)
+    inside = {y for x in listed for y in parts(x.body, Reduce)}
     return [x for x in listed if x not in inside]
 
 

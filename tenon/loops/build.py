@@ -32,6 +32,7 @@ from tenon.loops.expressions import (
     binary,
     constant,
     lift,
+    parts,
     size,
     walk,
 )
@@ -147,8 +148,7 @@ class Scalars:
         real = tuple(k for k in indices if isinstance(k, Index))
         if not real:
             return body
-        inside = [int(k.name[1:]) for x in walk(body) if isinstance(x, Reduce) and not x.free.isdisjoint(real)
-                  for k in x.indices]
+        inside = [int(k.name[1:]) for x in parts(body, Reduce) if not x.free.isdisjoint(real) for k in x.indices]
         first = max(inside, default=-1) + 1
         named = {k: Index(f"k{first + place}", k.extent) for place, k in enumerate(real)}
         for x in walk(body):
@@ -203,7 +203,7 @@ class GraphExpressions:
         it may be data that has to be checked.
         """
         if is_empty(value.type):
-            checked = next((i for i in index if any(isinstance(x, CheckedIndex) for x in walk(i))), size(0))
+            checked = next((i for i in index if parts(i, CheckedIndex)), size(0))
             return self.scalars.cast(checked, value.dtype)
         buffer = self.buffers.get(value)
         return self.defined(value, index) if buffer is None else self._load(buffer, index)

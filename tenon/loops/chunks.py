@@ -13,7 +13,7 @@ from collections.abc import Callable
 from tenon.dims import Dim, product
 from tenon.loops.build import offset
 from tenon.loops.columns import TILE, is_across
-from tenon.loops.expressions import Binary, Buffer, Cast, Expr, Index, Load, Reduce, replace, size, walk
+from tenon.loops.expressions import Binary, Buffer, Cast, Expr, Index, Load, Reduce, parts, replace, size
 from tenon.loops.simplify import simplify, substitute
 from tenon.loops.target import Target
 from tenon.types import TensorType, float32
@@ -25,12 +25,12 @@ ENOUGH = 16             # results that keep the threads busy by themselves, when
 
 def in_chunks(target: Target, temporary: Callable[[TensorType], Buffer]) -> list[Target]:
     """The target, after targets for the partial results of its long reductions."""
-    listed = [x for x in walk(target.value) if isinstance(x, Reduce)]
-    inside = {y for x in listed for y in walk(x.body) if isinstance(y, Reduce)}
+    listed = parts(target.value, Reduce)
+    inside = {y for x in listed for y in parts(x.body, Reduce)}
     before: list[Target] = []
     values: dict[Expr, Expr] = {}
     for x in listed:
-        if x not in inside and not any(isinstance(y, Reduce) for y in walk(x.body)):
+        if x not in inside and not parts(x.body, Reduce):
             cut = _cut(x, target.indices, temporary)
             if cut is not None:
                 before.append(cut[0])

@@ -23,6 +23,7 @@ from tenon.loops.expressions import (
     Load,
     Reduce,
     identity,
+    parts,
     replace,
     size,
     walk,
@@ -51,23 +52,22 @@ def column_nest(targets: Sequence[Target]) -> Nest | None:
 
 def _stands_alone(x: Reduce) -> bool:
     """Whether all reductions inside of x can be finished before it."""
-    return all(y.free.isdisjoint(x.indices) for y in walk(x.body) if isinstance(y, Reduce))
+    return all(y.free.isdisjoint(x.indices) for y in parts(x.body, Reduce))
 
 
 def is_across(x: Reduce, index: Index) -> bool:
     """Whether neighbours in `index` are contiguous in most of what x reads, and neighbours in its own indices are not.
     """
-    return index in x.free and not any(isinstance(y, Reduce) for y in walk(x.body)) and lies_across(x, index)
+    return index in x.free and not parts(x.body, Reduce) and lies_across(x, index)
 
 
 def lies_across(x: Reduce, index: Index) -> bool:
     """The same, whether or not other reductions stand inside of x."""
     votes = 0
-    for load in walk(x.body):
-        if isinstance(load, Load):
-            terms = affine(load.offset).terms
-            elements = count(*load.offset.free)
-            votes += elements * (is_same(terms.get(index, 0), 1) - is_same(terms.get(x.indices[-1], 0), 1))
+    for load in parts(x.body, Load):
+        terms = affine(load.offset).terms
+        elements = count(*load.offset.free)
+        votes += elements * (is_same(terms.get(index, 0), 1) - is_same(terms.get(x.indices[-1], 0), 1))
     return votes > 0
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from tenon.dims import product
 from tenon.loops.affine import affine, is_same
-from tenon.loops.expressions import Binary, CheckedIndex, Expr, Index, Load, Reduce, size, walk
+from tenon.loops.expressions import Binary, CheckedIndex, Expr, Index, Load, Reduce, parts, size
 from tenon.loops.windows import sliding
 from tenon.types import bfloat16, float16, float32, float64, int32, int64
 
@@ -54,7 +54,7 @@ def as_product(x: Expr, indices: Sequence[Index]) -> Product | None:
     if indices and indices[-1] in rows:
         rows, columns, left, right = columns, rows, right, left
     found = _with_windows_left(Product(x, batch, rows, columns, left, right))
-    if not (_is_worthwhile(found) or _is_sliding(found)) or any(isinstance(y, CheckedIndex) for y in walk(x.body)):
+    if not (_is_worthwhile(found) or _is_sliding(found)) or parts(x.body, CheckedIndex):
         return None
     return found
 
@@ -116,12 +116,12 @@ def _is_of_long_rows(x: Product) -> bool:
 
 def misplaced(value: Expr, indices: Sequence[Index]) -> list[Reduce]:
     """Reductions to store so that each product in `value` stands alone, under elementwise operations only."""
-    reductions = [x for x in walk(value) if isinstance(x, Reduce)]
+    reductions = parts(value, Reduce)
     found: list[Reduce] = []
     for x in reductions:
         around = tuple(sorted(x.free, key=lambda index: index.name))
         if around and as_product(x, around):
-            inside = [y for y in walk(x.body) if isinstance(y, Reduce)]
+            inside = parts(x.body, Reduce)
             alone = len(reductions) == 1 + len(inside) and x.free == frozenset(indices)
             found += inside if alone else [x, *inside]
     return found

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 from weakref import WeakValueDictionary
 
 import numpy as np
@@ -51,7 +51,7 @@ class Interned(type):
     _lock: ClassVar[Lock] = Lock()
 
     def __call__(cls, *args: Any) -> Any:
-        key = (cls, *cls.key(*args))  # type: ignore[attr-defined]
+        key = (cls, *cls.key(*args)) if cls is Const else (cls, *args)
         held = Interned._table.data.get(key)  # type: ignore[attr-defined]  # as `get` does, without a call
         found = None if held is None else held()
         if found is None:
@@ -69,14 +69,10 @@ class Expr(metaclass=Interned):
     _free: frozenset[Index]     # found when asked for, and kept
     _below: tuple[Expr, ...]
     _simple: Expr | None        # None where it is in simplest form itself: not a cycle, so that it goes when unused
+    _parts: dict[type, tuple[Any, ...]]     # those of a kind, of `_below`
     _affine: Any = None         # notes of tenon.loops.simplify
     _bounds: Any = None
     _text: str
-
-    @classmethod
-    def key(cls, *args: Any) -> tuple[Any, ...]:
-        """What makes two of them equal."""
-        return args
 
     def children(self) -> tuple[Expr, ...]:
         """The expressions that this one is made of."""
@@ -161,9 +157,10 @@ class Const(Expr):
     value: bool | int | float
     dtype: DType
 
-    @classmethod
-    def key(cls, *args: Any) -> tuple[Any, ...]:
-        return repr(args[0]), args[1]       # 0.0 and -0.0 differ; a NaN equals itself
+    @staticmethod
+    def key(value: Any, dtype: DType) -> tuple[Any, ...]:
+        """What makes two of them equal: 0.0 and -0.0 differ, a NaN equals itself."""
+        return repr(value), dtype
 
     def text(self) -> str:
         return repr(self.value)
@@ -383,6 +380,9 @@ class CheckedIndex(Expr):
         return f"checked({self.x}, {self.size})"
 
 
+Part = TypeVar("Part", bound=Expr)
+
+
 def constant(value: Any, dtype: DType) -> Const:
     """A number of this type, rounded or wrapped to it."""
     if dtype.kind == "b":
@@ -435,6 +435,16 @@ def _operand(x: Expr, op: str, right: bool) -> str:
 def walk(*roots: Expr) -> list[Expr]:
     """Every distinct sub-expression, parts before the whole."""
     return [*roots[0].below, roots[0]] if len(roots) == 1 else _in_order(roots)
+
+
+def parts(x: Expr, kind: type[Part]) -> tuple[Part, ...]:
+    """Every distinct sub-expression of one kind, parts before the whole."""
+    try:
+        found = x._parts[kind]
+    except (AttributeError, KeyError):
+        found = tuple([part for part in x.below if isinstance(part, kind)])
+        x._parts = {**getattr(x, "_parts", {}), kind: found}
+    return (*found, x) if isinstance(x, kind) else found
 
 
 def _in_order(roots: Sequence[Expr]) -> list[Expr]:

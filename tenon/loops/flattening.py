@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tenon.loops.affine import affine, is_same
-from tenon.loops.expressions import Expr, Index, Load, Reduce, size, walk
+from tenon.loops.expressions import Expr, Index, Load, Reduce, parts, size, walk
 from tenon.loops.simplify import simplify, substitute
 from tenon.loops.target import Target
 
@@ -42,7 +42,7 @@ def merge(x: Expr, outer: Index, inner: Index, flat: Index) -> Expr | None:
     """`x` in terms of flat = outer * (extent of inner) + inner, or None if it depends on them in another way."""
     if outer not in x.free and inner not in x.free:
         return x
-    if any(_is_apart(part, outer, inner) for part in walk(x) if isinstance(part, Load)):
+    if any(_is_apart(part, outer, inner) for part in parts(x, Load)):
         return None
     temporary = Index("flat " + flat.name, flat.extent)
     found = substitute(x, {inner: temporary - outer * size(inner.extent)})
@@ -58,10 +58,12 @@ def _is_apart(x: Load, outer: Index, inner: Index) -> bool:
 
 def with_flat_reductions(target: Target) -> Target:
     """Merge neighbouring indices of reductions in the same way."""
+    if all(len(x.indices) == 1 for x in parts(target.value, Reduce)):
+        return target
     done: dict[Expr, Expr] = {}
     for x in walk(target.value):
-        parts = tuple(done[child] for child in x.children())
-        same = x if parts == x.children() else simplify(x.rebuilt(parts))
+        children = tuple(done[child] for child in x.children())
+        same = x if children == x.children() else simplify(x.rebuilt(children))
         done[x] = _flat_reduction(same) if isinstance(same, Reduce) else same
     return replace(target, value=done[target.value])
 

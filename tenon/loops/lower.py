@@ -19,13 +19,13 @@ from tenon.loops.attention import attention_nest, attention_node
 from tenon.loops.build import GraphExpressions, is_empty, offset
 from tenon.loops.chunks import in_chunks
 from tenon.loops.contraction import misplaced
-from tenon.loops.expressions import Buffer, Call, CheckedIndex, Expr, Index, Reduce, size, walk
+from tenon.loops.expressions import Buffer, Call, CheckedIndex, Expr, Index, Reduce, parts, size
 from tenon.loops.filling import Filling, fill_node
 from tenon.loops.flattening import with_flat_reductions
 from tenon.loops.ir import Kernel, Nest, roots, statements
 from tenon.loops.pieces import in_pieces
 from tenon.loops.rows import Copies, with_dense_rows
-from tenon.loops.schedule import product_of, schedule
+from tenon.loops.schedule import schedule
 from tenon.loops.splitting import with_split_loops
 from tenon.loops.target import Target, levels
 from tenon.types import TensorType
@@ -67,7 +67,7 @@ def lower(graph: Graph, name: str) -> Kernel:
     parted: list[Target] = []
     copies: Copies = {}
     for target in map(with_flat_reductions, along_rows(targets, temporary)):
-        found = product_of(target)
+        found = target.product
         parted += with_dense_rows(target, found, temporary, copies) if found else in_chunks(target, temporary)
     return _kernel(name, graph, inputs, outputs, temporaries + parts, [schedule(group) for group in grouped(parted)])
 
@@ -75,7 +75,7 @@ def lower(graph: Graph, name: str) -> Kernel:
 def _kernel(name: str, graph: Graph, inputs: Mapping[Value, Buffer], outputs: Sequence[Buffer],
             temporaries: Sequence[Buffer], nests: Sequence[Nest]) -> Kernel:
     checks = tuple(dict.fromkeys(x for nest in nests for statement in statements(nest.body)
-                                 for x in walk(*roots(statement)) if isinstance(x, CheckedIndex)))
+                                 for root in roots(statement) for x in parts(root, CheckedIndex)))
     return Kernel(name, tuple(inputs.values()), tuple(outputs), tuple(temporaries), graph.symbols(), tuple(nests),
                   checks)
 
@@ -133,7 +133,7 @@ def loop_indices(type: TensorType) -> tuple[tuple[Expr, ...], tuple[Index, ...]]
 def _misplaced_product(targets: Sequence[Target], owner: Mapping[Expr, Value], stored: set[Value]) -> Value | None:
     """A value, not yet stored, that keeps a product of matrices from being one."""
     found = [x for t in targets for x in misplaced(t.value, t.indices)]
-    products = {(x.sum, t.indices) for t in targets if (x := product_of(t)) is not None}
+    products = {(x.sum, t.indices) for t in targets if (x := t.product) is not None}
     seen = Counter(x for x, _ in products)
     found += [x for x, times in seen.items() if times > 1]      # in loops of several kinds
     return next((owner[x] for x in found if x in owner and owner[x] not in stored), None)
@@ -204,7 +204,7 @@ def grouped(targets: Sequence[Target]) -> list[list[Target]]:
 
 def _fits(target: Target, nest: Sequence[Target]) -> bool:
     """Whether the loops of the target are those of the nest, or the outer ones of them, or the other way round."""
-    one, other = product_of(target), product_of(nest[-1])
+    one, other = target.product, nest[-1].product
     if one is not None or other is not None:
         return one == other and target.indices == nest[-1].indices
     longest = max((t.indices for t in nest), key=len)

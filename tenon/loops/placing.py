@@ -12,7 +12,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 
-from tenon.loops.expressions import OPERATION, Binary, Buffer, Const, Expr, Index, Load, Local, Reduce, Size, walk
+from tenon.loops.expressions import (
+    OPERATION,
+    Binary,
+    Buffer,
+    Const,
+    Expr,
+    Index,
+    Load,
+    Local,
+    Reduce,
+    Size,
+    parts,
+    walk,
+)
 from tenon.loops.ir import Accumulator, Let, Loop, Stmt, Store, Update
 from tenon.loops.keeping import Kept
 from tenon.loops.target import Target
@@ -148,4 +161,4 @@ def home_of(x: Expr, scope: Scope) -> Scope:
 
 def hoisted(x: Reduce) -> list[Expr]:
     """The reductions inside of x that do not depend on its indices."""
-    return [z for z in walk(x.body) if isinstance(z, Reduce) and z.free <= x.free]
+    return [z for z in parts(x.body, Reduce) if z.free <= x.free]

@@ -10,16 +10,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tenon.loops.columns import column_nest
-from tenon.loops.contraction import Product, as_product
 from tenon.loops.expressions import (
-    CheckedIndex,
     Const,
     Index,
     Local,
-    Reduce,
     identity,
     size,
-    walk,
 )
 from tenon.loops.flattening import with_flat_loops, with_flat_reductions
 from tenon.loops.ir import Block, Contraction, Let, Loop, Nest, Store
@@ -40,21 +36,12 @@ def schedule(targets: Sequence[Target]) -> Nest:
 
 def alone(target: Target) -> bool:
     """Whether the target is a contraction, and so needs a nest of its own."""
-    return product_of(target) is not None
-
-
-def product_of(target: Target) -> Product | None:
-    """The product that the target is, under elementwise operations on its result; or None."""
-    reductions = [x for x in walk(target.value) if isinstance(x, Reduce)]
-    if len(reductions) != 1 or not target.indices or reductions[0].free != frozenset(target.indices):
-        return None
-    checked = any(isinstance(x, CheckedIndex) for x in walk(target.value))
-    return None if checked else as_product(reductions[0], target.indices)
+    return target.product is not None
 
 
 def _contraction(targets: Sequence[Target]) -> Nest | None:
     """The nest of targets that are elementwise operations on the result of one product."""
-    found = product_of(targets[0])
+    found = targets[0].product
     if found is None:
         return None
     top = Scope()

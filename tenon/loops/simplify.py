@@ -45,7 +45,7 @@ def simplify(x: Expr) -> Expr:
     except AttributeError:
         pass
     children = x.children()
-    parts = tuple(simplify(child) for child in children)
+    parts = tuple([simplify(child) for child in children])
     same = x if parts == children else x.rebuilt(parts)
     found = _RULES.get(type(same), _unchanged)(same)
     if found is not same:
@@ -62,11 +62,11 @@ def substitute(x: Expr, values: Mapping[Index, Expr]) -> Expr:
     replaced = frozenset(values)
 
     def visit(x: Expr) -> Expr:
-        if not x.free & replaced:
+        if x.free.isdisjoint(replaced):
             return x
         if x not in done:
             children = x.children()
-            parts = tuple(visit(child) for child in children)
+            parts = tuple([visit(child) for child in children])
             done[x] = simplify(x if parts == children else x.rebuilt(parts))
         return done[x]
 

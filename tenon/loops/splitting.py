@@ -12,8 +12,7 @@ from collections.abc import MutableMapping, Sequence
 
 from tenon.graph.ir import Value
 from tenon.loops.affine import affine, is_same
-from tenon.loops.expressions import Binary, Const, Expr, Index, size, walk
-from tenon.loops.schedule import product_of
+from tenon.loops.expressions import Binary, Const, Expr, Index, parts, size, walk
 from tenon.loops.simplify import substitute
 from tenon.loops.target import Target
 
@@ -22,22 +21,25 @@ INNERMOST = 8       # a loop of up to so many turns goes inside of all others, w
 
 def with_split_loops(targets: Sequence[Target], owner: MutableMapping[Expr, Value]) -> list[Target]:
     """The targets, with loops split in the same way where they have the same loops; `owner` learns the new names."""
-    found = []
-    for target in targets:
-        same = [t for t in targets if t.indices == target.indices]
+    together: dict[tuple[Index, ...], list[int]] = {}
+    for k, target in enumerate(targets):
+        together.setdefault(target.indices, []).append(k)
+    found = list(targets)
+    for places in together.values():
+        same = [targets[k] for k in places]
         while (cut := _first_cut(same)) is not None:
             index, inner = cut
             same = [_split(t, index, inner, owner) for t in same]
-            target = _split(target, index, inner, owner)
-        found.append(target)
+        for k, target in zip(places, same, strict=True):
+            found[k] = target
     return found
 
 
 def _first_cut(targets: Sequence[Target]) -> tuple[Index, int] | None:
     """(an index, the n by which it is divided), the largest n of the outermost index first."""
     indices = targets[0].indices
-    plain = not any(product_of(t) for t in targets)
-    divided = {cut for t in targets for x in walk(t.value) for cut in _divisions(x, indices, plain)}
+    plain = not any(t.product for t in targets)
+    divided = {cut for t in targets for x in parts(t.value, Binary) for cut in _divisions(x, indices, plain)}
     for index in indices:
         for n in sorted((n for i, n in divided if i is index), reverse=True):
             assert isinstance(index.extent, int)
@@ -46,7 +48,7 @@ def _first_cut(targets: Sequence[Target]) -> tuple[Index, int] | None:
     return None
 
 
-def _divisions(x: Expr, indices: Sequence[Index], plain: bool) -> list[tuple[Index, int]]:
+def _divisions(x: Binary, indices: Sequence[Index], plain: bool) -> list[tuple[Index, int]]:
     """The (i, n) of x = i // n or i % n; in plain loops of (i + ...) // n too, whose remainders are unrolled."""
     match x:
         case Binary(op="//" | "%", left=Index(extent=int()) as index, right=Const(value=n)):

@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from tenon.dims import Dim, product
-from tenon.loops.expressions import Binary, Buffer, Call, Expr, Index, Load, Reduce, size, walk
+from tenon.loops.contraction import Product, as_product
+from tenon.loops.expressions import (
+    Binary,
+    Buffer,
+    Call,
+    CheckedIndex,
+    Expr,
+    Index,
+    Load,
+    Reduce,
+    parts,
+    size,
+)
 
 GRAIN = 8192        # elements that are not worth a second thread
 CALL = 8            # a call of a function, in elements
@@ -33,17 +46,22 @@ class Target:
 
     def reads(self) -> set[Buffer]:
         """The buffers that the value depends on."""
-        return {x.buffer for x in walk(self.value) if isinstance(x, Load)}
+        return {x.buffer for x in parts(self.value, Load)}
+
+    @cached_property
+    def product(self) -> Product | None:
+        """The product of matrices that the target is, under elementwise operations on its result; or None."""
+        reductions = parts(self.value, Reduce)
+        if len(reductions) != 1 or not self.indices or reductions[0].free != frozenset(self.indices):
+            return None
+        return None if parts(self.value, CheckedIndex) else as_product(reductions[0], self.indices)
 
     def work(self) -> Dim:
         """About how many elements are read for one that is stored; a function call counts for several."""
         total: Dim = 1
-        for x in walk(self.value):
-            if isinstance(x, Reduce):
-                total = total + product(index.extent for index in x.indices)
-            elif isinstance(x, Call):
-                total = total + CALL
-        return total
+        for x in parts(self.value, Reduce):
+            total = total + product(index.extent for index in x.indices)
+        return total + CALL * len(parts(self.value, Call))
 
 
 def levels(targets: Sequence[Target]) -> dict[Target, int]:

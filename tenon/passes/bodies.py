@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tenon.graph.cut import has_effect
 from tenon.graph.ir import Graph, Input, Node, Value
 from tenon.graph.kernels import has_kernel
+from tenon.graph.remember import once_a_graph
 from tenon.graph.text import print_graph
 from tenon.loops.claims import is_attention
 
@@ -38,6 +39,7 @@ def has_loops(node: Node) -> bool:
             and not has_kernel(node) and all(x.dtype.kind in "buif" for x in values))
 
 
+@once_a_graph
 def key_of(body: Graph) -> str:
     """Equal for bodies that are one kernel."""
     return print_graph(Graph("kernel", body.params, body.nodes, body.results), locations=False)

@@ -64,8 +64,16 @@ def kind_of(node: Node) -> Kind:
         return OPAQUE
     if node.op.fill is not None:
         return Kind("fill", expensive=True)
-    inputs = tuple(x if isinstance(x, Literal) else None if x is None else x.type for x in node.inputs)
-    return _kind(node.op, inputs, tuple(node.attrs.items()))
+    return _kind(*signature(node))
+
+
+Signature = tuple[Op, tuple[Literal | TensorType | None, ...], tuple[tuple[str, Any], ...]]
+
+
+def signature(node: Node) -> Signature:
+    """What decides what the node computes of its inputs."""
+    inputs = tuple([x.type if isinstance(x, Value) else x for x in node.inputs])
+    return node.op, inputs, tuple(node.attrs.items())
 
 
 @lru_cache(maxsize=4096)

@@ -23,7 +23,7 @@ from tenon.ops.call import fused
 from tenon.passes.bodies import body_of, has_loops
 from tenon.passes.copies import cost_of, kernel_of, with_copy, without_unread
 from tenon.passes.groups import elements
-from tenon.passes.kinds import kind_of
+from tenon.passes.kinds import kind_of, signature
 from tenon.passes.timeline import Timeline, peak_bytes
 
 CALL = 1000         # elements that cost as much as one more kernel
@@ -53,11 +53,12 @@ def _within(graph: Graph, budget: int) -> Graph:
 
 
 def _where_cheap(graph: Graph) -> Graph:
-    left = LITTLE * sum(cost_of(kernel_of(node)) for node in graph.nodes)
+    costs = Costs()
+    left = LITTLE * costs.of(graph.nodes)
     best = graph
     while (choice := best_choice(Timeline(graph), cheap=True)) is not None:
         before, graph = graph, choice.made_in(graph)
-        left -= added_cost(before, graph)
+        left -= costs.added(before, graph)
         if left < 0:
             break
         best = min(best, graph, key=peak_bytes)
@@ -136,10 +137,26 @@ def is_repeatable(node: Node) -> bool:
     return has_loops(node) and len(node.outputs) == 1
 
 
-def added_cost(before: Graph, after: Graph) -> float:
-    """How much longer the second graph takes, in bytes that could be moved; most nodes are the same in both."""
-    old, new = set(before.nodes), set(after.nodes)
-    return sum(cost_of(kernel_of(x)) for x in new - old) - sum(cost_of(kernel_of(x)) for x in old - new)
+class Costs:
+    """About how long nodes take, in bytes that could be moved; equal ones are looked at once."""
+
+    def __init__(self) -> None:
+        self._known: dict[object, float] = {}
+
+    def of(self, nodes: Iterable[Node]) -> float:
+        """All of them together."""
+        return sum(map(self._one, nodes))
+
+    def added(self, before: Graph, after: Graph) -> float:
+        """How much longer the second graph takes; most nodes are the same in both."""
+        old, new = set(before.nodes), set(after.nodes)
+        return self.of(x for x in after.nodes if x not in old) - self.of(x for x in before.nodes if x not in new)
+
+    def _one(self, node: Node) -> float:
+        key = node.attrs["body"] if node.op is fused else signature(node)
+        if key not in self._known:
+            self._known[key] = cost_of(kernel_of(node))
+        return self._known[key]
 
 
 def is_elementwise(body: Graph) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -55,12 +56,12 @@ class Timeline:
                 change[life.last(self.end) + 1] -= life.size
         self.used = np.cumsum(change)[:max(1, self.end)]
 
-    @property
+    @cached_property
     def top(self) -> int:
         """The node at which most is in use."""
         return int(self.used.argmax())
 
-    @property
+    @cached_property
     def peak(self) -> int:
         """How much that is."""
         return int(self.used.max(initial=0))
