@@ -187,6 +187,17 @@ def test_the_same_bits_with_any_number_of_threads():
     np.testing.assert_array_equal(found[0], found[2])
 
 
+@pytest.mark.parametrize("case, least", [(CASES[1], 14), ((1, 32, (28, 28), 32, (3, 3), 1, 1, 1), 14), (CASES[0], 1)])
+def test_a_small_image_has_tasks_for_several_threads(case, least):
+    *_, stride, padding, dilation = case
+    x, w, _ = arrays(case, np.float32)
+    weight = owned(w)
+    captured = tn.jit(lambda x: tn.conv(x, weight, stride=stride, padding=padding, dilation=dilation)).capture(
+        tn.asarray(x))
+    plan = plan_of(steps_of(captured)[0].unit.kernel.nests[0].body[0])
+    assert plan is not None and plan.blocks * plan.panels >= least
+
+
 def test_a_residual_network_stores_nothing_twice():
     """One kernel for each convolution, with what is added and cut off in it; pooling in the same layout."""
     class Block(tn.nn.Module):

@@ -36,6 +36,8 @@ LONG_ROW, WAY = 2048, 1024      # elements of such rows; those after which lines
 LARGE_RESULTS = 4       # times which is more than the second cache
 DATA = 8                # the part of the second cache that a block's data may take
 COPIED, LARGE = 4, 2    # the same where lines are copied for two blocks; where weights do not fit beside
+FEWEST_TASKS = 16       # that threads share out, where a convolution has as many places
+TASK = 200_000          # multiply-adds of a task that is worth its copy
 
 
 @dataclass(frozen=True)
@@ -272,5 +274,12 @@ def _block(plan: Plan, machine: Machine) -> int:
     most = max(int(machine.second_cache / part / each) // unit, 1)
     if plan.border and plan.border.most < plan.axes[0].extent:
         most = min(most, max(plan.border.most // plan.sizes[0], 1))
-    blocks = -(-tiles // unit // most)
+    blocks = max(-(-tiles // unit // most), min(_blocks_to_share(plan), tiles // unit))
     return -(-tiles // unit // blocks) * unit
+
+
+def _blocks_to_share(plan: Plan) -> int:
+    """How many blocks give threads enough tasks: panels of each block, at each place outside of it."""
+    others = plan.panels * prod(run.extent for run in plan.outside)
+    work = count(plan.statement.rows) * plan.filters * plan.steps
+    return max(min(FEWEST_TASKS, work // TASK) // others, 1)
