@@ -170,7 +170,8 @@ class _Maker:
         conditions, run = self.guards.native, None
         if frame is not None:
             run = self.calls.Run(frame.objects_at, len(frame.objects), frame.address, places,
-                                 frame.pool, frame.takes_long)
+                                 frame.pool, frame.takes_long,
+                                 (frame.statuses.ctypes.data, len(frame.statuses)))
             conditions = replace(conditions, words=[*conditions.words, *frame.conditions])
         return self.calls.Calls(_slots(), conditions, inputs, Lease, (frame, self.kept), run)
 

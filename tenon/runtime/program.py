@@ -133,11 +133,11 @@ class Program:
                 self._arenas.append(arena)
 
     def quick_frame(self, arrays: Sequence[Array], donated: Collection[int] = ()) -> Frame | None:
-        """A frame with an arena of its own for calls with arrays like these; None where a call is not quick: it may
-        fail, asks Python for something, or needs more memory than to keep for it alone."""
+        """A frame with an arena of its own for calls with arrays like these; None where a call is not quick: it asks
+        Python for something, or needs more memory than to keep for it alone."""
         threads, unchanged = pool(), pool_version()
         layout = self._layout_for(self._accept(arrays), donated)
-        if layout.host or layout.checked or layout.memory.size + layout.scratch * layout.threads > MOST_QUICK_MEMORY:
+        if layout.host or layout.memory.size + layout.scratch * layout.threads > MOST_QUICK_MEMORY:
             return None
         if layout.pool_threads != threads.threads or (layout.threads > 1 and threads.parallel is None):
             return None

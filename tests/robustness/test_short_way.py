@@ -352,6 +352,46 @@ def test_an_error_leaves_what_eager_code_leaves():
 
 # ---------------------------------------------------------------- threads, memory
 
+@pytest.mark.parametrize("rows", [3, 600])
+def test_a_step_with_an_index_out_of_range_changes_nothing_and_tells_where(rows, monkeypatch):
+    net = nn.Linear(4, 300)
+    optimizer = optim.Adam(net.parameters(), lr=0.1)
+
+    @tn.jit
+    def step(x, y):
+        loss = nn.functional.cross_entropy(net(x), y)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss.detach()
+    x, labels = ones(rows, 4), np.arange(rows) % 300
+    wrong = labels.copy()
+    wrong[-1] = 300
+    for _ in range(3):
+        step(x, tn.asarray(labels))
+    seen, kept = long_calls(step, monkeypatch), [np.array(p) for p in net.parameters()]
+    for _ in range(2):
+        with pytest.raises(IndexError, match="index 300 is out of range"):
+            step(x, tn.asarray(wrong))
+        assert all(np.array_equal(p, before) for p, before in zip(net.parameters(), kept, strict=True))
+    assert len(seen) == 2
+    first = step(x, tn.asarray(labels))
+    assert step(x, tn.asarray(labels)) != first
+
+
+def test_a_result_is_not_made_where_an_index_is_out_of_range(monkeypatch):
+    table, f = ones(5, 2), tn.jit(lambda x, i: x[i] * 2)
+    f(table, tn.asarray(np.array([0, 4])))
+    seen = long_calls(f, monkeypatch)
+    for index in (4, 5, -5, -6, 0):
+        if -5 <= index < 5:
+            assert f(table, tn.asarray(np.array([0, index]))).tolist() == [[2, 2]] * 2
+        else:
+            with pytest.raises(IndexError, match=f"index {index} is out of range"):
+                f(table, tn.asarray(np.array([0, index])))
+    assert len(seen) == 2
+
+
 def test_threads_call_one_function_and_change_what_it_reads():
     w, failures = ones(64), []
     f = tn.jit(lambda x: (x * w).sum() / w.sum())

@@ -1,7 +1,7 @@
 """Conditions, inputs and a program's frame -> Python builtins that look, run and answer in one native call.
 
     check(leaves)             whether all conditions hold, and every input is what the program takes
-    call(leaves, results)     the same; where it is so, the program has run
+    call(leaves, results)     the same; where it is so, the program has run, and no index was out of range
     answer(args, keywords)    a tensor with the one result of the program, or `miss` where the conditions do not hold
 
 They keep their table, an array of words.  A run that takes long lets other Python threads go on: then the arrays are
@@ -49,8 +49,8 @@ from tenon.backends.llvm import Library, compile
 # Words of a table behind those of its conditions.
 (PLACES, PLACE_COUNT, OBJECT_COUNT, CONTEXT, RUN, BIND, DRIVE, POOL, PARALLEL, RELEASE, BUSY, INCREF, DECREF, SAVE,
  RESTORE, TRUE, FALSE, LEAVES, DICT_SIZE, MISS, VECTORCALL, EMPTY, EMPTY_ARGUMENTS, PLACE, ALLOCATE, TENSOR, STATE,
- ZERO) = range(CONDITION_WORDS, CONDITION_WORDS + 28)
-TABLE_WORDS = CONDITION_WORDS + 28
+ ZERO, STATUSES, STATUS_COUNT) = range(CONDITION_WORDS, CONDITION_WORDS + 30)
+TABLE_WORDS = CONDITION_WORDS + 30
 
 
 @dataclass(frozen=True)
@@ -63,6 +63,7 @@ class Run:
     places: Sequence[int]               # of the results of `call` among them
     pool: tuple[int, int] = (0, 0)      # the state of the pool of threads, what runs a region on it; 0: no pool
     release: bool = False               # let other Python threads go on meanwhile
+    statuses: tuple[int, int] = (0, 0)  # the words that kernels write where they fail, 0 until then: where, how many
 
 
 @dataclass(frozen=True)
@@ -100,7 +101,8 @@ class Calls:
         if run is not None:
             native = driver()
             self._set({OBJECTS: run.objects_at, OBJECT_COUNT: run.objects, CONTEXT: run.context, POOL: run.pool[0],
-                       PARALLEL: run.pool[1], RELEASE: run.release, RUN: native.library.address("run_alone"),
+                       PARALLEL: run.pool[1], RELEASE: run.release, STATUSES: run.statuses[0],
+                       STATUS_COUNT: run.statuses[1], RUN: native.library.address("run_alone"),
                        BIND: native.library.address("bind"), DRIVE: native.drive,
                        SAVE: _python("PyEval_SaveThread"), RESTORE: _python("PyEval_RestoreThread")})
         self.check: Callable[[tuple[Any, ...]], bool] = self._builtin("check")
@@ -164,14 +166,36 @@ out:
   ret void
 }}
 
-define internal void @execute(ptr %table) {{
+define internal i1 @succeeded(ptr %table) {{                 ; whether no failure is noted, which is then forgotten
+entry:
+{word("table", "statuses", STATUSES, "ptr")}{word("table", "count", STATUS_COUNT)}
+  br label %head
+head:
+  %k = phi i64 [0, %entry], [%k.next, %body]
+  %found = phi i64 [0, %entry], [%found.next, %body]
+  %more = icmp ult i64 %k, %count
+  br i1 %more, label %body, label %out
+body:
+  %at = getelementptr i64, ptr %statuses, i64 %k
+  %word = load i64, ptr %at, align 8
+  store i64 0, ptr %at, align 8
+  %found.next = or i64 %found, %word
+  %k.next = add i64 %k, 1
+  br label %head
+out:
+  %good = icmp eq i64 %found, 0
+  ret i1 %good
+}}
+
+define internal i1 @execute(ptr %table) {{                   ; whether the run met no index out of range
 entry:
 {word("table", "release", RELEASE)}{word("table", "run", RUN, "ptr")}{word("table", "context", CONTEXT, "ptr")}
   %quick = icmp eq i64 %release, 0
   br i1 %quick, label %at.once, label %meanwhile
 at.once:
   call void %run(ptr %context)
-  ret void
+  %good.at.once = call i1 @succeeded(ptr %table)
+  ret i1 %good.at.once
 meanwhile:
 {word("table", "incref", INCREF, "ptr")}{word("table", "decref", DECREF, "ptr")}{word("table", "save", SAVE, "ptr")}\
 {word("table", "restore", RESTORE, "ptr")}{word("table", "pool", POOL, "ptr")}
@@ -192,8 +216,9 @@ by.all:
 done:
   call void %restore(ptr %state)
   call void @each(ptr %table, ptr %decref)
+  %good = call i1 @succeeded(ptr %table)
   store i64 0, ptr %busy, align 8
-  ret void
+  ret i1 %good
 }}
 
 define internal i1 @ready(ptr %table, ptr %leaves) {{         ; whether the frame is free, and all conditions hold
@@ -251,12 +276,13 @@ body:
   %k.next = add i64 %k, 1
   br label %head
 start:
-  call void @execute(ptr %table)
+  %ran = call i1 @execute(ptr %table)
   %raised = call i32 @{RAISE}()
   %fine = icmp eq i32 %raised, 0
   br i1 %fine, label %out, label %error
 out:
-  %answer = call ptr @boolean(ptr %table, i1 %good)
+  %yes = phi i1 [false, %entry], [%ran, %start]
+  %answer = call ptr @boolean(ptr %table, i1 %yes)
   ret ptr %answer
 error:
   ret ptr null
@@ -330,10 +356,12 @@ look:
 start:
   %result.at = getelementptr ptr, ptr %objects, i64 %place
   store ptr %array, ptr %result.at, align 8
-  call void @execute(ptr %table)
+  %ran = call i1 @execute(ptr %table)
   %raised = call i32 @{RAISE}()
   %fine = icmp eq i32 %raised, 0
-  br i1 %fine, label %answered, label %give.up
+  br i1 %fine, label %went.on, label %give.up
+went.on:
+  br i1 %ran, label %answered, label %drop
 answered:
 {word("table", "allocate", ALLOCATE, "ptr")}{word("table", "state.type", STATE, "ptr")}\
 {word("table", "tensor.type", TENSOR, "ptr")}{word("table", "none", NONE, "ptr")}{word("table", "false", FALSE, "ptr")}\
