@@ -10,40 +10,29 @@ from __future__ import annotations
 import functools
 import inspect
 import types
-from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
 from tenon.autocast import autocasting
-from tenon.capture.captured import Captured, conclude
-from tenon.capture.convert.entry import convert
-from tenon.capture.convert.session import Session
-from tenon.capture.convert.state import World
-from tenon.capture.effects import Snapshot
-from tenon.capture.guards import is_atom
-from tenon.capture.reach import Reach, names_of
-from tenon.capture.replay import Stopped, holds, run, sizes_of, why_not
+from tenon.capture.attempt import Attempt
+from tenon.capture.captured import Captured
+from tenon.capture.record import Reason, Record, aliases, argument_types, leaf_key, places
+from tenon.capture.replay import Stopped, holds, run, why_not
 from tenon.capture.segments import Parts
-from tenon.capture.trace import Capture, Held, capturing
 from tenon.capture.tree import Structure, unfold
 from tenon.capture.warm import MISS, Call, short_way
-from tenon.capture.watch import UnsafeCall, Watch
+from tenon.capture.watch import UnsafeCall
 from tenon.dims import (
-    SMALLEST_SYMBOLIC_SIZE,
-    Assumptions,
     Dim,
     PinnedSize,
     UndecidedSize,
-    assuming,
     substitute,
-    symbol,
-    symbols,
 )
-from tenon.errors import ArgumentError, CaptureError, Location
+from tenon.errors import ArgumentError, CaptureError
 from tenon.garbage import MANY, give_back
-from tenon.graph.ir import AUTOTUNE, MEMORY_BUDGET, Graph, Node
+from tenon.graph.ir import AUTOTUNE, MEMORY_BUDGET, Graph
 from tenon.graph.op import current
 from tenon.locks import Lock
 from tenon.observe import emit, span
@@ -57,31 +46,6 @@ MOST_CAPTURES = 32      # of one function; beyond them it runs by part, which is
 MOST_FAILURES = 16      # of a capture that has never succeeded
 MOST_SHORT_WAYS = 4     # of one function: each costs calls that go another way
 SHORTEN_AT = frozenset(2 ** k for k in range(1, 16))     # calls by the long way after which a short one is made anew
-
-
-@dataclass
-class Reason:
-    """Why a call was captured again, or was not captured at all."""
-
-    what: str
-    where: Location | None = None
-    hint: str | None = None
-    before: tuple[Node, ...] = ()       # what was captured until then
-
-    def __str__(self) -> str:
-        return self.what + (f"\n{self.where.excerpt()}" if self.where else "")
-
-
-@dataclass
-class Record:
-    """What happened to one key: its captures, and the reason for which it runs by part, if it does."""
-
-    captures: list[Captured] = field(default_factory=list)
-    sizes: list[tuple[int, ...]] = field(default_factory=list)      # of the tensors of the first call
-    exact: set[tuple[int, int]] = field(default_factory=set)        # (tensor, axis) whose size the function needs
-    eager: Reason | None = None
-    parts: Parts | None = None                                      # of a function that runs by part
-    alive: list[Any] = field(default_factory=list)                  # keeps identities in the key from being reused
 
 
 class Jitted:
@@ -252,7 +216,7 @@ class Jitted:
         while True:
             types = argument_types(leaves, record, known)
             try:
-                return self._trace(leaves, structure, types)
+                return self._attempt(leaves, structure, types)
             except PinnedSize as pinned:
                 if pinned.solution is None:
                     record.exact |= places(types, pinned.names)
@@ -260,16 +224,10 @@ class Jitted:
                     known = {name: substitute(dim, dict([pinned.solution])) for name, dim in known.items()}
                     known |= [pinned.solution]
             except UndecidedSize:
-                return self._trace(leaves, structure, argument_types(leaves, None))
+                return self._attempt(leaves, structure, argument_types(leaves, None))
 
-    def _call(self, args: Any, keywords: Any) -> Any:
-        try:
-            function = convert(self.function) if self.converting else self.function
-            return function(*args, **keywords)
-        except (CaptureError, UndecidedSize):
-            raise
-        except Exception as error:
-            raise Stopped(error) from error
+    def _attempt(self, leaves: list[Any], structure: Structure, types: list[TensorType]) -> Captured:
+        return Attempt(self.function, self.__name__, self.converting, leaves, structure, types).capture()
 
     def _refuse(self, record: Record, reason: Reason) -> None:
         """Let calls like this one run by part, or say that they cannot be one graph."""
@@ -277,114 +235,6 @@ class Jitted:
         emit("fallback", function=self.__name__, reason=reason.what)
         if self.fullgraph:
             raise CaptureError(reason.what, where=reason.where, hint=reason.hint) from None
-
-    def _trace(self, leaves: list[Any], structure: Structure, types: list[TensorType]) -> Captured:
-        args, keywords = structure.build(leaves)
-        containers = unfold((args, keywords))[2]
-        before = Reach(None)
-        root = getattr(self.function, "__func__", self.function)
-        before.add(root, self.__name__)
-        for x in [*leaves, *containers]:
-            before.add(x, "argument")
-        snapshot = Snapshot(list(before.holders.values()), before.cells)
-        world = World(list(before.holders.values()), before.cells, snapshot, containers)
-        capture = Session(self.__name__, world) if self.converting else Capture(self.__name__)
-        watch = Watch(iterators=before.iterators, undecided=lambda: capture.undecided)
-        assumptions = Assumptions(sizes_of(types, leaves))
-        with assuming(assumptions), capturing(capture):
-            tensors = [(k, x) for k, x in enumerate(leaves) if isinstance(x, Tensor)]
-            names = argument_names(root, structure)
-            for (k, x), type in zip(tensors, types, strict=True):
-                capture.argument(x, k, type, names[k])
-            try:
-                with watch.running():
-                    result = self._call(args, keywords)
-                changes = snapshot.changes()
-            except UnsafeCall as unsafe:
-                unsafe.before = tuple(capture.builder.nodes)
-                raise
-            finally:
-                snapshot.restore()
-                moved = [kept.put_back() for kept in before.kept]
-        if any(moved):
-            raise UnsafeCall(next(filter(None, moved)))
-        if assumptions.sizes and any({"type", "int"} <= names_of(code).global_names for code in watch.codes):
-            raise UndecidedSize("a size may have been asked for its type, which is not that of an integer")
-        reach = Reach(watch.codes, [id(e.holder) for e in changes if e.kind in ("list", "deque") and e.key is not None])
-        reach.add(root, self.__name__)
-        for k, leaf in enumerate(leaves):
-            if not isinstance(leaf, Tensor):
-                reach.add(leaf, f"argument {k}")
-        for kind in structure.kinds():
-            reach.add(kind, kind.__name__)
-        reach.groups += world.guards()
-        reach.compare_arrays([s.holder for s in capture.sources if isinstance(s, Held)])
-        if reach.opaque:
-            raise UnsafeCall(reach.opaque[0])
-        return conclude(capture, result, changes, types, reach, before.known(), containers,
-                        assumptions)
-
-
-# ---------------------------------------------------------------- keys, sizes, names
-
-def leaf_key(leaf: Any) -> Any:
-    """What makes calls with other values of this leaf different functions."""
-    if isinstance(leaf, Tensor):
-        own = leaf.own
-        return (own.payload.dtype, own.payload.ndim, own.requires_grad, own.grad is None)
-    if isinstance(leaf, slice):
-        return (slice, leaf_key(leaf.start), leaf_key(leaf.stop), leaf_key(leaf.step))
-    if is_atom(leaf):
-        return (type(leaf), repr(leaf) if isinstance(leaf, (float, complex)) else leaf)
-    return (type(leaf), id(leaf))
-
-
-def aliases(leaves: Sequence[Any]) -> tuple[int, ...]:
-    """Which tensors among the leaves are the same object."""
-    ids = [id(x) for x in leaves if isinstance(x, Tensor)]
-    return () if len(set(ids)) == len(ids) else tuple(ids.index(i) for i in ids)
-
-
-def argument_types(leaves: Sequence[Any], record: Record | None, known: Mapping[str, Dim] = {}) -> list[TensorType]:
-    """The types to capture with: sizes that differ from the first call of this record are symbols.
-
-    Equal sizes that change together share a symbol; `known` says what some symbols are, in terms of others.
-    """
-    tensors = [x for x in leaves if isinstance(x, Tensor)]
-    shapes = [tuple(x.own.payload.shape) for x in tensors]
-    if record is None or not record.captures:
-        if record is not None:
-            record.sizes = shapes
-        return [x.type for x in tensors]
-    names: dict[tuple[int, int], Dim] = {}
-    types = []
-    for k, (x, shape, first) in enumerate(zip(tensors, shapes, record.sizes, strict=True)):
-        dims: list[Dim] = []
-        for axis, (size, old) in enumerate(zip(shape, first, strict=True)):
-            if size == old or size < SMALLEST_SYMBOLIC_SIZE or (k, axis) in record.exact:
-                dims.append(size)
-            else:
-                dims.append(substitute(names.setdefault((size, old), symbol(f"N{len(names)}")), known))
-        types.append(TensorType(x.dtype, tuple(dims)))
-    return types
-
-
-def places(types: Sequence[TensorType], names: Set[str]) -> set[tuple[int, int]]:
-    """Which axes of which tensors have a size of this name."""
-    return {(k, axis) for k, type in enumerate(types) for axis, dim in enumerate(type.shape)
-            if not symbols(dim).isdisjoint(names)}
-
-
-def argument_names(function: Any, structure: Structure) -> list[str]:
-    """A name for every leaf of the arguments: that of its parameter, numbered where it is one of several."""
-    positional, keywords = structure.children
-    code = getattr(function, "__code__", None)
-    known = code.co_varnames[:code.co_argcount] if code else ()
-    tops = [known[k] if k < len(known) else f"x{k}" for k in range(len(positional.children))]
-    names: list[str] = []
-    for name, child in zip([*tops, *keywords.labels], [*positional.children, *keywords.children], strict=True):
-        names += [name] if child.kind is None else [f"{name}_{k}" for k in range(child.leaves)]
-    return names
 
 
 # ---------------------------------------------------------------- the public functions

@@ -10,13 +10,14 @@ from typing import Any
 
 from tenon.capture.captured import Captured
 from tenon.capture.guards import is_atom
+from tenon.capture.record import Reason, Record, argument_names
 from tenon.capture.trace import Argument, GradientOf
 from tenon.capture.tree import unfold
 from tenon.debug.notebook import MONOSPACE, block
 from tenon.debug.source_lines import GRAPH, PYTHON, STOP, Line, source_lines
 from tenon.dims import SymbolicDim
 from tenon.errors import ArgumentError, CaptureError
-from tenon.jit import Jitted, Reason, Record, argument_names
+from tenon.jit import Jitted
 
 SHOWN = 12      # of a long list
 MARKS = {GRAPH: "graph ", PYTHON: "      ", STOP: "python"}

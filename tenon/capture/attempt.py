@@ -1,0 +1,118 @@
+"""One attempt at a capture: the function is called once with stand-ins for its tensors, under the eyes of a watch.
+
+What the call reads is guarded, what it changes is put back and becomes part of the graph; what no graph can repeat
+raises UnsafeCall, a size whose number is asked for PinnedSize or UndecidedSize, an error of the function's Stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tenon.capture.captured import Captured, conclude
+from tenon.capture.convert.entry import convert
+from tenon.capture.convert.session import Session
+from tenon.capture.convert.state import World
+from tenon.capture.effects import Effect, Snapshot
+from tenon.capture.reach import Reach, names_of
+from tenon.capture.record import argument_names
+from tenon.capture.replay import Stopped, sizes_of
+from tenon.capture.trace import Capture, Held, capturing
+from tenon.capture.tree import Structure, unfold
+from tenon.capture.watch import UnsafeCall, Watch
+from tenon.dims import Assumptions, UndecidedSize, assuming
+from tenon.errors import CaptureError
+from tenon.tensor import Tensor
+from tenon.types import TensorType
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A call of a function with these leaves, whose tensors have these types; its control flow is converted or not."""
+
+    function: Callable[..., Any]
+    name: str
+    converting: bool
+    leaves: Sequence[Any]
+    structure: Structure
+    types: list[TensorType]
+
+    def capture(self) -> Captured:
+        """Call the function; the graph of what it did, with all that it read and changed."""
+        args, keywords = self.structure.build(self.leaves)
+        containers = unfold((args, keywords))[2]
+        before = self._reached_before(containers)
+        holders = list(before.holders.values())
+        snapshot = Snapshot(holders, before.cells)
+        world = World(holders, before.cells, snapshot, containers)
+        capture = Session(self.name, world) if self.converting else Capture(self.name)
+        watch = Watch(iterators=before.iterators, undecided=lambda: capture.undecided)
+        assumptions = Assumptions(sizes_of(self.types, self.leaves))
+        with assuming(assumptions), capturing(capture):
+            self._add_arguments(capture)
+            result, changes = self._observe(capture, watch, snapshot, before, args, keywords)
+        if assumptions.sizes and any({"type", "int"} <= names_of(code).global_names for code in watch.codes):
+            raise UndecidedSize("a size may have been asked for its type, which is not that of an integer")
+        reach = self._reached(watch, changes)
+        reach.groups += world.guards()
+        reach.compare_arrays([s.holder for s in capture.sources if isinstance(s, Held)])
+        if reach.opaque:
+            raise UnsafeCall(reach.opaque[0])
+        return conclude(capture, result, changes, self.types, reach, before.known(), containers, assumptions)
+
+    @property
+    def _root(self) -> Any:
+        """The function of a method."""
+        return getattr(self.function, "__func__", self.function)
+
+    def _reached_before(self, containers: Sequence[Any]) -> Reach:
+        """All that the call can find, and may change."""
+        reach = Reach(None)
+        reach.add(self._root, self.name)
+        for x in [*self.leaves, *containers]:
+            reach.add(x, "argument")
+        return reach
+
+    def _add_arguments(self, capture: Capture) -> None:
+        tensors = [(k, x) for k, x in enumerate(self.leaves) if isinstance(x, Tensor)]
+        names = argument_names(self._root, self.structure)
+        for (k, x), type in zip(tensors, self.types, strict=True):
+            capture.argument(x, k, type, names[k])
+
+    def _observe(self, capture: Capture, watch: Watch, snapshot: Snapshot, before: Reach, args: Any,
+                 keywords: Any) -> tuple[Any, list[Effect]]:
+        """The result of the call and what it changed, which is put back."""
+        try:
+            with watch.running():
+                result = self._call(args, keywords)
+            changes = snapshot.changes()
+        except UnsafeCall as unsafe:
+            unsafe.before = tuple(capture.builder.nodes)
+            raise
+        finally:
+            snapshot.restore()
+            moved = [kept.put_back() for kept in before.kept]
+        if any(moved):
+            raise UnsafeCall(next(filter(None, moved)))
+        return result, changes
+
+    def _call(self, args: Any, keywords: Any) -> Any:
+        try:
+            function = convert(self.function) if self.converting else self.function
+            return function(*args, **keywords)
+        except (CaptureError, UndecidedSize):
+            raise
+        except Exception as error:
+            raise Stopped(error) from error
+
+    def _reached(self, watch: Watch, changes: Sequence[Effect]) -> Reach:
+        """All that the call read, which is to be guarded."""
+        reach = Reach(watch.codes, [id(e.holder) for e in changes if e.kind in ("list", "deque") and e.key is not None])
+        reach.add(self._root, self.name)
+        for k, leaf in enumerate(self.leaves):
+            if not isinstance(leaf, Tensor):
+                reach.add(leaf, f"argument {k}")
+        for kind in self.structure.kinds():
+            reach.add(kind, kind.__name__)
+        return reach

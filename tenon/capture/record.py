@@ -1,0 +1,106 @@
+"""What is known of the calls that one graph could serve: their key, their captures, the sizes that were seen.
+
+    record.captures             # each with the sizes and guards under which it holds
+    argument_types(leaves, record)      # sizes that differ from those of the first call are symbols
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, field
+from typing import Any
+
+from tenon.capture.captured import Captured
+from tenon.capture.guards import is_atom
+from tenon.capture.segments import Parts
+from tenon.capture.tree import Structure
+from tenon.dims import SMALLEST_SYMBOLIC_SIZE, Dim, substitute, symbol, symbols
+from tenon.errors import Location
+from tenon.graph.ir import Node
+from tenon.tensor import Tensor
+from tenon.types import TensorType
+
+
+@dataclass
+class Reason:
+    """Why a call was captured again, or was not captured at all."""
+
+    what: str
+    where: Location | None = None
+    hint: str | None = None
+    before: tuple[Node, ...] = ()       # what was captured until then
+
+    def __str__(self) -> str:
+        return self.what + (f"\n{self.where.excerpt()}" if self.where else "")
+
+
+@dataclass
+class Record:
+    """What happened to one key: its captures, and the reason for which it runs by part, if it does."""
+
+    captures: list[Captured] = field(default_factory=list)
+    sizes: list[tuple[int, ...]] = field(default_factory=list)      # of the tensors of the first call
+    exact: set[tuple[int, int]] = field(default_factory=set)        # (tensor, axis) whose size the function needs
+    eager: Reason | None = None
+    parts: Parts | None = None                                      # of a function that runs by part
+    alive: list[Any] = field(default_factory=list)                  # keeps identities in the key from being reused
+
+
+def leaf_key(leaf: Any) -> Any:
+    """What makes calls with other values of this leaf different functions."""
+    if isinstance(leaf, Tensor):
+        own = leaf.own
+        return (own.payload.dtype, own.payload.ndim, own.requires_grad, own.grad is None)
+    if isinstance(leaf, slice):
+        return (slice, leaf_key(leaf.start), leaf_key(leaf.stop), leaf_key(leaf.step))
+    if is_atom(leaf):
+        return (type(leaf), repr(leaf) if isinstance(leaf, (float, complex)) else leaf)
+    return (type(leaf), id(leaf))
+
+
+def aliases(leaves: Sequence[Any]) -> tuple[int, ...]:
+    """Which tensors among the leaves are the same object."""
+    ids = [id(x) for x in leaves if isinstance(x, Tensor)]
+    return () if len(set(ids)) == len(ids) else tuple(ids.index(i) for i in ids)
+
+
+def argument_types(leaves: Sequence[Any], record: Record | None, known: Mapping[str, Dim] = {}) -> list[TensorType]:
+    """The types to capture with: sizes that differ from the first call of this record are symbols.
+
+    Equal sizes that change together share a symbol; `known` says what some symbols are, in terms of others.
+    """
+    tensors = [x for x in leaves if isinstance(x, Tensor)]
+    shapes = [tuple(x.own.payload.shape) for x in tensors]
+    if record is None or not record.captures:
+        if record is not None:
+            record.sizes = shapes
+        return [x.type for x in tensors]
+    names: dict[tuple[int, int], Dim] = {}
+    types = []
+    for k, (x, shape, first) in enumerate(zip(tensors, shapes, record.sizes, strict=True)):
+        dims: list[Dim] = []
+        for axis, (size, old) in enumerate(zip(shape, first, strict=True)):
+            if size == old or size < SMALLEST_SYMBOLIC_SIZE or (k, axis) in record.exact:
+                dims.append(size)
+            else:
+                dims.append(substitute(names.setdefault((size, old), symbol(f"N{len(names)}")), known))
+        types.append(TensorType(x.dtype, tuple(dims)))
+    return types
+
+
+def places(types: Sequence[TensorType], names: Set[str]) -> set[tuple[int, int]]:
+    """Which axes of which tensors have a size of this name."""
+    return {(k, axis) for k, type in enumerate(types) for axis, dim in enumerate(type.shape)
+            if not symbols(dim).isdisjoint(names)}
+
+
+def argument_names(function: Any, structure: Structure) -> list[str]:
+    """A name for every leaf of the arguments: that of its parameter, numbered where it is one of several."""
+    positional, keywords = structure.children
+    code = getattr(function, "__code__", None)
+    known = code.co_varnames[:code.co_argcount] if code else ()
+    tops = [known[k] if k < len(known) else f"x{k}" for k in range(len(positional.children))]
+    names: list[str] = []
+    for name, child in zip([*tops, *keywords.labels], [*positional.children, *keywords.children], strict=True):
+        names += [name] if child.kind is None else [f"{name}_{k}" for k in range(child.leaves)]
+    return names
