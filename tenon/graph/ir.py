@@ -109,7 +109,11 @@ class Node:
     @property
     def graphs(self) -> tuple[Graph, ...]:
         """The sub-graphs among the attributes."""
-        return tuple(graph for value in self.attrs.values() for graph in graphs_in(value))
+        found: tuple[Graph, ...] = ()
+        for value in self.attrs.values():
+            if isinstance(value, (Graph, tuple)):       # a few, and this is asked of every node in every pass
+                found += graphs_in(value)
+        return found
 
     @property
     def slots(self) -> tuple[Value, ...]:

@@ -18,6 +18,7 @@ from tenon.loops.ir import Block, Contraction, Kernel, Loop, Nest, Stmt, Store, 
 from tenon.types import int64
 
 UNKNOWN_SIZE = 64       # what a symbolic size counts
+STORE = 2               # times as long as loading, since the line is read and written
 OPERATION = 0.1         # the time of an arithmetic operation, in that of moving an element
 MULTIPLY_ADD = 0.1      # of a product of matrices
 DIVISION = 0.4
@@ -47,7 +48,7 @@ def _cost_of_nest(nest: Nest) -> float:
                 read[x.buffer] += _touched(x.offset, turns)
         if isinstance(statement, Store) and statement.buffer.role != "local":
             written[statement.buffer] += _touched(statement.offset, turns)
-    return computed + _bytes(read) + 2 * _bytes(written)
+    return computed + _bytes(read) + STORE * _bytes(written)
 
 
 def _turns(body: Block, outer: int, inner: Index | None) -> Iterator[tuple[Stmt, int, Index | None]]:

@@ -16,13 +16,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, TypeVar
-from weakref import WeakValueDictionary
+from weakref import KeyedRef, WeakValueDictionary
 
 import numpy as np
 
 from tenon.dims import Dim, SymbolicDim, product
 from tenon.errors import Location
-from tenon.locks import Lock
 from tenon.types import DType, TensorType, bool_, int64
 
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
@@ -48,18 +47,23 @@ class Interned(type):
     """Calling the class twice with equal arguments gives one object."""
 
     _table: ClassVar[WeakValueDictionary[Any, Any]] = WeakValueDictionary()
-    _lock: ClassVar[Lock] = Lock()
 
     def __call__(cls, *args: Any) -> Any:
         key = (cls, *cls.key(*args)) if cls is Const else (cls, *args)
         held = Interned._table.data.get(key)  # type: ignore[attr-defined]  # as `get` does, without a call
         found = None if held is None else held()
-        if found is None:
-            with Interned._lock:
-                found = Interned._table.get(key)
-                if found is None:
-                    found = Interned._table[key] = super().__call__(*args)
-        return found
+        return cls._make(key, args) if found is None else found
+
+    def _make(cls, key: Any, args: tuple[Any, ...]) -> Any:
+        """A new one, as `WeakValueDictionary` keeps it, without a lock: each of these steps is one to other threads."""
+        made, table = super().__call__(*args), Interned._table
+        reference = KeyedRef(made, table._remove, key)  # type: ignore[attr-defined]
+        while True:
+            held = table.data.setdefault(key, reference)  # type: ignore[attr-defined]
+            found = made if held is reference else held()
+            if found is not None:
+                return found
+            table._remove(held)  # type: ignore[attr-defined]  # whose expression is gone
 
 
 class Expr(metaclass=Interned):

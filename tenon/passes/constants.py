@@ -48,7 +48,7 @@ def cut_constants(graph: Graph) -> Cut:
     known = constant_values(graph, constants)
     late = needed_late(graph, known)
     made = {x for node in late for x in node.outputs}.union(graph.params)
-    wanted = dict.fromkeys(x for node in late for x in node.uses())
+    wanted = dict.fromkeys(x for node in graph.nodes if node in late for x in node.uses())
     wanted.update(dict.fromkeys(graph.results))
     kept = [x for x in wanted if x not in made]
     used = {x for node in needed(graph, kept) for x in node.uses()}

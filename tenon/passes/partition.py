@@ -21,6 +21,7 @@ from tenon.graph.build import Builder
 from tenon.graph.cut import has_effect
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.op import Op
+from tenon.loops.cost import STORE
 from tenon.ops.call import fused
 from tenon.ops.shape import reshape_op
 from tenon.passes.bodies import body_of
@@ -47,6 +48,8 @@ class Groups:
         self.results = set(graph.results)
         self.group: dict[Node, Group] = {}
         self.sources: dict[Value, tuple[Node, ...]] = {}        # the nodes behind the views that a value is made of
+        self.known: dict[Group, tuple[list[Node], list[Value]]] = {}    # `with_views`, while no node becomes a view
+        self.refused: set[tuple[Group, Group]] = set()          # pairs that do not pay, likewise
         for node in reversed(graph.nodes):
             self.kinds[node] = self._kind(node)
         for k, node in enumerate(graph.nodes):
@@ -78,6 +81,8 @@ class Groups:
             rest = Group([x for x in group.nodes if x is not node], group.kinds, group.reads, group.first, group.last)
             del self.group[node]
             self.kinds[node] = Kind("view")
+            self.known.clear()
+            self.refused.clear()
             group.into = rest
             self.group.update(dict.fromkeys(rest.nodes, rest))
 
@@ -167,10 +172,11 @@ class Groups:
     def merge(self, before: Group, after: Group, certainly: bool) -> None:
         """Make one group of the two, if none lies between and it pays."""
         between = self.order.between(before, after)
-        if between is None:
+        if between is None or (before, after) in self.refused:
             return
         merged = union(before, after, self.position)
         if not certainly and not self.pays(before, after, merged):
+            self.refused.add((before, after))
             return
         before.into = after.into = merged
         self.order.merge(before, after, merged, between)
@@ -246,8 +252,13 @@ class Groups:
             return False
         if "contraction" in merged.kinds:
             return trial.one_nest and trial.products > 0
-        apart = self.cost(before) + self.cost(after)
-        return trial.cost < (ONE_NEST if trial.one_nest else WORTHWHILE) * apart
+        worth = ONE_NEST if trial.one_nest else WORTHWHILE
+        return (trial.cost < worth * (self.stored(before) + self.stored(after))     # which often says enough
+                or trial.cost < worth * (self.cost(before) + self.cost(after)))
+
+    def stored(self, group: Group) -> int:
+        """The part of its cost that is known before it is lowered: what it stores."""
+        return STORE * sum(map(bytes_of, self.with_views(group)[1]))
 
     def cost(self, group: Group) -> float:
         """Of the group as a kernel of its own."""
@@ -261,6 +272,11 @@ class Groups:
 
         The last value comes first: what is written first may lie in memory that the others do not read any more.
         """
+        if group not in self.known:
+            self.known[group] = self._find_views(group)
+        return self.known[group]
+
+    def _find_views(self, group: Group) -> tuple[list[Node], list[Value]]:
         nodes = dict.fromkeys(group.nodes)
         stack = [x for node in group.nodes for x in node.inputs]
         while stack:

@@ -24,7 +24,7 @@ from tenon.passes.bodies import body_of, has_loops
 from tenon.passes.copies import cost_of, kernel_of, with_copy, without_unread
 from tenon.passes.groups import elements
 from tenon.passes.kinds import kind_of, signature
-from tenon.passes.timeline import Timeline, peak_bytes
+from tenon.passes.timeline import Timeline
 
 CALL = 1000         # elements that cost as much as one more kernel
 MUCH = 1 << 25      # bytes between kernels, below which nothing is computed again unasked
@@ -34,34 +34,34 @@ LITTLE = 0.015      # the part of a graph's time that computing again may take u
 def recompute(graph: Graph) -> Graph:
     """Keep what lives between kernels within the budget, as far as computing again can; or do what costs little."""
     budget = graph.notes.get(MEMORY_BUDGET)
-    before = peak_bytes(graph)
-    if before <= (MUCH if budget is None else budget):
+    before = Timeline(graph)
+    if before.peak <= (MUCH if budget is None else budget):
         return graph
-    found = _where_cheap(graph) if budget is None else _within(graph, budget)
-    emit("recompute", graph=graph.name, budget=budget, before=before, after=peak_bytes(found))
-    return found
+    after = _where_cheap(before) if budget is None else _within(before, budget)
+    emit("recompute", graph=graph.name, budget=budget, before=before.peak, after=after.peak)
+    return after.graph
 
 
-def _within(graph: Graph, budget: int) -> Graph:
-    for _ in range(len(graph.nodes)):
-        timeline = Timeline(graph)
+def _within(timeline: Timeline, budget: int) -> Timeline:
+    for _ in range(len(timeline.graph.nodes)):
         choice = best_choice(timeline) if timeline.peak > budget else None
         if choice is None:
             break
-        graph = choice.made_in(graph)
-    return graph
+        timeline = Timeline(choice.made_in(timeline.graph))
+    return timeline
 
 
-def _where_cheap(graph: Graph) -> Graph:
+def _where_cheap(timeline: Timeline) -> Timeline:
     costs = Costs()
-    left = LITTLE * costs.of(graph.nodes)
-    best = graph
-    while (choice := best_choice(Timeline(graph), cheap=True)) is not None:
-        before, graph = graph, choice.made_in(graph)
-        left -= costs.added(before, graph)
+    left = LITTLE * costs.of(timeline.graph.nodes)
+    best = timeline
+    while (choice := best_choice(timeline, cheap=True)) is not None:
+        graph = choice.made_in(timeline.graph)
+        left -= costs.added(timeline.graph, graph)
         if left < 0:
             break
-        best = min(best, graph, key=peak_bytes)
+        timeline = Timeline(graph)
+        best = min(best, timeline, key=lambda x: x.peak)
     return best
 
 

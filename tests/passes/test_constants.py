@@ -171,3 +171,13 @@ def trace_scan(function):
     w = tn.rand(400, 400) / 400
     jitted = tn.jit(lambda x: function(x, w))
     return jitted.graph(tn.rand(16, 400))
+
+
+def test_what_is_kept_has_the_same_order_in_every_process():
+    def many(x, *weights):
+        return [x * tn.exp(w) for w in weights]
+
+    graph = noted(trace(many, *[TensorType(float32, (100, 100))] * 21), range(1, 21))
+    cut = cut_constants(graph)
+    assert [p.name for p in cut.early.params] == [p.name for p in graph.params[1:]]
+    assert [x.node.inputs[0] for x in cut.early.results] == list(cut.early.params)
