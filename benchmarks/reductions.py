@@ -1,4 +1,4 @@
-"""What memory limits: norms and their gradients, softmax chains, reductions, permutes, scans, pools, scattered writes.
+"""What memory limits: norms and their gradients, softmax, reductions, permutes, scans, sorts, pools, scattered writes.
 
     python -m benchmarks.reductions [--seconds 0.5] [--only norm]
 
@@ -82,6 +82,12 @@ def cases(torch: Any, jax: Any) -> list[Case]:
         Case("cumsum of rows", lambda x: tn.cumsum(x, axis=1), lambda x: x.cumsum(1), lambda x: x.cumsum(1), (ROWS,)),
         Case("cumsum of columns", lambda x: tn.cumsum(x, axis=0), lambda x: x.cumsum(0), lambda x: x.cumsum(0),
              (ROWS,)),
+        Case("sort of a million", lambda x: tn.sort(x), lambda x: torch.sort(x, stable=True)[0], lambda x: jnp.sort(x),
+             ((1_000_000,),)),
+        Case("places of 1024 rows", lambda x: tn.argsort(x, axis=1),
+             lambda x: torch.argsort(x, dim=1, stable=True), lambda x: jnp.argsort(x, axis=1), ((1024, 1024),)),
+        Case("40 largest of 50,000", lambda x: tn.topk(x, 40)[0], lambda x: torch.topk(x, 40)[0],
+             lambda x: jax.lax.top_k(x, 40)[0], ((64, 50_000),)),
         Case("rows written to places", lambda x, u, at: tn.index_add(x, at, u), lambda x, u, at: x.index_add(0, at, u),
              lambda x, u, at: x.at[at].add(u), ((10000, 512), (4096, 512), integers(10000, 4096))),
         Case("max pool 3x3/2, gradient", lambda x: tn.max_pool(x, 3, 2, 1), lambda x: F.max_pool2d(x, 3, 2, 1),

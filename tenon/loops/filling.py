@@ -18,6 +18,7 @@ from tenon.loops.expressions import OPERATION, Binary, Buffer, Expr, Index, Load
 from tenon.loops.ir import Block, Let, Loop, Nest, Stmt, Store
 from tenon.loops.schedule import schedule
 from tenon.loops.simplify import simplify
+from tenon.loops.sorting import Ordering
 from tenon.loops.target import GRAIN, Target
 from tenon.types import DType, Shape, TensorType, float32, int64
 
@@ -105,6 +106,22 @@ class Filling(Scalars):
         for name, state, out in zip(names, states, self.outputs, strict=True):
             body += [Store(state, at, name), Store(out, offset(out.type.shape, index), self.cast(name, out.type.dtype))]
         return body
+
+    # ------------------------------------------------------------ order
+
+    def order(self, x: Read, axis: int, descending: bool, first: Dim) -> None:
+        """The places of the `first` elements along an axis, in order; equal ones as they come, NaN as the largest."""
+        (out,) = self.outputs
+        rest = (*x.shape[:axis], *x.shape[axis + 1:])
+        row, j = Index("row", product(rest)), Index("n", first)
+        others = _index(rest, row)
+
+        def at(place: Expr) -> tuple[Expr, ...]:
+            return tuple(map(simplify, (*others[:axis], place, *others[axis:])))
+        ordering = Ordering(x.dtype, x.shape[axis], first)
+        body = ordering.statements(lambda place: x(at(place)), descending)
+        stored = Loop(j, size(first), (Store(out, offset(out.type.shape, at(j)), ordering.place(j)),), "vector")
+        self._parallel(row, (*body, stored), _work(ordering.work), ordering.buffers)
 
     # ------------------------------------------------------------ scattered writes
 

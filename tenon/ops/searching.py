@@ -15,9 +15,8 @@ from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.op import Op
 from tenon.graph.promotion import same
 from tenon.ops.arranging import broadcast_arrays
-from tenon.ops.creation import zeros_like
-from tenon.ops.define import check_kind, define, function
-from tenon.ops.indexing import flat, gather, put, scatter_op, take
+from tenon.ops.define import check_kind, composite, define, function
+from tenon.ops.indexing import flat, gather, put, take
 from tenon.ops.shape import full_op, reshape_op
 from tenon.ops.slicing import box
 from tenon.ops.windows import shown
@@ -48,6 +47,7 @@ def _sort_ref(x: Any, axis: int, descending: bool, stable: bool) -> Any:
 
 argsort: Op = define(
     "argsort", canonical=_sort_attrs, ref=_argsort_ref,
+    fill=lambda s, x, axis, descending, stable: s.order(x, axis, descending, x.shape[axis]),
     type=lambda x, *, axis=-1, descending=False, stable=True: _sort_type(x).with_dtype(int64),
     doc="The places of the elements in ascending (or descending) order along an axis; equal elements keep their "
         "order.  NaN counts as largest.",
@@ -55,17 +55,32 @@ argsort: Op = define(
               "argsort(i32[5], axis=0, descending=True, stable=True) -> i64[5]"])
 
 
-def _sort_vjp(g: Any, y: Any, x: Any, axis: int, **attrs: Any) -> Any:
-    order = argsort(x, axis=axis, descending=attrs["descending"], stable=True)
-    return (scatter_op(zeros_like(x), order, g, axis=axis, reduce="set"),)
+def _first_type(x: TensorType, *, k: int, axis: int, descending: bool) -> TensorType:
+    _sort_type(x)
+    return TensorType(int64, tuple(k if place == axis else n for place, n in enumerate(x.shape)))
 
 
-sort: Op = define(
-    "sort", type=_sort_type, canonical=_sort_attrs, ref=_sort_ref, vjp=_sort_vjp,
-    doc="The elements in ascending (or descending) order along an axis.  NaN counts as largest.",
-    examples=["sort(f32[2, 5], axis=1, descending=False, stable=True) -> f32[2, 5]",
-              "sort(f32[5], axis=0, descending=True, stable=True) -> f32[5]",
-              "sort(f32[5], axis=1, descending=True, stable=True) -> error"])
+def _first_ref(x: Any, k: int, axis: int, descending: bool) -> Any:
+    return np.take(_argsort_ref(x, axis, descending, True), np.arange(k), axis)
+
+
+first_places: Op = define(
+    "first_places", public=False, type=_first_type, ref=_first_ref, vjp=lambda g, y, x, **_: (None,),
+    fill=lambda s, x, k, axis, descending: s.order(x, axis, descending, k),
+    canonical=lambda x, k, axis, descending: {
+        "k": k, "axis": normalize_axis(axis, x.ndim), "descending": bool(descending)},
+    doc="The first k of the places that `argsort` tells, found without ordering the others.",
+    examples=["first_places(f32[2, 5], k=2, axis=1, descending=True) -> i64[2, 2]",
+              "first_places(i32[5], k=3, axis=0, descending=False) -> i64[3]"])
+
+
+@composite(canonical=_sort_attrs, ref=_sort_ref,
+           examples=["sort(f32[2, 5], axis=1, descending=False, stable=True) -> f32[2, 5]",
+                     "sort(f32[5], axis=0, descending=True, stable=True) -> f32[5]",
+                     "sort(f32[5], axis=1, descending=True, stable=True) -> error"])
+def sort(x: Any, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+    """The elements in ascending (or descending) order along an axis.  NaN counts as largest."""
+    return gather(x, argsort(x, axis=axis, descending=descending, stable=stable), axis=axis)
 
 
 @function
@@ -78,8 +93,7 @@ def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> Any:
     axis = normalize_axis(axis, x.ndim)
     if isinstance(x.shape[axis], int) and not 0 <= k <= x.shape[axis]:
         raise ArgumentError(f"topk: k={k} of {x.shape[axis]} elements along axis {axis}")
-    order = argsort(x, axis=axis, descending=largest, stable=True)
-    order = _part(order, axis, 0, k)
+    order = first_places(x, k=k, axis=axis, descending=largest)
     return gather(x, order, axis=axis), order
 
 
@@ -89,7 +103,7 @@ def kthvalue(x: Any, k: int, axis: int = -1, keepdims: bool = False) -> Any:
     axis = normalize_axis(axis, x.ndim)
     if isinstance(x.shape[axis], int) and not 1 <= k <= x.shape[axis]:
         raise ArgumentError(f"kthvalue: k={k} of {x.shape[axis]} elements along axis {axis}")
-    at = _part(argsort(x, axis=axis), axis, k - 1, 1)
+    at = _part(first_places(x, k=k, axis=axis, descending=False), axis, k - 1, 1)
     value = gather(x, at, axis=axis)
     shape = value.shape if keepdims else (*x.shape[:axis], *x.shape[axis + 1:])
     return reshape_op(value, shape=shape), reshape_op(at, shape=shape)

@@ -229,8 +229,8 @@ def run_graph(graph: Graph, inputs: Sequence[Any], level: Any) -> tuple[Any, ...
 ALONG_AXIS = (
     "all", "any", "max", "min", "prod", "sum", "mean", "var", "std", "logsumexp", "vector_norm", "count_nonzero",
     "nansum", "nanmean", "steps", "softmax", "log_softmax", "cummax", "cummin", "cumprod", "cumsum",
-    "logcumsumexp", "argsort", "sort", "concat", "gather", "scatter", "softmax_cross_entropy", "fft", "rfft",
-    "irfft",
+    "logcumsumexp", "argsort", "first_places", "sort", "concat", "gather", "scatter", "softmax_cross_entropy", "fft",
+    "rfft", "irfft",
 )
 LAST_AXES = (
     "add_windows", "barrier", "diagonal", "max_pool_grad", "max_pool_op", "max_pool_positions", "max_pool_taps",

@@ -1,0 +1,217 @@
+"""Rows -> the order of their elements, as loops: the places in ascending order, those of equal elements as they come.
+
+An element becomes a key, an unsigned integer that is ordered as elements are, NaN last.  Key and place are one word of
+64 bits where both fit, else a column each.  In a short row the rank of a word is how many are smaller.  Longer rows are
+ordered digit after digit, from the lowest one on: how often each digit occurs says where words go that have it (radix
+sort).  A digit that all words share takes no pass, so small integers are as quick as narrow ones.
+
+Where few places of many are wanted, the elements are dealt out to so many groups that the smallest of the groups alone
+tell a highest digit that enough elements do not exceed.  Only those that do not are ordered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tenon.dims import Dim
+from tenon.loops.expressions import (
+    Binary,
+    Bits,
+    Buffer,
+    Call,
+    Cast,
+    Expr,
+    Index,
+    Load,
+    Local,
+    Select,
+    constant,
+    identity,
+    size,
+)
+from tenon.loops.ir import Accumulator, Let, Loop, Stmt, Store, Update
+from tenon.types import DType, TensorType, int32, int64, uint8, uint16, uint32, uint64
+
+DIGIT, FIRST_DIGIT = 8, 11      # bits: of a pass, whose counts stay in the first cache; to choose by
+RANKED = 64                     # elements of a row that is ordered by counting smaller ones
+GROUPS = 4                      # for each place that is wanted, at least
+LEAST = 4                       # elements of a group: where there would be fewer, all elements are ordered
+BLOCK = 64                      # elements that are passed over together if none is among the first
+PLACE = 32                      # bits beside the key in a word
+UNSIGNED = {8: uint8, 16: uint16, 32: uint32, 64: uint64}
+
+
+def key_of(x: Expr, descending: bool) -> Expr:
+    """An unsigned integer that is ordered as elements are: zeros of both signs are equal, NaN is the largest."""
+    bits = x.dtype.bits
+    unsigned, top, every = UNSIGNED[bits], 1 << (bits - 1), (1 << bits) - 1
+    if x.dtype.kind == "f":
+        zero = constant(0, x.dtype)
+        pattern = Bits(Select(Binary("==", x, zero), zero, x), unsigned)
+        turned = Select(pattern >= top, constant(every, unsigned), constant(top, unsigned))
+        key: Expr = Select(Call("isnan", (x,)), constant(every, unsigned), pattern ^ turned)
+    else:
+        key = Bits(x, unsigned) ^ top if x.dtype.kind == "i" else Cast(x, unsigned)
+    return key ^ every if descending else key
+
+
+class Ordering:
+    """Statements that order one row of so many elements of a type, as far as its `first` ones."""
+
+    def __init__(self, dtype: DType, count: Dim, first: Dim):
+        self.count, self.dtype = count, dtype
+        self.packed = dtype.bits <= PLACE and (not isinstance(count, int) or count < 1 << PLACE)
+        self.shift = PLACE if self.packed else 0
+        self.columns = [Buffer(name, TensorType(kind, (count * 2,)), "local") for name, kind in
+                        ([("words", uint64)] if self.packed else [("keys", uint64), ("places", int64)])]
+        self.passes = dtype.bits // DIGIT
+        self.ranked = isinstance(count, int) and count <= RANKED
+        groups = -(-GROUPS * first // BLOCK) * BLOCK if isinstance(first, int) else 0
+        self.chosen = isinstance(count, int) and 0 < groups <= count // LEAST and count > 1 << FIRST_DIGIT
+        digits = max(self.passes << DIGIT, self.chosen << FIRST_DIGIT)
+        self.counts = Buffer("counts", TensorType(int64, (digits,)), "local")
+        self.first, self.smallest = first, Buffer("smallest", TensorType(UNSIGNED[dtype.bits], (groups,)), "local")
+        self.turned = Local("turned", int64)        # how many passes there were; each moves the words to the other half
+        self.key = Local("key", UNSIGNED[dtype.bits])
+        self.found = Local("found", int64)          # how many words are to be ordered
+
+    @property
+    def buffers(self) -> list[Buffer]:
+        return [*self.columns, *([] if self.ranked else [self.counts]), *([self.smallest] if self.chosen else [])]
+
+    @property
+    def work(self) -> Dim:
+        """About how many operations a row takes."""
+        return self.count * (self.count if self.ranked else 4 * self.passes)
+
+    def statements(self, element: Callable[[Expr], Expr], descending: bool) -> list[Stmt]:
+        """`element` is what stands at a place of the row."""
+        k, value, key = Index("k", self.count), Local("element", self.dtype), self.key
+
+        def given(at: Expr) -> list[Stmt]:
+            return [Let(value, element(at)), Let(key, key_of(value, descending))]
+        if self.ranked:
+            return [Loop(k, size(self.count), (*given(k), *self._kept(k, k))), self._rank()]
+        found: list[Stmt] = [Accumulator(self.turned, "add"), Accumulator(self.found, "add")]
+        if self.chosen:
+            found += [*self._choose(given), self._clear(), Loop(k, self.found, (*self._read(k), *self._counted()))]
+        else:
+            found += [Update(self.found, "add", size(self.count)), self._clear(),
+                      Loop(k, size(self.count), (*given(k), *self._kept(k, k), *self._counted()))]
+        for number in range(self.passes):
+            found += self._pass(number, k)
+        return found
+
+    def place(self, at: Expr) -> Expr:
+        """The place of the element that comes there."""
+        last = Load(self.columns[-1], (size(self.count) if self.ranked else self._half) + at, None)
+        return Cast(last & ((1 << PLACE) - 1), int64) if self.packed else last
+
+    # ------------------------------------------------------------ words
+
+    @property
+    def _words(self) -> list[Local]:
+        return [Local(f"v_{b.name}", b.type.dtype) for b in self.columns]
+
+    def _kept(self, k: Expr, at: Expr) -> list[Stmt]:
+        """The key and its place as a word, stored there."""
+        key = Cast(self.key, uint64)
+        written = [(key << PLACE) | Cast(k, uint64)] if self.packed else [key, k]
+        return [*(Let(word, x) for word, x in zip(self._words, written, strict=True)),
+                *(Store(b, at, word) for b, word in zip(self.columns, self._words, strict=True))]
+
+    def _read(self, at: Expr) -> list[Stmt]:
+        return [Let(word, Load(b, at, None)) for b, word in zip(self.columns, self._words, strict=True)]
+
+    @property
+    def _half(self) -> Expr:
+        """Where the words lie."""
+        return (self.turned & 1) * size(self.count)
+
+    def _digit(self, number: int) -> Expr:
+        """The place of a digit's count."""
+        digit = (self._words[0] >> (self.shift + number * DIGIT)) & ((1 << DIGIT) - 1)
+        return Cast(digit, int64) + size(number << DIGIT)
+
+    # ------------------------------------------------------------ a short row
+
+    def _rank(self) -> Stmt:
+        i, j, rank = Index("i", self.count), Index("j", self.count), Local("rank", int64)
+        mine, other = self._words[0], Load(self.columns[0], j, None)
+        smaller = other < mine
+        if not self.packed:
+            smaller = smaller | (Binary("==", other, mine) & (j < i))
+        count = Loop(j, size(self.count), (Update(rank, "add", Cast(smaller, int64)),), "vector")
+        moved = [Store(b, size(self.count) + rank, word) for b, word in zip(self.columns, self._words, strict=True)]
+        return Loop(i, size(self.count), (*self._read(i), Accumulator(rank, "add"), count, *moved))
+
+    # ------------------------------------------------------------ digit after digit
+
+    def _clear(self) -> Stmt:
+        j = Index("j", self.counts.elements)
+        return Loop(j, size(j.extent), (Store(self.counts, j, size(0)),), "vector")
+
+    def _counted(self) -> list[Stmt]:
+        return [Store(self.counts, self._digit(p), Load(self.counts, self._digit(p), None) + 1)
+                for p in range(self.passes)]
+
+    def _pass(self, number: int, k: Index) -> list[Stmt]:
+        """Words move to the other half, in the order of one digit, unless all have the same."""
+        source, target, turns = (Local(name, int64) for name in ("source", "target", "turns"))
+        shared = Binary("==", Load(self.counts, self._digit(number), None), self.found)
+        at = Local("at", int64)
+        moved: list[Stmt] = [*self._read(source + k), Let(at, Load(self.counts, self._digit(number), None))]
+        moved += [Store(b, target + at, word) for b, word in zip(self.columns, self._words, strict=True)]
+        moved += [Store(self.counts, self._digit(number), at + 1)]
+        return [Let(source, self._half), Let(target, size(self.count) - source), *self._read(source),
+                Let(turns, Select(shared, size(0), size(1))),
+                *self._starts(number << DIGIT, 1 << DIGIT, turns),
+                Loop(k, turns * self.found, tuple(moved)), Update(self.turned, "add", turns)]
+
+    def _starts(self, first: int, count: int, turns: Expr) -> list[Stmt]:
+        """Counts become the sums of those before."""
+        j, total, here = Index("j", count), Local("total", int64), Local("here", int64)
+        body = (Let(here, Load(self.counts, j + first, None)), Store(self.counts, j + first, total),
+                Update(total, "add", here))
+        return [Accumulator(total, "add"), Loop(j, turns * count, body)]
+
+    # ------------------------------------------------------------ few of many
+
+    def _choose(self, given: Callable[[Expr], list[Stmt]]) -> list[Stmt]:
+        """The words whose highest digit is one of those that the first elements have, in the order of their places."""
+        count, groups, bits = self.count, self.smallest.elements, min(self.dtype.bits, FIRST_DIGIT)
+        turn, group = Index("turn", count // groups), Index("group", groups)
+
+        def digit(key: Expr) -> Expr:
+            return key >> (self.dtype.bits - bits)
+        nothing = Store(self.smallest, group, identity("min", self.key.dtype))
+        smaller = Store(self.smallest, group, Binary("min", Load(self.smallest, group, None), self.key))
+        dealt = Loop(group, size(groups), (*given(turn * groups + group), smaller), "vector")
+        here = Cast(digit(Load(self.smallest, group, None)), int64)
+        counted = Store(self.counts, here, Load(self.counts, here, None) + 1)
+        return [Loop(group, size(groups), (nothing,), "vector"), Loop(turn, size(turn.extent), (dealt,)), self._clear(),
+                Loop(group, size(groups), (counted,)), *self._limit(bits), *self._below(given, digit)]
+
+    def _limit(self, bits: int) -> list[Stmt]:
+        """How many digits, from the lowest one on, enough of the smallest have."""
+        total, j = Local("before", int64), Index("j", 1 << bits)
+        reached = Binary("<", total, size(self.first))
+        return [Accumulator(_limit, "add"), Accumulator(total, "add"),
+                Loop(j, size(1 << bits), (Update(_limit, "add", Cast(reached, int64)),
+                                          Update(total, "add", Load(self.counts, j, None))))]
+
+    def _below(self, given: Callable[[Expr], list[Stmt]], digit: Callable[[Expr], Expr]) -> list[Stmt]:
+        """Keep the words with these digits; most blocks have none."""
+        block, k = Index("block", -(-self.count // BLOCK)), Index("k", BLOCK)
+        some, last, extent = Local("some", int32), Local("last", self.key.dtype), Local("extent", int64)
+        at = block * BLOCK + k
+        taken = Binary("<=", digit(self.key), last)
+        return [Let(last, Cast(_limit - 1, last.dtype)),
+                Loop(block, size(block.extent), (
+                    Let(extent, Binary("min", size(BLOCK), size(self.count) - block * BLOCK)), Accumulator(some, "add"),
+                    Loop(k, extent, (*given(at), Update(some, "add", Cast(taken, int32))), "vector"),
+                    Loop(k, Select(some > 0, extent, size(0)), (
+                        *given(at), *self._kept(at, self.found), Update(self.found, "add", Cast(taken, int64))))))]
+
+
+_limit = Local("limit", int64)
