@@ -34,10 +34,10 @@ from tenon.backends.cpu.contraction.emit import (
     store_vector,
     zero,
 )
-from tenon.backends.cpu.contraction.machine import Machine, host
+from tenon.backends.cpu.contraction.machine import FMA_LATENCY, FMA_UNITS, FREE_LOADS, Machine, host
 from tenon.backends.cpu.contraction.packing import between
 from tenon.backends.cpu.convolution.lanes import Lanes, is_of_vectors
-from tenon.backends.cpu.convolution.plan import LINE
+from tenon.backends.cpu.convolution.plan import LINE, STORED, TILE_START
 from tenon.backends.cpu.sliding.cover import know
 from tenon.backends.cpu.sliding.task import Task, up
 from tenon.backends.cpu.sliding.winograd import (
@@ -51,7 +51,6 @@ from tenon.backends.cpu.sliding.winograd import (
     both_ways,
     of_elements,
     of_taps,
-    panels_of,
     to_sums,
 )
 from tenon.backends.cpu.values import Values
@@ -62,7 +61,9 @@ from tenon.loops.windows import Slide, Windows, count, windows_of
 CACHED = 2              # the part of the second cache that a block's elements and sums may take
 MOST_GROWTH = 2         # times the bytes of the weights that transformed ones may take
 LEAST = 16              # tiles of a block, for which weights are fetched
+CHUNK = 16              # channels after which a register tile fetches
 TRANSFORM = 45          # cycles to transform a vector of elements, or of sums, of a tile
+FAR = 0.25              # cycles that a vector of weights from the second cache holds up a step
 FETCHED = 4             # bytes of weights that a cycle brings from beyond the second cache
 
 
@@ -140,8 +141,9 @@ class WinogradPlan:
 
     @property
     def fetched(self) -> int:
-        """Cache lines of the next frequency's weights that a register tile fetches."""
-        return -(-self.frequency * self.size // LINE // -(-self.block // self.panels.rows))
+        """Cache lines of the next frequency's weights that a chunk of a register tile fetches."""
+        chunks = -(-self.block // self.panels.rows) * -(-self.channels // CHUNK)
+        return -(-self.frequency * self.size // (LINE * chunks))
 
     @property
     def cycles(self) -> float:
@@ -163,14 +165,27 @@ def winograd_plan_of(x: Contraction, machine: Machine | None = None) -> Winograd
     filters, channels, tiles = count(x.columns), count(windows.channels), tiles_of(windows)
     if min(filters, channels) < lanes:
         return None
-    width = panels_of(LEAST, filters, lanes).width
+    width = panels_of(machine, lanes, LEAST, filters, channels).width
     held = FREQUENCIES * (up(channels, lanes) + width) * machine.vector_bytes // lanes
     blocks = -(-tiles // max(machine.second_cache // CACHED // held, LEAST))
     block = -(-tiles // blocks)
-    plan = WinogradPlan(x, windows, block, panels_of(block, filters, lanes))
+    plan = WinogradPlan(x, windows, block, panels_of(machine, lanes, block, filters, channels))
     direct = TAPS**2 * count(x.rows) * channels * -(-filters // lanes) / 2
     is_small = plan.packed <= MOST_GROWTH * TAPS**2 * channels * filters * plan.size
     return plan if is_small and plan.cycles < direct else None
+
+
+def panels_of(machine: Machine, lanes: int, tiles: int, filters: int, channels: int) -> Panels:
+    """The register tile that takes least time, whose panel of a frequency the first cache should hold."""
+    def cycles(rows: int, vectors: int) -> float:
+        step = max(rows * vectors / FMA_UNITS, FMA_LATENCY, (rows + vectors) / FMA_UNITS / FREE_LOADS)
+        far = channels * vectors * machine.vector_bytes * CACHED > machine.first_cache
+        each = channels * (step + far * FAR * vectors) + TILE_START + STORED * rows * vectors
+        return -(-tiles // rows) * -(-filters // (vectors * lanes)) * each
+
+    fitting = [(rows, vectors) for vectors in range(1, 5)
+               for rows in range(1, (machine.registers - vectors - 1) // vectors + 1)]
+    return Panels(*min(fitting, key=lambda tile: cycles(*tile)), lanes)
 
 
 def tiles_of(windows: Windows) -> int:
@@ -279,28 +294,35 @@ class Winograd:
     def multiply(self, panel: ir.Value, tiles: ir.Value) -> None:
         """The sums of all frequencies; the last tiles of a block may be computed twice, to be a whole register tile."""
         b, plan, panels = self.b, self.plan, self.panels
-        none = [zero(ir.VectorType(self.element, self.lanes))] * (panels.rows * panels.vectors)
         last = maximum(b, b.sub(tiles, const(panels.rows)), ZERO)
         with loop(b, ZERO, const(FREQUENCIES), short=True) as (frequency, _):
             number = b.add(b.mul(panel, const(FREQUENCIES)), frequency)
             right = address(b, self.weights, b.mul(number, const(plan.frequency)), self.element)
             line = b.mul(frequency, const(plan.rows))
             with loop(b, ZERO, tiles, const(panels.rows), short=True) as (first, _):
-                self.fetch(right, b.udiv(first, const(panels.rows)))
                 at = b.add(line, minimum(b, first, last))
                 left = address(b, self.elements, b.mul(at, const(plan.line)), self.element)
-                found = add_products(b, panels, none, (left, plan.line, 1), (right, panels.width),
-                                     const(plan.channels), self.element)
                 target = address(b, self.sums, b.mul(at, const(panels.width)), self.element)
-                for k, value in enumerate(found):
+                for k, value in enumerate(self.added(left, right, b.udiv(first, const(panels.rows)))):
                     store_vector(b, value, address(b, target, const(k * self.lanes), self.element))
 
-    def fetch(self, right: ir.Value, number: ir.Value) -> None:
-        """A register tile's share of the next frequency's weights."""
-        b, plan = self.b, self.plan
-        first = b.add(const(plan.frequency * plan.size), b.mul(number, const(plan.fetched * LINE)))
-        with loop(b, ZERO, const(plan.fetched * LINE), const(LINE), short=True) as (k, _):
-            prefetch(b, b.gep(right, [b.add(first, k)], source_etype=ir.IntType(8)), 2)
+    def added(self, left: ir.Value, right: ir.Value, number: ir.Value) -> Line:
+        """The sums of the register tile of this number, which fetches its share of the next frequency's weights."""
+        b, plan, panels = self.b, self.plan, self.panels
+        none = [zero(ir.VectorType(self.element, self.lanes))] * (panels.rows * panels.vectors)
+        each = -(-plan.channels // CHUNK) * plan.fetched * LINE
+        ahead = b.gep(right, [b.add(const(plan.frequency * plan.size), b.mul(number, const(each)))],
+                      source_etype=ir.IntType(8))
+        with loop(b, ZERO, const(plan.channels), const(CHUNK), none, short=True) as (k, sums):
+            first = b.mul(b.udiv(k, const(CHUNK)), const(plan.fetched * LINE))
+            for line in range(plan.fetched):
+                prefetch(b, b.gep(ahead, [b.add(first, const(line * LINE))], source_etype=ir.IntType(8)), 2)
+            steps = const(CHUNK) if plan.channels % CHUNK == 0 else \
+                minimum(b, const(CHUNK), b.sub(const(plan.channels), k))
+            sums[:] = add_products(b, panels, list(sums), (address(b, left, k, self.element), plan.line, 1),
+                                   (address(b, right, b.mul(k, const(panels.width)), self.element), panels.width),
+                                   steps, self.element)
+        return sums
 
     # ------------------------------------------------------------ results
 
