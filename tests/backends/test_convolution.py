@@ -6,8 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tenon as tn
-from tenon.backends.cpu.convolution import plan_of
-from tenon.backends.cpu.convolution.winograd import WinogradPlan
+from tenon.backends.cpu.convolution import WinogradPlan, plan_of
 from tenon.backends.cpu.prepack import Packed
 from tenon.backends.cpu.steps import KernelStep
 from tenon.capture.constants import WithConstants

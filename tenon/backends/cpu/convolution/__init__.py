@@ -30,7 +30,7 @@ from tenon.loops.ir import Contraction
 
 Plan = DirectPlan | WinogradPlan
 
-__all__ = ["Plan", "emit_convolution", "emit_panels", "plan_of", "scratch_of"]
+__all__ = ["Plan", "WinogradPlan", "emit_convolution", "emit_panels", "plan_of", "scratch_of"]
 
 
 def plan_of(statement: Contraction, machine: Machine | None = None) -> Plan | None:
