@@ -104,7 +104,7 @@ def test_a_large_graph_is_made_smaller_unasked_where_that_costs_little(large, mo
     for little in (0.0, 0.2):           # these products are small
         monkeypatch.setattr(module, "LITTLE", little)
         program = compile(graph, backend="cpu", trace=[])       # which is not read from the disk
-        found.append((module.peak_bytes(program.graph), program.run(arrays)))
+        found.append((peak_bytes(program.graph), program.run(arrays)))
     assert found[1][0] < 0.95 * found[0][0]
     assert_close(found[1][1], found[0][1], 1e-5)
 
