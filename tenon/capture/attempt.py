@@ -15,7 +15,8 @@ from tenon.capture.convert.entry import convert
 from tenon.capture.convert.session import Session
 from tenon.capture.convert.state import World
 from tenon.capture.effects import Effect, Snapshot
-from tenon.capture.reach import Reach, names_of
+from tenon.capture.names import names_of
+from tenon.capture.reach import Reach
 from tenon.capture.record import argument_names
 from tenon.capture.replay import Stopped, sizes_of
 from tenon.capture.trace import Capture, Held, capturing

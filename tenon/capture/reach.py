@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import array
 import contextvars
-import dis
 import functools
 import importlib.util
 import random
@@ -18,16 +17,15 @@ import sys
 import types
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cache, lru_cache, partial
-from itertools import pairwise
+from collections.abc import Callable, Iterable, Sequence
+from functools import cache, partial
 from operator import attrgetter, itemgetter
 from typing import Any
 
 import numpy as np
 
 from tenon.capture.guards import CLASS, MISSING, Group, Guards, is_atom
+from tenon.capture.names import names_of, only_appends
 from tenon.capture.watch import LIBRARIES, PACKAGE, Kept, follows
 from tenon.tensor import Tensor
 
@@ -36,73 +34,8 @@ LARGEST_ARRAY = 1 << 16         # bytes whose change is noticed by comparing the
 MOST_KEPT = 1 << 26             # bytes of an array that are put back when the function changes it
 BYTES = (bytearray, memoryview, array.array)
 CONTAINERS = (list, tuple, dict, set, frozenset, deque)
-LOOKS_UP = frozenset({"vars", "dir", "__dict__", "setattr", "delattr", "__getattribute__"})
-LOADS = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
-ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM"})
 FUNCTION = attrgetter("__code__", "__defaults__", "__kwdefaults__")
 PARTIAL = attrgetter("func", "args", "keywords")
-
-
-@dataclass(frozen=True)
-class Names:
-    """The names that a code object can read; `computed` where it makes up names of attributes."""
-
-    global_names: frozenset[str]
-    attributes: frozenset[str]
-    imports: tuple[tuple[str, int], ...]
-    computed: bool
-
-
-@lru_cache(maxsize=4096)
-def names_of(code: types.CodeType) -> Names:
-    """The globals and attributes that one code object names."""
-    instructions = list(dis.get_instructions(code))
-    loads = {i.argval for i in instructions if i.opname in LOADS}
-    attributes = {i.argval for i in instructions if i.opname in ATTRIBUTES}
-    strings = {part for text in _strings(code.co_consts) for part in text.split(".") if part.isidentifier()}
-    imports = [(i.argval, before.argval if isinstance(before.argval, int) else 0)
-               for (before, _), i in zip(pairwise(instructions), instructions[2:], strict=False)
-               if i.opname == "IMPORT_NAME"]
-    computed = bool(LOOKS_UP & (loads | attributes)) or any(
-        i.opname in LOADS and i.argval in ("getattr", "hasattr") and not _names_a_constant(instructions, k)
-        for k, i in enumerate(instructions))
-    return Names(frozenset(loads), frozenset(attributes | strings), tuple(imports), computed)
-
-
-@lru_cache(maxsize=4096)
-def only_appends(code: types.CodeType, name: str) -> bool:
-    """Whether every use of a name in the code is the call of its `append` or `extend`."""
-    instructions = [i for i in dis.get_instructions(code) if i.opname != "CACHE"]
-    uses = [following for i, following in pairwise(instructions) if i.argval == name]
-    return name not in _strings(code.co_consts) and all(
-        i.opname in ATTRIBUTES and i.argval in ("append", "extend") for i in uses)
-
-
-def _strings(constants: Iterable[Any]) -> Iterator[str]:
-    for constant in constants:
-        if isinstance(constant, str):
-            yield constant
-        elif isinstance(constant, tuple):
-            yield from _strings(constant)
-
-
-def _names_a_constant(instructions: Sequence[dis.Instruction], start: int) -> bool:
-    """Whether the second argument of the call of the function loaded at `start` is a string in the code.
-
-    The stack is followed through an expression without jumps; anything else counts as made up.
-    """
-    depth, named = 0, False         # arguments on the stack; whether the second is a constant
-    for i in instructions[start + 1:start + 60]:
-        if i.opname in ("PUSH_NULL", "PRECALL", "CACHE", "EXTENDED_ARG", "KW_NAMES"):
-            continue
-        if i.opname == "CALL" and depth == i.arg:
-            return named
-        if "JUMP" in i.opname:
-            return False
-        before, depth = depth, depth + dis.stack_effect(i.opcode, i.arg)
-        if depth == 2:
-            named = before == 1 and i.opname == "LOAD_CONST" and isinstance(i.argval, str)
-    return False
 
 
 class Reach:

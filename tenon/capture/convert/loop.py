@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any
 from tenon.capture.convert.callees import own_truth
 from tenon.capture.convert.choice import UNBOUND, Choice
 from tenon.capture.convert.fork import exception_of_the_program
+from tenon.capture.convert.growing import fitted, grown
 from tenon.capture.convert.merge import Arm, Join, free_values, needed
 from tenon.capture.convert.reachable import reachable
 from tenon.capture.convert.state import Key, Mark, elements
 from tenon.capture.convert.statements import PRIVATE
-from tenon.capture.convert.undecided import fitted, grown, is_undecided
+from tenon.capture.convert.undecided import is_undecided
 from tenon.capture.convert.widen import Unstable, leaves_of, renewed, replaced, widened
 from tenon.capture.numbers import Number, as_tensor, one_kind, strong, truth
 from tenon.capture.subgraph import InnerBuilder, closed

@@ -16,19 +16,10 @@ from typing import TYPE_CHECKING, Any
 from tenon.capture.convert import library
 from tenon.capture.convert.callees import callee
 from tenon.capture.convert.choice import UNBOUND, Choice
+from tenon.capture.convert.growing import Elements, appended, elements
+from tenon.capture.convert.indexing import taken
 from tenon.capture.convert.several import Several
-from tenon.capture.convert.undecided import (
-    Elements,
-    appended,
-    elements,
-    is_perhaps,
-    is_undecided,
-    perhaps,
-    presence,
-    present,
-    refused,
-    taken,
-)
+from tenon.capture.convert.undecided import is_perhaps, is_undecided, perhaps, presence, present, refused
 from tenon.capture.watch import ELSEWHERE, IN_PLACE, STANDS_FOR, UnsafeCall
 
 if TYPE_CHECKING:

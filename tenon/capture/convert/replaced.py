@@ -13,21 +13,13 @@ from tenon.capture.convert import library
 from tenon.capture.convert.callees import REPLACED, callee
 from tenon.capture.convert.choice import UNBOUND, Choice
 from tenon.capture.convert.filters import Filtered, first, opened, perhaps_made, quantified
+from tenon.capture.convert.growing import Elements, stacked, together
+from tenon.capture.convert.indexing import length
 from tenon.capture.convert.methods import AWARE
 from tenon.capture.convert.rows import Enumerate, Listed, Range, Reversed, Source, Zip, gone_through, source_of
 from tenon.capture.convert.runtime import RUNTIME, capture_now
 from tenon.capture.convert.several import FirstRows, Several
-from tenon.capture.convert.undecided import (
-    Elements,
-    compared,
-    is_perhaps,
-    is_undecided,
-    length,
-    present,
-    refused,
-    stacked,
-    together,
-)
+from tenon.capture.convert.undecided import compared, is_perhaps, is_undecided, present, refused
 from tenon.capture.convert.view import attribute, content, counted, has_attribute
 from tenon.capture.effects import MISSING
 from tenon.capture.numbers import Number, as_tensor, number_of, one_kind

@@ -7,10 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tenon.capture.convert.choice import UNBOUND, Choice
+from tenon.capture.convert.growing import Elements, elements, together
 from tenon.capture.convert.loop import Loop, Peel
 from tenon.capture.convert.several import Several, at
 from tenon.capture.convert.state import Key, Mark
-from tenon.capture.convert.undecided import SEQUENCES, Elements, elements, is_perhaps, is_undecided, refused, together
+from tenon.capture.convert.undecided import SEQUENCES, is_perhaps, is_undecided, refused
 from tenon.capture.convert.widen import Unstable
 from tenon.capture.numbers import Number, strong
 from tenon.capture.watch import UnsafeCall, unwatched

@@ -10,11 +10,11 @@ from typing import Any
 from tenon.capture.convert.callees import own_truth
 from tenon.capture.convert.choice import UNBOUND, Choice, refusal
 from tenon.capture.convert.fork import decide
+from tenon.capture.convert.indexing import truth as undecided_truth
 from tenon.capture.convert.reachable import OfCapture
 from tenon.capture.convert.several import FirstRows, refusal_of_rows
 from tenon.capture.convert.state import World
 from tenon.capture.convert.undecided import is_undecided
-from tenon.capture.convert.undecided import truth as undecided_truth
 from tenon.capture.effects import MISSING
 from tenon.capture.numbers import KIND_OF, ORDER, Number, as_tensor, is_number, kind_of, number_of, strong, truth
 from tenon.capture.trace import Capture

@@ -9,23 +9,11 @@ from typing import TYPE_CHECKING, Any
 from tenon.capture.convert import library
 from tenon.capture.convert.callees import callee
 from tenon.capture.convert.choice import Choice
+from tenon.capture.convert.indexing import cut, found_at, length, stored, taken
 from tenon.capture.convert.methods import holds_undecided, keys, lookup, refill, store
 from tenon.capture.convert.reachable import OfCapture
 from tenon.capture.convert.several import Several
-from tenon.capture.convert.undecided import (
-    SEQUENCES,
-    compared,
-    cut,
-    found_at,
-    is_undecided,
-    length,
-    presence,
-    present,
-    refused,
-    select,
-    stored,
-    taken,
-)
+from tenon.capture.convert.undecided import SEQUENCES, compared, is_undecided, presence, present, refused, select
 from tenon.capture.effects import MISSING
 
 if TYPE_CHECKING:

@@ -1,0 +1,77 @@
+"""Code -> the names that it can read: globals, attributes, imports."""
+
+from __future__ import annotations
+
+import dis
+import types
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
+from typing import Any
+
+LOOKS_UP = frozenset({"vars", "dir", "__dict__", "setattr", "delattr", "__getattribute__"})
+LOADS = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
+ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM"})
+
+
+@dataclass(frozen=True)
+class Names:
+    """The names that a code object can read; `computed` where it makes up names of attributes."""
+
+    global_names: frozenset[str]
+    attributes: frozenset[str]
+    imports: tuple[tuple[str, int], ...]
+    computed: bool
+
+
+@lru_cache(maxsize=4096)
+def names_of(code: types.CodeType) -> Names:
+    """The globals and attributes that one code object names."""
+    instructions = list(dis.get_instructions(code))
+    loads = {i.argval for i in instructions if i.opname in LOADS}
+    attributes = {i.argval for i in instructions if i.opname in ATTRIBUTES}
+    strings = {part for text in _strings(code.co_consts) for part in text.split(".") if part.isidentifier()}
+    imports = [(i.argval, before.argval if isinstance(before.argval, int) else 0)
+               for (before, _), i in zip(pairwise(instructions), instructions[2:], strict=False)
+               if i.opname == "IMPORT_NAME"]
+    computed = bool(LOOKS_UP & (loads | attributes)) or any(
+        i.opname in LOADS and i.argval in ("getattr", "hasattr") and not _names_a_constant(instructions, k)
+        for k, i in enumerate(instructions))
+    return Names(frozenset(loads), frozenset(attributes | strings), tuple(imports), computed)
+
+
+@lru_cache(maxsize=4096)
+def only_appends(code: types.CodeType, name: str) -> bool:
+    """Whether every use of a name in the code is the call of its `append` or `extend`."""
+    instructions = [i for i in dis.get_instructions(code) if i.opname != "CACHE"]
+    uses = [following for i, following in pairwise(instructions) if i.argval == name]
+    return name not in _strings(code.co_consts) and all(
+        i.opname in ATTRIBUTES and i.argval in ("append", "extend") for i in uses)
+
+
+def _strings(constants: Iterable[Any]) -> Iterator[str]:
+    for constant in constants:
+        if isinstance(constant, str):
+            yield constant
+        elif isinstance(constant, tuple):
+            yield from _strings(constant)
+
+
+def _names_a_constant(instructions: Sequence[dis.Instruction], start: int) -> bool:
+    """Whether the second argument of the call of the function loaded at `start` is a string in the code.
+
+    The stack is followed through an expression without jumps; anything else counts as made up.
+    """
+    depth, named = 0, False         # arguments on the stack; whether the second is a constant
+    for i in instructions[start + 1:start + 60]:
+        if i.opname in ("PUSH_NULL", "PRECALL", "CACHE", "EXTENDED_ARG", "KW_NAMES"):
+            continue
+        if i.opname == "CALL" and depth == i.arg:
+            return named
+        if "JUMP" in i.opname:
+            return False
+        before, depth = depth, depth + dis.stack_effect(i.opcode, i.arg)
+        if depth == 2:
+            named = before == 1 and i.opname == "LOAD_CONST" and isinstance(i.argval, str)
+    return False
