@@ -67,7 +67,7 @@ TABLE: list[tuple[str, Callable[..., Number], tuple[float, float]]] = [
     ("remainder", division.remainder, (0.5, 0.5)),
     ("round", rounding.round_half_even, (0.5, 0.5)),
     ("rsqrt", roots.rsqrt, (1.5, 1.5)),
-    ("sigmoid", exponential.sigmoid, (1.6, 1.6)),
+    ("sigmoid", exponential.sigmoid, (2.1, 2.1)),
     ("sin", trigonometric.sin, (1.6, 0.8)),
     ("sinh", hyperbolic.sinh, (1.7, 1.7)),
     ("sqrt", roots.sqrt, (0.5, 0.5)),

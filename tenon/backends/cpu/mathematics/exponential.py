@@ -8,11 +8,9 @@ polynomial (tools/minimax.py exp).
 from tenon.backends.cpu.mathematics.notation import Number, copysign, fma, maximum, minimum, polynomial, where
 from tenon.backends.cpu.mathematics.pairs import (
     Pair,
-    exactly,
     nearest_integer,
     power_of_two,
     quick_two_sum,
-    quotient,
     times_power_of_two,
 )
 
@@ -96,6 +94,12 @@ def expm1_of_negative(x: Number) -> Pair:
 
 
 def sigmoid(x: Number) -> Number:
-    """1 / (1 + e**-x), within 2 ulp, also where it is tiny: e**x / (1 + e**x) for negative x."""
-    e = exp_of_sum(-abs(x))
-    return quotient(exactly(where(x < 0.0, e, 1.0)), quick_two_sum(x.constant(1.0), e))
+    """1 / (1 + e**-x), within 2.1 ulp, also where it is tiny: with x = n*log(2) - r, 2**n * (1 / (2**n + e**r))."""
+    low, high = RANGE[x.format.bits]
+    ln2_high, ln2_low = LN2[x.format.bits]
+    x = maximum(minimum(x, 0.5 * high), low)            # 1 / (1 + e**-high) is 1 with room to spare
+    n, shifted = nearest_integer(x * LOG2_E)
+    r = fma(n, ln2_low, fma(n, ln2_high, -x))
+    none = x.format.mantissa + 3.0                      # 2**-none is nothing beside e**r
+    scale = power_of_two(maximum(shifted, x.format.to_integer - none))
+    return times_power_of_two(1.0 / (scale + polynomial_part(r) + 1.0), shifted)
