@@ -1,4 +1,4 @@
-"""Fill rules -> nests: operators whose elements depend on the order of others, as running totals and scattered writes.
+"""Fill rules -> nests: running totals, scattered writes, orders of rows, places in what is ordered: what takes turns.
 
     fill=lambda s, x, *, axis, reverse: s.scan(x, axis, reverse, [0], lambda state, x, k: (state[0] + x,))
 
@@ -14,7 +14,7 @@ from typing import Any
 from tenon.dims import Dim, product
 from tenon.graph.ir import Graph, Node
 from tenon.loops.build import GraphExpressions, Read, Scalars, is_empty, offset
-from tenon.loops.expressions import OPERATION, Binary, Buffer, Expr, Index, Load, Local, identity, lift, size
+from tenon.loops.expressions import OPERATION, Binary, Buffer, Expr, Index, Load, Local, Select, identity, lift, size
 from tenon.loops.ir import Block, Let, Loop, Nest, Stmt, Store
 from tenon.loops.schedule import schedule
 from tenon.loops.simplify import simplify
@@ -23,6 +23,7 @@ from tenon.loops.target import GRAIN, Target
 from tenon.types import DType, Shape, TensorType, float32, int64
 
 TILE = 256          # neighbours that are computed together
+LONGEST = 1 << 31   # the first step of a search in an axis whose size is a symbol
 TOGETHER = 8        # rows that take turns, so that no addition waits for the last one
 Step = Callable[[Sequence[Expr], Expr, Expr], Sequence[Expr]]
 
@@ -122,6 +123,29 @@ class Filling(Scalars):
         body = ordering.statements(lambda place: x(at(place)), descending)
         stored = Loop(j, size(first), (Store(out, offset(out.type.shape, at(j)), ordering.place(j)),), "vector")
         self._parallel(row, (*body, stored), _work(ordering.work), ordering.buffers)
+
+    def search(self, x: Read, values: Read, right: bool) -> None:
+        """How many elements of the ordered last axis of x come before each value: each step takes half as many."""
+        (out,) = self.outputs
+        n, shape = x.shape[-1], values.shape
+        tiles, lanes, lane = _tiles(product(shape))
+        at = _index(shape, tiles * size(TILE) + lane)
+        row = at[:-1] if x.ndim > 1 else ()
+        value, element, found = Local("value", values.dtype), Local("element", x.dtype), Local("found", int64)
+        body: list[Stmt] = [Let(value, values(at)), Let(found, size(0))]
+        step = 1 << n.bit_length() >> 1 if isinstance(n, int) else LONGEST
+        while step:
+            further = found + step
+            before = ~self._less(value, element) if right else self._less(element, value)
+            body += [Let(element, x((*row, Binary("min", further, size(n)) - 1))),
+                     Let(found, Select((further <= size(n)) & before, further, found))]
+            step //= 2
+        body.append(Store(out, offset(shape, at), found))
+        self._parallel(tiles, (Loop(lane, lanes(tiles), tuple(body), "vector"),), TILE * len(body))
+
+    def _less(self, x: Expr, y: Expr) -> Expr:
+        """Whether x comes before y; NaN is the largest."""
+        return (x < y) | (self.isnan(y) & ~self.isnan(x)) if x.dtype.kind == "f" else x < y
 
     # ------------------------------------------------------------ scattered writes
 

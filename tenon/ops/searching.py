@@ -20,7 +20,7 @@ from tenon.ops.indexing import flat, gather, put, take
 from tenon.ops.shape import full_op, reshape_op
 from tenon.ops.slicing import box
 from tenon.ops.windows import shown
-from tenon.types import TensorType, int64, normalize_axis
+from tenon.types import TensorType, bfloat16, int64, normalize_axis
 
 # ---------------------------------------------------------------- order
 
@@ -33,15 +33,21 @@ def _sort_type(x: TensorType, *, axis: int = -1, descending: bool = False, stabl
     return x
 
 
+def _comparable(x: Any) -> Any:
+    """Without bfloat16, in which NumPy finds no place for NaN."""
+    return x.astype(np.float32) if x.dtype == bfloat16.numpy else x
+
+
 def _argsort_ref(x: Any, axis: int, descending: bool, stable: bool) -> Any:
     kind: Any = "stable" if stable else None
+    x = _comparable(x)
     if descending:      # from the back, so that equal elements keep their order; NaN comes first
         return x.shape[axis] - 1 - np.flip(np.argsort(np.flip(x, axis), axis, kind=kind), axis)
     return np.argsort(x, axis, kind=kind)
 
 
 def _sort_ref(x: Any, axis: int, descending: bool, stable: bool) -> Any:
-    found = np.sort(x, axis, kind="stable" if stable else None)
+    found = np.sort(_comparable(x), axis, kind="stable" if stable else None).astype(x.dtype)
     return np.flip(found, axis) if descending else found
 
 
@@ -149,6 +155,7 @@ def _part(x: Any, axis: int, start: int, size: int) -> Any:
 
 def _searchsorted_ref(x: Any, values: Any, right: bool) -> Any:
     side: Any = "right" if right else "left"
+    x, values = _comparable(x), _comparable(values)
     if x.ndim == 1:
         return np.searchsorted(x, values, side)
     out = np.empty(values.shape, np.int64)
@@ -165,6 +172,7 @@ def _searchsorted_type(x: TensorType, values: TensorType, *, right: bool) -> Ten
 
 searchsorted_op: Op = define(
     "searchsorted", public=False, type=_searchsorted_type, ref=_searchsorted_ref, promote=same,
+    fill=lambda s, x, values, right: s.search(x, values, right),
     doc="Where values belong in the sorted last axis of x.",
     examples=["searchsorted(f32[5], f32[2, 3], right=False) -> i64[2, 3]",
               "searchsorted(f32[2, 5], f32[2, 3], right=True) -> i64[2, 3]"])

@@ -1,4 +1,4 @@
-"""Orders of rows: compiled == interpreted == NumPy, for every type, with equal elements, zeros of both signs and NaN."""
+"""Orders of rows and places in them: compiled == interpreted == NumPy, for every type, with equals and NaN."""
 
 import numpy as np
 import pytest
@@ -79,3 +79,26 @@ def test_each_example_of_a_batch_is_ordered():
     found = tn.jit(tn.vmap(lambda x: (tn.argsort(x, axis=0), tn.topk(x, 4, axis=1)[1])))(x)
     for ours, eager in zip(found, (tn.argsort(x, axis=1), tn.topk(x, 4, axis=2)[1]), strict=True):
         np.testing.assert_array_equal(ours.numpy(), eager.numpy())
+
+
+@pytest.mark.parametrize("right", [False, True])
+@pytest.mark.parametrize("dtype", TYPES)
+def test_places_of_values_in_what_is_ordered(dtype, right):
+    for count in (0, 1, 2, 37):
+        x = tn.sort(tn.asarray(numbers(dtype, count))).numpy()
+        graph = graph_of(f"x: {dtype}[{count}], values: {dtype}[2, 5]", f"searchsorted(x, values, right={right})",
+                         "i64[2, 5]")
+        check(graph, x, numbers(dtype, 2, 5))
+
+
+def test_places_of_values_in_rows_of_symbolic_sizes():
+    graph = graph_of("x: f32[3, N], values: f32[3, M]", "searchsorted(x, values, right=False)", "i64[3, M]")
+    for n, m in ((2, 300), (7, 2)):
+        check(graph, np.sort(numbers("f32", 3, n), axis=1), numbers("f32", 3, m), interpreted=n > 2)
+
+
+def test_nan_in_bfloat16_comes_last_in_eager_code_too():
+    x = tn.tensor([np.nan, 3.0, -1.0, np.nan, 2.0]).astype(tn.bfloat16)
+    np.testing.assert_array_equal(tn.sort(x).astype(tn.float32).numpy(), [-1, 2, 3, np.nan, np.nan])
+    np.testing.assert_array_equal(tn.argsort(x).numpy(), [2, 4, 1, 0, 3])
+    assert tn.searchsorted(tn.sort(x), x).tolist() == [3, 2, 0, 3, 1]
