@@ -115,8 +115,9 @@ CROWDED = 4096          # rows a multiple of so many bytes apart compete for the
 FEW_PANELS = 2          # of right that read a row of left too seldom for a copy to pay
 FAR_APART = 4096        # elements between rows, the last of which are copied as they lie
 LEFT_SHARE = 2          # a block of left takes the second cache divided by this,
-PANEL_SHARE = 16        # a panel of right, at most, that divided by this, since it comes and goes,
-SUMS_SHARE = 4          # and sums that wait for an epilogue that divided by this
+PANEL_SHARE = 14        # a panel of right, at most, that divided by this, since it comes and goes
+SUMS_CACHES = 2         # second caches that sums may take which wait for an epilogue: left is packed once for them
+SLACK = 8               # a block may be larger by its size divided by this, if there is one less of them
 
 
 def choose_tile(element: ir.Type, machine: Machine | None = None,
@@ -131,26 +132,36 @@ def choose_tiles(element: ir.Type, most: int, machine: Machine | None = None,
     machine = machine or host()
     size = element_bytes(element)
     lanes = machine.vector_bytes // size
-    return [_blocks(rows, vectors, lanes, machine.second_cache // size, known[0])
+    return [_blocks(rows, vectors, lanes, machine.second_cache // size, known[0], known[2])
             for rows, vectors in tiles_by_time(machine, lanes, *known[:2])[:most]]
 
 
-def _blocks(rows: int, vectors: int, lanes: int, cache: int, known_rows: int | None) -> Tile:
+def _blocks(rows: int, vectors: int, lanes: int, cache: int, known_rows: int | None, known_depth: int | None) -> Tile:
     """Blocks for a tile, and for a second cache of so many elements; few rows leave room for more depth."""
     width, left = vectors * lanes, cache // LEFT_SHARE
-    square = math.isqrt(left)
-    depth = min(left // min(max(known_rows or square, rows), square), cache // PANEL_SHARE // width)
-    depth = max(depth // lanes * lanes, lanes)
-    block_rows = max(left // depth // rows * rows, rows)
-    columns = cache // SUMS_SHARE // min(max(known_rows or block_rows, rows), block_rows)
+    square, deepest = math.isqrt(left), cache // PANEL_SHARE // width
+    depth = min(left // min(max(known_rows or square, rows), square), deepest)
+    if known_depth:
+        depth = known_depth if known_depth <= deepest else _even(known_depth, depth)
+    depth = max(-(-depth // lanes) if known_depth else depth // lanes, 1) * lanes
+    block_rows = max(left // depth, rows)
+    if known_rows is not None:
+        block_rows = _even(known_rows, block_rows + block_rows // SLACK)
+    block_rows = max(-(-block_rows // rows) if known_rows else block_rows // rows, 1) * rows
+    columns = cache * SUMS_CACHES // block_rows
     return Tile(rows, vectors, lanes, depth, block_rows, max(columns // width * width, width))
+
+
+def _even(size: int, most: int) -> int:
+    """The largest of the fewest parts of at most `most`, as equal as can be."""
+    return -(-size // max(-(-size // most), 1))
 
 
 def blocks_tile(spec: Contraction) -> Tile:
     """The tile of a product in blocks: that of the vector unit, or 32 x 32 sums in matrix registers."""
     if not spec.pairs:
         return choose_tile(spec.element, known=spec.known)
-    return _blocks(2 * PAIR_LANES, 2, PAIR_LANES, host().second_cache // 4, spec.known[0])
+    return _blocks(2 * PAIR_LANES, 2, PAIR_LANES, host().second_cache // 4, spec.known[0], None)
 
 
 def packs_in_tiles(spec: Contraction) -> bool:
