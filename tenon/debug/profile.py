@@ -12,13 +12,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 import numpy as np
 
 from tenon.backends.cpu import driver as native
 from tenon.backends.cpu.steps import KernelStep, leaves, touched
+from tenon.backends.cpu.unit import multiply_adds
 from tenon.capture.constants import WithConstants, given, late_program
 from tenon.capture.tree import unfold
 from tenon.dims import evaluate
@@ -138,21 +138,7 @@ def _once(frame: Frame, layout: Layout, row: np.ndarray) -> float:
 
 def operations(node: Node, sizes: Any = None) -> float:
     """The floating-point operations of a product, two a multiply-add; 0 for all other operators."""
-    if node.op.name not in COUNTED:
-        return 0.0
-    shapes = [tuple(int(evaluate(dim, sizes or {})) for dim in x.type.shape)
-              for x in (*node.inputs, node.output) if x is not None]
-    return 2.0 * float(COUNTED[node.op.name](*shapes))
-
-
-# The multiply-adds of a product, from the shapes of its inputs and its output.
-COUNTED: dict[str, Any] = {
-    "matmul": lambda *shapes: prod(shapes[-1]) * shapes[0][-1],
-    "conv": lambda *shapes: prod(shapes[-1]) * prod(shapes[1][1:]),
-    "conv_channels_last": lambda *shapes: prod(shapes[-1]) * prod(shapes[1][1:]),
-    "conv_input_grad": lambda *shapes: prod(shapes[0]) * prod(shapes[1][1:]),
-    "conv_weight_grad": lambda *shapes: prod(shapes[1]) * prod(shapes[-1][1:]),
-}
+    return 2.0 * multiply_adds(node, sizes or {})
 
 
 def _ms(seconds: float) -> str:

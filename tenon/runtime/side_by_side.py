@@ -15,27 +15,31 @@ from tenon.runtime.worth import CUTTING, MEETING
 
 LONGEST = 48                # steps of a region
 LONGEST_CHAIN = 12          # steps without a second chain, after which none is looked for
-WORTH = 0.95                # of the time that cutting takes
+WORTH = 0.9                 # of the time that cutting takes, as far as work is known
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is to be known of a step: the memory it touches, its work, and whether all threads can share it."""
+    """What is to be known of a step: the memory it touches, its work, whether all threads can share it, and which part
+    each of them repeats then."""
 
     reads: Collection[Hashable]
     writes: Collection[Hashable]
     work: int
     can_be_cut: bool
+    repeated: int = 0
 
     def time(self, threads: int) -> float:
         """About how long all threads are busy with it, or wait."""
-        return self.work * CUTTING / threads + MEETING if self.can_be_cut else self.work
+        if not self.can_be_cut:
+            return self.work
+        return (self.work * CUTTING + self.repeated * (threads - 1)) / threads + MEETING
 
 
 def side_by_side(jobs: Sequence[Job | None], threads: int) -> list[dict[int, int]]:
     """The regions of a sequence of steps, each as {step: thread}.  A step that is None is in none.
 
-    >>> first, second = Job("x", "a", 90_000, True), Job("x", "b", 90_000, True)
+    >>> first, second = Job("x", "a", 90_000, True, 18_000), Job("x", "b", 90_000, True, 18_000)
     >>> side_by_side([first, second, Job("ab", "y", 90_000, True)], threads=2)
     [{0: 0, 1: 1}]
     """

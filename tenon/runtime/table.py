@@ -103,7 +103,7 @@ class Table:
         if not isinstance(step, KernelStep) or step.unit.facts.checks or step.unit.endless:
             return None
         return Job(self.memory(step.inputs), self.memory(step.outputs + step.temporaries), work_of(step, self.sizes),
-                   is_parallel(step, self.sizes))
+                   is_parallel(step, self.sizes), step.unit.repeated(self.sizes))
 
     def meet_before(self, region: Mapping[Step, int]) -> None:
         """The barrier that any step of the region needs, before all of them."""

@@ -13,7 +13,7 @@ from tenon.backends.cpu.unit import MANY_TURNS, count
 
 PARALLEL_WORK = 30_000      # elements below which one thread is done sooner than others are woken
 MEETING = 4_000             # elements that a thread computes while others are waited for: a microsecond
-CUTTING = 1.15              # the work of all threads at a kernel that is cut, to that of one thread alone
+CUTTING = 1.05              # the work of all threads at a kernel that is cut, to that of one thread alone
 
 Sizes = Mapping[str, int]
 

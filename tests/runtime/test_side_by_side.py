@@ -16,7 +16,7 @@ WORK = 90_000
 
 
 def job(reads: str, writes: str, work: int = WORK) -> Job:
-    return Job(reads, writes, work, True)
+    return Job(reads, writes, work, True, work // 5)
 
 
 def test_equal_chains_get_a_thread_each() -> None:

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import prod
 from typing import TYPE_CHECKING, ClassVar
 
 from tenon.backends.cpu.facts import Facts, Shared
@@ -86,8 +87,16 @@ class Unit:
         """About how many elements are computed or read."""
         key = tuple([sizes[name] for name in self.facts.sizes])
         if key not in self._works:
-            self._works[key] = sum(node_work(node, sizes) for node in self.body.nodes)
+            stored = {id(x) for x in self.body.results}
+            self._works[key] = sum(node_work(node, sizes) for node in self.body.nodes
+                                   if node.op.name not in VIEWS or id(node.output) in stored)
         return self._works[key]
+
+    def repeated(self, sizes: Mapping[str, int]) -> int:
+        """The part of the work that every thread does which has a share in the kernel: packing a factor."""
+        products = (node.inputs for node in self.body.nodes if node.op.name == "matmul")
+        return sum(min(count(x.type.size, sizes) for x in (left, right) if x is not None) // PACKED
+                   for left, right in products)
 
     def sharing(self, shared: Shared) -> Unit:
         """The same kernel for outputs that have the memory of inputs."""
@@ -146,14 +155,34 @@ def name_of(body: Graph) -> str:
 
 MANY_TURNS = 30_000          # what a loop of unknown length counts as
 MULTIPLICATIONS = 32         # of a product of matrices that take as long as one element of other kernels
+READ = 4                     # elements of a product's factors that are read in that time
+PACKED = 2                   # and that are packed
+VIEWS = ("permute", "reshape", "broadcast_to")
+
+# The multiply-adds of a product, from the shapes of its inputs and its output.
+PRODUCTS: dict[str, Callable[..., int]] = {
+    "matmul": lambda *shapes: prod(shapes[-1]) * shapes[0][-1],
+    "conv": lambda *shapes: prod(shapes[-1]) * prod(shapes[1][1:]),
+    "conv_channels_last": lambda *shapes: prod(shapes[-1]) * prod(shapes[1][1:]),
+    "conv_input_grad": lambda *shapes: prod(shapes[0]) * prod(shapes[1][1:]),
+    "conv_weight_grad": lambda *shapes: prod(shapes[1]) * prod(shapes[-1][1:]),
+}
+
+
+def multiply_adds(node: Node, sizes: Mapping[str, int]) -> int:
+    """Of a product; 0 for all other operators."""
+    if node.op.name not in PRODUCTS:
+        return 0
+    values = (*node.inputs, node.output)
+    return PRODUCTS[node.op.name](*([count(n, sizes) for n in x.type.shape] for x in values if x is not None))
 
 
 def node_work(node: Node, sizes: Mapping[str, int]) -> int:
-    """Elements written or read, whichever is more; for a product of matrices, a part of the multiplications."""
+    """Elements written or read, whichever is more; for a product, a part of its multiplications."""
     values = [*node.outputs, *(x for x in node.inputs if isinstance(x, Value))]
     most = max(count(x.size, sizes) for x in values)
-    if node.op.name == "matmul":
-        return count(node.output.size, sizes) * count(values[1].shape[-1], sizes) // MULTIPLICATIONS
+    if node.op.name in PRODUCTS:
+        return max(multiply_adds(node, sizes) // MULTIPLICATIONS, most // READ)
     if is_attention(node):
         q, k, *_ = attended(node)
         products = 2 if node.op is attention else 5
