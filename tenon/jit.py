@@ -22,7 +22,7 @@ from tenon.capture.record import Reason, Record, aliases, argument_types, leaf_k
 from tenon.capture.replay import Stopped, holds, run, why_not
 from tenon.capture.segments import Parts
 from tenon.capture.tree import Structure, unfold
-from tenon.capture.warm import MISS, Call, short_way
+from tenon.capture.warm import MISS, Call, make_ready, short_way
 from tenon.capture.watch import UnsafeCall
 from tenon.dims import (
     Dim,
@@ -94,6 +94,8 @@ class Jitted:
                     captured = self._find(record, leaves, containers) or \
                         self._capture(record, leaves, structure, containers)
             if captured is not None:
+                if captured.calls == 0 and len(captured.graph.nodes) >= MANY:
+                    make_ready()
                 captured.calls += 1
                 if captured.calls in SHORTEN_AT:        # before the run, while all is as the capture needs it
                     self._shorten(captured, structure, given)

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
 from itertools import count
@@ -62,6 +63,20 @@ def short_way(captured: Captured, structure: Structure, leaves: Sequence[Any]) -
             return MISS
         return made(given)
     return _with_leaves(structure, call if outside or several else made, captured.apart)
+
+
+def make_ready() -> None:
+    """Let another thread make the native functions of short ways, while a first program is compiled: the memory that
+    LLVM takes is given back after that, and would be taken again by the second call."""
+    if objects.READABLE:
+        pool = ThreadPoolExecutor(1, thread_name_prefix="tenon-compile")
+        pool.submit(_load_natives)
+        pool.shutdown(wait=False)
+
+
+def _load_natives() -> None:
+    from tenon.backends.cpu.calls import library  # local: LLVM is slow to load, and not always needed
+    library(_slots())
 
 
 def _is_plain(structure: Structure) -> bool:

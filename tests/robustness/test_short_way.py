@@ -11,6 +11,7 @@ import pytest
 import tenon as tn
 from tenon import nn, optim
 from tenon.backends.cpu import objects
+from tenon.capture.warm import _slots, make_ready
 
 jit_module = sys.modules["tenon.jit"]
 pytestmark = pytest.mark.skipif(not objects.READABLE, reason="this Python's objects cannot be read natively")
@@ -598,3 +599,24 @@ def test_one_tensor_in_two_places_and_names_go_another_way(monkeypatch):
     assert f(x, x).numpy().tolist() == [0, 0, 0] and f(x, y=y).numpy().tolist() == [0, 0, 0] and len(seen) == 2
     with pytest.raises(TypeError):
         f(x)
+
+
+@pytest.mark.parametrize(("many", "times"), [(2, 1), (100, 0)])
+def test_the_native_functions_are_made_while_a_large_program_is_compiled(monkeypatch, many, times):
+    asked = []
+    monkeypatch.setattr(jit_module, "make_ready", lambda: asked.append(many))
+    monkeypatch.setattr(jit_module, "MANY", many)
+
+    @tn.jit
+    def f(x):
+        return tn.exp(x * 2.0) + 1.0
+
+    for _ in range(3):
+        f(ones(3))
+    assert len(asked) == times
+
+
+def test_all_threads_have_the_same_native_functions():
+    from tenon.backends.cpu.calls import library
+    make_ready()
+    assert library(_slots()) is library(_slots())

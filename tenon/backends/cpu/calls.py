@@ -45,6 +45,7 @@ from tenon.backends.cpu.conditions import DICTIONARY as DICTIONARY_ENTRY
 from tenon.backends.cpu.driver import driver
 from tenon.backends.interrupts import RAISE, interrupts
 from tenon.backends.llvm import Library, compile
+from tenon.locks import Lock
 
 # Words of a table behind those of its conditions.
 (PLACES, PLACE_COUNT, OBJECT_COUNT, CONTEXT, RUN, BIND, DRIVE, POOL, PARALLEL, RELEASE, BUSY, INCREF, DECREF, SAVE,
@@ -85,7 +86,7 @@ class Calls:
 
     def __init__(self, slots: Slots, conditions: Conditions, inputs: Sequence[Input], lease: type, kept: Any = None,
                  run: Run | None = None):
-        self.library, self.table = _library(slots), np.zeros(TABLE_WORDS, np.int64)
+        self.library, self.table = library(slots), np.zeros(TABLE_WORDS, np.int64)
         self.versions = _words(conditions.versions, 2)
         entries = _words(conditions.entries, ENTRY_WORDS)
         refers = entries[:, 0] == DICTIONARY_ENTRY
@@ -137,10 +138,19 @@ def _python(name: str) -> int:
     return ctypes.cast(getattr(ctypes.pythonapi, name), ctypes.c_void_p).value or 0
 
 
+def library(slots: Slots) -> Library:
+    """The native functions, compiled at first use or taken from the disk; who asks meanwhile waits for them."""
+    with _making:
+        return _made(slots)
+
+
 @cache
-def _library(slots: Slots) -> Library:
+def _made(slots: Slots) -> Library:
     interrupts()
     return compile(conditions_ir(slots) + _EXECUTE + _CALLS + _answer_ir(slots))
+
+
+_making = Lock()
 
 
 # ---------------------------------------------------------------- the native functions
