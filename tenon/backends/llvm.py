@@ -13,6 +13,7 @@ from __future__ import annotations
 import ctypes
 import itertools
 import os
+import re
 import sys
 import threading
 import weakref
@@ -30,6 +31,7 @@ from llvmlite.binding import ffi
 from tenon.backends.code_cache import CodeCache, make_key
 from tenon.backends.pieces import PREFIX, needing, needs, parted
 from tenon.backends.plain import cut
+from tenon.backends.turns import ShortTurns
 from tenon.config import config
 from tenon.errors import TenonError
 from tenon.observe import emit, span
@@ -200,6 +202,7 @@ def _forget_unfinished() -> None:
     """After a fork nobody finishes what other threads were compiling."""
     for name in [name for name, made in _pieces.items() if not made.done()]:
         del _pieces[name]
+    _turns.forked()
 
 
 def _piece_key(name: str) -> str:
@@ -219,10 +222,10 @@ def _unless_damaged(key: str, data: bytes) -> Library | None:
 
 
 def _compile(ir_text: str, form: int) -> bytes:
-    with span("llvm.compile", text=ir_text):
+    with span("llvm.compile", text=ir_text), _turns:
         machine = _target_machine()
         module = _optimised(ir_text, machine)
-        _require_known_functions(module)
+        _require_known_functions(ir_text)
         return _emit(machine, module, form)
 
 
@@ -292,22 +295,16 @@ def _run_module(passes: Any, module: Any, builder: Any) -> None:
         passes.detach()
 
 
-def _require_known_functions(module: Any) -> None:
+def _require_known_functions(ir_text: str) -> None:
     """The linker would only say that something is missing; say what."""
     _linker()  # opens this process's own symbols, which LLVM searches only then
-    missing = [
-        function.name
-        for function in module.functions
-        if function.is_declaration
-        and not function.name.startswith("llvm.")
-        and function.name not in _provided
-        and not function.name.startswith(PREFIX)
-        and llvm.address_of_symbol(function.name) is None
-    ]
+    missing = [name for name in _DECLARED.findall(ir_text) if not name.startswith(("llvm.", PREFIX))
+               and name not in _provided and llvm.address_of_symbol(name) is None]
     if missing:
         raise CodeError(f"the module calls {', '.join(missing)}, which this process does not have")
 
 
+_DECLARED = re.compile(r'^declare [^@\n]*@"?([^"(\n]+)', re.MULTILINE)
 _EMIT_ASSEMBLY, _EMIT_OBJECT = 0, 1
 
 
@@ -398,6 +395,7 @@ def environment() -> tuple[str, ...]:
 _starting = threading.RLock()
 _provided: dict[str, int] = {}
 _pieces: dict[str, Future[bytes]] = {}      # compiled by this process, or being compiled
+_turns = ShortTurns()
 _alive: weakref.WeakSet[Library] = weakref.WeakSet()
 _libraries: weakref.WeakValueDictionary[str, Library] = weakref.WeakValueDictionary()
 _library_numbers = itertools.count()
