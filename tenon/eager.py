@@ -103,7 +103,8 @@ class Plan:
 MOST_PLANS = 4096
 NUMBERS = frozenset((bool, int, float, complex, type(None)))
 ARRAYS = (np.ndarray, type(None))
-PLAIN = (bool, int, float, str, type(None), DType)
+SIMPLE = frozenset((bool, int, str, type(None), DType))     # kinds of attributes that are equal where they compare so
+PLAIN = SIMPLE | {float}
 
 
 class Eager(TensorInterpreter):
@@ -206,8 +207,12 @@ def _key(op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any], arrays: list
 def _add_attrs(key: list[Any], attrs: Mapping[str, Any]) -> bool:
     """Add attributes to the key of a plan, with their types (1 == True); False where one is not plain data."""
     for value in attrs.values():
-        kinds = tuple(map(type, value)) if type(value) is tuple else (type(value),)
-        if not all(kind in PLAIN for kind in kinds):
+        kind = type(value)
+        if kind in SIMPLE:
+            key += kind, value
+            continue
+        kinds = tuple(map(type, value)) if type(value) is tuple else (kind,)
+        if not PLAIN.issuperset(kinds):
             return False
         key += kinds, repr(value) if float in kinds else value      # 0.0 == -0.0
     return True

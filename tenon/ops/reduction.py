@@ -77,20 +77,22 @@ def _total_attrs(x: TensorType, axis: Any, keepdims: bool, dtype: Any) -> dict[s
     return {**axes_and_flag(x, axis, keepdims), "dtype": as_dtype(dtype) if dtype is not None else sum_dtype(x.dtype)}
 
 
-def _total_ref(total: Callable[..., Any]) -> Callable[..., Any]:
+def _total_ref(combine: np.ufunc) -> Callable[..., Any]:
+    total: Any = combine.reduce
+
     def ref(x: Any, axis: Any, keepdims: bool, dtype: DType) -> Any:
         narrow = dtype.is_floating and dtype.bits == 16
-        return total(_as(x, float32 if narrow else dtype), axis, keepdims=keepdims)
+        return total(_as(x, float32 if narrow else dtype), axis, None, None, keepdims)
     return ref
 
 
 def _as(x: Any, dtype: DType) -> Any:
     x = x.real if x.dtype.kind == "c" and dtype.kind in "uif" else x
-    return x.astype(dtype.numpy, copy=False)
+    return x if x.dtype is dtype.numpy else x.astype(dtype.numpy, copy=False)
 
 
 sum_ = define(
-    "sum", type=_total_type, canonical=_total_attrs, ref=_total_ref(np.sum), compute=reducing("add"),
+    "sum", type=_total_type, canonical=_total_attrs, ref=_total_ref(np.add), compute=reducing("add"),
     autocast="wide",
     vjp=lambda g, y, x, axis, keepdims, dtype: (restore(g, x.shape, axis, keepdims),),
     doc="The sum over axes (all of them by default); integers are summed in 64 bits.  The sum of nothing is 0.",
@@ -110,8 +112,8 @@ def _prod_vjp(g: Any, y: Any, x: Any, axis: tuple[int, ...], keepdims: bool, dty
 
 
 prod = define(
-    "prod", type=_total_type, canonical=_total_attrs, ref=_total_ref(np.prod), compute=reducing("mul"), vjp=_prod_vjp,
-    autocast="wide",
+    "prod", type=_total_type, canonical=_total_attrs, ref=_total_ref(np.multiply), compute=reducing("mul"),
+    vjp=_prod_vjp, autocast="wide",
     doc="The product over axes; integers are multiplied in 64 bits.  The product of nothing is 1.",
     examples=["prod(f32[2, 3], axis=(1,)) -> f32[2]", "prod(i8[2, 3]) -> i64"])
 
@@ -131,7 +133,8 @@ def wide(dtype: DType) -> DType:
 def mean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """The mean over axes (all of them by default); of integers, in the default float.  The mean of nothing is NaN."""
     total = sum_(x, axis=axis, keepdims=keepdims, dtype=wide(x.dtype))
-    return cast(total / as_number(reduced_size(x.shape, axis), real_of(total.dtype)), dtype=x.dtype)
+    found = total / as_number(reduced_size(x.shape, axis), real_of(total.dtype))
+    return found if found.dtype is x.dtype else cast(found, dtype=x.dtype)
 
 
 def _moment_attrs(x: TensorType, axis: Any, keepdims: bool, correction: float) -> dict[str, Any]:
