@@ -51,7 +51,7 @@ def collected_at_the_end() -> Iterator[None]:
             gc.collect(1)
 
 
-def collect_young(enough: int = 100_000) -> None:
+def collect_young(enough: int = 30_000) -> None:
     """Free what has become garbage since the last look, where that may be much; inside of `collected_at_the_end`.
 
     >>> with collected_at_the_end():
