@@ -46,8 +46,10 @@ def _try_unit(body: Graph, text: str) -> Unit | None:
     """Loops and, for a kernel that is not known yet, code, so that what code cannot express falls back as well."""
     try:
         unit = make_unit(body, text)
-        if "kernel" in vars(unit) and unit.ir and unit.key is not None and unit.facts.in_place:
-            keep(unit.key, unit.facts)      # without code: it may come to be used in variants alone
+        if "kernel" in vars(unit):
+            unit.require_code()
+            if unit.key is not None and unit.facts.in_place:
+                keep(unit.key, unit.facts)      # without code: it may come to be used in variants alone
         collect_young()
         return unit
     except (NotImplementedError, KeyError, AssertionError, RecursionError) as error:

@@ -63,9 +63,14 @@ def all_symbols(body: Graph) -> tuple[str, ...]:
 
 def ir_of(kernel: Kernel, shared: Shared) -> str:
     """The text of a module that defines the kernel's functions."""
+    return text_of(module_of(kernel, shared))
+
+
+def module_of(kernel: Kernel, shared: Shared = ()) -> ir.Module:
+    """A module that defines the kernel's functions; raises where code cannot express the loops."""
     module, outputs = ir.Module(name=kernel.name), len(kernel.inputs)
     emit_kernel(module, kernel, {outputs + output: source for output, source in shared})
-    return text_of(module)
+    return module
 
 
 # ---------------------------------------------------------------- which memory it may share

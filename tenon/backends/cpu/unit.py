@@ -61,6 +61,15 @@ class Unit:
         from tenon.backends.cpu.lowering import ir_of  # local, as above
         return ir_of(self.kernel, self.shared)
 
+    def require_code(self) -> None:
+        """Raise where code cannot express the loops.  A kernel that may share memory will be other code: no text yet.
+        """
+        from tenon.backends.cpu.lowering import module_of  # local, as above
+        if self.facts.in_place:
+            module_of(self.kernel)
+        else:
+            _ = self.ir
+
     @cached_property
     def functions(self) -> tuple[str, ...]:
         """The stages, in order."""
