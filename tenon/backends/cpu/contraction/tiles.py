@@ -38,6 +38,7 @@ from .emit import (
 )
 from .spec import Args, Contraction, Index, Tile, left_layout, packs_in_tiles
 
+CHUNKS_BEFORE = 3       # of depth, before the end of a tile, all is fetched that it needs there
 LINES_AHEAD = 4         # of memory are fetched while a panel is packed: more would compete for the first cache
 
 
@@ -200,19 +201,24 @@ class _Tile:
                 place = i * tile.vectors + v
                 sums[place] = multiply_add(b, factor, factors[v], sums[place])
 
-    def rows_near(self) -> ir.Value:
-        """Of how many rows a chunk fetches what is needed when the sums are finished: so that it fetches few at once.
+    def rows_near(self) -> tuple[ir.Value, ir.Value]:
+        """(of how many rows a chunk fetches what is needed when the sums are finished, the first chunk that does so).
 
-        All at once would keep the lines of the panel waiting, which come from the second cache.
+        All at once would keep the lines of the panel waiting, which come from the second cache; and what is fetched too
+        early they drive out of the first cache.
         """
-        b, tile = self.b, self.tile
-        return ceil_div(b, const(tile.rows), maximum(b, b.udiv(self.depth, const(tile.lanes)), ONE))
+        b, rows = self.b, const(self.tile.rows)
+        chunks = maximum(b, b.udiv(self.depth, const(self.tile.lanes)), ONE)
+        each = ceil_div(b, rows, chunks)
+        return each, maximum(b, b.sub(chunks, b.add(ceil_div(b, rows, each), const(CHUNKS_BEFORE))), ZERO)
 
-    def fetch_near(self, chunk: ir.Value, each: ir.Value) -> None:
+    def fetch_near(self, chunk: ir.Value, near: tuple[ir.Value, ir.Value]) -> None:
         """Fetch, for some rows of the tile, where their sums will go, and in the last block what the epilogue reads."""
         b, spec, tile = self.b, self.spec, self.tile
-        first = b.mul(chunk, each)
+        each, begin = near
+        first = b.mul(b.sub(chunk, begin), each)
         end = minimum(b, b.add(first, each), minimum(b, self.rows, const(tile.rows)))
+        first = maximum(b, first, ZERO)
         with loop(b, first, end, short=True) as (i, _):
             row = b.add(self.m, i)
             if spec.target is not None:
