@@ -4,7 +4,7 @@
 
     graph             every graph that is compiled, as it was captured
     loops, llvm, asm  the kernels of every program
-    time              what capturing, passes, kernels and machine code took
+    time              what capturing, passes, kernels and machine code took; what is indented is a part of a later line
     memory            the plan of an arena, its lower bound and the gap
     guards            what was captured; fallbacks: what runs by part or eagerly, and why
 """
@@ -17,7 +17,8 @@ from typing import Any
 
 from tenon.observe import Event, subscribe
 
-TIMED = ("capture", "compile", "pass", "assemble", "machine_code", "layout")
+TIMED = ("capture", "compile", "layout", "first_run")       # one after the other: together, what a first call takes
+WITHIN = ("pass", "assemble", "machine_code")               # parts of these, which come before their whole
 
 
 def show(words: Collection[str], write: Callable[[str], object] | None = None) -> Callable[[], None]:
@@ -34,9 +35,10 @@ def _to_standard_error(text: str) -> None:
 
 
 def _time(event: Event) -> str:
-    if event.name not in TIMED:
+    if event.name not in (*TIMED, *WITHIN):
         return ""
     what = event.fields.get("name") if event.name == "pass" else event.name.replace("_", " ")
+    what = what if event.name in TIMED else f"  {what}"
     where = event.fields.get("graph") or event.fields.get("function")
     return f"# time: {what!s:18} {event.seconds * 1e3:9.1f} ms  {where}"
 

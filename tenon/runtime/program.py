@@ -111,7 +111,7 @@ class Program:
     def run(self, arrays: Sequence[Array], donated: Collection[int] = ()) -> list[Array]:
         """The results, in memory of their own or in that of `donated` arguments, which must not be used afterwards."""
         key = tuple([array.shape for array in arrays]), frozenset(donated) if donated else None
-        layout = self._by_shapes.get(key)
+        layout = known = self._by_shapes.get(key)
         if layout is None or layout.pool_threads != pool().threads:
             arrays = self._accept(arrays)
             layout = self._by_shapes[key] = self._layout_for(arrays, donated)
@@ -124,7 +124,10 @@ class Program:
         arena = None
         try:
             arena = self._take_arena(layout)
-            return frame.run(arrays, arena)
+            if layout is known:
+                return frame.run(arrays, arena)
+            with span("first_run", graph=self.graph.name):      # which takes pages from the system
+                return frame.run(arrays, arena)
         except MemoryError as error:
             raise error if isinstance(error, TenonError) else self._too_large(layout.sizes) from None
         finally:

@@ -3,12 +3,14 @@
 import os
 import subprocess
 import sys
+from itertools import pairwise
 
 import pytest
 
 import tenon as tn
 from tenon.config import SHOWABLE
-from tenon.debug.show import LINES, show
+from tenon.debug.show import LINES, TIMED, WITHIN, show
+from tenon.observe import subscribe
 
 EXPECTED = {
     "graph": "def <lambda>" , "loops": "# kernel", "llvm": "define void", "asm": ".text", "time": "# time: capture",
@@ -31,6 +33,22 @@ def test_a_word_prints_its_lines_and_no_others(word):
     text = "".join(seen)
     assert EXPECTED[word].replace("<lambda>", "") in text
     assert bool(text) == bool(EXPECTED[word])
+
+
+def test_the_times_of_a_first_call_are_parts_of_it():
+    """Lines that are not indented come one after the other; those that are, within the next of these."""
+    events = []
+    stop = subscribe(events.append)
+    try:
+        tn.jit(lambda x: tn.exp(x) * 1.625 + tn.sum(x))(tn.ones(3))
+    finally:
+        stop()
+    whole = [event for event in events if event.name in TIMED]
+    assert [event.name for event in whole] == list(TIMED)
+    assert all(x.start + x.seconds <= y.start for x, y in pairwise(whole))
+    for part in (event for event in events if event.name in WITHIN):
+        later = next(x for x in whole if x.start + x.seconds >= part.start + part.seconds)
+        assert later.start <= part.start
 
 
 def test_the_variable_is_read_at_import():
