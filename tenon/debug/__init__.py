@@ -2,7 +2,7 @@
 
 from tenon.debug.evaluation_trace import EvaluationTrace, evaluation_trace
 from tenon.debug.gradcheck import gradcheck, gradgradcheck
-from tenon.debug.profile import Profile, profile
+from tenon.debug.profiler import Profile, profile
 from tenon.debug.symbolic import Expression, expression
 
 __all__ = ["EvaluationTrace", "Expression", "Profile", "evaluation_trace", "expression", "gradcheck", "gradgradcheck",
