@@ -183,6 +183,24 @@ def test_a_loop_stacks_what_its_gradient_cannot_compute_again_in_a_few_operation
     assert made_by == ["matmul", "sigmoid", "state", "subtract", "tanh"]       # not s * (1 - s) beside s
 
 
+def test_what_a_carried_value_lies_in_is_not_written_while_it_is_of_use() -> None:
+    """It may be a row of a stacked result, or an argument; sin(h) is stored for the product, but not there."""
+    def f(h: Any, w: Any, x: Any) -> Any:
+        def turn(h: Any, x: Any) -> Any:
+            h = tn.sin(h) @ w + x
+            return h, h
+        return tn.scan(turn, h, x)
+
+    random = np.random.default_rng(0)
+    arrays = [random.normal(size=s).astype(np.float32) for s in ((40, 64), (64, 64), (6, 40, 64))]
+    arrays[1] *= 0.02
+    before = arrays[0].copy()
+    inputs = [tn.asarray(a) for a in arrays]
+    for got, wanted in zip(tn.jit(f)(*inputs), f(*inputs), strict=True):
+        np.testing.assert_allclose(got.numpy(), wanted.numpy(), rtol=1e-4, atol=1e-5)
+    np.testing.assert_array_equal(arrays[0], before)
+
+
 def test_while_loop_gradients() -> None:
     def newton(a: Any) -> Any:
         return tn.while_loop(lambda x: tn.abs(x * x - a) > 1e-3, lambda x: (x + a / x) * 0.5, a)

@@ -189,7 +189,8 @@ class Loop:
 
     def close(self, body: list[Step], results: Sequence[Storage]) -> None:
         """Decide how each carried value gets from the end of a turn to the beginning of the next."""
-        share(body, own=self.carried, kept=results)
+        pointed = self._pointed_at([now(x) for x in results], made_by(body) - set(self.carried))
+        share(body, own=[x for k, x in enumerate(self.carried) if k not in pointed], kept=results)
         following = [now(x) for x in results]
         own = made_by(body) - set(self.carried)
         pointed = self._pointed_at(following, own)
