@@ -15,6 +15,8 @@ from functools import lru_cache
 from operator import is_
 from typing import Any
 
+from tenon.capture.names import module_of
+
 MISSING = object()
 
 
@@ -187,7 +189,7 @@ def slots_of(x: Any) -> dict[str, Any]:
 
 @lru_cache(maxsize=1024)
 def _slot_names(cls: type) -> tuple[str, ...]:
-    bases = [base for base in cls.__mro__ if not base.__module__.startswith(("builtins", "tenon."))]
+    bases = [base for base in cls.__mro__ if not module_of(base).startswith(("builtins", "tenon."))]
     return tuple(dict.fromkeys(name for base in bases for name, member in vars(base).items()
                                if isinstance(member, types.MemberDescriptorType)))
 

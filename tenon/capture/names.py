@@ -75,3 +75,9 @@ def _names_a_constant(instructions: Sequence[dis.Instruction], start: int) -> bo
         if depth == 2:
             named = before == 1 and i.opname == "LOAD_CONST" and isinstance(i.argval, str)
     return False
+
+
+def module_of(cls: type) -> str:
+    """The name of the module of a class, "" where that is no name: a class may say anything."""
+    name = cls.__module__
+    return name if isinstance(name, str) else ""

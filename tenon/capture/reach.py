@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from tenon.capture.guards import CLASS, MISSING, Group, Guards, is_atom
-from tenon.capture.names import names_of, only_appends
+from tenon.capture.names import module_of, names_of, only_appends
 from tenon.capture.watch import LIBRARIES, PACKAGE, Kept, follows
 from tenon.tensor import Tensor
 
@@ -210,7 +210,7 @@ class Reach:
 
     def _own_attributes(self, value: Any, path: str) -> None:
         """Of a class that inherits from a container."""
-        if type(value).__module__ not in ("builtins", "collections"):
+        if module_of(type(value)) not in ("builtins", "collections"):
             self._add_object(value, path)
 
     # ------------------------------------------------------------ bytes, arrays, generators of random numbers
@@ -274,7 +274,7 @@ class Reach:
                 self.add(base, base.__name__)
         if _is_library(cls):
             return
-        ours = cls.__module__.startswith("tenon.")
+        ours = module_of(cls).startswith("tenon.")
         if not ours:
             self._hold(cls)
         table, chosen = vars(cls), []
@@ -296,7 +296,7 @@ class Reach:
 
     def _add_object(self, value: Any, path: str) -> None:
         cls = type(value)
-        if cls.__module__ in ("builtins", "contextlib", "threading"):
+        if module_of(cls) in ("builtins", "contextlib", "threading"):
             return
         self.add(cls, cls.__name__)
         table = getattr(value, "__dict__", None)
@@ -315,12 +315,12 @@ class Reach:
                 if isinstance(item, CONTAINERS):
                     self.add(item, f"{path}.{name}")
             return
-        layer = any(base.__module__.startswith("tenon.") for base in cls.__mro__)
+        layer = any(module_of(base).startswith("tenon.") for base in cls.__mro__)
         everything = layer and self._everything_of_layers
         if everything or self._names is None:
             self._items(dict.keys, table, tuple(table), f"the attributes of {path}", sized=True, follow=False)
         self._entries(table, self._wanted(table, everything, private=layer), path)
-        if not cls.__module__.startswith("tenon."):
+        if not module_of(cls).startswith("tenon."):
             described = {n for base in cls.__mro__ for n, member in vars(base).items() if hasattr(member, "__set__")}
             self._lacks(table, frozenset(self._names or ()) - frozenset(table) - described, path)
 
@@ -353,7 +353,7 @@ def kinds() -> tuple[tuple[Any, Callable[[Reach, Any, str], None]], ...]:
 
 def _is_library(cls: type) -> bool:
     """Whether the class comes with Python or an installed package, and is not Tenon's."""
-    name = cls.__module__
+    name = module_of(cls)
     if name.startswith("tenon.") or name == "__main__":
         return False
     top = name.partition(".")[0]
@@ -373,7 +373,7 @@ def _functions(member: Any) -> list[types.FunctionType]:
 def _slots(cls: type) -> tuple[str, ...]:
     slots = vars(cls).get("__slots__", ())
     listed = (slots,) if isinstance(slots, str) else tuple(slots)
-    return tuple(s for s in listed if not s.startswith("__")) if not cls.__module__.startswith("tenon.") else ()
+    return tuple(s for s in listed if not s.startswith("__")) if not module_of(cls).startswith("tenon.") else ()
 
 
 def _read_slots(names: Sequence[str], holder: Any) -> tuple[Any, ...]:

@@ -22,8 +22,8 @@ from tenon.loops.contraction import misplaced
 from tenon.loops.expressions import Buffer, Call, CheckedIndex, Expr, Index, Reduce, parts, size
 from tenon.loops.filling import Filling, fill_node
 from tenon.loops.flattening import with_flat_reductions
+from tenon.loops.intervals import in_intervals
 from tenon.loops.ir import Kernel, Nest, roots, statements
-from tenon.loops.pieces import in_pieces
 from tenon.loops.rows import Copies, with_dense_rows
 from tenon.loops.schedule import schedule
 from tenon.loops.splitting import with_split_loops
@@ -52,7 +52,7 @@ def lower(graph: Graph, name: str) -> Kernel:
     while True:
         buffers = _buffers_of(graph, outputs, stored)
         build = GraphExpressions(graph, inputs | buffers)
-        targets = in_pieces(with_split_loops(_targets(graph, build, buffers, outputs), build.owner), build.owner)
+        targets = in_intervals(with_split_loops(_targets(graph, build, buffers, outputs), build.owner), build.owner)
         offender = _misplaced_product(targets, build.owner, stored) or _recomputed(opened(targets), build.owner, stored)
         if offender is None:
             break

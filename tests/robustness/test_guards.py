@@ -260,6 +260,21 @@ def class_attr(d):
 
 
 @case
+def class_whose_module_is_no_name(d):
+    class A:
+        __module__ = 5
+        v = 1.0
+
+    a = A()
+    f = d(lambda x: x * a.v)
+    yield f(X)
+    A.v = 2.0
+    yield f(X)
+    a.v = 3.0
+    yield f(X)
+
+
+@case
 def class_attr_inherit(d):
     class B:
         v = 1.0

@@ -14,6 +14,7 @@ from tenon.capture.convert.choice import Choice
 from tenon.capture.convert.several import FirstRows, Several, same_form
 from tenon.capture.effects import MISSING
 from tenon.capture.guards import is_atom, same_atom
+from tenon.capture.names import module_of
 from tenon.tensor import Tensor
 
 WHOLE = (Tensor, type, types.ModuleType, types.FunctionType, types.MethodType, types.BuiltinFunctionType)
@@ -32,7 +33,7 @@ def parts_of(x: Any) -> tuple[tuple[Any, ...], list[Any]] | None:
     if isinstance(x, (list, tuple, deque)):
         return (len(x),), list(x)
     table = getattr(x, "__dict__", None)
-    if isinstance(table, dict) and not hasattr(type(x), "__next__") and not type(x).__module__.startswith("tenon."):
+    if isinstance(table, dict) and not hasattr(type(x), "__next__") and not module_of(type(x)).startswith("tenon."):
         return tuple(table), list(table.values())
     return None
 

@@ -1,4 +1,4 @@
-"""What is chosen by its place: a loop for each piece, the same elements bit for bit, zeros with their signs."""
+"""What is chosen by its place: a loop for each interval, the same elements bit for bit, zeros with their signs."""
 
 import numpy as np
 import pytest
@@ -30,10 +30,10 @@ def kernel_for(graph):
     return check(graph, *(data(*p.type.shape, dtype=p.dtype.numpy) for p in graph.params))
 
 
-@pytest.mark.parametrize(("widths", "pieces"), [
+@pytest.mark.parametrize(("widths", "intervals"), [
     ((32, 32), 2), ((64, 32), 3), ((16, 16, 16, 16), 4), ((8, 8), 1), ((33, 32), 1), ((16,) * 9, 1), ((16, 0, 16), 2)])
-def test_joined_parts_are_stored_where_they_belong(widths, pieces):
-    assert len(stores(kernel_for(joined(3, *widths)))) == pieces
+def test_joined_parts_are_stored_where_they_belong(widths, intervals):
+    assert len(stores(kernel_for(joined(3, *widths)))) == intervals
 
 
 def test_parts_are_computed_beside_one_another():

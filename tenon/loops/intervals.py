@@ -1,4 +1,4 @@
-"""A loop over i, in whose body i is compared with numbers -> one for each piece in which all of these are decided.
+"""A loop over i, in whose body i is compared with numbers -> one for each interval in which all of these are decided.
 
     out[i] = (x[i] if i < 256 else 0) + (y[i - 256] if i >= 256 else 0)    for i in range(512)
     ->    out[i] = x[i] + 0;  out[i + 256] = 0 + y[i]                      for i in range(256)
@@ -19,17 +19,17 @@ from tenon.loops.simplify import substitute
 from tenon.loops.target import Target
 from tenon.types import int64
 
-SHORTEST = 16       # turns of a loop for a piece: whole vectors
-MOST = 8            # pieces
+SHORTEST = 16       # turns of a loop for an interval: whole vectors
+MOST = 8            # intervals of a loop
 FIRST_AFTER = {"<": 0, "<=": 1, ">": 1, ">=": 0}      # with `i op c`, the first i from c on where the answer is another
 
 
-def in_pieces(targets: Sequence[Target], owner: MutableMapping[Expr, Value]) -> list[Target]:
-    """The targets, cut into pieces of one length where all ends are multiples of it; `owner` learns the new names."""
-    return [piece for target in targets for piece in _pieces(target, owner)]
+def in_intervals(targets: Sequence[Target], owner: MutableMapping[Expr, Value]) -> list[Target]:
+    """The targets, cut into intervals of one length where all ends are multiples of it; `owner` learns new names."""
+    return [part for target in targets for part in _intervals(target, owner)]
 
 
-def _pieces(target: Target, owner: MutableMapping[Expr, Value]) -> Iterator[Target]:
+def _intervals(target: Target, owner: MutableMapping[Expr, Value]) -> Iterator[Target]:
     found = _cut(target)
     if found is None:
         yield target
@@ -47,7 +47,7 @@ def _pieces(target: Target, owner: MutableMapping[Expr, Value]) -> Iterator[Targ
 
 
 def _cut(target: Target) -> tuple[Index, int] | None:
-    """(an index, the length of its pieces)."""
+    """(an index, the length of its intervals)."""
     inside = walk(target.value)
     if target.combine or target.extents or any(isinstance(x, (Reduce, CheckedIndex)) for x in inside):
         return None
