@@ -368,6 +368,11 @@ def test_gamma_functions_of_negative_numbers(dtype: type) -> None:
         np.testing.assert_allclose(compiled(name, dtype)(x), np.array(exact, float), rtol=tolerance)
 
 
+def test_digamma_of_the_smallest_negative_number_is_infinite() -> None:
+    """Its reciprocal is infinite too, and is not to be taken from itself."""
+    np.testing.assert_array_equal(compiled("digamma", np.float64)([-5e-324, 5e-324]), [np.inf, -np.inf])
+
+
 @pytest.mark.parametrize("dtype", DTYPES, ids=["float32", "float64"])
 @pytest.mark.parametrize("name", ["fmod", "remainder", "floor_divide"])
 def test_division_is_that_of_numpy_to_the_last_bit(name: str, dtype: type) -> None:

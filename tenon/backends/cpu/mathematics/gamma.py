@@ -100,9 +100,9 @@ def digamma_double(x: Number) -> Number:
     series = log(y) - fma(inverse, 0.5, z * polynomial(z, DIGAMMA_SERIES))
     moved = series - where(shifted, top / bottom, 0.0)
 
-    reciprocal = 1.0 / a
-    positive = where(middle, around_zero, moved) - where(below_one, reciprocal, 0.0)
+    reciprocal, main = 1.0 / a, where(middle, around_zero, moved)
     sine, cosine = sin_and_cos_of_pi(a)
-    negative = positive + (reciprocal + math.pi * (cosine / sine))
-    y = where(x.sign_bit(), where(sine.equals(0.0), math.nan, negative), positive)
+    # Below one the reciprocal would be taken off and added again: not where it is infinite, as of tiny numbers.
+    negative = main + where(below_one, 0.0, reciprocal) + math.pi * (cosine / sine)
+    y = where(x.sign_bit(), where(sine.equals(0.0), math.nan, negative), main - where(below_one, reciprocal, 0.0))
     return where(x.equals(0.0), -1.0 / x, y)
