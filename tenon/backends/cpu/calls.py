@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from tenon.backends import native
 from tenon.backends.builtin import builtin
 from tenon.backends.cpu import objects
 from tenon.backends.cpu.conditions import (
@@ -37,14 +38,13 @@ from tenon.backends.cpu.conditions import (
     Conditions,
     Input,
     Slots,
-    conditions_ir,
-    field_at,
-    word,
+    define_conditions,
 )
 from tenon.backends.cpu.conditions import DICTIONARY as DICTIONARY_ENTRY
 from tenon.backends.cpu.driver import driver
 from tenon.backends.interrupts import RAISE, interrupts
-from tenon.backends.llvm import Library, compile
+from tenon.backends.llvm import Library
+from tenon.backends.native import BOOLEAN, HALF, NOTHING, POINTER, WORD, Function, Module, Pointer, Word
 from tenon.locks import Lock
 
 # Words of a table behind those of its conditions.
@@ -100,11 +100,11 @@ class Calls:
         self._set({ARRAY: id(np.ndarray), LEASE: id(lease), NONE: id(None), TRUE: id(True), FALSE: id(False),
                    GET_ITEM: _python("PyDict_GetItem"), INCREF: _python("Py_IncRef"), DECREF: _python("Py_DecRef")})
         if run is not None:
-            native = driver()
+            program = driver()
             self._set({OBJECTS: run.objects_at, OBJECT_COUNT: run.objects, CONTEXT: run.context, POOL: run.pool[0],
                        PARALLEL: run.pool[1], RELEASE: run.release, STATUSES: run.statuses[0],
-                       STATUS_COUNT: run.statuses[1], RUN: native.library.address("run_alone"),
-                       BIND: native.library.address("bind"), DRIVE: native.drive,
+                       STATUS_COUNT: run.statuses[1], RUN: program.library.address("run_alone"),
+                       BIND: program.library.address("bind"), DRIVE: program.drive,
                        SAVE: _python("PyEval_SaveThread"), RESTORE: _python("PyEval_RestoreThread")})
         self.check: Callable[[tuple[Any, ...]], bool] = self._builtin("check")
         self.call: Callable[[tuple[Any, ...], tuple[Any, ...]], bool] = self._builtin("call")
@@ -147,7 +147,7 @@ def library(slots: Slots) -> Library:
 @cache
 def _made(slots: Slots) -> Library:
     interrupts()
-    return compile(conditions_ir(slots) + _EXECUTE + _CALLS + _answer_ir(slots))
+    return native.library("calls", *astuple(slots), module_of=lambda *_: _module(slots))
 
 
 _making = Lock()
@@ -155,254 +155,147 @@ _making = Lock()
 
 # ---------------------------------------------------------------- the native functions
 
-_EXECUTE = f"""
-declare i32 @{RAISE}()
-
-define internal void @each(ptr %table, ptr %function) {{     ; the function with every argument and result
-entry:
-{word("table", "objects", OBJECTS, "ptr")}{word("table", "count", OBJECT_COUNT)}
-  br label %head
-head:
-  %k = phi i64 [0, %entry], [%k.next, %body]
-  %more = icmp ult i64 %k, %count
-  br i1 %more, label %body, label %out
-body:
-  %at = getelementptr ptr, ptr %objects, i64 %k
-  %object = load ptr, ptr %at, align 8
-  call void %function(ptr %object)
-  %k.next = add i64 %k, 1
-  br label %head
-out:
-  ret void
-}}
-
-define internal i1 @succeeded(ptr %table) {{                 ; whether no failure is noted, which is then forgotten
-entry:
-{word("table", "statuses", STATUSES, "ptr")}{word("table", "count", STATUS_COUNT)}
-  br label %head
-head:
-  %k = phi i64 [0, %entry], [%k.next, %body]
-  %found = phi i64 [0, %entry], [%found.next, %body]
-  %more = icmp ult i64 %k, %count
-  br i1 %more, label %body, label %out
-body:
-  %at = getelementptr i64, ptr %statuses, i64 %k
-  %word = load i64, ptr %at, align 8
-  store i64 0, ptr %at, align 8
-  %found.next = or i64 %found, %word
-  %k.next = add i64 %k, 1
-  br label %head
-out:
-  %good = icmp eq i64 %found, 0
-  ret i1 %good
-}}
-
-define internal i1 @execute(ptr %table) {{                   ; whether the run met no index out of range
-entry:
-{word("table", "release", RELEASE)}{word("table", "run", RUN, "ptr")}{word("table", "context", CONTEXT, "ptr")}
-  %quick = icmp eq i64 %release, 0
-  br i1 %quick, label %at.once, label %meanwhile
-at.once:
-  call void %run(ptr %context)
-  %good.at.once = call i1 @succeeded(ptr %table)
-  ret i1 %good.at.once
-meanwhile:
-{word("table", "incref", INCREF, "ptr")}{word("table", "decref", DECREF, "ptr")}{word("table", "save", SAVE, "ptr")}\
-{word("table", "restore", RESTORE, "ptr")}{word("table", "pool", POOL, "ptr")}
-  %busy = getelementptr i64, ptr %table, i64 {BUSY}
-  store i64 1, ptr %busy, align 8
-  call void @each(ptr %table, ptr %incref)
-  %state = call ptr %save()
-  %alone = icmp eq ptr %pool, null
-  br i1 %alone, label %by.caller, label %by.all
-by.caller:
-  call void %run(ptr %context)
-  br label %done
-by.all:
-{word("table", "bind", BIND, "ptr")}{word("table", "drive", DRIVE, "ptr")}{word("table", "parallel", PARALLEL, "ptr")}
-  call void %bind(ptr %context)
-  %ran = call i32 %parallel(ptr %pool, ptr %drive, ptr %context)
-  br label %done
-done:
-  call void %restore(ptr %state)
-  call void @each(ptr %table, ptr %decref)
-  %good = call i1 @succeeded(ptr %table)
-  store i64 0, ptr %busy, align 8
-  ret i1 %good
-}}
-
-define internal i1 @ready(ptr %table, ptr %leaves) {{         ; whether the frame is free, and all conditions hold
-entry:
-{word("table", "busy", BUSY)}
-  %free = icmp eq i64 %busy, 0
-  br i1 %free, label %look, label %out
-look:
-  %good = call i1 @holds(ptr %table, ptr %leaves)
-  br label %out
-out:
-  %both = phi i1 [false, %entry], [%good, %look]
-  ret i1 %both
-}}
-"""
-
-_CALLS = f"""
-define internal ptr @boolean(ptr %table, i1 %answer) {{
-{word("table", "true", TRUE, "ptr")}{word("table", "false", FALSE, "ptr")}{word("table", "incref", INCREF, "ptr")}
-  %object = select i1 %answer, ptr %true, ptr %false
-  call void %incref(ptr %object)
-  ret ptr %object
-}}
-
-define ptr @check(ptr %owner, ptr %arguments, i64 %given) {{
-{field_at("owner", "table", objects.DATA, "ptr")}
-  %leaves = load ptr, ptr %arguments, align 8
-  %good = call i1 @holds(ptr %table, ptr %leaves)
-  %answer = call ptr @boolean(ptr %table, i1 %good)
-  ret ptr %answer
-}}
-
-define ptr @call(ptr %owner, ptr %arguments, i64 %given) {{
-entry:
-{field_at("owner", "table", objects.DATA, "ptr")}
-  %leaves = load ptr, ptr %arguments, align 8
-{word("arguments", "results", 1, "ptr")}
-  %good = call i1 @ready(ptr %table, ptr %leaves)
-  br i1 %good, label %bind, label %out
-bind:
-{word("table", "to", PLACES, "ptr")}{word("table", "count", PLACE_COUNT)}{word("table", "places", OBJECTS, "ptr")}
-  %items = getelementptr i8, ptr %results, i64 {objects.ITEMS}
-  br label %head
-head:
-  %k = phi i64 [0, %bind], [%k.next, %body]
-  %more = icmp ult i64 %k, %count
-  br i1 %more, label %body, label %start
-body:
-  %item.at = getelementptr ptr, ptr %items, i64 %k
-  %item = load ptr, ptr %item.at, align 8
-  %which.at = getelementptr i64, ptr %to, i64 %k
-  %which = load i64, ptr %which.at, align 8
-  %place.at = getelementptr ptr, ptr %places, i64 %which
-  store ptr %item, ptr %place.at, align 8
-  %k.next = add i64 %k, 1
-  br label %head
-start:
-  %ran = call i1 @execute(ptr %table)
-  %raised = call i32 @{RAISE}()
-  %fine = icmp eq i32 %raised, 0
-  br i1 %fine, label %out, label %error
-out:
-  %yes = phi i1 [false, %entry], [%ran, %start]
-  %answer = call ptr @boolean(ptr %table, i1 %yes)
-  ret ptr %answer
-error:
-  ret ptr null
-}}
-"""
+def _module(slots: Slots) -> Module:
+    module = Module()
+    module.declare(RAISE, HALF)
+    define_conditions(module, slots)
+    module.define("ready", _ready, BOOLEAN, POINTER, POINTER)
+    module.define("each", _each, NOTHING, POINTER, WORD)
+    module.define("succeeded", _succeeded, BOOLEAN, POINTER)
+    module.define("execute", _execute, BOOLEAN, POINTER)
+    module.define("boolean", _boolean, POINTER, POINTER, BOOLEAN)
+    module.define("distinct", _distinct, BOOLEAN, POINTER, WORD)
+    module.define("tensor_of", _tensor_of(slots), POINTER, POINTER, POINTER)
+    for name, write in (("check", _check), ("call", _call), ("answer", _answer)):
+        module.define(name, write, POINTER, POINTER, POINTER, WORD, public=True)
+    return module
 
 
-def _answer_ir(slots: Slots) -> str:
-    def store(base: str, value: str, offset: int) -> str:
-        return (f"  %{base}.{offset} = getelementptr i8, ptr %{base}, i64 {offset}\n"
-                f"  store ptr %{value}, ptr %{base}.{offset}, align 8\n")
+def _ready(f: Function, table: Pointer, leaves: Pointer) -> None:
+    """Whether the frame is free, and all conditions hold."""
+    f.require(table.word(BUSY) == 0)
+    f.give(f.call("holds", table, leaves))
 
-    return f"""
-define internal i1 @distinct(ptr %leaves, i64 %count) {{
-entry:
-  %items = getelementptr i8, ptr %leaves, i64 {objects.ITEMS}
-  br label %head
-head:
-  %k = phi i64 [0, %entry], [%k.next, %next]
-  %more = icmp ult i64 %k, %count
-  br i1 %more, label %body, label %good
-body:
-  %at = getelementptr i64, ptr %items, i64 %k
-  %item = load i64, ptr %at, align 8
-  %k.next = add i64 %k, 1
-  br label %others
-others:
-  %n = phi i64 [%k.next, %body], [%n.next, %other]
-  %left = icmp ult i64 %n, %count
-  br i1 %left, label %other, label %next
-other:
-  %other.at = getelementptr i64, ptr %items, i64 %n
-  %another = load i64, ptr %other.at, align 8
-  %n.next = add i64 %n, 1
-  %same = icmp eq i64 %item, %another
-  br i1 %same, label %bad, label %others
-next:
-  br label %head
-good:
-  ret i1 true
-bad:
-  ret i1 false
-}}
 
-define ptr @answer(ptr %owner, ptr %arguments, i64 %given) {{
-entry:
-{field_at("owner", "table", objects.DATA, "ptr")}
-  %leaves = load ptr, ptr %arguments, align 8
-{word("arguments", "keywords", 1, "ptr")}{word("table", "incref", INCREF, "ptr")}\
-{word("table", "decref", DECREF, "ptr")}{word("table", "size.of", DICT_SIZE, "ptr")}\
-{word("table", "count", LEAVES)}{word("table", "miss", MISS, "ptr")}\
-{field_at("leaves", "length", objects.LENGTH)}
-  %named = call i64 %size.of(ptr %keywords)
-  %unnamed = icmp eq i64 %named, 0
-  %as.many = icmp eq i64 %length, %count
-  %fits = and i1 %unnamed, %as.many
-  br i1 %fits, label %compare, label %bad
-compare:
-  %distinct = call i1 @distinct(ptr %leaves, i64 %count)
-  br i1 %distinct, label %make, label %bad
-make:                                         ; first, since it may run Python, which may change what is looked at
-{word("table", "vectorcall", VECTORCALL, "ptr")}{word("table", "empty", EMPTY, "ptr")}\
-{word("table", "shape", EMPTY_ARGUMENTS, "ptr")}{word("table", "place", PLACE)}\
-{word("table", "objects", OBJECTS, "ptr")}
-  %array = call ptr %vectorcall(ptr %empty, ptr %shape, i64 2, ptr null)
-  %failed = icmp eq ptr %array, null
-  br i1 %failed, label %error, label %look
-look:
-  %good = call i1 @ready(ptr %table, ptr %leaves)
-  br i1 %good, label %start, label %drop
-start:
-  %result.at = getelementptr ptr, ptr %objects, i64 %place
-  store ptr %array, ptr %result.at, align 8
-  %ran = call i1 @execute(ptr %table)
-  %raised = call i32 @{RAISE}()
-  %fine = icmp eq i32 %raised, 0
-  br i1 %fine, label %went.on, label %give.up
-went.on:
-  br i1 %ran, label %answered, label %drop
-answered:
-{word("table", "allocate", ALLOCATE, "ptr")}{word("table", "state.type", STATE, "ptr")}\
-{word("table", "tensor.type", TENSOR, "ptr")}{word("table", "none", NONE, "ptr")}{word("table", "false", FALSE, "ptr")}\
-{word("table", "zero", ZERO, "ptr")}
-  %state = call ptr %allocate(ptr %state.type, i64 0)
-  %no.state = icmp eq ptr %state, null
-  br i1 %no.state, label %give.up, label %stated
-stated:
-  call void %incref(ptr %none)
-  call void %incref(ptr %none)
-  call void %incref(ptr %false)
-  call void %incref(ptr %zero)
-{store("state", "array", slots.payload)}{store("state", "false", slots.requires_grad)}\
-{store("state", "none", slots.grad)}{store("state", "none", slots.node)}{store("state", "zero", slots.index)}
-  %tensor = call ptr %allocate(ptr %tensor.type, i64 0)
-  %no.tensor = icmp eq ptr %tensor, null
-  br i1 %no.tensor, label %give.up, label %held
-held:
-{store("tensor", "state", slots.own)}
-  ret ptr %tensor
-give.up:
-  %rest = phi ptr [%array, %start], [%array, %answered], [%state, %stated]
-  call void %decref(ptr %rest)
-  br label %error
-error:
-  ret ptr null
-drop:
-  call void %decref(ptr %array)
-  br label %bad
-bad:
-  call void %incref(ptr %miss)
-  ret ptr %miss
-}}
-"""
+def _each(f: Function, table: Pointer, function: Word) -> None:
+    """The function of the table with every argument and result."""
+    with f.each(table.word(OBJECT_COUNT)) as k:
+        f.through(table.at(function), NOTHING, table.pointer(OBJECTS).pointer(k))
+    f.give()
+
+
+def _succeeded(f: Function, table: Pointer) -> None:
+    """Whether no failure is noted, which is then forgotten."""
+    found, statuses = f.variable(0), table.pointer(STATUSES)
+    with f.each(table.word(STATUS_COUNT)) as k:
+        found.set(found() | statuses.word(k))
+        statuses.put(0, k)
+    f.give(found() == 0)
+
+
+def _execute(f: Function, table: Pointer) -> None:
+    """Whether the run met no index out of range."""
+    context, pool = table.pointer(CONTEXT), table.pointer(POOL)
+    with f.where(table.word(RELEASE) == 0):
+        f.through(table.at(RUN), NOTHING, context)
+        f.give(f.call("succeeded", table))
+    table.put(1, BUSY)
+    f.call("each", table, INCREF)
+    state = f.through(table.at(SAVE), POINTER)
+    with f.where(pool.is_null()):
+        f.through(table.at(RUN), NOTHING, context)
+    with f.unless(pool.is_null()):
+        f.through(table.at(BIND), NOTHING, context)
+        f.through(table.at(PARALLEL), HALF, pool, table.pointer(DRIVE), context)
+    f.through(table.at(RESTORE), NOTHING, state)
+    f.call("each", table, DECREF)
+    good = f.call("succeeded", table)
+    table.put(0, BUSY)
+    f.give(good)
+
+
+def _new(f: Function, table: Pointer, place: int) -> Pointer:
+    """A reference of one's own to an object of the table."""
+    found = table.pointer(place)
+    f.through(table.at(INCREF), NOTHING, found)
+    return found
+
+
+def _drop(f: Function, table: Pointer, object: Pointer) -> None:
+    f.through(table.at(DECREF), NOTHING, object)
+
+
+def _boolean(f: Function, table: Pointer, answer: Word) -> None:
+    with f.where(answer):
+        f.give(_new(f, table, TRUE))
+    f.give(_new(f, table, FALSE))
+
+
+def _check(f: Function, owner: Pointer, arguments: Pointer, count: Word) -> None:
+    table = owner.field(objects.DATA)
+    f.give(f.call("boolean", table, f.call("holds", table, arguments.pointer())))
+
+
+def _call(f: Function, owner: Pointer, arguments: Pointer, count: Word) -> None:
+    table, results = owner.field(objects.DATA), arguments.pointer(1).behind(objects.ITEMS)
+    with f.unless(f.call("ready", table, arguments.pointer())):
+        f.give(_new(f, table, FALSE))
+    with f.each(table.word(PLACE_COUNT)) as k:
+        table.pointer(OBJECTS).put(results.pointer(k), table.pointer(PLACES).word(k))
+    ran = f.call("execute", table)
+    f.require(f.call(RAISE) == 0)
+    f.give(f.call("boolean", table, ran))
+
+
+def _distinct(f: Function, leaves: Pointer, count: Word) -> None:
+    """Whether no two leaves are the same object."""
+    items = leaves.behind(objects.ITEMS)
+    with f.each(count) as k, f.each(k) as n:
+        f.require(items.word(k) != items.word(n))
+    f.give(1)
+
+
+def _tensor_of(slots: Slots) -> Callable[[Function, Pointer, Pointer], None]:
+    fields = {slots.requires_grad: FALSE, slots.grad: NONE, slots.node: NONE, slots.index: ZERO}
+
+    def tensor_of(f: Function, table: Pointer, array: Pointer) -> None:
+        """A tensor that has this array and no history; null after an error."""
+        nothing = f.word(0)
+        state = f.through(table.at(ALLOCATE), POINTER, table.pointer(STATE), nothing)
+        f.require(~state.is_null())
+        for offset, place in fields.items():
+            state.behind(offset).put(_new(f, table, place))
+        tensor = f.through(table.at(ALLOCATE), POINTER, table.pointer(TENSOR), nothing)
+        with f.where(tensor.is_null()):
+            _drop(f, table, state)
+            f.give()
+        state.behind(slots.payload).put(array)
+        tensor.behind(slots.own).put(state)
+        f.give(tensor)
+    return tensor_of
+
+
+def _answer(f: Function, owner: Pointer, arguments: Pointer, count: Word) -> None:
+    table, leaves = owner.field(objects.DATA), arguments.pointer()
+    named = f.through(table.at(DICT_SIZE), WORD, arguments.pointer(1))
+    with f.unless((named == 0) & (leaves.behind(objects.LENGTH).word() == table.word(LEAVES))):
+        f.give(_new(f, table, MISS))
+    with f.unless(f.call("distinct", leaves, table.word(LEAVES))):
+        f.give(_new(f, table, MISS))
+    # The array first, since making it may run Python, which may change what is looked at.
+    array = f.through(table.at(VECTORCALL), POINTER, table.pointer(EMPTY), table.pointer(EMPTY_ARGUMENTS),
+                      f.word(2), f.null())
+    f.require(~array.is_null())
+    with f.where(f.call("ready", table, leaves)):
+        table.pointer(OBJECTS).put(array, table.word(PLACE))
+        ran = f.call("execute", table)
+        with f.where(f.call(RAISE) != 0):
+            _drop(f, table, array)
+            f.give()
+        with f.where(ran):
+            tensor = f.call("tensor_of", table, array)
+            with f.where(tensor.is_null()):
+                _drop(f, table, array)
+            f.give(tensor)
+    _drop(f, table, array)
+    f.give(_new(f, table, MISS))

@@ -17,12 +17,14 @@ An input is a tensor that the caller passes or that somebody holds, or its gradi
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields
 
 from tenon.backends.cpu import objects
+from tenon.backends.native import BOOLEAN, BYTES, POINTER, WORD, Function, Module, Pointer, Word
 
 DICTIONARY, ENTRY, WHOLE = range(3)
-ENTRY_WORDS = 4
+PAIR_WORDS, LIST_WORDS, ENTRY_WORDS = 2, 3, 4
 ANY = -1
 
 # Words of a table, 8 bytes each; `calls` has more.
@@ -62,7 +64,7 @@ class Input:
 
 
 TENSOR, GRADIENT, PLAIN = range(3)
-INPUT_WORDS = 14
+INPUT_WORDS = len(fields(Input))
 
 
 @dataclass(frozen=True)
@@ -79,328 +81,140 @@ class Slots:
 
 # ---------------------------------------------------------------- the native functions
 
-def word(base: str, name: str, index: int, type: str = "i64") -> str:
-    """Load a word of a table, to a value of this name."""
-    return (f"  %{name}.at = getelementptr i64, ptr %{base}, i64 {index}\n"
-            f"  %{name} = load {type}, ptr %{name}.at, align 8\n")
+def define_conditions(module: Module, slots: Slots) -> None:
+    """`holds(table, leaves)`: whether all conditions hold and every input is what it must be, and lies in its place."""
+    module.define("same", _same, BOOLEAN, POINTER, WORD)
+    module.define("lists", _lists, BOOLEAN, POINTER, WORD)
+    module.define("entries", _entries, BOOLEAN, POINTER)
+    module.define("conditions", _conditions, BOOLEAN, POINTER)
+    module.define("array", _array, BOOLEAN, POINTER, POINTER, POINTER)
+    module.define("elements", _elements, BOOLEAN, POINTER, POINTER, POINTER)
+    module.define("plain", _plain, BOOLEAN, POINTER, POINTER, POINTER)
+    module.define("tensor", _tensor_with(slots), BOOLEAN, POINTER, POINTER, POINTER)
+    module.define("inputs", _inputs, BOOLEAN, POINTER, POINTER)
+    module.define("holds", _holds, BOOLEAN, POINTER, POINTER)
 
 
-def field_at(base: str, name: str, offset: int, type: str = "i64") -> str:
-    """Load what lies so many bytes behind an address, to a value of this name."""
-    return (f"  %{name}.at = getelementptr i8, ptr %{base}, i64 {offset}\n"
-            f"  %{name} = load {type}, ptr %{name}.at, align 4\n")
+def _same(f: Function, rows: Pointer, count: Word) -> None:
+    """Whether all words are what they were; without branches, since nearly always all are."""
+    differ = f.variable(0)
+    with f.each(count) as k:
+        row = rows.at(k * PAIR_WORDS)
+        differ.set(differ() | (row.pointer().word() ^ row.word(1)))
+    f.give(differ() == 0)
 
 
-def conditions_ir(slots: Slots) -> str:
-    """i1 holds(ptr table, ptr leaves)."""
-    return _CONDITIONS + _array_ir() + _inputs_ir(slots) + _HOLDS
+def _lists(f: Function, rows: Pointer, count: Word) -> None:
+    with f.each(count) as k:
+        row = rows.at(k * LIST_WORDS)
+        these, those = row.pointer().pointer(), row.pointer(1)
+        with f.each(row.word(2)) as n:
+            f.require(these.word(n) == those.word(n))
+    f.give(1)
 
 
-_CONDITIONS = f"""
-define internal i1 @same(ptr %rows, i64 %count) {{          ; without branches: nearly always all are
-entry:
-  br label %head
-head:
-  %k = phi i64 [0, %entry], [%k.next, %body]
-  %differ = phi i64 [0, %entry], [%differ.next, %body]
-  %more = icmp ult i64 %k, %count
-  br i1 %more, label %body, label %out
-body:
-  %row = getelementptr {{ ptr, i64 }}, ptr %rows, i64 %k
-  %address = load ptr, ptr %row, align 8
-{word("row", "expected", 1)}
-  %now = load i64, ptr %address, align 8
-  %other = xor i64 %now, %expected
-  %differ.next = or i64 %differ, %other
-  %k.next = add i64 %k, 1
-  br label %head
-out:
-  %equal = icmp eq i64 %differ, 0
-  ret i1 %equal
-}}
-
-define internal i1 @lists(ptr %rows, i64 %count) {{
-entry:
-  br label %head
-head:
-  %k = phi i64 [0, %entry], [%k.next, %list]
-  %more = icmp ult i64 %k, %count
-  br i1 %more, label %start, label %good
-start:
-  %at = mul i64 %k, 3
-  %row = getelementptr i64, ptr %rows, i64 %at
-{word("row", "address", 0, "ptr")}{word("row", "those", 1, "ptr")}{word("row", "items", 2)}
-  %these = load ptr, ptr %address, align 8
-  %k.next = add i64 %k, 1
-  br label %list
-list:
-  %n = phi i64 [0, %start], [%n.next, %item]
-  %left = icmp ult i64 %n, %items
-  br i1 %left, label %item, label %head
-item:
-  %this.at = getelementptr i64, ptr %these, i64 %n
-  %that.at = getelementptr i64, ptr %those, i64 %n
-  %this = load i64, ptr %this.at, align 8
-  %that = load i64, ptr %that.at, align 8
-  %n.next = add i64 %n, 1
-  %alike = icmp eq i64 %this, %that
-  br i1 %alike, label %list, label %bad
-good:
-  ret i1 true
-bad:
-  ret i1 false
-}}
-
-define internal i1 @entries(ptr %table) {{
-entry:
-{word("table", "rows", ENTRIES, "ptr")}{word("table", "count", ENTRY_COUNT)}{word("table", "get", GET_ITEM, "ptr")}
-  br label %head
-head:
-  %k = phi i64 [0, %entry], [%following, %next]
-  %more = icmp ult i64 %k, %count
-  br i1 %more, label %body, label %good
-body:
-  %start = mul i64 %k, {ENTRY_WORDS}
-  %row = getelementptr i64, ptr %rows, i64 %start
-{word("row", "kind", 0)}{word("row", "a", 1, "ptr")}{word("row", "b", 2)}{word("row", "c", 3)}
-  switch i64 %kind, label %bad [ i64 {DICTIONARY}, label %dictionary
-                                 i64 {ENTRY}, label %item ]
-dictionary:
-  %address = load ptr, ptr %a, align 8
-{word("a", "known", 1)}
-  %version = load i64, ptr %address, align 8
-  %unchanged = icmp eq i64 %version, %known
-  %skipped = select i1 %unchanged, i64 %b, i64 0
-  br label %next
-item:
-  %key = inttoptr i64 %b to ptr
-  %found = call ptr %get(ptr %a, ptr %key)
-  %value = ptrtoint ptr %found to i64
-  %held = icmp eq i64 %value, %c
-  br i1 %held, label %next, label %bad
-next:
-  %skip = phi i64 [%skipped, %dictionary], [0, %item]
-  %step = add i64 %skip, 1
-  %following = add i64 %k, %step
-  br label %head
-good:
-  ret i1 true
-bad:
-  ret i1 false
-}}
-
-define internal i1 @conditions(ptr %table) {{
-entry:
-{word("table", "words", WORDS, "ptr")}{word("table", "word.count", WORD_COUNT)}\
-{word("table", "lists", LISTS, "ptr")}{word("table", "list.count", LIST_COUNT)}\
-{word("table", "versions", VERSIONS, "ptr")}{word("table", "version.count", VERSION_COUNT)}
-  %first = call i1 @same(ptr %words, i64 %word.count)
-  br i1 %first, label %second, label %bad
-second:
-  %listed = call i1 @lists(ptr %lists, i64 %list.count)
-  br i1 %listed, label %third, label %bad
-third:
-  %none = icmp eq i64 %version.count, 0                     ; this Python has none: look at the entries every time
-  %unchanged = call i1 @same(ptr %versions, i64 %version.count)
-  %other = xor i1 %unchanged, true
-  %look = or i1 %none, %other
-  br i1 %look, label %last, label %good
-last:
-  %right = call i1 @entries(ptr %table)
-  br i1 %right, label %remember, label %bad
-remember:
-  %k = phi i64 [0, %last], [%k.next, %version]
-  %more = icmp ult i64 %k, %version.count
-  br i1 %more, label %version, label %good
-version:
-  %pair = getelementptr {{ ptr, i64 }}, ptr %versions, i64 %k
-  %address = load ptr, ptr %pair, align 8
-  %now = load i64, ptr %address, align 8
-  %expected.at = getelementptr i64, ptr %pair, i64 1
-  store i64 %now, ptr %expected.at, align 8
-  %k.next = add i64 %k, 1
-  br label %remember
-good:
-  ret i1 true
-bad:
-  ret i1 false
-}}
-"""
+def _entries(f: Function, table: Pointer) -> None:
+    k = f.variable(0)
+    with f.loop(lambda: k() < table.word(ENTRY_COUNT)):
+        row = table.pointer(ENTRIES).at(k() * ENTRY_WORDS)
+        kind, holder, value, expected = row.word(), row.pointer(1), row.word(2), row.word(3)
+        f.require(kind != WHOLE)
+        with f.where(kind == DICTIONARY), f.where(holder.pointer().word() == holder.word(1)):
+            k.set(k() + value)
+        with f.where(kind == ENTRY):
+            found = f.through(table.at(GET_ITEM), POINTER, holder, value.pointer())
+            f.require(found.word_of() == expected)
+        k.set(k() + 1)
+    f.give(1)
 
 
-def _array_ir() -> str:
-    return f"""
-define internal i1 @array(ptr %object, ptr %row, ptr %table) {{
-entry:
-{word("table", "type", ARRAY, "ptr")}{word("table", "lease", LEASE, "ptr")}\
-{field_at("object", "found.type", objects.TYPE, "ptr")}
-  %is.array = icmp eq ptr %found.type, %type
-  br i1 %is.array, label %fields, label %bad
-fields:
-{field_at("object", "dtype", objects.DTYPE)}{field_at("object", "base", objects.BASE, "ptr")}\
-{field_at("object", "ndim.short", objects.NDIM, "i32")}{field_at("object", "flags.short", objects.FLAGS, "i32")}\
-{field_at("object", "sizes", objects.DIMENSIONS, "ptr")}\
-{word("row", "want.dtype", 6)}{word("row", "want.ndim", 7)}{word("row", "want.sizes", 8, "ptr")}\
-{word("row", "want.flags", 9)}{word("row", "alone", 11)}
-  %baseless = icmp eq ptr %base, null
-  br i1 %baseless, label %compare, label %based
-based:                                                ; memory that only this array may give back is its own too
-{field_at("base", "base.type", objects.TYPE, "ptr")}
-  %base.count = load i32, ptr %base, align 4
-  %is.lease = icmp eq ptr %base.type, %lease
-  %leased.once = icmp eq i32 %base.count, 1
-  %leased = and i1 %is.lease, %leased.once
-  br label %compare
-compare:
-  %own.memory = phi i1 [true, %fields], [%leased, %based]
-  %same.dtype = icmp eq i64 %dtype, %want.dtype
-  %ndim = zext i32 %ndim.short to i64
-  %same.ndim = icmp eq i64 %ndim, %want.ndim
-  %flags = zext i32 %flags.short to i64
-  %set = and i64 %flags, %want.flags
-  %same.flags = icmp eq i64 %set, %want.flags
-  %count = load i32, ptr %object, align 4
-  %one.holder = icmp eq i32 %count, 1
-  %only = and i1 %one.holder, %own.memory
-  %shared = icmp eq i64 %alone, 0
-  %held.right = or i1 %only, %shared
-  %one = and i1 %held.right, %same.dtype
-  %two = and i1 %same.ndim, %same.flags
-  %so.far = and i1 %one, %two
-  br i1 %so.far, label %head, label %bad
-head:
-  %k = phi i64 [0, %compare], [%k.next, %body]
-  %more = icmp ult i64 %k, %ndim
-  br i1 %more, label %body, label %good
-body:
-  %size.at = getelementptr i64, ptr %sizes, i64 %k
-  %want.at = getelementptr i64, ptr %want.sizes, i64 %k
-  %size = load i64, ptr %size.at, align 8
-  %want = load i64, ptr %want.at, align 8
-  %k.next = add i64 %k, 1
-  %same = icmp eq i64 %size, %want
-  br i1 %same, label %head, label %bad
-good:
-  ret i1 true
-bad:
-  ret i1 false
-}}
-"""
+def _conditions(f: Function, table: Pointer) -> None:
+    f.require(f.call("same", table.pointer(WORDS), table.word(WORD_COUNT)))
+    f.require(f.call("lists", table.pointer(LISTS), table.word(LIST_COUNT)))
+    versions, count = table.pointer(VERSIONS), table.word(VERSION_COUNT)
+    with f.where((count != 0) & f.call("same", versions, count)):     # 0: this Python has none, look every time
+        f.give(1)
+    f.require(f.call("entries", table))
+    with f.each(count) as k:
+        pair = versions.at(k * PAIR_WORDS)
+        pair.put(pair.pointer().word(), 1)
+    f.give(1)
 
 
-def _inputs_ir(slots: Slots) -> str:
-    return f"""
-define internal i1 @inputs(ptr %table, ptr %leaves) {{
-entry:
-{word("table", "rows", INPUTS, "ptr")}{word("table", "count", INPUT_COUNT)}\
-{word("table", "places", OBJECTS, "ptr")}{word("table", "none", NONE, "ptr")}
-  br label %head
-head:
-  %k = phi i64 [0, %entry], [%k.next, %next]
-  %more = icmp ult i64 %k, %count
-  br i1 %more, label %body, label %good
-body:
-  %k.next = add i64 %k, 1
-  %start = mul i64 %k, {INPUT_WORDS}
-  %row = getelementptr i64, ptr %rows, i64 %start
-{word("row", "holder", 0, "ptr")}{word("row", "leaf", 1)}{word("row", "type", 2, "ptr")}{word("row", "kind", 3)}\
-{word("row", "want.value", 4, "ptr")}{word("row", "has.grad", 5)}{word("row", "place", 10)}\
-{word("row", "alone", 11)}
-  %items = getelementptr i8, ptr %leaves, i64 {objects.ITEMS}
-  %item.at = getelementptr ptr, ptr %items, i64 %leaf
-  %is.leaf = icmp eq ptr %holder, null
-  br i1 %is.leaf, label %take, label %have
-take:
-  %item = load ptr, ptr %item.at, align 8
-  br label %have
-have:
-  %object = phi ptr [%item, %take], [%holder, %body]
-{field_at("object", "object.type", objects.TYPE, "ptr")}
-  %right.type = icmp eq ptr %object.type, %type
-  br i1 %right.type, label %typed, label %bad
-typed:
-  switch i64 %kind, label %plain [ i64 {TENSOR}, label %tensor
-                                   i64 {GRADIENT}, label %tensor ]
-plain:                                                ; an array, or an object that only its identity tells
-{word("row", "element.type", 6)}
-  %unlooked = icmp eq i64 %element.type, 0
-  %identical = icmp eq ptr %object, %want.value
-  %unasked = icmp eq ptr %want.value, null
-  %known = or i1 %identical, %unasked
-  %no.array = and i1 %unlooked, %known
-  br i1 %no.array, label %next, label %plain.array
-plain.array:
-  br i1 %known, label %look, label %bad
-tensor:
-{field_at("object", "state", slots.own, "ptr")}\
-{field_at("state", "flag", slots.requires_grad, "ptr")}{field_at("state", "grad", slots.grad, "ptr")}
-  %flag.same = icmp eq ptr %flag, %want.value
-  %flag.any = icmp eq ptr %want.value, null
-  %flag.good = or i1 %flag.same, %flag.any
-  %grad.there = icmp ne ptr %grad, %none
-  %grad.word = zext i1 %grad.there to i64
-  %grad.same = icmp eq i64 %grad.word, %has.grad
-  %grad.any = icmp eq i64 %has.grad, {ANY}
-  %grad.good = or i1 %grad.same, %grad.any
-  %states = and i1 %flag.good, %grad.good
-  br i1 %states, label %stated, label %bad
-stated:
-  %of.gradient = icmp eq i64 %kind, {GRADIENT}
-  br i1 %of.gradient, label %gradient, label %payload
-gradient:
-  br i1 %grad.there, label %gradient.there, label %bad
-gradient.there:
-{field_at("grad", "grad.type", objects.TYPE, "ptr")}{word("row", "want.type", 12, "ptr")}
-  %grad.known = icmp eq ptr %grad.type, %want.type
-  br i1 %grad.known, label %gradient.known, label %bad
-gradient.known:
-{field_at("grad", "grad.state", slots.own, "ptr")}
-  br label %payload
-payload:
-  %owner = phi ptr [%state, %stated], [%grad.state, %gradient.known]
-{field_at("owner", "array", slots.payload, "ptr")}
-  %count.states = load i32, ptr %owner, align 4
-  %one.state = icmp eq i32 %count.states, 1
-  %shared = icmp eq i64 %alone, 0
-  %held.right = or i1 %one.state, %shared
-  br i1 %held.right, label %look, label %bad
-look:
-  %elements = phi ptr [%object, %plain.array], [%array, %payload]
-{word("row", "want.array", 13, "ptr")}
-  %array.same = icmp eq ptr %elements, %want.array
-  %array.any = icmp eq ptr %want.array, null
-  %array.good = or i1 %array.same, %array.any
-  br i1 %array.good, label %right.array, label %bad
-right.array:
-  %fits = call i1 @array(ptr %elements, ptr %row, ptr %table)
-  br i1 %fits, label %put, label %bad
-put:
-  %looked = icmp eq i64 %place, {ANY}
-  br i1 %looked, label %next, label %store
-store:
-  %stored.at = getelementptr ptr, ptr %places, i64 %place
-  store ptr %elements, ptr %stored.at, align 8
-  br label %next
-next:
-  br label %head
-good:
-  ret i1 true
-bad:
-  ret i1 false
-}}
-"""
+def _array(f: Function, array: Pointer, row: Pointer, table: Pointer) -> None:
+    """Whether an object is the array that the row asks for."""
+    f.require(array.field(objects.TYPE) == table.pointer(ARRAY))
+    f.require(array.field(objects.DTYPE) == row.pointer(_AT["dtype"]))
+    f.require(array.half(objects.NDIM) == row.word(_AT["ndim"]))
+    flags = row.word(_AT["flags"])
+    f.require((array.half(objects.FLAGS) & flags) == flags)
+    with f.where(row.word(_AT["alone"]) != 0):
+        f.require(array.half() == 1)
+        base = array.field(objects.BASE)
+        with f.unless(base.is_null()):                 # memory that only this array may give back is its own too
+            f.require(base.field(objects.TYPE) == table.pointer(LEASE))
+            f.require(base.half() == 1)
+    sizes, expected = array.field(objects.DIMENSIONS), row.pointer(_AT["shape"])
+    with f.each(row.word(_AT["ndim"])) as k:
+        f.require(sizes.word(k) == expected.word(k))
+    f.give(1)
 
 
-_HOLDS = """
-define internal i1 @holds(ptr %table, ptr %leaves) {
-entry:
-  %first = call i1 @inputs(ptr %table, ptr %leaves)
-  br i1 %first, label %rest, label %out
-rest:
-  %second = call i1 @conditions(ptr %table)
-  br label %out
-out:
-  %both = phi i1 [false, %entry], [%second, %rest]
-  ret i1 %both
-}
-"""
+def _elements(f: Function, elements: Pointer, row: Pointer, table: Pointer) -> None:
+    """The same, and put it where the frame looks."""
+    wanted, place = row.pointer(_AT["array"]), row.word(_AT["place"])
+    f.require(wanted.is_null() | (elements == wanted))
+    f.require(f.call("array", elements, row, table))
+    with f.where(place != ANY):
+        table.pointer(OBJECTS).put(elements, place)
+    f.give(1)
+
+
+def _plain(f: Function, item: Pointer, row: Pointer, table: Pointer) -> None:
+    """Whether an object is the one that the row asks for, or the array."""
+    wanted = row.pointer(_AT["value"])
+    f.require(wanted.is_null() | (item == wanted))
+    with f.where(row.word(_AT["dtype"]) == 0):
+        f.give(1)
+    f.give(f.call("elements", item, row, table))
+
+
+def _tensor_with(slots: Slots) -> Callable[[Function, Pointer, Pointer, Pointer], None]:
+    def tensor(f: Function, item: Pointer, row: Pointer, table: Pointer) -> None:
+        """Whether a tensor, or its gradient, is what the row asks for."""
+        state, wanted, has_grad = item.field(slots.own), row.pointer(_AT["value"]), row.word(_AT["has_grad"])
+        grad = state.field(slots.grad)
+        there = grad != table.pointer(NONE)
+        f.require(wanted.is_null() | (state.field(slots.requires_grad) == wanted))
+        f.require((has_grad == ANY) | (there.wide() == has_grad))
+        owner = f.variable(state)
+        with f.where(row.word(_AT["kind"]) == GRADIENT):
+            f.require(there)
+            f.require(grad.field(objects.TYPE) == row.pointer(_AT["gradient"]))
+            owner.set(grad.field(slots.own))
+        f.require((row.word(_AT["alone"]) == 0) | (owner().half() == 1))
+        f.give(f.call("elements", owner().field(slots.payload), row, table))
+    return tensor
+
+
+def _inputs(f: Function, table: Pointer, leaves: Pointer) -> None:
+    with f.each(table.word(INPUT_COUNT)) as k:
+        row = table.pointer(INPUTS).at(k * INPUT_WORDS)
+        item = f.variable(row.pointer(_AT["holder"]))
+        with f.where(item().is_null()):
+            item.set(leaves.pointer(row.word(_AT["leaf"]) + objects.ITEMS // BYTES))
+        f.require(item().field(objects.TYPE) == row.pointer(_AT["type"]))
+        plain = row.word(_AT["kind"]) == PLAIN
+        with f.where(plain):
+            f.require(f.call("plain", item(), row, table))
+        with f.unless(plain):
+            f.require(f.call("tensor", item(), row, table))
+    f.give(1)
+
+
+def _holds(f: Function, table: Pointer, leaves: Pointer) -> None:
+    f.require(f.call("inputs", table, leaves))
+    f.give(f.call("conditions", table))
+
+
+_AT = {x.name: k for k, x in enumerate(fields(Input))}
