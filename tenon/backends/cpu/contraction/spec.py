@@ -112,7 +112,8 @@ class Tile:
 
 PAIR_LANES = 16         # rows and columns, and pairs along depth, that a matrix register has
 CROWDED = 4096          # rows a multiple of so many bytes apart compete for the same lines of the first cache
-FEW_PANELS = 2          # of right that read a row of left too seldom for a copy to pay
+FEW_PANELS = 2          # of right that read a row of left too seldom for a copy to pay where its lines compete,
+FEW_BESIDE = 8          # and where those of a tile have places beside each other nevertheless
 FAR_APART = 4096        # elements between rows, the last of which are copied as they lie
 LEFT_SHARE = 2          # a block of left takes the second cache divided by this,
 PANEL_SHARE = 14        # a panel of right, at most, that divided by this, since it comes and goes
@@ -200,7 +201,8 @@ def left_layout(spec: Contraction, tile: Tile) -> tuple[bool, int, int, int]:
     if not reads_in_place(x, len(spec.depth)):
         return False, tile.depth + tile.lanes, tile.lanes, 1
     crowded = x.apart is None or x.apart * element_bytes(spec.element) % CROWDED == 0
-    few = spec.known[1] is not None and spec.known[1] <= FEW_PANELS * tile.width
+    beside = tile.rows + tile.vectors <= host().first_cache // CROWDED
+    few = spec.known[1] is not None and spec.known[1] <= (FEW_BESIDE if beside else FEW_PANELS) * tile.width
     if x.apart is not None and tile.lanes <= x.apart <= FAR_APART and (few or not crowded):
         return True, x.apart, tile.lanes, 1
     return False, tile.lanes, tile.rows * tile.lanes, 1
