@@ -19,7 +19,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from tenon.backends.llvm import Library, compile, provide
+from tenon.backends import native
+from tenon.backends.llvm import Library, provide
+from tenon.backends.native import HALF, NOTHING, POINTER, WORD, Function, Module, Pointer
 from tenon.locks import Lock
 
 INTERRUPTED, STOPPING, RAISE = "tenon_interrupted", "tenon_stopping", "tenon_raise_interrupt"
@@ -43,99 +45,66 @@ def interrupts() -> Interrupts:
 
 @cache
 def _make() -> Interrupts:
-    library = compile(_TEXT)
+    library = native.library("interrupts", TICKS, module_of=lambda _: _module())
     provide({name: library.address(name) for name in (INTERRUPTED, STOPPING, RAISE)})
     return Interrupts(library, ctypes.PYFUNCTYPE(ctypes.c_int32)(library.address(RAISE)))   # raises what it restored
 
 
 _making = Lock()
 
-_TEXT = f"""
-@kept = internal global [4 x ptr] zeroinitializer, align 8          ; the thread's state, type, value, traceback
 
-declare i64 @llvm.readcyclecounter()
-declare i32 @PyGILState_Ensure()
-declare void @PyGILState_Release(i32)
-declare ptr @PyThreadState_Get()
-declare i32 @PyErr_CheckSignals()
-declare void @PyErr_Fetch(ptr, ptr, ptr)
-declare void @PyErr_Restore(ptr, ptr, ptr)
+def _module() -> Module:
+    module = Module()
+    module.memory(KEPT, 4)              # the state of the thread that is to raise, and type, value, traceback
+    module.declare(CLOCK, WORD)
+    module.declare("PyGILState_Ensure", HALF)
+    module.declare("PyGILState_Release", NOTHING, HALF)
+    module.declare("PyThreadState_Get", POINTER)
+    module.declare("PyErr_CheckSignals", HALF)
+    for name in ("PyErr_Fetch", "PyErr_Restore"):
+        module.declare(name, NOTHING, POINTER, POINTER, POINTER)
+    module.define(INTERRUPTED, _interrupted, HALF, POINTER, public=True)
+    module.define(STOPPING, _stopping, HALF, public=True)
+    module.define(RAISE, _raise, HALF, public=True)
+    return module
 
-define i32 @{INTERRUPTED}(ptr %last.at) {{
-entry:
-  %owner = load ptr, ptr @kept, align 8
-  %stopping = icmp ne ptr %owner, null
-  %now = call i64 @llvm.readcyclecounter()
-  %last = load i64, ptr %last.at, align 8
-  %first = icmp eq i64 %last, 0
-  br i1 %stopping, label %ask, label %calm
-calm:
-  br i1 %first, label %begin, label %running
-begin:
-  store i64 %now, ptr %last.at, align 8
-  ret i32 0
-running:
-  %passed = sub i64 %now, %last
-  %due = icmp ugt i64 %passed, {TICKS}
-  br i1 %due, label %ask, label %on
-on:
-  ret i32 0
-ask:
-  %state = call i32 @PyGILState_Ensure()
-  %me = call ptr @PyThreadState_Get()
-  %found = load ptr, ptr @kept, align 8
-  %mine = icmp eq ptr %found, %me
-  br i1 %mine, label %done, label %handle
-handle:
-  %raised = call i32 @PyErr_CheckSignals()
-  %bad = icmp ne i32 %raised, 0
-  br i1 %bad, label %keep, label %done
-keep:
-  call void @PyErr_Fetch(ptr getelementptr (i8, ptr @kept, i64 8), ptr getelementptr (i8, ptr @kept, i64 16),
-                         ptr getelementptr (i8, ptr @kept, i64 24))
-  store ptr %me, ptr @kept, align 8
-  br label %done
-done:
-  %answer = phi i32 [1, %ask], [0, %handle], [1, %keep]
-  call void @PyGILState_Release(i32 %state)
-  %after = call i64 @llvm.readcyclecounter()
-  store i64 %after, ptr %last.at, align 8
-  ret i32 %answer
-}}
 
-define i32 @{STOPPING}() {{
-entry:
-  %owner = load ptr, ptr @kept, align 8
-  %none = icmp eq ptr %owner, null
-  br i1 %none, label %no, label %some
-some:
-  %state = call i32 @PyGILState_Ensure()
-  %me = call ptr @PyThreadState_Get()
-  %mine = icmp eq ptr %owner, %me
-  %answer = zext i1 %mine to i32
-  call void @PyGILState_Release(i32 %state)
-  ret i32 %answer
-no:
-  ret i32 0
-}}
+KEPT, CLOCK = "kept", "llvm.readcyclecounter"
 
-define i32 @{RAISE}() {{
-entry:
-  %owner = load ptr, ptr @kept, align 8
-  %none = icmp eq ptr %owner, null
-  br i1 %none, label %no, label %some
-some:
-  %me = call ptr @PyThreadState_Get()
-  %mine = icmp eq ptr %owner, %me
-  br i1 %mine, label %yes, label %no
-yes:
-  %type = load ptr, ptr getelementptr (i8, ptr @kept, i64 8), align 8
-  %value = load ptr, ptr getelementptr (i8, ptr @kept, i64 16), align 8
-  %traceback = load ptr, ptr getelementptr (i8, ptr @kept, i64 24), align 8
-  store ptr null, ptr @kept, align 8
-  call void @PyErr_Restore(ptr %type, ptr %value, ptr %traceback)
-  ret i32 1
-no:
-  ret i32 0
-}}
-"""
+
+def _interrupted(f: Function, last: Pointer) -> None:
+    kept = f.memory(KEPT)
+    with f.where(kept.pointer().is_null()):
+        now = f.call(CLOCK)
+        with f.where(last.word() == 0):
+            last.put(now)
+        f.require(now - last.word() > TICKS)
+    state, answer = f.call("PyGILState_Ensure"), f.variable(f.half(0))
+    me = f.call("PyThreadState_Get")
+    with f.unless(kept.pointer() == me), f.where(f.call("PyErr_CheckSignals") != 0):
+        f.call("PyErr_Fetch", kept.at(1), kept.at(2), kept.at(3))
+        kept.put(me)
+    with f.where(kept.pointer() == me):
+        answer.set(1)
+    f.call("PyGILState_Release", state)
+    last.put(f.call(CLOCK))
+    f.give(answer())
+
+
+def _stopping(f: Function) -> None:
+    kept, answer = f.memory(KEPT), f.variable(f.half(0))
+    f.require(~kept.pointer().is_null())
+    state = f.call("PyGILState_Ensure")
+    with f.where(kept.pointer() == f.call("PyThreadState_Get")):
+        answer.set(1)
+    f.call("PyGILState_Release", state)
+    f.give(answer())
+
+
+def _raise(f: Function) -> None:
+    kept = f.memory(KEPT)
+    f.require(~kept.pointer().is_null())
+    f.require(kept.pointer() == f.call("PyThreadState_Get"))
+    kept.put(f.null())
+    f.call("PyErr_Restore", kept.pointer(1), kept.pointer(2), kept.pointer(3))
+    f.give(1)

@@ -19,8 +19,8 @@ of unsigned words and give a `Word` of one bit.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Generic, TypeVar, overload
 
 from llvmlite import ir
 
@@ -69,6 +69,9 @@ class Word(Value):
     def __mul__(self, other: Word | int) -> Word:
         return self._binary("mul", other)
 
+    def __mod__(self, other: Word | int) -> Word:
+        return self._binary("urem", other)
+
     def __and__(self, other: Word | int) -> Word:
         return self._binary("and_", other)
 
@@ -108,7 +111,7 @@ class Pointer(Value):
         """The address so many words behind."""
         return self._behind(place, WORD)
 
-    def behind(self, offset: int) -> Pointer:
+    def behind(self, offset: Word | int) -> Pointer:
         """The address so many bytes behind."""
         return self._behind(offset, ir.IntType(8))
 
@@ -119,15 +122,19 @@ class Pointer(Value):
         """The word there."""
         return Word(self.b, self.b.load(self.at(place).value, typ=WORD))
 
-    def half(self, offset: int = 0) -> Word:
+    def half(self, offset: Word | int = 0) -> Word:
         """The 32 bits there, as a whole word."""
         return Word(self.b, self.b.load(self.behind(offset).value, typ=HALF)).wide()
+
+    def byte(self) -> Word:
+        """The 8 bits there, as a whole word."""
+        return Word(self.b, self.b.load(self.value, typ=ir.IntType(8))).wide()
 
     def pointer(self, place: Word | int = 0) -> Pointer:
         """The address there."""
         return Pointer(self.b, self.b.load(self.at(place).value, typ=POINTER))
 
-    def field(self, offset: int) -> Pointer:
+    def field(self, offset: Word | int) -> Pointer:
         """The address so many bytes behind."""
         return self.behind(offset).pointer()
 
@@ -140,19 +147,22 @@ class Pointer(Value):
         return Word(self.b, self.b.ptrtoint(self.value, WORD))
 
 
-class Variable:
+V = TypeVar("V", bound=Value)
+
+
+class Variable(Generic[V]):
     """What a function may set again; called, it says its value."""
 
-    def __init__(self, f: Function, first: Value | int) -> None:
-        self.b, value = f.b, _raw(first, WORD)
+    def __init__(self, first: V) -> None:
+        self.b, self.kind = first.b, type(first)
         with self.b.goto_entry_block():
-            self.place = self.b.alloca(value.type)
-        self.b.store(value, self.place)
+            self.place = self.b.alloca(first.value.type)
+        self.set(first)
 
-    def __call__(self) -> Any:
-        return _wrap(self.b, self.b.load(self.place, typ=self.place.allocated_type))
+    def __call__(self) -> V:
+        return self.kind(self.b, self.b.load(self.place, typ=self.place.allocated_type))
 
-    def set(self, value: Value | int) -> None:
+    def set(self, value: V | int) -> None:
         self.b.store(_raw(value, self.place.allocated_type), self.place)
 
 
@@ -163,8 +173,12 @@ class Function:
         self.module, self.function = module, function
         self.b = ir.IRBuilder(function.append_basic_block("entry"))
 
-    def variable(self, first: Value | int) -> Variable:
-        return Variable(self, first)
+    @overload
+    def variable(self, first: int) -> Variable[Word]: ...
+    @overload
+    def variable(self, first: V) -> Variable[V]: ...
+    def variable(self, first: Any) -> Any:
+        return Variable(self.word(first) if isinstance(first, int) else first)
 
     def call(self, name: str, *given: Value | int) -> Any:
         """Call a function of the module."""
@@ -178,8 +192,23 @@ class Function:
         callee = self.b.load(place.value, typ=kind.as_pointer())
         return _wrap(self.b, self.b.call(callee, [x.value for x in given]))
 
+    def words(self, count: int) -> Pointer:
+        """Memory of the function's own, zeros at first."""
+        with self.b.goto_entry_block():
+            made = Pointer(self.b, self.b.alloca(WORD, size=count))
+            for k in range(count):
+                made.put(0, k)
+        return made
+
+    def memory(self, name: str) -> Pointer:
+        """Where words of the module's own lie."""
+        return Pointer(self.b, ir.FormattedConstant(POINTER, self.module.ir.get_global(name).get_reference()))
+
     def word(self, number: int) -> Word:
         return Word(self.b, _raw(number, WORD))
+
+    def half(self, number: int) -> Word:
+        return Word(self.b, _raw(number, HALF))
 
     def null(self) -> Pointer:
         return Pointer(self.b, _raw(None, POINTER))
@@ -221,6 +250,18 @@ class Function:
         self._go_on(head)
         self.b.position_at_end(after)
 
+    def switch(self, word: Word, cases: Mapping[int, Callable[[], None]]) -> None:
+        """What is done for this word, if anything."""
+        after = self._block("after")
+        choice = self.b.switch(word.value, after)
+        for case, write in cases.items():
+            block = self._block("case")
+            choice.add_case(ir.Constant(WORD, case), block)
+            self.b.position_at_end(block)
+            write()
+            self._go_on(after)
+        self.b.position_at_end(after)
+
     @contextlib.contextmanager
     def each(self, count: Word) -> Iterator[Word]:
         """What is done for every number below the count."""
@@ -259,6 +300,11 @@ class Module:
         """A function that is somewhere else."""
         made = self.functions[name] = ir.Function(self.ir, ir.FunctionType(result, kinds), name)
         return made
+
+    def memory(self, name: str, count: int) -> None:
+        """Words of the module's own, zeros at first."""
+        made = ir.GlobalVariable(self.ir, ir.ArrayType(WORD, count), name)
+        made.linkage, made.initializer = "internal", ir.Constant(made.value_type, None)
 
     def __str__(self) -> str:
         return str(self.ir)

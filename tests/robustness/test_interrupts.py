@@ -15,6 +15,8 @@ START = """
     import numpy as np
     import tenon as tn
 
+    signal.signal(signal.SIGINT, signal.default_int_handler)    # which a process started in the background ignores
+
     def in_a_moment(times=1):
         def send():
             for _ in range(times):
@@ -150,5 +152,5 @@ def test_a_signal_ends(name: str, threads: str, tmp_path: Path) -> None:
     program = tmp_path / "program.py"       # the text of which captures can read
     program.write_text(textwrap.dedent(START) + textwrap.dedent(PROGRAMS[name]))
     environment = {**os.environ, "TENON_THREADS": threads}
-    done = subprocess.run([sys.executable, program], env=environment, timeout=120, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, program], env=environment, timeout=300, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

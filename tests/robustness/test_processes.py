@@ -30,7 +30,7 @@ assert right()
 def run(program, *arguments, threads=3, check=0):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TENON_THREADS": str(threads)}
     done = subprocess.run([sys.executable, *arguments, *(["-c", program] if program else [])], capture_output=True,
-                          text=True, timeout=90, env=environment)
+                          text=True, timeout=300, env=environment)
     assert done.returncode == check, done.stderr[-2000:]
     return done.stdout
 

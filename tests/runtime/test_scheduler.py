@@ -238,5 +238,5 @@ ENDINGS = {
 @pytest.mark.parametrize("ending", ENDINGS)
 def test_a_process_ends_cleanly_that(ending):
     script = PROGRAM + textwrap.dedent(ENDINGS[ending])
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=300)
     assert (ended.returncode, ended.stderr) == (0, "")

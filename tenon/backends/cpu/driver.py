@@ -37,10 +37,12 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 
+from tenon.backends import native
 from tenon.backends.interrupts import INTERRUPTED, OFTEN, STOPPING, interrupts
-from tenon.backends.llvm import Library, compile
+from tenon.backends.llvm import Library
+from tenon.backends.native import BOOLEAN, HALF, NOTHING, POINTER, WORD, Function, Module, Pointer, Word
 from tenon.backends.threads import BARRIER as POOL_BARRIER
 from tenon.locks import Lock
 
@@ -48,6 +50,7 @@ END, KERNEL_ALL, KERNEL_ONE, BARRIER, HOST, COPY, JUMP, JUMP_UNLESS, JUMP_WHILE,
     ALLOCATE, FOLLOW, AGAIN = range(15)
 MOVE_WORDS = 3
 STEP_WORDS = 6
+LEAVE = 5                    # the word of a step that says where thread 0 leaves what it runs alone; 0: all are here
 CHECK = -1                   # the HOST step that only looks whether a kernel failed, or a signal ends the program
 
 # Words of the context, 8 bytes each.
@@ -81,339 +84,228 @@ def driver() -> Driver:
 @cache
 def _made() -> Driver:
     interrupts()
-    library = compile(driver_ir())
+    library = native.library("driver", module_of=_module)
     one = library.address("run_alone")
     return Driver(library, library.address("drive"),
                   ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(library.address("bind")),
                   ctypes.CFUNCTYPE(None, ctypes.c_void_p)(one), ctypes.PYFUNCTYPE(None, ctypes.c_void_p)(one))
 
 
-def driver_ir() -> str:
-    """The text of the module."""
-    return _DRIVE + _BIND
+# ---------------------------------------------------------------- the native functions
+
+def _module() -> Module:
+    module = Module()
+    module.declare(INTERRUPTED, HALF, POINTER)
+    module.declare(STOPPING, HALF)
+    module.declare(MOVE_BYTES, NOTHING, POINTER, POINTER, WORD, BOOLEAN)
+    for name in (LARGER, SMALLER):
+        module.declare(name, WORD, WORD, WORD)
+    module.define("refuses", _refuses, BOOLEAN, POINTER, WORD)
+    module.define("full", _full, BOOLEAN, POINTER, WORD, WORD, POINTER, POINTER)
+    module.define("drive", _drive, NOTHING, POINTER, HALF, HALF, public=True)
+    module.define("bind", _bind, NOTHING, POINTER, public=True)
+    module.define("run_alone", _run_alone, NOTHING, POINTER, public=True)
+    return module
 
 
-def _word(name: str, index: int, type: str = "ptr") -> str:
-    return (f"  %{name}.at = getelementptr i64, ptr %context, i64 {index}\n"
-            f"  %{name} = load {type}, ptr %{name}.at, align 8\n")
+MOVE_BYTES, LARGER, SMALLER = "llvm.memmove.p0.p0.i64", "llvm.smax.i64", "llvm.smin.i64"
 
 
-_DRIVE = f"""
-define void @drive(ptr %context, i32 %thread, i32 %threads) {{
-entry:
-{_word("steps", STEPS)}{_word("pointers", POINTERS)}{_word("sizes", SIZES)}{_word("scratch.all", SCRATCH)}\
-{_word("stride", SCRATCH_STRIDE, "i64")}{_word("pool", POOL)}{_word("callback", CALLBACK)}\
-{_word("frame", FRAME, "i64")}{_word("statuses", STATUSES)}{_word("status.count", STATUS_COUNT, "i64")}\
-{_word("moves", MOVES)}
-  %turns.all = alloca i64, align 8        ; which all threads count alike
-  %turns.alone = alloca i64, align 8
-  %asked.at = alloca i64, align 8
-  %left = alloca i1, align 1              ; whether thread 0 has left what it ran alone
-  store i1 0, ptr %left, align 1
-  store i64 0, ptr %turns.all, align 8
-  store i64 0, ptr %turns.alone, align 8
-  store i64 0, ptr %asked.at, align 8
-  %stop = getelementptr i64, ptr %context, i64 {STOP}
-  %thread.wide = zext i32 %thread to i64
-  %scratch.offset = mul i64 %thread.wide, %stride
-  %scratch = getelementptr i8, ptr %scratch.all, i64 %scratch.offset
-  %first = icmp eq i32 %thread, 0
-  br label %next
-next:
-  %step = phi ptr [%steps, %entry], [%following, %advance], [%target, %jump], [%behind, %leave], [%chosen, %choose]
-  %a.at = getelementptr i64, ptr %step, i64 1
-  %b.at = getelementptr i64, ptr %step, i64 2
-  %c.at = getelementptr i64, ptr %step, i64 3
-  %d.at = getelementptr i64, ptr %step, i64 4
-  %e.at = getelementptr i64, ptr %step, i64 5
-  %following = getelementptr i64, ptr %step, i64 {STEP_WORDS}
-  %code = load i64, ptr %step, align 8
-  %a = load i64, ptr %a.at, align 8
-  %b = load i64, ptr %b.at, align 8
-  %c = load i64, ptr %c.at, align 8
-  %d = load i64, ptr %d.at, align 8
-  %e = load i32, ptr %e.at, align 8
-  %status = getelementptr i64, ptr %statuses, i64 %c
-  %kernel.sizes = getelementptr i64, ptr %sizes, i64 %d
-  %together = icmp eq i32 %e, 0
-  switch i64 %code, label %end [
-    i64 {KERNEL_ALL}, label %all
-    i64 {KERNEL_ONE}, label %one
-    i64 {BARRIER}, label %barrier
-    i64 {HOST}, label %host
-    i64 {COPY}, label %copy
-    i64 {JUMP}, label %jump
-    i64 {JUMP_UNLESS}, label %unless
-    i64 {JUMP_WHILE}, label %while
-    i64 {MOVE}, label %move
-    i64 {SKIP}, label %skip
-    i64 {CHOOSE}, label %choose
-    i64 {ALLOCATE}, label %allocate
-    i64 {FOLLOW}, label %follow
-    i64 {AGAIN}, label %again
-  ]
-all:
-  %all.function = inttoptr i64 %a to ptr
-  %all.operands = getelementptr ptr, ptr %pointers, i64 %b
-  call void %all.function(ptr %all.operands, ptr %kernel.sizes, i32 %thread, i32 %threads, ptr %scratch, ptr %status)
-  br label %advance
-one:                                      ; with fewer threads than the table was made for, one stands for several
-  %one.thread = urem i32 %e, %threads
-  %one.here = icmp eq i32 %one.thread, %thread
-  br i1 %one.here, label %one.mine, label %advance
-one.mine:
-  %one.function = inttoptr i64 %a to ptr
-  %one.operands = getelementptr ptr, ptr %pointers, i64 %b
-  call void %one.function(ptr %one.operands, ptr %kernel.sizes, i32 0, i32 1, ptr %scratch, ptr %status)
-  br label %advance
-barrier:
-  call void @wait(ptr %pool, i32 %threads)
-  br label %advance
-copy:
-  br i1 %first, label %copy.mine, label %advance
-copy.mine:
-  %copy.to.at = getelementptr ptr, ptr %pointers, i64 %a
-  %copy.from.at = getelementptr ptr, ptr %copy.to.at, i64 1
-  %copy.to = load ptr, ptr %copy.to.at, align 8
-  %copy.from = load ptr, ptr %copy.from.at, align 8
-  call void @llvm.memmove.p0.p0.i64(ptr %copy.to, ptr %copy.from, i64 %b, i1 false)
-  br label %advance
-move:
-  %move.any = icmp ne i64 %b, 0
-  %move.here = and i1 %first, %move.any
-  br i1 %move.here, label %move.next, label %advance
-move.next:
-  %moved = phi i64 [0, %move], [%moved.next, %move.next]
-  %move.number = add i64 %a, %moved
-  %move.word = mul i64 %move.number, {MOVE_WORDS}
-  %move.to.word = getelementptr i64, ptr %moves, i64 %move.word
-  %move.from.word = getelementptr i64, ptr %move.to.word, i64 1
-  %move.offset.word = getelementptr i64, ptr %move.to.word, i64 2
-  %move.to = load i64, ptr %move.to.word, align 8
-  %move.from = load i64, ptr %move.from.word, align 8
-  %move.offset = load i64, ptr %move.offset.word, align 8
-  %move.to.at = getelementptr i64, ptr %pointers, i64 %move.to
-  %move.from.at = getelementptr i64, ptr %pointers, i64 %move.from
-  %move.old = load i64, ptr %move.from.at, align 8
-  %move.new = add i64 %move.old, %move.offset
-  store i64 %move.new, ptr %move.to.at, align 8
-  %moved.next = add i64 %moved, 1
-  %move.more = icmp ult i64 %moved.next, %b
-  br i1 %move.more, label %move.next, label %advance
-follow:
-  br i1 %first, label %follow.mine, label %advance
-follow.mine:
-  %follow.handle.at = getelementptr ptr, ptr %pointers, i64 %a
-  %follow.handle = load ptr, ptr %follow.handle.at, align 8
-  %follow.cell = load i64, ptr %follow.handle, align 8
-  %follow.pointer = getelementptr i64, ptr %pointers, i64 %b
-  store i64 %follow.cell, ptr %follow.pointer, align 8
-  br label %advance
-allocate:
-  br i1 %together, label %allocate.meet, label %allocate.mine
-allocate.meet:
-  call void @wait(ptr %pool, i32 %threads)
-  br i1 %first, label %allocate.mine, label %host.after
-allocate.mine:
-  %cell.next.at = getelementptr i64, ptr %context, i64 {CELL_NEXT}
-  %cell.end.at = getelementptr i64, ptr %context, i64 {CELL_END}
-  %cell = load i64, ptr %cell.next.at, align 8
-  %cell.end = load i64, ptr %cell.end.at, align 8
-  %cell.bytes = load i64, ptr %kernel.sizes, align 8
-  %cell.after = add i64 %cell, %cell.bytes
-  %cell.fits = icmp ule i64 %cell.after, %cell.end
-  br i1 %cell.fits, label %allocate.take, label %allocate.grow
-allocate.grow:
-  %allocate.refused = call i32 %callback(i64 %frame, i64 %c)
-  %allocate.no = icmp ne i32 %allocate.refused, 0
-  br i1 %allocate.no, label %host.stop, label %allocate.mine
-allocate.take:
-  store i64 %cell.after, ptr %cell.next.at, align 8
-  %cell.handle.at = getelementptr ptr, ptr %pointers, i64 %a
-  %cell.handle = load ptr, ptr %cell.handle.at, align 8
-  store i64 %cell, ptr %cell.handle, align 8
-  %cell.pointer = getelementptr i64, ptr %pointers, i64 %b
-  store i64 %cell, ptr %cell.pointer, align 8
-  br i1 %together, label %host.after, label %advance
-skip:
-  br i1 %first, label %advance, label %jump
-choose:
-  %choice.at = getelementptr ptr, ptr %pointers, i64 %a
-  %choice.place = load ptr, ptr %choice.at, align 8
-  %choice = load i64, ptr %choice.place, align 8
-  %choice.last = sub i64 %b, 1
-  %choice.low = call i64 @llvm.smax.i64(i64 %choice, i64 0)
-  %choice.in = call i64 @llvm.smin.i64(i64 %choice.low, i64 %choice.last)
-  %choice.distance = mul i64 %choice.in, {STEP_WORDS}
-  %chosen = getelementptr i64, ptr %following, i64 %choice.distance
-  br label %next
-while:
-  %counter.at = getelementptr i64, ptr %pointers, i64 %b
-  %counter = load i64, ptr %counter.at, align 8
-  %counted = icmp eq i64 %counter, 0
-  br i1 %counted, label %advance, label %again
-again:
-  %turns.at = select i1 %together, ptr %turns.all, ptr %turns.alone
-  %turns = load i64, ptr %turns.at, align 8
-  %turns.next = add i64 %turns, 1
-  store i64 %turns.next, ptr %turns.at, align 8
-  %turns.some = and i64 %turns.next, {OFTEN}
-  %due = icmp eq i64 %turns.some, 0
-  br i1 %due, label %ask, label %jump
-ask:
-{_word("asks", ASKS, "i64")}
-  %ask.no = icmp eq i64 %asks, 0
-  br i1 %ask.no, label %jump, label %ask.whom
-ask.whom:
-  br i1 %together, label %ask.meet, label %ask.here
-ask.here:
-  %here.asked = call i32 @{INTERRUPTED}(ptr %asked.at)
-  %here.on = icmp eq i32 %here.asked, 0
-  br i1 %here.on, label %jump, label %leave
-ask.meet:
-  call void @wait(ptr %pool, i32 %threads)
-  br i1 %first, label %ask.mine, label %ask.after
-ask.mine:
-  %mine.asked = call i32 @{INTERRUPTED}(ptr %asked.at)
-  %mine.on = icmp eq i32 %mine.asked, 0
-  br i1 %mine.on, label %ask.after, label %ask.stop
-ask.stop:
-  store i32 1, ptr %stop, align 4
-  br label %ask.after
-ask.after:
-  call void @wait(ptr %pool, i32 %threads)
-  %ask.stopped = load i32, ptr %stop, align 4
-  %ask.out = icmp ne i32 %ask.stopped, 0
-  br i1 %ask.out, label %end, label %jump
-unless:
-  %flag.at = getelementptr ptr, ptr %pointers, i64 %b
-  %flag.place = load ptr, ptr %flag.at, align 8
-  %flag = load i8, ptr %flag.place, align 1
-  %false = icmp eq i8 %flag, 0
-  br i1 %false, label %jump, label %advance
-jump:
-  %distance = mul i64 %a, {STEP_WORDS}
-  %target = getelementptr i64, ptr %steps, i64 %distance
-  br label %next
-leave:
-  store i1 1, ptr %left, align 1
-  %e.wide = zext i32 %e to i64
-  %leave.distance = mul i64 %e.wide, {STEP_WORDS}
-  %behind = getelementptr i64, ptr %steps, i64 %leave.distance
-  br label %next
-host:                                     ; thread 0 alone decides whether to stop; the others read what it decided
-  br i1 %together, label %host.meet, label %host.mine
-host.meet:
-  call void @wait(ptr %pool, i32 %threads)
-  %has.left = load i1, ptr %left, align 1
-  br i1 %first, label %host.first, label %host.after
-host.first:
-  br i1 %has.left, label %host.stop, label %host.mine
-host.mine:
-  %k = phi i64 [0, %host], [0, %host.first], [%k.next, %host.look]
-  %looked = icmp uge i64 %k, %status.count
-  br i1 %looked, label %host.ask, label %host.look
-host.look:
-  %failed.at = getelementptr i64, ptr %statuses, i64 %k
-  %failed = load i64, ptr %failed.at, align 8
-  %k.next = add i64 %k, 1
-  %bad = icmp ne i64 %failed, 0
-  br i1 %bad, label %host.stop, label %host.mine
-host.ask:
-  %check = icmp eq i64 %a, {CHECK}
-  br i1 %check, label %host.signals, label %host.call
-host.signals:
-  %host.signalled = call i32 @{STOPPING}()
-  %host.on = icmp eq i32 %host.signalled, 0
-  br i1 %host.on, label %host.done, label %host.stop
-host.call:
-  %refused = call i32 %callback(i64 %frame, i64 %a)
-  %no = icmp ne i32 %refused, 0
-  br i1 %no, label %host.stop, label %host.done
-host.done:
-  br i1 %together, label %host.after, label %advance
-host.stop:
-  br i1 %together, label %host.end, label %leave
-host.end:
-  store i32 1, ptr %stop, align 4
-  br label %host.after
-host.after:
-  call void @wait(ptr %pool, i32 %threads)
-  %stopped = load i32, ptr %stop, align 4
-  %out = icmp ne i32 %stopped, 0
-  br i1 %out, label %end, label %advance
-advance:
-  br label %next
-end:
-  ret void
-}}
+def _bind(f: Function, context: Pointer) -> None:
+    pointers, bindings, places = context.pointer(POINTERS), context.pointer(BINDINGS), context.pointer(PLACES)
+    objects, offset, arena = context.pointer(OBJECTS), context.word(DATA_OFFSET), context.pointer(ARENA)
+    context.put(0, STOP)
+    with f.each(context.word(BINDING_COUNT)) as k:
+        which, slot = bindings.word(k * 2), bindings.word(k * 2 + 1)
+        pointers.put(objects.pointer(which).behind(offset).pointer(), slot)
+    with f.each(context.word(PLACE_COUNT)) as k:
+        place, slot = places.word(k * 2), places.word(k * 2 + 1)
+        pointers.put(arena.behind(place), slot)
+    f.give()
 
-define internal void @wait(ptr %pool, i32 %threads) alwaysinline {{
-  %many = icmp ugt i32 %threads, 1
-  br i1 %many, label %meet, label %out
-meet:
-  %at = getelementptr i8, ptr %pool, i64 {POOL_BARRIER}
-  %barrier = load ptr, ptr %at, align 8
-  call void %barrier(ptr %pool, i32 %threads)
-  br label %out
-out:
-  ret void
-}}
 
-declare i32 @{INTERRUPTED}(ptr)
-declare i32 @{STOPPING}()
-declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)
-declare i64 @llvm.smax.i64(i64, i64)
-declare i64 @llvm.smin.i64(i64, i64)
-"""
+def _run_alone(f: Function, context: Pointer) -> None:
+    f.call("bind", context)
+    f.call("drive", context, 0, 1)
+    f.give()
 
-_BIND = f"""
-define void @bind(ptr %context) {{
-entry:
-{_word("pointers", POINTERS)}{_word("objects", OBJECTS)}{_word("bindings", BINDINGS)}\
-{_word("count", BINDING_COUNT, "i64")}{_word("offset", DATA_OFFSET, "i64")}{_word("arena", ARENA)}\
-{_word("places", PLACES)}{_word("place.count", PLACE_COUNT, "i64")}
-  %stop = getelementptr i64, ptr %context, i64 {STOP}
-  store i64 0, ptr %stop, align 8
-  br label %head
-head:
-  %k = phi i64 [0, %entry], [%k.next, %body]
-  %more = icmp ult i64 %k, %count
-  br i1 %more, label %body, label %place.head
-body:
-  %pair = getelementptr {{ i64, i64 }}, ptr %bindings, i64 %k
-  %which = load i64, ptr %pair, align 8
-  %slot.at = getelementptr i64, ptr %pair, i64 1
-  %slot = load i64, ptr %slot.at, align 8
-  %object.at = getelementptr ptr, ptr %objects, i64 %which
-  %object = load ptr, ptr %object.at, align 8
-  %data.at = getelementptr i8, ptr %object, i64 %offset
-  %data = load ptr, ptr %data.at, align 8
-  %pointer.at = getelementptr ptr, ptr %pointers, i64 %slot
-  store ptr %data, ptr %pointer.at, align 8
-  %k.next = add i64 %k, 1
-  br label %head
-place.head:
-  %n = phi i64 [0, %head], [%n.next, %place.body]
-  %place.more = icmp ult i64 %n, %place.count
-  br i1 %place.more, label %place.body, label %out
-place.body:
-  %place = getelementptr {{ i64, i64 }}, ptr %places, i64 %n
-  %place.offset = load i64, ptr %place, align 8
-  %place.slot.at = getelementptr i64, ptr %place, i64 1
-  %place.slot = load i64, ptr %place.slot.at, align 8
-  %place.data = getelementptr i8, ptr %arena, i64 %place.offset
-  %place.pointer = getelementptr ptr, ptr %pointers, i64 %place.slot
-  store ptr %place.data, ptr %place.pointer, align 8
-  %n.next = add i64 %n, 1
-  br label %place.head
-out:
-  ret void
-}}
 
-define void @run_alone(ptr %context) {{
-  call void @bind(ptr %context)
-  call void @drive(ptr %context, i32 0, i32 1)
-  ret void
-}}
-"""
+def _drive(f: Function, context: Pointer, thread: Word, threads: Word) -> None:
+    walk = Walk(f, context, thread, threads)
+    with f.loop(lambda: f.word(1) != 0):
+        walk.begin_step()
+        f.switch(walk.operand(0), {code: partial(write, f, walk) for code, write in _STEPS.items()})
+    f.give()
+
+
+class Walk:
+    """What a thread knows on its way through the table."""
+
+    def __init__(self, f: Function, context: Pointer, thread: Word, threads: Word) -> None:
+        self.f, self.context, self.thread, self.threads = f, context, thread, threads
+        self.steps, self.pointers, self.sizes = (context.pointer(k) for k in (STEPS, POINTERS, SIZES))
+        self.scratch = context.pointer(SCRATCH).behind(thread.wide() * context.word(SCRATCH_STRIDE))
+        self.pool, self.statuses, self.moves = (context.pointer(k) for k in (POOL, STATUSES, MOVES))
+        self.is_first = thread == 0
+        self.step, self.next = f.variable(self.steps), f.variable(self.steps)
+        self.left = f.variable(0)               # whether thread 0 has left what it ran alone
+        self.turns, self.asked = f.words(2), f.words(1)
+
+    def begin_step(self) -> None:
+        self.step.set(self.next())
+        self.next.set(self.step().at(STEP_WORDS))
+
+    def operand(self, k: int) -> Word:
+        """A word of the step; the first says what it does."""
+        return self.step().word(k)
+
+    def place(self, k: int) -> Pointer:
+        """The place among the pointers that is an operand."""
+        return self.pointers.at(self.operand(k))
+
+    def together(self) -> Word:
+        """Whether all threads are at this step, which may stop all."""
+        return self.operand(LEAVE) == 0
+
+    def jump(self, step: Word) -> None:
+        self.next.set(self.steps.at(step * STEP_WORDS))
+
+    def meet(self) -> None:
+        """Wait for all other threads."""
+        with self.f.where(self.threads > 1):
+            self.f.through(self.pool.behind(POOL_BARRIER), NOTHING, self.pool, self.threads)
+
+    def run(self, thread: Word, threads: Word) -> None:
+        """The kernel of the step."""
+        self.f.through(self.step().at(1), NOTHING, self.place(2), self.sizes.at(self.operand(4)), thread, threads,
+                       self.scratch, self.statuses.at(self.operand(3)))
+
+    def go_on_unless(self, refuses: Callable[[], Word]) -> None:
+        """Thread 0 decides whether the program ends here; the others, where they are here too, read what it decided.
+
+        What is to be ended while thread 0 is alone is left first, and ended where all meet.
+        """
+        f = self.f
+        with f.where(self.together()):
+            self.meet()
+            with f.where(self.is_first):
+                self._ask(refuses, lambda: self.context.put(1, STOP))
+            self.meet()
+            f.require(self.context.word(STOP) == 0)
+        with f.unless(self.together()):
+            self._ask(refuses, self._leave)
+
+    def _ask(self, refuses: Callable[[], Word], end: Callable[[], None]) -> None:
+        f = self.f
+        with f.where(self.left() == 0), f.where(refuses()):
+            self.left.set(1)
+        with f.where(self.left() != 0):
+            end()
+
+    def _leave(self) -> None:
+        self.jump(self.operand(LEAVE))
+
+
+# ---------------------------------------------------------------- what each step does
+
+def _end(f: Function, walk: Walk) -> None:
+    f.give()
+
+
+def _kernel_all(f: Function, walk: Walk) -> None:
+    walk.run(walk.thread, walk.threads)
+
+
+def _kernel_one(f: Function, walk: Walk) -> None:
+    """With fewer threads than the table was made for, one stands for several."""
+    with f.where(walk.operand(5) % walk.threads.wide() == walk.thread.wide()):
+        walk.run(f.half(0), f.half(1))
+
+
+def _barrier(f: Function, walk: Walk) -> None:
+    walk.meet()
+
+
+def _host(f: Function, walk: Walk) -> None:
+    walk.go_on_unless(lambda: f.call("refuses", walk.context, walk.operand(1)))
+
+
+def _refuses(f: Function, context: Pointer, step: Word) -> None:
+    """Whether a kernel failed, or what the host does, or a signal ends the program."""
+    with f.each(context.word(STATUS_COUNT)) as k, f.where(context.pointer(STATUSES).word(k) != 0):
+        f.give(1)
+    with f.where(step == CHECK):
+        f.give(f.call(STOPPING) != 0)
+    f.give(f.through(context.at(CALLBACK), HALF, context.word(FRAME), step) != 0)
+
+
+def _copy(f: Function, walk: Walk) -> None:
+    with f.where(walk.is_first):
+        f.call(MOVE_BYTES, walk.place(1).pointer(), walk.place(1).pointer(1), walk.operand(2), 0)
+
+
+def _move(f: Function, walk: Walk) -> None:
+    with f.where(walk.is_first), f.each(walk.operand(2)) as k:
+        move = walk.moves.at((walk.operand(1) + k) * MOVE_WORDS)
+        walk.pointers.put(walk.pointers.word(move.word(1)) + move.word(2), move.word(0))
+
+
+def _skip(f: Function, walk: Walk) -> None:
+    with f.unless(walk.is_first):
+        walk.jump(walk.operand(1))
+
+
+def _jump(f: Function, walk: Walk) -> None:
+    walk.jump(walk.operand(1))
+
+
+def _jump_unless(f: Function, walk: Walk) -> None:
+    with f.where(walk.place(2).pointer().byte() == 0):
+        walk.jump(walk.operand(1))
+
+
+def _choose(f: Function, walk: Walk) -> None:
+    wanted = f.call(LARGER, walk.place(1).pointer().word(), 0)
+    walk.next.set(walk.next().at(f.call(SMALLER, wanted, walk.operand(2) - 1) * STEP_WORDS))
+
+
+def _jump_while(f: Function, walk: Walk) -> None:
+    with f.where(walk.place(2).word() != 0):
+        _again(f, walk)
+
+
+def _again(f: Function, walk: Walk) -> None:
+    """The next turn of a loop; the turns that all make are counted apart, since all count them alike."""
+    walk.jump(walk.operand(1))
+    turns = walk.turns.at(walk.together().wide())
+    turns.put(turns.word() + 1)
+    with f.where((turns.word() & OFTEN) == 0), f.where(walk.context.word(ASKS) != 0):
+        walk.go_on_unless(lambda: f.call(INTERRUPTED, walk.asked) != 0)
+
+
+def _allocate(f: Function, walk: Walk) -> None:
+    walk.go_on_unless(lambda: f.call("full", walk.context, walk.operand(3), walk.sizes.word(walk.operand(4)),
+                                     walk.place(1).pointer(), walk.place(2)))
+
+
+def _full(f: Function, context: Pointer, step: Word, size: Word, handle: Pointer, pointer: Pointer) -> None:
+    """Whether there is no room for a cell of this size, even after a call back to `step`; else its address is written.
+    """
+    with f.loop(lambda: context.word(CELL_NEXT) + size > context.word(CELL_END)):
+        with f.where(f.through(context.at(CALLBACK), HALF, context.word(FRAME), step) != 0):
+            f.give(1)
+    cell = context.word(CELL_NEXT)
+    context.put(cell + size, CELL_NEXT)
+    handle.put(cell)
+    pointer.put(cell)
+    f.give(0)
+
+
+def _follow(f: Function, walk: Walk) -> None:
+    with f.where(walk.is_first):
+        walk.place(2).put(walk.place(1).pointer().word())
+
+
+_STEPS = {END: _end, KERNEL_ALL: _kernel_all, KERNEL_ONE: _kernel_one, BARRIER: _barrier, HOST: _host, COPY: _copy,
+          JUMP: _jump, JUMP_UNLESS: _jump_unless, JUMP_WHILE: _jump_while, MOVE: _move, SKIP: _skip, CHOOSE: _choose,
+          ALLOCATE: _allocate, FOLLOW: _follow, AGAIN: _again}
