@@ -43,7 +43,7 @@ class Linear(Matrix):
 class Conv2d(Filters):
     def forward(self, x: Any) -> Any:
         y = jax.lax.conv_general_dilated(x, self.weight, (self.stride,) * 2, ((self.padding,) * 2,) * 2,
-                                         dimension_numbers=("NCHW", "OIHW", "NCHW"))
+                                         dimension_numbers=("NCHW", "OIHW", "NCHW"), feature_group_count=self.groups)
         return y if self.bias is None else y + self.bias[None, :, None, None]
 
 
@@ -89,6 +89,11 @@ class AdaptiveAvgPool2d(Module):
 class ReLU(Module):
     def forward(self, x: Any) -> Any:
         return jax.nn.relu(x)
+
+
+class ReLU6(Module):
+    def forward(self, x: Any) -> Any:
+        return jax.nn.relu6(x)
 
 
 class Flatten(Module):

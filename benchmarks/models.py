@@ -81,6 +81,34 @@ def resnet50(nn: Any) -> Any:
     return resnet(nn, True, (3, 4, 6, 3), 1000, small=False)
 
 
+def mobilenet(nn: Any) -> Any:
+    """Sandler et al., 2018: MobileNetV2, whose channels are convolved each by itself, for pictures of 224 x 224."""
+
+    def normalised(inputs: int, outputs: int, kernel: int = 1, stride: int = 1, groups: int = 1) -> list[Any]:
+        return [nn.Conv2d(inputs, outputs, kernel, stride, kernel // 2, groups=groups, bias=False),
+                nn.BatchNorm2d(outputs)]
+
+    class Block(nn.Module):                                     # type: ignore[misc, name-defined]
+        def __init__(self, inputs: int, outputs: int, stride: int, growth: int):
+            super().__init__()
+            width, self.adds = growth * inputs, stride == 1 and inputs == outputs
+            wider = [*normalised(inputs, width), nn.ReLU6()] if growth > 1 else []
+            self.main = nn.Sequential(*wider, *normalised(width, width, 3, stride, width), nn.ReLU6(),
+                                      *normalised(width, outputs))
+
+        def forward(self, x: Any) -> Any:
+            return x + self.main(x) if self.adds else self.main(x)
+
+    layers, channels = [*normalised(3, 32, 3, 2), nn.ReLU6()], 32
+    for growth, outputs, count, stride in ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1),
+                                           (6, 160, 3, 2), (6, 320, 1, 1)):
+        for k in range(count):
+            layers.append(Block(channels, outputs, stride if k == 0 else 1, growth))
+            channels = outputs
+    return nn.Sequential(*layers, *normalised(channels, 1280), nn.ReLU6(), nn.AdaptiveAvgPool2d(1), nn.Flatten(),
+                         nn.Linear(1280, 1000))
+
+
 def transformer_block(nn: Any, width: int, heads: int, causal: bool, norm_first: bool) -> Any:
     """Attention and a two-layer network, each added to its input; [batch, length, width] to the same."""
 
@@ -240,6 +268,7 @@ WORKLOADS = {workload.name: workload for workload in (
     Workload("lstm", lstm, vectors(10, 64, 32, 256), momentum),
     Workload("resnet50_1", resnet50, pictures(1, 3, 224)),
     Workload("resnet50_8", resnet50, pictures(8, 3, 224)),
+    Workload("mobilenet_1", mobilenet, pictures(1, 3, 224)),
     Workload("bert_1", bert, tokens(30522, 1, 128)),
     Workload("bert_8", bert, tokens(30522, 8, 128)),
     Workload("gpt_bf16", gpt, tokens(256, 8, 256), adamw, narrow=True),

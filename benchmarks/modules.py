@@ -93,13 +93,14 @@ class Matrix(Module):
 
 
 class Filters(Module):
-    """Weight [outputs, inputs, kernel, kernel], and a bias where asked for."""
+    """Weight [outputs, inputs / groups, kernel, kernel], and a bias where asked for."""
 
-    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int = 1, padding: int = 0, bias: bool = True):
+    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int = 1, padding: int = 0, bias: bool = True,
+                 groups: int = 1):
         super().__init__()
-        self.weight = np.zeros((outputs, inputs, kernel, kernel), np.float32)
+        self.weight = np.zeros((outputs, inputs // groups, kernel, kernel), np.float32)
         self.bias = np.zeros(outputs, np.float32) if bias else None
-        self.stride, self.padding = stride, padding
+        self.stride, self.padding, self.groups = stride, padding, groups
 
 
 class Table(Module):

@@ -202,6 +202,7 @@ ROWS: dict[str, Row | Process] = {
     "lstm": network_row(WORKLOADS["lstm"]),
     "resnet50_1": network_row(WORKLOADS["resnet50_1"]),
     "resnet50_8": network_row(WORKLOADS["resnet50_8"]),
+    "mobilenet_1": network_row(WORKLOADS["mobilenet_1"]),
     "bert_1": network_row(WORKLOADS["bert_1"], 1.08),
     "bert_8": network_row(WORKLOADS["bert_8"], 1.08),
     "gpt_bf16": network_row(WORKLOADS["gpt_bf16"]),

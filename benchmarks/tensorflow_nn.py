@@ -99,6 +99,11 @@ class ReLU(Module):
         return tf.nn.relu(x)
 
 
+class ReLU6(Module):
+    def forward(self, x: Any) -> Any:
+        return tf.nn.relu6(x)
+
+
 class Flatten(Module):
     """In the order of channels first, which the weights of the next layer are in."""
 

@@ -170,7 +170,8 @@ def compile_in_two(graph: Graph, constants: Sequence[int], backend: Backend | st
     with _compiling(graph, chosen):
         kernels = OPTIMIZE.index("fuse")
         cut = cut_constants(_remembered(noted, [*OPTIMIZE[:kernels], *ON_CONSTANTS], chosen))
-        early, late = (_made(_remembered(half, OPTIMIZE[kernels:], chosen), chosen) if half.results else None
+        rest = OPTIMIZE[OPTIMIZE.index("drop_barriers"):]       # channels_last keeps constants apart by some
+        early, late = (_made(_remembered(half, rest, chosen), chosen) if half.results else None
                        for half in (cut.early, cut.late))
         assert late is not None
         return InTwo(early, late, cut.made_from, cut.reads)

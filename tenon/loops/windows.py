@@ -21,6 +21,8 @@ FEW_FILTERS = 16        # of a group, for which putting columns together does no
 SEVERAL = 8             # groups that keep threads busy
 MANY_FILTERS = 16       # that fill a vector
 MOST_SUMS = 1 << 24     # that wait in memory
+MOST_ACROSS = 16        # taps of a row, which are written out
+MOST_AT_EDGES = 64      # places of a row whose windows reach over its ends, for each of which there is code
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,14 @@ class Slide:
     def first(self) -> int:
         """The least t."""
         return min(0, self.reach * (self.taps - 1))
+
+    @property
+    def whole(self) -> range:
+        """The places, neighbours all, whose windows reach over neither end."""
+        last = max(0, self.reach * (self.taps - 1))
+        start = min(max(-(-(self.low - self.shift - self.first) // self.step), 0), self.places)
+        stop = min((self.high - 1 - self.shift - last) // self.step + 1, self.places)
+        return range(start, max(start, stop))
 
     def covered(self, places: int) -> int:
         """How many values of t windows at so many neighbouring places have between them."""
@@ -256,13 +266,14 @@ class Sliding:
     """A product with a factor that is read in windows; `filters` are what only the other factor depends on.
 
     By `way`, a vector holds neighbouring places, each with a sum of its own (a convolution); or places that are added
-    up (the gradient of a kernel with few filters), or filters (the same with many).
+    up (the gradient of a kernel with few filters), or filters (the same with many); or channels that lie side by side,
+    each with a kernel of its own.
     """
 
     windows: Windows
     other: Load
     filters: Axis
-    way: Literal["places", "added places", "filters", "winograd places", "winograd filters"]
+    way: Literal["places", "added places", "filters", "channels", "winograd places", "winograd filters"]
 
 
 def sliding(left: Expr, right: Expr, batch: Axis, rows: Axis, columns: Axis, depth: Axis) -> Sliding | None:
@@ -271,6 +282,8 @@ def sliding(left: Expr, right: Expr, batch: Axis, rows: Axis, columns: Axis, dep
         if not isinstance(other, Load) or other.mask is not None or not _are_known(batch, filters):
             continue
         windows = windows_of(one, places, depth)
+        if windows is not None and not filters and _has_channels_last(windows, other, batch):
+            return Sliding(windows, other, filters, "channels")
         if windows is not None and count(filters) <= FEW_FILTERS and _lies_well(windows, other):
             return Sliding(windows, other, filters, "places")
         if windows is not None and not batch and _lies_well(windows, other) and _has_square_windows(windows) and \
@@ -284,7 +297,7 @@ def sliding(left: Expr, right: Expr, batch: Axis, rows: Axis, columns: Axis, dep
             if not batch and count(filters) >= MANY_FILTERS and _has_square_windows(windows) and \
                     saves_multiplications(windows, filters, whole_channels=True):
                 return Sliding(windows, other, filters, "winograd filters")
-            if not batch and count(filters) >= MANY_FILTERS and sums <= MOST_SUMS:
+            if not batch and count(filters) >= MANY_FILTERS and sums <= MOST_SUMS and _are_long(windows):
                 return Sliding(windows, other, filters, "filters")
     return None
 
@@ -302,10 +315,33 @@ def _lies_well(windows: Windows, other: Load) -> bool:
     return all(isinstance(atom, Index) and isinstance(c, int) for atom, c in affine(other.offset).terms.items())
 
 
+def _has_channels_last(windows: Windows, other: Load, batch: Axis) -> bool:
+    """Whether both factors lie along the last index that both depend on, and no sum goes over channels."""
+    load, (*_, last) = windows.load, windows.slides
+    if not batch or windows.channels or load.dtype is not other.dtype or load.dtype.kind != "f" or load.dtype.bits < 32:
+        return False
+    if last.taps > MOST_ACROSS or any(slide.spread > 1 or slide.reach < 0 for slide in windows.slides):
+        return False
+    if last.places - len(last.whole) > MOST_AT_EDGES:
+        return False
+    offsets = affine(windows.base), affine(other.offset)
+    return all(x.terms.get(batch[-1], 0) == 1 and all(isinstance(atom, Index) and isinstance(c, int) for atom, c
+                                                      in x.terms.items()) for x in offsets)
+
+
 def _follows(windows: Windows, other: Load) -> bool:
     """Whether neighbouring places are neighbours in the other factor."""
     last = windows.slides[-1]
     return affine(other.offset).terms.get(last.place, 0) == 1 and last.spread == 1
+
+
+def _are_long(windows: Windows) -> bool:
+    """Whether lines of places are no shorter than those of taps, so that what is added up is the longer side.
+
+    In a convolution with a long step places and taps may change their parts: 3 x 3 places, and a tap for every result.
+    """
+    last = windows.slides[-1]
+    return last.places >= last.taps
 
 
 def _has_square_windows(windows: Windows) -> bool:

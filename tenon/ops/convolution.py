@@ -21,7 +21,7 @@ from tenon.graph.promotion import same
 from tenon.ops.arithmetic import add
 from tenon.ops.complex_parts import conj
 from tenon.ops.define import check_kind, composite, define, function
-from tenon.ops.shape import permute, reshape_op
+from tenon.ops.shape import reshape_op
 from tenon.ops.windows import over_windows, padded, pads, per_axis, shown, sum_windows, window_counts, window_view
 from tenon.types import TensorType
 
@@ -36,7 +36,7 @@ def _conv_attrs(x: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups
             "padding": pads(padding, x.shape[2:], w.shape[2:], stride, dilation)}
 
 
-def _conv_type(x: TensorType, w: TensorType, *, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
+def conv_type(x: TensorType, w: TensorType, *, stride: Any = 1, padding: Any = 0, dilation: Any = 1,
                groups: int = 1) -> TensorType:
     check_kind("conv", x.dtype, "uifc")
     if x.shape[1] != w.shape[1] * groups:
@@ -57,7 +57,7 @@ def _conv_compute(s: Any, i: Any, x: Any, w: Any, stride: Any, padding: Any, dil
     return s.reduce("add", w.shape[1:], term)
 
 
-def _conv_ref(x: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Any:
+def conv_ref(x: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Any:
     columns, sizes = _columns(x, w.shape[2:], stride, padding, dilation, groups)
     # [groups, N * P, O / groups]
     out = columns @ w.reshape(groups, w.shape[0] // groups, columns.shape[-1]).swapaxes(-1, -2)
@@ -66,7 +66,7 @@ def _conv_ref(x: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: 
 
 
 conv: Op = define(
-    "conv", type=_conv_type, canonical=_conv_attrs, ref=_conv_ref, compute=_conv_compute, promote=same,
+    "conv", type=conv_type, canonical=_conv_attrs, ref=conv_ref, compute=_conv_compute, promote=same,
     autocast="narrow",
     vjp=lambda g, y, x, w, **attrs: (lambda: conv_input_grad(g, conj(w), sizes=x.shape[2:], **attrs),
                                      lambda: conv_weight_grad(conj(x), g, kernel=w.shape[2:], **attrs)),
@@ -79,56 +79,12 @@ conv: Op = define(
               "conv(f32[1, 2, 5], f32[3, 4, 3]) -> error", "conv(f32[1, 2, 5], f32[3, 2, 7]) -> error"])
 
 
-# ---------------------------------------------------------------- the same with channels last
-
-def last(x: Any) -> Any:
-    """[N, C, *sizes] -> [N, *sizes, C]"""
-    return permute(x, axes=(0, *range(2, x.ndim), 1))
-
-
-def first(x: Any) -> Any:
-    """[N, *sizes, C] -> [N, C, *sizes]"""
-    return permute(x, axes=(0, x.ndim - 1, *range(1, x.ndim - 1)))
-
-
-def _last_type(x: TensorType, w: TensorType, *, stride: Any, padding: Any, dilation: Any) -> TensorType:
-    found = _conv_type(x.with_shape((x.shape[0], x.shape[-1], *x.shape[1:-1])), w, stride=stride, padding=padding,
-                       dilation=dilation)
-    return found.with_shape((found.shape[0], *found.shape[2:], found.shape[1]))
-
-
-def _last_compute(s: Any, i: Any, x: Any, w: Any, stride: Any, padding: Any, dilation: Any) -> Any:
-    n, *p, o = i
-
-    def term(k: tuple[Any, ...]) -> Any:
-        *taps, c = k
-        return padded(s, x, (n,), p, taps, stride, padding, dilation, trail=(c,)) * w((o, c, *taps))
-    return s.reduce("add", (*w.shape[2:], w.shape[1]), term)
-
-
-def _last_ref(x: Any, w: Any, stride: Any, padding: Any, dilation: Any) -> Any:
-    return np.moveaxis(_conv_ref(np.moveaxis(x, -1, 1), w, stride, padding, dilation, 1), 1, -1)
-
-
-conv_channels_last: Op = define(
-    "conv_channels_last", public=False, type=_last_type, ref=_last_ref, compute=_last_compute, promote=same,
-    autocast="narrow",
-    vjp=lambda g, y, x, w, **attrs: (
-        lambda: last(conv_input_grad(first(g), conj(w), sizes=x.shape[1:-1], groups=1, **attrs)),
-        lambda: conv_weight_grad(first(conj(x)), first(g), kernel=w.shape[2:], groups=1, **attrs)),
-    doc="The convolution of x [N, *sizes, C] with w [O, C, *kernel], with its channels last too: [N, *sizes, O].",
-    examples=["conv_channels_last(f32[2, 8, 3], f32[4, 3, 3], stride=(1,), padding=((0, 0),), dilation=(1,)) "
-              "-> f32[2, 6, 4]",
-              "conv_channels_last(f32[2, 7, 6, 3], f32[5, 3, 3, 2], stride=(2, 1), padding=((1, 2), (0, 1)), "
-              "dilation=(1, 2)) -> f32[2, 4, 5, 5]"])
-
-
 # ---------------------------------------------------------------- the gradient with respect to the input
 
 def _input_grad_type(g: TensorType, w: TensorType, *, sizes: Any, stride: Any, padding: Any, dilation: Any,
                      groups: int) -> TensorType:
     x = TensorType(g.dtype, (g.shape[0], w.shape[1] * groups, *sizes))
-    expected = _conv_type(x, w, stride=stride, padding=padding, dilation=dilation, groups=groups)
+    expected = conv_type(x, w, stride=stride, padding=padding, dilation=dilation, groups=groups)
     if expected.shape != g.shape:
         raise ShapeError(f"conv_input_grad: {x} convolved with {w} is {expected}, the gradient is {g}")
     return x
@@ -175,7 +131,7 @@ conv_input_grad: Op = define(
 def _weight_grad_type(x: TensorType, g: TensorType, *, kernel: Any, stride: Any, padding: Any, dilation: Any,
                       groups: int) -> TensorType:
     w = TensorType(x.dtype, (g.shape[1], x.shape[1] // groups, *kernel))
-    expected = _conv_type(x, w, stride=stride, padding=padding, dilation=dilation, groups=groups)
+    expected = conv_type(x, w, stride=stride, padding=padding, dilation=dilation, groups=groups)
     if expected.shape != g.shape:
         raise ShapeError(f"conv_weight_grad: {x} convolved with {w} is {expected}, the gradient is {g}")
     return w

@@ -4,7 +4,7 @@
 
 Then filters are the lanes of vectors: their constant weights are packed once, and an image is read where it lies.  What
 is done element by element, or in windows, between two convolutions is done in the same layout, so nothing is permuted
-but what comes in and what goes out.
+but what comes in and what goes out.  A convolution of every channel by itself becomes `depthwise_channels_last`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from typing import Any
 
 from tenon.graph.build import copy, current_builder, rebuild
 from tenon.graph.ir import CONSTANTS, Graph, Input, Node, Value
-from tenon.ops.convolution import conv, conv_channels_last, first, last
+from tenon.ops.barrier import barrier
+from tenon.ops.channels_last import conv_channels_last, depthwise_channels_last, first, last, taps_first
+from tenon.ops.convolution import conv
 from tenon.ops.pooling import max_pool_op
 from tenon.passes.constants import constant_values
 
@@ -45,15 +47,26 @@ def turns(node: Node, constants: set[Value]) -> bool:
     x, w = node.inputs
     sizes = [n for y in (x, w) if isinstance(y, Value) for n in y.shape]
     return (w in constants and x not in constants and all(isinstance(n, int) for n in sizes)
-            and node.attrs["groups"] == 1 and node.output.dtype.kind == "f" and node.output.dtype.bits >= 32
-            and isinstance(w, Value) and w.shape[0] >= FEWEST_FILTERS)
+            and node.output.dtype.kind == "f" and node.output.dtype.bits >= 32
+            and isinstance(w, Value) and w.shape[0] >= FEWEST_FILTERS
+            and (node.attrs["groups"] == 1 or _is_depthwise(node)))
+
+
+def _is_depthwise(node: Node) -> bool:
+    """Whether every channel is convolved by itself, with one kernel."""
+    x, w = node.inputs
+    return isinstance(w, Value) and isinstance(x, Value) and w.shape[0] == x.shape[1] == node.attrs["groups"]
 
 
 def _with_channels_last(node: Node, inputs: tuple[Input, ...], turned: dict[Value, Value]) -> Any:
     """The node's result with its channels last; None where it is better computed as it is."""
     if node.op is conv:
         attrs = {name: value for name, value in node.attrs.items() if name != "groups"}
-        return conv_channels_last(_turned(node.inputs[0], inputs[0], turned), inputs[1], **attrs)
+        x = _turned(node.inputs[0], inputs[0], turned)
+        if node.attrs["groups"] == 1:
+            return conv_channels_last(x, inputs[1], **attrs)
+        kernel = barrier(taps_first(inputs[1]))     # which is kept as it is read
+        return depthwise_channels_last(x, kernel, **attrs)
     if not any(x in turned for x in node.inputs):
         return None
     if node.op is max_pool_op and len(node.attrs["kernel"]) == node.output.ndim - 2:

@@ -232,7 +232,7 @@ def test_a_weight_that_is_assigned_is_packed_again():
 
 
 @pytest.mark.parametrize("net", [
-    tn.nn.Sequential(tn.nn.Conv2d(8, 16, 1), tn.nn.Conv2d(16, 16, 3, groups=16)),       # depthwise
+    tn.nn.Sequential(tn.nn.Conv2d(8, 16, 1), tn.nn.Conv2d(16, 16, 3, groups=4)),
     tn.nn.Conv2d(8, 2, 3),                                                              # few filters
 ], ids=["grouped", "narrow"])
 def test_others_stay_as_they_are(net):

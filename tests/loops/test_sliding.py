@@ -98,6 +98,13 @@ def test_the_gradient_of_a_kernel_with_many_filters(case):
     assert is_sliding(kernel, "filters")
 
 
+def test_a_convolution_with_a_long_step_is_no_gradient_of_a_kernel():
+    """Its places and taps may change their parts, which makes 3 x 3 places and 64 taps."""
+    (graph, inputs), *_ = three((8, 16, (16, 16), 32, (3, 3), 2, ((1, 1), (1, 1)), 1, 1))
+    kernel = check(graph, *map(data, inputs), interpreted=False, tolerance=1e-3)
+    assert not is_sliding(kernel, "filters")
+
+
 def test_an_epilogue_of_the_gradient_of_a_kernel():
     """What is added lies as the result does; or it does not, and places are found one by one."""
     *_, (graph, (x, y)) = three(WIDE[0])

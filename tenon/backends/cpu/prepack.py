@@ -21,7 +21,7 @@ from tenon.backends.cpu.unit_cache import find, key_for
 from tenon.backends.pieces import text_of
 from tenon.dims import product
 from tenon.loops.ir import Contraction, Kernel
-from tenon.ops.convolution import conv_channels_last
+from tenon.ops.channels_last import conv_channels_last
 from tenon.passes.bodies import key_of
 from tenon.types import TensorType, uint8
 

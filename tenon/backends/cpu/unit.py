@@ -173,6 +173,7 @@ PRODUCTS: dict[str, Callable[..., int]] = {
     "matmul": lambda *shapes: prod(shapes[-1]) * shapes[0][-1],
     "conv": lambda *shapes: prod(shapes[-1]) * prod(shapes[1][1:]),
     "conv_channels_last": lambda *shapes: prod(shapes[-1]) * prod(shapes[1][1:]),
+    "depthwise_channels_last": lambda *shapes: prod(shapes[-1]) * prod(shapes[1][:-1]),
     "conv_input_grad": lambda *shapes: prod(shapes[0]) * prod(shapes[1][1:]),
     "conv_weight_grad": lambda *shapes: prod(shapes[1]) * prod(shapes[-1][1:]),
 }

@@ -31,9 +31,14 @@ ARITHMETIC = ("+", "-", "*", "/", "min", "max")
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 
 
+def lane_of(x: Contraction) -> Index:
+    """The index along which lanes are neighbours: filters, or channels that are summed up by themselves."""
+    return (x.columns or x.batch)[-1]
+
+
 def is_of_vectors(x: Contraction) -> bool:
-    """Whether the epilogue can be computed with vectors along the last column."""
-    column, sums = x.columns[-1], {x.sum}
+    """Whether the epilogue can be computed with vectors along that index."""
+    column, sums = lane_of(x), {x.sum}
 
     def fits(y: Expr) -> bool:
         if not varies(y, column, sums):
@@ -83,7 +88,7 @@ class Lanes:
 
     def __init__(self, values: Values, statement: Contraction, lanes: int) -> None:
         self.values, self.b, self.statement, self.lanes = values, values.b, statement, lanes
-        self.column = statement.columns[-1]
+        self.column = lane_of(statement)
         self.shift: Mapping[Index, int] = {}
         self.mask: ir.Value | None = None
         self.sums: dict[Local, ir.Value] = {}

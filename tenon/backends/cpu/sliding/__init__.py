@@ -1,8 +1,9 @@
 """Products with a factor that is read in windows, computed window by window: a statement of the loop IR -> LLVM IR.
 
 `cover` copies what the windows of a block cover; `places`, `sums` and `filters` are schedules that read such copies, by
-what a vector holds; `task` is what they share.  `winograd` says how windows of 3 x 3 taps take fewer multiplications,
-`winograd_places` does so for a convolution, `winograd_filters` for the gradient of its kernel.
+what a vector holds; `channels` reads images whose channels are last where they lie; `task` is what they share.
+`winograd` says how windows of 3 x 3 taps take fewer multiplications, `winograd_places` does so for a convolution,
+`winograd_filters` for the gradient of its kernel.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from llvmlite import ir
 
 from tenon.backends.cpu.arithmetic import I32, I64, POINTER
+from tenon.backends.cpu.sliding.channels import ChannelPlan, channel_plan_of
 from tenon.backends.cpu.sliding.filters import FilterPlan, filter_plan_of
 from tenon.backends.cpu.sliding.places import Plan, plan_of
 from tenon.backends.cpu.sliding.sums import SumPlan, sum_plan_of
@@ -54,7 +56,7 @@ def _plan(statement: Contraction, found: Sliding) -> SlidingPlan:
     return PLANS[found.way](statement, found)
 
 
-SlidingPlan = Plan | SumPlan | FilterPlan | WinogradPlan | WinogradFilterPlan
+SlidingPlan = Plan | SumPlan | FilterPlan | ChannelPlan | WinogradPlan | WinogradFilterPlan
 PLANS: dict[str, Callable[[Contraction, Sliding], SlidingPlan]] = {
-    "places": plan_of, "added places": sum_plan_of, "filters": filter_plan_of, "winograd places": winograd_plan_of,
-    "winograd filters": winograd_filter_plan_of}
+    "places": plan_of, "added places": sum_plan_of, "filters": filter_plan_of, "channels": channel_plan_of,
+    "winograd places": winograd_plan_of, "winograd filters": winograd_filter_plan_of}
