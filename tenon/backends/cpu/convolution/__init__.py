@@ -9,14 +9,14 @@ other, in the order in which tiles read them.  Windows of 3 x 3 may be computed 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 
 from llvmlite import ir
 
 from tenon.backends.cpu.arithmetic import I32, POINTER, register
 from tenon.backends.cpu.contraction.direct import tile_start
-from tenon.backends.cpu.contraction.emit import ONE, ZERO, address, const, loop, minimum
+from tenon.backends.cpu.contraction.emit import ONE, ZERO, address, ceil_div, const, loop, maximum, minimum
 from tenon.backends.cpu.contraction.machine import Machine
 from tenon.backends.cpu.convolution.plan import LINE, Tile, direct_plan_of
 from tenon.backends.cpu.convolution.plan import Plan as DirectPlan
@@ -29,6 +29,7 @@ from tenon.loops.expressions import Buffer
 from tenon.loops.ir import Contraction
 
 Plan = DirectPlan | WinogradPlan
+Range = tuple[ir.Value, ir.Value]
 
 __all__ = ["Plan", "WinogradPlan", "emit_convolution", "emit_panels", "plan_of", "scratch_of"]
 
@@ -85,26 +86,58 @@ class _Blocks:
         self.values, self.b, self.pointers, self.weights = task.values, task.b, pointers, pointers[packed]
         self.copy, self.sums = task.parts(_parts(plan))
         self.element = register(plan.statement.sum.dtype)
+        self.panels: Range = ZERO, const(plan.panels)           # of this thread, in the block at hand
 
     def emit(self) -> None:
-        """All tasks of this thread: a panel of a block each."""
+        """This thread's share: block after block, of each some panels."""
         b, plan = self.b, self.plan
-        start, stop = self.task.share(prod(run.extent for run in plan.outside) * plan.blocks * plan.panels)
-        with loop(b, start, stop) as (number, _):
-            panel, rest = b.urem(number, const(plan.panels)), b.udiv(number, const(plan.panels))
-            block, place = b.urem(rest, const(plan.blocks)), b.udiv(rest, const(plan.blocks))
+        for_blocks, for_panels = self.shared_by_panels() if plan.shares_panels else self.shared_by_blocks()
+        with loop(b, *for_blocks) as (number, _):
+            block, place = b.urem(number, const(plan.blocks)), b.udiv(number, const(plan.blocks))
             for run in reversed(plan.outside):
                 know_run(self.values, run, b.urem(place, const(run.extent)))
                 place = b.udiv(place, const(run.extent))
             first = b.mul(block, const(plan.block))
             begin = self.place(0, b.udiv(first, const(plan.tiles_beside)))
             if plan.border:
-                with b.if_then(b.or_(b.icmp_signed("==", number, start), b.icmp_signed("==", panel, ZERO))):
-                    places = plan.block // plan.tiles_beside * plan.sizes[0]
-                    plan.border.emit(self.values, self.copy, begin, places, plan.lanes)
+                places = plan.block // plan.tiles_beside * plan.sizes[0]
+                plan.border.emit(self.values, self.copy, begin, places, plan.lanes)
             end = minimum(b, b.add(first, const(plan.block)), const(prod(plan.counts)))
-            with loop(b, first, end, short=True) as (tile, _):
+            self.panels = for_panels(number)
+            with loop(b, *self.panels, short=True) as (panel, _), loop(b, first, end, short=True) as (tile, _):
                 self.tile(panel, tile, b.sub(tile, first), begin)
+
+    def shared_by_panels(self) -> tuple[Range, Callable[[ir.Value], Range]]:
+        """All blocks, and for each the panels of this thread, which are about the same: nobody else reads them."""
+        b, plan = self.b, self.plan
+        blocks = const(plan.all_blocks)
+        shares = self.task.share(plan.all_blocks * plan.panels)
+
+        def panels(block: ir.Value) -> Range:
+            start, stop = (b.udiv(b.sub(b.add(share, const(plan.all_blocks - 1)), block), blocks) for share in shares)
+            return start, stop
+        return (ZERO, blocks), panels
+
+    def shared_by_blocks(self) -> tuple[Range, Callable[[ir.Value], Range]]:
+        """The blocks of this thread, and for each its panels: all but for the first and the last block."""
+        b, plan = self.b, self.plan
+        start, stop = (self.task_at(x) for x in self.task.share(plan.all_tiles * plan.panels))
+        every = const(plan.panels)
+
+        def panels(block: ir.Value) -> Range:
+            before = b.mul(block, every)
+            return maximum(b, b.sub(start, before), ZERO), minimum(b, b.sub(stop, before), every)
+        return (b.udiv(start, every), ceil_div(b, stop, every)), panels
+
+    def task_at(self, work: ir.Value) -> ir.Value:
+        """The number of the panel of a block before which so many tiles come; the last block of a place has fewer."""
+        b, plan = self.b, self.plan
+        tiles = prod(plan.counts)
+        place, work = b.udiv(work, const(tiles * plan.panels)), b.urem(work, const(tiles * plan.panels))
+        block, work = b.udiv(work, const(plan.block * plan.panels)), b.urem(work, const(plan.block * plan.panels))
+        each = minimum(b, const(plan.block), b.sub(const(tiles), b.mul(block, const(plan.block))))
+        panel = b.udiv(b.add(work, b.udiv(each, const(2))), each)
+        return b.add(b.mul(b.add(b.mul(place, const(plan.blocks)), block), const(plan.panels)), panel)
 
     def place(self, axis: int, number: ir.Value) -> ir.Value:
         """Where the tile of this number along an axis begins."""
@@ -160,10 +193,10 @@ class _Blocks:
         return address(b, self.copy, offset, self.element)
 
     def ahead(self, panel: ir.Value, number: ir.Value, near: ir.Value) -> ir.Value:
-        """What a tile of this number in its block fetches of the next panel; near memory if that is all done."""
+        """What a tile of this number in its block fetches of the thread's next panel; near memory if that is all done."""
         b, plan = self.b, self.plan
         following = b.add(panel, ONE)
-        following = b.select(b.icmp_signed("<", following, const(plan.panels)), following, ZERO)
+        following = b.select(b.icmp_signed("<", following, self.panels[1]), following, self.panels[0])
         first = b.mul(number, const(plan.fetched * plan.chunks * LINE))
         start = b.gep(self.panel(following)[1], [first], source_etype=ir.IntType(8))
         return b.select(b.icmp_signed("<", first, const(plan.panel_bytes)), start, near)

@@ -36,6 +36,7 @@ LONG_ROW, WAY = 2048, 1024      # elements of such rows; those after which lines
 LARGE_RESULTS = 4       # times which is more than the second cache
 DATA = 8                # the part of the second cache that a block's data may take
 COPIED, LARGE = 4, 2    # the same where lines are copied for two blocks; where weights do not fit beside
+COPY = 4                # times its data that the weights take where all threads copy what windows at the edge cover
 FEWEST_TASKS = 16       # that threads share out, where a convolution has as many places
 TASK = 200_000          # multiply-adds of a task that is worth its copy
 
@@ -110,6 +111,22 @@ class Plan:
     def blocks(self) -> int:
         """Of one place of `outside`."""
         return -(-prod(self.counts) // self.block)
+
+    @property
+    def all_blocks(self) -> int:
+        """Of all places of `outside`."""
+        return self.blocks * prod(run.extent for run in self.outside)
+
+    @property
+    def all_tiles(self) -> int:
+        """The same of tiles, for one panel."""
+        return prod(self.counts) * prod(run.extent for run in self.outside)
+
+    @property
+    def shares_panels(self) -> bool:
+        """Whether threads share out panels rather than blocks: each reads a part of the weights, and all data."""
+        data = prod(run.extent for run in (*self.outside, *self.axes)) * self.depth[-1].extent * self.size
+        return self.packed > data * (COPY if self.border else 1)
 
     @property
     def tiles_beside(self) -> int:
