@@ -19,6 +19,7 @@ from tenon.loops.attention import attention_nest, attention_node
 from tenon.loops.build import GraphExpressions, is_empty, offset
 from tenon.loops.chunks import in_chunks
 from tenon.loops.contraction import misplaced
+from tenon.loops.deep import with_parted_depth
 from tenon.loops.expressions import Buffer, Call, CheckedIndex, Expr, Index, Reduce, parts, size
 from tenon.loops.filling import Filling, fill_node
 from tenon.loops.flattening import with_flat_reductions
@@ -68,7 +69,11 @@ def lower(graph: Graph, name: str) -> Kernel:
     copies: Copies = {}
     for target in map(with_flat_reductions, along_rows(targets, temporary)):
         found = target.product
-        parted += with_dense_rows(target, found, temporary, copies) if found else in_chunks(target, temporary)
+        if found is None:
+            parted += in_chunks(target, temporary)
+            continue
+        for part in with_parted_depth(target, found, temporary):
+            parted += [part] if part.product is None else with_dense_rows(part, part.product, temporary, copies)
     return _kernel(name, graph, inputs, outputs, temporaries + parts, [schedule(group) for group in grouped(parted)])
 
 

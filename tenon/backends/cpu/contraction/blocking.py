@@ -1,8 +1,8 @@
 """The loops around the tile: threads, then blocks of columns, rows and depth for the caches.
 
-A thread takes an equal share of tiles, cut along rows or columns, whichever has more.  Where a sum is cut into blocks
-of depth depends on sizes only, and every element is summed by the same steps wherever its tile lies, so that any number
-of threads gives the same bits.
+A thread takes an equal share of tiles, cut along rows or columns, whichever is done sooner.  Where a sum is cut into
+blocks of depth depends on sizes only, and every element is summed by the same steps wherever its tile lies, so that any
+number of threads gives the same bits.
 """
 from collections.abc import Callable
 from dataclasses import replace
@@ -13,9 +13,10 @@ from .ahead import LINE
 from .direct import direct_scratch, direct_tile, emit_direct, tile_count, tile_start
 from .emit import I32, I64, ONE, POINTER, ZERO, ceil_div, const, element_bytes, loop, maximum, minimum
 from .panels import emit_packed, scratch_parts, up
-from .spec import Contraction, Tile, blocks_tile, choose_tiles, extent
+from .spec import Contraction, Tile, blocks_tile, choose_tiles, extent, left_layout, packs_in_tiles
 from .unpacked import emit_unpacked, stays_unpacked
 
+PACKING, READING = 28, 4        # products in the time that it takes to pack an element; where the first tile does it
 MOST_TILES = 3          # of blocks, among which it may be measured which is the fastest
 
 
@@ -29,7 +30,7 @@ def emit_contraction(module: ir.Module, name: str, spec: Contraction, tile: Tile
     thread, threads = b.zext(thread, I64), b.zext(threads, I64)
     batch, rows, columns, depth = (extent(b, args, axis) for axis in (spec.batch, spec.rows, spec.columns, spec.depth))
     (row_tiles, row_at), (column_tiles, column_at) = _cuts(b, spec, tile, rows, columns)
-    by_columns = b.icmp_signed(">", column_tiles, row_tiles)
+    by_columns = _by_columns(b, spec, tile, threads, (batch, rows, columns), (row_tiles, column_tiles))
     tiles = b.select(by_columns, column_tiles, row_tiles)
     start = b.udiv(b.mul(b.mul(batch, tiles), thread), threads)
     stop = b.udiv(b.mul(b.mul(batch, tiles), b.add(thread, ONE)), threads)
@@ -64,6 +65,33 @@ def emit_contraction(module: ir.Module, name: str, spec: Contraction, tile: Tile
                     schedule(False)
     b.ret_void()
     return function
+
+
+def _by_columns(b: ir.IRBuilder, spec: Contraction, tile: Tile, threads: ir.Value,
+                sizes: tuple[ir.Value, ir.Value, ir.Value], tiles: tuple[ir.Value, ir.Value]) -> ir.Value:
+    """Whether threads are done sooner if they share out columns: a thread packs its part of the side that is cut, and
+    all of the other one."""
+    batch, rows, columns = sizes
+    each = ceil_div(b, batch, threads)
+    packing = _packing(spec, tile)
+
+    def time(cut: int) -> ir.Value:
+        """About how many products a step along depth takes as long as, if rows (0) or columns (1) are cut."""
+        across = columns if cut == 0 else rows
+        total = (rows, columns)[cut]
+        most = maximum(b, tiles[cut], ONE)
+        share = ceil_div(b, b.mul(ceil_div(b, b.mul(batch, most), threads), total), most)
+        own = b.mul(share, b.add(across, const(packing[cut])))
+        return b.add(own, b.mul(b.mul(each, across), const(packing[1 - cut])))
+    return b.icmp_signed("<", time(1), time(0))
+
+
+def _packing(spec: Contraction, tile: Tile) -> tuple[int, int]:
+    """Products of one element in the time that it takes to pack it: an element of left, and of right."""
+    if tile.schedule != "blocks":
+        return 0, PACKING if tile.schedule == "panels" else 0
+    left = 0 if left_layout(spec, tile)[0] else PACKING
+    return left, 0 if spec.packed is not None else READING if packs_in_tiles(spec) else PACKING
 
 
 Cut = tuple[ir.Value, Callable[[ir.Value], ir.Value]]       # how many parts there are, where one begins

@@ -193,7 +193,7 @@ class _Blocks:
         return address(b, self.copy, offset, self.element)
 
     def ahead(self, panel: ir.Value, number: ir.Value, near: ir.Value) -> ir.Value:
-        """What a tile of this number in its block fetches of the thread's next panel; near memory if that is all done."""
+        """What a tile of this number in its block fetches of its thread's next panel; near memory if that is done."""
         b, plan = self.b, self.plan
         following = b.add(panel, ONE)
         following = b.select(b.icmp_signed("<", following, self.panels[1]), following, self.panels[0])
