@@ -14,7 +14,7 @@ from tenon.autodiff import call
 from tenon.backends.base import Executable
 from tenon.dims import SymbolicDim
 from tenon.errors import ADDRESSABLE, OF_NUMPY, DTypeError, TenonError, out_of_memory, step_error
-from tenon.graph.build import agree, canonical_attrs, literal
+from tenon.graph.build import agree, canonical_attrs, expansion, literal
 from tenon.graph.interpret import as_type, evaluate_op
 from tenon.graph.ir import Graph, Literal
 from tenon.graph.kernels import KERNELS, kernel_for
@@ -22,9 +22,12 @@ from tenon.graph.op import Op, set_default_interpreter
 from tenon.graph.remember import once_a_graph
 from tenon.heavy import WORK, heavy_program
 from tenon.ops import shape as shape_ops
+from tenon.ops.define import call_by
 from tenon.ops.loops import while_gradient
 from tenon.quick import give_quick_calls, quiet
+from tenon.recipes import Recipe, recipe_of
 from tenon.recording import is_grad_enabled
+from tenon.remembered import remembered_call
 from tenon.state import Payload, recorder
 from tenon.tape import TapeNode, linked, saved
 from tenon.tensor import Tensor, tensor
@@ -120,7 +123,8 @@ class Eager(TensorInterpreter):
     def apply(self, op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
         """The output tensors of `op`."""
         arrays: list[Any] = []
-        special = KERNELS or recorder.get() is not None or (op.autocast and autocasting() is not None)
+        special = KERNELS or recorder.get() is not None \
+            or ((op.autocast or op.expand is not None) and autocasting() is not None)
         key = None if special else _key(op, inputs, attrs, arrays)
         plan = self._plans.get(key)
         if plan is None or key is None:
@@ -151,8 +155,10 @@ class Eager(TensorInterpreter):
         return Tensor(payload)
 
     def opens(self, op: Op) -> bool:
-        """Composites that may be worth machine code stay whole, and what needs the run of one graph."""
-        return op not in WORK and op is not while_gradient
+        """Composites with a reference of ours stay whole, those that may be worth machine code too, and what needs
+        the run of one graph."""
+        whole = op in WORK or op is while_gradient
+        return not whole and (op.ref is None or not op.is_own or "body" in op.signature.attrs)
 
     def evaluate(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[Payload, ...]:
         arrays: list[Any] = [None if x is None else np.asarray(x.value, x.dtype.numpy) if isinstance(x, Literal)
@@ -220,8 +226,9 @@ def _add_attrs(key: list[Any], attrs: Mapping[str, Any]) -> bool:
 
 def _plan(op: Op, arrays: Sequence[Any], attrs: dict[str, Any], record: bool) -> Plan | None:
     """The plan for calls like this one, which went well; None where every call is to be made in full."""
-    opened = op.expand is not None and (op.vjp is None if record else op not in WORK)
-    if opened or op is call or op.effect or op.data_dependent:
+    composite = op.expand is not None
+    opened = composite and (op.vjp is None if record else not op.is_own)
+    if opened or op is call or op is while_gradient or op.effect or op.data_dependent:
         return None
     given = [x.dtype if isinstance(x, np.ndarray) else None for x in arrays]
     dtypes = [dtype for _, dtype in agree(op, tuple(Tensor(x) if isinstance(x, np.ndarray) else x for x in arrays))]
@@ -234,7 +241,14 @@ def _plan(op: Op, arrays: Sequence[Any], attrs: dict[str, Any], record: bool) ->
     outputs = inferred if isinstance(inferred, tuple) else (inferred,)
     narrow = any(g is not None and g.itemsize == 2 for g in given)
     program = heavy_program(op, types, outputs, canonical) if all(isinstance(x, ARRAYS) for x in arrays) else None
-    run = partial(_run_program, program) if program else _direct(op, canonical) if not narrow else None
+    run = partial(_run_recipe, program) if program else _direct(op, canonical) if not narrow else None
+    if run is None and composite and op.ref is None:
+        if op.promote is None and any(not isinstance(x, ARRAYS) for x in arrays):
+            return None                     # what numbers mean is up to the definition
+        recipe = recipe_of(expansion(op, types, canonical))
+        if recipe is None and not record:
+            return None
+        run = None if recipe is None else partial(_run_recipe, recipe)
     run = run or partial(_run_reference, op, canonical, outputs)
     return Plan(run, canonical, outputs, () if None not in given else tuple(dtypes), len(outputs) > 1,
                 outputs[0].dtype.numpy)
@@ -262,8 +276,8 @@ def _run_quietly(function: Callable[..., Any], *arrays: Any, **attrs: Any) -> An
     return quiet.run(function, *arrays, **attrs)
 
 
-def _run_program(program: Executable, *arrays: Any) -> Any:
-    out = program.run([a for a in arrays if a is not None])
+def _run_recipe(recipe: Recipe | Executable, *arrays: Any) -> Any:
+    out = recipe.run([a for a in arrays if a is not None])
     return out if len(out) > 1 else out[0]
 
 
@@ -295,4 +309,5 @@ def program_of(graph: Graph) -> Executable:
 
 eager = Eager()
 give_quick_calls()
+call_by(remembered_call)
 set_default_interpreter(eager)

@@ -4,10 +4,11 @@ import json
 
 import pytest
 
-from benchmarks import table
+from benchmarks import sweep, table
 from benchmarks.bursts import sample
 from benchmarks.models import WORKLOADS
 from benchmarks.rows import ROWS, Row
+from benchmarks.sweep_cases import Case, f32
 from benchmarks.table import Measured
 
 
@@ -49,3 +50,24 @@ def test_what_libraries_return_is_compared_by_some_of_its_numbers():
     import tenon as tn
     assert sample((tn.arange(3), [2.5], None)) == [0.0, 1.0, 2.0, 2.5]
     assert len(sample(tn.zeros(6400))) == 64
+
+
+def test_the_sweep_compares_and_sorts(capsys):
+    pytest.importorskip("torch")
+    sweep.main(["--only", "x / y  f32", "--seconds", "0.001"])
+    sweep.main(["--only", "l1_loss + gradient", "--seconds", "0.001"])
+    printed = capsys.readouterr().out
+    assert "x / y  f32[1000003] f32[1000003]\n" in printed and "l1_loss + gradient" in printed     # with nothing wrong
+    rows = [sweep.Line(case, seconds, 1.0) for case, seconds in zip(sweep.cases(), (1.0, 3.0, 2.0), strict=False)]
+    broken = sweep.Line(sweep.cases()[3], float("nan"), float("nan"), "FAILS")
+    lines = sweep.table([*rows, broken], above=1.5).splitlines()
+    assert "FAILS" in lines[1] and [line.split()[0] for line in lines[2:]] == ["3.00", "2.00"]
+
+
+def test_the_sweep_tells_what_differs():
+    torch = pytest.importorskip("torch")
+    import tenon as tn
+    wrong = Case("wrong", lambda m, x: x + 1 if m is tn else x, [f32(3)])
+    assert sweep.measured(wrong, 0.0).wrong == "DIFFERS"
+    assert "float64" in sweep.measured(Case("wide", lambda m, x: x, [f32(3)], lambda torch, x: x.double()), 0.0).wrong
+    assert "FAILS" in sweep.measured(Case("fails", lambda m, x: x if m is torch else x.none, [f32(3)]), 0.0).wrong

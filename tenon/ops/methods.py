@@ -48,7 +48,7 @@ def first_parameter(operator: Callable[..., Any]) -> str | None:
     """The name of the first parameter of a public operator."""
     if isinstance(operator, Op):
         return operator.signature.data[0] if operator.signature.data else None
-    code = operator.__code__            # inspect.signature says the same, and takes a tenth of the import
+    code = getattr(operator, "__wrapped__", operator).__code__     # inspect.signature takes a tenth of the import
     return code.co_varnames[0] if code.co_argcount else None
 
 

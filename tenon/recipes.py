@@ -1,0 +1,205 @@
+"""A function of operators, on arrays of certain types -> NumPy calls in a row, recorded once.
+
+    recipe = recipe_of(graph)       # None where it has effects, sub-graphs, or users' operators
+    results = recipe.run(arrays)
+
+What a definition does in Python (canonical attributes, promotion, shapes) is done when it is recorded, and so are its
+constants.  Composites are opened; the values are those of the definition run operator by operator, since the same
+references compute them.  NumPy broadcasts by itself, and a ufunc writes where a large input of its own lies that
+nobody reads any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tenon.graph.build import expansion, types_of
+from tenon.graph.interpret import NARROW, as_type, evaluate_op
+from tenon.graph.ir import Graph, Literal, Node, Value
+from tenon.graph.op import OPS
+from tenon.heavy import heavy_program
+from tenon.quick import quiet
+from tenon.types import TensorType, broadcast_shapes
+
+LARGE = 4096            # elements of a result that is worth writing over an input
+Step = tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...], int, tuple[int, ...]]
+
+
+class Recipe:
+    """The steps; `run` may be called by several threads at once."""
+
+    def __init__(self, writer: _Writer, results: Sequence[int]):
+        self.results = tuple(results)
+        self.blank = tuple(writer.held[writer.params:])
+        self.types, self.programs = writer.types, writer.programs
+        self.steps = _with_deaths(writer, set(results))
+
+    def run(self, arrays: Sequence[Any]) -> list[Any]:
+        """The results on arrays of the types it was made for; what NumPy raises passes."""
+        values, types = [*arrays, *self.blank], self.types
+        if self.programs:                       # which run in the context of whoever calls
+            with np.errstate(all="ignore"):
+                self._walk(values, types)
+        else:
+            quiet.run(self._walk, values, types)
+        return [values[k] for k in self.results]
+
+    def _walk(self, values: list[Any], types: Sequence[TensorType]) -> None:
+        for function, places, outs, into, dead in self.steps:
+            given = [values[k] for k in places]
+            found = function(*given) if into < 0 else function(*given, values[into])
+            if len(outs) == 1:
+                values[outs[0]] = _promised(found, types[outs[0]])
+            else:
+                for k, x in zip(outs, found, strict=True):
+                    values[k] = _promised(x, types[k])
+            for k in dead:
+                values[k] = None
+
+
+def _promised(x: Any, type_: TensorType) -> Any:
+    return x if type(x) is np.ndarray and x.dtype is type_.dtype.numpy else as_type(x, type_)
+
+
+class CannotWrite(Exception):
+    """The function does something that arrays and references do not tell."""
+
+
+def recipe_of(graph: Graph) -> Recipe | None:
+    """The recipe of a graph of known sizes; None where it has none."""
+    writer = _Writer()
+    try:
+        places = {p: writer.place(p.type) for p in graph.params}
+        writer.params = len(places)
+        writer.add(graph, places)
+        return Recipe(writer, [writer.copied(writer.forced(places[r])) for r in graph.results])
+    except CannotWrite:
+        return None
+
+
+class _Writer:
+    """Steps and the places of their values, as a graph is gone through."""
+
+    def __init__(self) -> None:
+        self.types: list[TensorType] = []
+        self.held: list[Any] = []               # what is known now
+        self.steps: list[tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...]]] = []
+        self.fresh: set[int] = set()            # what a ufunc has made
+        self.wider: dict[int, int] = {}         # broadcast value -> what it is made of, until somebody needs it whole
+        self.params = 0
+        self.programs = False                   # whether some steps are machine code
+
+    def place(self, type: TensorType, held: Any = None) -> int:
+        """A new place."""
+        self.types.append(type)
+        self.held.append(held)
+        return len(self.types) - 1
+
+    def add(self, graph: Graph, places: dict[Value, int]) -> None:
+        """Write the nodes of a graph; `places` of its parameters, and afterwards of all its values."""
+        for node in graph.nodes:
+            if node.op.effect or node.op.data_dependent or not node.op.is_own or _holds_graphs(node):
+                raise CannotWrite
+            inputs = [None if x is None else self._literal(x) if isinstance(x, Literal) else places[x]
+                      for x in node.inputs]
+            places.update(zip(node.outputs, self._node(node, inputs), strict=True))
+
+    def _literal(self, x: Literal) -> int:
+        return self.place(x.type, np.asarray(x.value, x.dtype.numpy))
+
+    def _node(self, node: Node, inputs: list[int | None]) -> list[int]:
+        op, types = node.op, types_of(node.inputs)
+        outputs = [x.type for x in node.outputs]
+        if op is OPS["broadcast_to"] and inputs[0] is not None:
+            place = self.place(outputs[0])
+            self.wider[place] = self.wider.get(inputs[0], inputs[0])
+            return [place]
+        if op.elementwise and isinstance(op.ref, np.ufunc) and not node.attrs and not _narrow(types):
+            given = [self.wider.get(k, k) for k in inputs if k is not None]
+            if broadcast_shapes(*(self.types[k].shape for k in given)) != outputs[0].shape:
+                given = [self.forced(k) for k in inputs if k is not None]
+            outs = self._step(op.ref, given, outputs)
+            self.fresh.update(outs)
+            return outs
+        given = [self.forced(k) for k in inputs if k is not None]
+        whole = len(given) == len(inputs)
+        program = heavy_program(op, types, outputs, node.attrs) if op.expand is not None or not op.elementwise else None
+        if program is not None:
+            self.programs = True
+            return self._step(partial(run_program, program), given, outputs)
+        if op.expand is not None and op.ref is None:
+            return self._opened(node, types, inputs)
+        if not given:
+            return self._step(self._known(node, outputs).copy, given, outputs)
+        if whole and op.ref is not None and not _narrow(types):
+            return self._step(partial(op.ref, **node.attrs), given, outputs)
+        return self._step(partial(_evaluated, node, [k is None for k in inputs], outputs), given, outputs)
+
+    def _opened(self, node: Node, types: Sequence[TensorType | None], inputs: list[int | None]) -> list[int]:
+        body = expansion(node.op, tuple(types), node.attrs)
+        places = dict(zip(body.params, (k for k in inputs if k is not None), strict=True))
+        self.add(body, places)
+        return [places[r] for r in body.results]
+
+    def _known(self, node: Node, outputs: Sequence[TensorType]) -> Any:
+        (array,) = evaluate_op(node.op, [None] * len(node.inputs), node.attrs, outputs)
+        return array
+
+    def _step(self, function: Callable[..., Any], given: Sequence[int], outputs: Sequence[TensorType]) -> list[int]:
+        outs = [self.place(t) for t in outputs]
+        self.steps.append((function, tuple(given), tuple(outs)))
+        return outs
+
+    def forced(self, place: int) -> int:
+        """The place of a value with all its elements."""
+        if place not in self.wider:
+            return place
+        source, type = self.wider.pop(place), self.types[place]
+        self.steps.append((partial(np.broadcast_to, shape=type.shape), (source,), (place,)))
+        return place
+
+    def copied(self, place: int) -> int:
+        """The place of a result: a number is copied, since who gets it may write to it."""
+        if self.held[place] is None:
+            return place
+        return self._step(np.copy, [place], [self.types[place]])[0]
+
+
+def _holds_graphs(node: Node) -> bool:
+    listed = [x for value in node.attrs.values() for x in (value if isinstance(value, tuple) else (value,))]
+    return any(isinstance(x, Graph) for x in listed)
+
+
+def _narrow(types: Sequence[TensorType | None]) -> bool:
+    """Whether references are computed in float32."""
+    return any(t is not None and t.dtype in NARROW for t in types)
+
+
+def _evaluated(node: Node, missing: Sequence[bool], types: Sequence[TensorType], *arrays: Any) -> Any:
+    rest = iter(arrays)
+    out = evaluate_op(node.op, [None if gone else next(rest) for gone in missing], node.attrs, types)
+    return out if len(out) > 1 else out[0]
+
+
+def run_program(program: Any, *arrays: Any) -> Any:
+    out = program.run(list(arrays))
+    return out if len(out) > 1 else out[0]
+
+
+def _with_deaths(writer: _Writer, results: set[int]) -> list[Step]:
+    """The steps, each with the place that it may write over and with those that nobody reads after it."""
+    last = {k: n for n, (_, places, _) in enumerate(writer.steps) for k in places}
+    seen = {k for _, places, outs in writer.steps if outs[0] not in writer.fresh for k in places}
+    own = writer.fresh - seen               # of those made here, whose memory no view shows
+    found: list[Step] = []
+    for n, (function, places, outs) in enumerate(writer.steps):
+        dead = tuple({k for k in places if last[k] == n and k not in results and k >= writer.params})
+        type = writer.types[outs[0]]
+        large = outs[0] in writer.fresh and int(type.size) >= LARGE
+        into = next((k for k in dead if large and k in own and writer.types[k] == type), -1)
+        found.append((function, places, outs, into, dead))
+    return found
