@@ -90,10 +90,21 @@ def _power_ref(x: Any, y: Any) -> Any:
 
 
 def _power(s: Any, x: Any, y: Any) -> Any:
-    """Floats by `pow`, integers by multiplying."""
-    if x.dtype.is_floating:
-        return s.call("pow", x, y)
+    """Floats by `pow`, or what is as exact; integers by multiplying."""
     times = getattr(y, "value", 0)
+    if x.dtype.is_floating:
+        root = s.call("sqrt", x) + 0.0 if times in (0.5, -0.5) else None        # (-0.0) ** 0.5 is 0.0
+        endless = s.eq(x, s.const(-math.inf, x.dtype))
+        match times:
+            case 3.0:
+                return x * x * x
+            case -1.0:
+                return s.const(1.0, x.dtype) / x
+            case 0.5:
+                return s.select(endless, s.const(math.inf, x.dtype), root)
+            case -0.5:
+                return s.select(endless, s.const(0.0, x.dtype), s.const(1.0, x.dtype) / root)
+        return s.call("pow", x, y)
     return math.prod([x] * (times - 1), start=x) if times in range(1, 9) else _whole_power(s, x, y)
 
 

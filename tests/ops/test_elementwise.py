@@ -196,3 +196,28 @@ def test_aliases_are_the_same_function() -> None:
                         "unsqueeze": "expand_dims", "permute_dims": "permute", "unbind": "unstack",
                         "neg": "negative"}.items():
         assert getattr(tn, name) is getattr(tn, other)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("exponent", [3, -1, 0.5, -0.5, 2.5])
+def test_powers_that_are_no_logarithms_when_compiled(exponent, dtype):
+    ends = np.finfo(dtype)
+    values = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 2, -3, ends.max, ends.tiny, ends.smallest_subnormal,
+                       *np.random.default_rng(0).normal(0, 9, 200)], dtype)
+    found = tn.jit(lambda x: x ** exponent)(tn.tensor(values)).numpy()
+    with np.errstate(all="ignore"):
+        exact = np.power(values.astype(np.longdouble), np.longdouble(exponent)).astype(dtype)
+    np.testing.assert_array_equal(np.signbit(found[:4]), np.signbit(exact[:4]))
+    np.testing.assert_array_max_ulp(np.nan_to_num(found, posinf=ends.max), np.nan_to_num(exact, posinf=ends.max), 2)
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(exact))
+
+
+@pytest.mark.parametrize("source", ["float16", "bfloat16", "float32", "float64"])
+@pytest.mark.parametrize("target", ["int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64"])
+def test_conversions_to_integers_end_where_the_type_does(source, target):
+    info = np.iinfo(target)
+    around = [float(end) + by for end in (info.min, info.max) for by in (-300, -1.5, -1, -0.5, 0, 0.5, 1, 1.5, 300)]
+    special = [0.7, -0.7, np.inf, -np.inf, np.nan, 1e30, -1e30, -0.0]
+    values = tn.tensor([*around, *special] * 3, dtype="float64").astype(source)
+    found = tn.jit(lambda x: x.astype(target))(values)
+    assert found.tolist() == values.astype(target).tolist()

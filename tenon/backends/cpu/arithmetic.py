@@ -74,9 +74,7 @@ def cast(b: ir.IRBuilder, x: ir.Value, source: DType, target: DType) -> ir.Value
         wide = x if x.type == to else b.fpext(x, to) if to == DOUBLE else b.fptrunc(x, to)
         return wide if target.bits >= 32 else from_memory(b, to_memory(b, wide, target), target)
     if old == "f":
-        name = "llvm.fptosi.sat" if new == "i" else "llvm.fptoui.sat"
-        function = declare(b, f"{name}.{spelled(to)}.{spelled(x.type)}", to, x.type)
-        return b.call(function, [x])
+        return _whole(b, x, to, new == "i")
     if new == "f":
         number = b.sitofp(x, to) if old == "i" else b.uitofp(x, to)
         return number if target.bits >= 32 else from_memory(b, to_memory(b, number, target), target)
@@ -85,6 +83,21 @@ def cast(b: ir.IRBuilder, x: ir.Value, source: DType, target: DType) -> ir.Value
     if to.width < x.type.width:
         return b.trunc(x, to)
     return b.sext(x, to) if old == "i" else b.zext(x, to)
+
+
+def _whole(b: ir.IRBuilder, x: ir.Value, to: ir.IntType, signed: bool) -> ir.Value:
+    """x cut off; where the type ends, its end, and 0 for NaN.  LLVM's intrinsic for it stays out of vectors."""
+    low, high = (-(1 << to.width - 1), 1 << to.width - 1) if signed else (0, 1 << to.width)
+    above = b.fcmp_ordered(">=", x, ir.Constant(x.type, float(high)))
+    below = b.fcmp_ordered("<=", x, ir.Constant(x.type, float(low)))
+    inside = b.and_(b.fcmp_ordered("<", x, ir.Constant(x.type, float(high))),
+                    b.fcmp_ordered(">", x, ir.Constant(x.type, float(low))))
+    safe = b.select(inside, x, ir.Constant(x.type, 0.0))
+    wide = to if to.width >= 32 else I32                    # where the processor converts vectors
+    number = b.fptosi(safe, wide) if signed or wide is not to else b.fptoui(safe, wide)
+    cut = number if wide is to else b.trunc(number, to)
+    ends = ir.Constant(to, high - 1), ir.Constant(to, low)
+    return b.select(above, ends[0], b.select(below, ends[1], cut))
 
 
 def widened(b: ir.IRBuilder, x: ir.Value, source: DType, element: ir.Type) -> ir.Value:

@@ -201,7 +201,7 @@ class _Loops(Values):
     def run(self, nest: Nest) -> None:
         """The whole function."""
         self._place_locals(nest.locals)
-        self.failed = [self._slot(I64) for _ in range(3)] if self.checks else []
+        self.failed = [(self._slot(I64), self._slot(I64)) for _ in self.checks]
         if any(isinstance(s, Loop) and s.kind == "parallel" for s in nest.body):
             self.block(nest.body)
         else:
@@ -226,12 +226,12 @@ class _Loops(Values):
         return slot
 
     def _report(self) -> None:
-        if self.failed:
-            code = self.b.load(self.failed[0], typ=I64)
-            with self.b.if_then(self.b.icmp_unsigned("!=", code, ZERO), likely=False):
-                for k, slot in enumerate(self.failed):
-                    word = self.b.gep(self.status, [ir.Constant(I64, k)], source_etype=I64)
-                    self.b.store(self.b.load(slot, typ=I64), word)
+        for place in reversed(range(len(self.checks))):         # the first one that failed is written last
+            some, worst = self.failed[place]
+            with self.b.if_then(self.b.icmp_unsigned("!=", self.b.load(some, typ=I64), ZERO), likely=False):
+                noted = ir.Constant(I64, place + 1), self.b.load(worst, typ=I64), self.dim(self.checks[place].size)
+                for k, value in enumerate(noted):
+                    self.b.store(value, self.b.gep(self.status, [ir.Constant(I64, k)], source_etype=I64))
 
     # ------------------------------------------------------------ statements
 

@@ -31,7 +31,7 @@ from tenon.loops.expressions import (
     walk,
 )
 from tenon.loops.ir import Block, Let, Stmt, Store, roots
-from tenon.types import int64
+from tenon.types import int64, uint64
 
 ZERO, ONE = ir.Constant(I64, 0), ir.Constant(I64, 1)
 
@@ -46,7 +46,9 @@ class Values:
     checks: tuple[CheckedIndex, ...] = ()
     known: dict[Expr, ir.Value] = field(default_factory=dict)       # indices and named scalars
     slots: dict[Local, ir.Value] = field(default_factory=dict)      # accumulators: a stack slot each, until mem2reg
-    failed: list[ir.Value] = field(default_factory=list)            # where the last failed check is noted
+    # For each check: whether it failed, and the largest index that did, negative ones as if they were beyond all
+    # others.  Both are reductions, which leave the loop to be made of vectors.
+    failed: list[tuple[ir.Value, ir.Value]] = field(default_factory=list)
 
     def block(self, body: Block) -> None:
         """Statements, one after the other; a run of stores happens once all of its values are known.
@@ -144,9 +146,10 @@ class Values:
         index = b.select(b.icmp_signed("<", given, ZERO), b.add(given, size), given)
         inside = b.icmp_unsigned("<", index, size)
         bad = b.not_(inside) if x.mask is None else b.and_(b.not_(inside), self.value(x.mask))
-        code = ir.Constant(I64, self.checks.index(x) + 1)
-        for slot, value in zip(self.failed, (code, given, size), strict=True):
-            b.store(b.select(bad, value, b.load(slot, typ=I64)), slot)
+        some, worst = self.failed[self.checks.index(x)]
+        b.store(b.or_(b.load(some, typ=I64), b.zext(bad, I64)), some)
+        noted = b.load(worst, typ=I64)
+        b.store(scalar.binary(b, "max", noted, b.select(bad, given, ZERO), uint64), worst)
         return b.select(inside, index, ZERO)
 
     def dim(self, dim: Dim) -> ir.Value:
