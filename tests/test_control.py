@@ -201,6 +201,54 @@ def test_what_a_carried_value_lies_in_is_not_written_while_it_is_of_use() -> Non
     np.testing.assert_array_equal(arrays[0], before)
 
 
+STATES: dict[str, Callable[..., Any]] = {       # of h, c and what h becomes: (what is carried, what is stacked)
+    "the last": lambda h, c, new: ((new, c), h),
+    "the last and the next": lambda h, c, new: ((new, c + new), (h, new, h, c)),
+    "of one that becomes another": lambda h, c, new: ((new, h), (h, c)),
+    "of two that become one": lambda h, c, new: ((new, new), (h, c, new)),
+    "of two that change places": lambda h, c, new: ((c, new), (h, c, new)),
+    "with what is made of it": lambda h, c, new: ((new, c - h), (h, c, h * 2, h + c)),
+}
+
+
+@pytest.mark.parametrize("turn", STATES.values(), ids=STATES.keys())
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("length", [0, 1, 5])
+def test_states_that_are_stacked(turn: Callable[..., Any], reverse: bool, length: int) -> None:
+    def f(h: Any, c: Any, w: Any, x: Any) -> Any:
+        return tn.scan(lambda state, x: turn(*state, tn.sin(state[0]) @ w + x), (h, c), x, reverse=reverse)
+
+    random = np.random.default_rng(0)
+    arrays = [random.normal(size=s).astype(np.float32) for s in ((40, 64), (40, 64), (64, 64), (length, 40, 64))]
+    arrays[2] *= 0.02
+    before = [a.copy() for a in arrays]
+    inputs = [tn.asarray(a) for a in arrays]
+    for _ in range(2):                          # the second time memory holds the results of the first
+        got, wanted = tn.jit(f)(*inputs), f(*inputs)
+        for x, y in zip(numbers(got), numbers(wanted), strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5)
+    for array, old in zip(arrays, before, strict=True):
+        np.testing.assert_array_equal(array, old)
+
+
+def test_a_state_that_is_stacked_is_written_to_its_row() -> None:
+    """Behind the state that is stacked too; the sum of the rows reads both arrays, which are one."""
+    def f(h: Any, w: Any, x: Any) -> Any:
+        def turn(h: Any, x: Any) -> Any:
+            new = tn.sin(h) @ w + x
+            return new, (h, new)
+        old, new = tn.scan(turn, h, x)[1]
+        return (old * new).sum(axis=0)
+
+    arrays = [np.full(s, 0.01, np.float32) for s in ((40, 64), (64, 64), (6, 40, 64))]
+    inputs = [tn.asarray(a) for a in arrays]
+    jitted = tn.jit(f)
+    same(jitted(*inputs), f(*inputs), 1e-4)
+    labels = jitted.capture(*inputs).program.plan.labels
+    loop = labels[labels.index("jump while") - 4:labels.index("jump while")]
+    assert "copy" not in loop and labels.count("copy") == 1, labels
+
+
 def test_while_loop_gradients() -> None:
     def newton(a: Any) -> Any:
         return tn.while_loop(lambda x: tn.abs(x * x - a) > 1e-3, lambda x: (x + a / x) * 0.5, a)

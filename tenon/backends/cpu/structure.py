@@ -5,6 +5,8 @@ What a loop carries lies, as far as possible, where it was computed; nothing is 
     in place    the next value is written over the last one, whose last reader writes it, or it never changes
     pointed at  it lies where nobody writes again (a row of a stacked output, a constant): a pointer moves there
     in turns    the next value is written to a spare buffer; afterwards the pointers to both change places
+
+Where a scan stacks what it carries, as its gradient asks for, a turn reads a row of the array and writes the next one.
 """
 
 from __future__ import annotations
@@ -16,7 +18,18 @@ import numpy as np
 
 from tenon.backends.cpu.cells import STACKS
 from tenon.backends.cpu.prepack import prepack
-from tenon.backends.cpu.steps import BranchStep, CopyStep, KernelStep, LoopStep, Move, Step, Storage, now, share
+from tenon.backends.cpu.steps import (
+    BranchStep,
+    CopyStep,
+    KernelStep,
+    LoopStep,
+    Move,
+    MoveStep,
+    Step,
+    Storage,
+    now,
+    share,
+)
 from tenon.backends.cpu.whole import Turns, make_whole, suits
 from tenon.dims import Dim
 from tenon.graph.build import trace
@@ -106,7 +119,7 @@ def _scan(assembler: Assembler, node: Node) -> None:
             return
     for row, array in rows:
         loop.through(row, array, length, reverse)
-    for place, array in stacked:
+    for place, array in loop.stack_states(node, steps, results, stacked):
         loop.stack(steps, place, array, length, reverse)
     loop.close(steps, results[:after - first])
     before, step = prepack(loop.step(node, steps, length=length))
@@ -179,10 +192,41 @@ class Loop:
             body.append(CopyStep(source, place))
         self.through(place, array, length, reverse)
 
-    def through(self, row: Storage, array: Storage, length: Dim, reverse: bool) -> None:
-        """Let `row` be another row of the array in every turn."""
+    def stack_states(self, node: Node, body: Sequence[Step], following: Sequence[Storage],
+                     stacked: Sequence[tuple[Storage, Storage]]) -> list[tuple[Storage, Storage]]:
+        """Let carried values that are stacked lie in rows of the array, so that nobody copies them; what is left."""
+        arrays: dict[Storage, list[Storage]] = {}
+        for place, array in stacked:
+            arrays.setdefault(now(place), []).append(array)
+        made = made_by(body) - set(self.carried)
+        for k, state in enumerate(self.carried):
+            place = now(following[k])
+            if state in arrays and place in made:
+                made.discard(place)
+                self._in_rows(node, k, place, arrays.pop(state), arrays.pop(place, []))
+        return [(place, array) for place, array in stacked if now(place) in arrays]
+
+    def _in_rows(self, node: Node, k: int, place: Storage, before: Sequence[Storage], after: Sequence[Storage]) -> None:
+        """Let the next value lie in the row behind the last one; `before` and `after` stack the one and the other.
+
+        With the first value that is a row more than there are turns.
+        """
+        length, reverse, size = node.attrs["length"], bool(node.attrs.get("reverse")), place.bytes
+        rows = Storage("arena", place.type.with_shape((length + 1, *place.type.shape)))
+        first = Storage("moving", place.type)
+        at_before, at_after = (size, 0) if reverse else (0, size)
+        for array in (place, *before, *after):
+            array.kind = "moving"
+        self.before += [MoveStep(node, (Move(first, rows, length * size if reverse else 0),
+                                        *(Move(array, rows, at_before) for array in before),
+                                        *(Move(array, rows, at_after) for array in after))),
+                        CopyStep(self.initial[k], first)]
+        self.through(place, rows, length, reverse, at_after)
+
+    def through(self, row: Storage, array: Storage, length: Dim, reverse: bool, offset: Dim = 0) -> None:
+        """Let `row` be another row of the array, which begins there, in every turn."""
         size = row.bytes
-        self.start.append(Move(row, array, (length - 1) * size if reverse else 0))
+        self.start.append(Move(row, array, offset + (length - 1) * size if reverse else offset))
         self.turn.append(Move(row, row, -size if reverse else size))
 
     # ------------------------------------------------------------ what is carried
