@@ -16,12 +16,13 @@ from llvmlite import ir
 from tenon.backends.cpu import arithmetic as scalar
 from tenon.backends.cpu.arithmetic import I32, I64, POINTER, REORDER, number, register
 from tenon.backends.cpu.attention import attention_scratch, emit_attention
-from tenon.backends.cpu.contraction.emit import loop_flags
+from tenon.backends.cpu.contraction.emit import loop, loop_flags, prefetch
 from tenon.backends.cpu.products import contraction_scratch, emit_packing_of, emit_product
+from tenon.backends.cpu.streams import AHEAD, elements_of_a_line, streams
 from tenon.backends.cpu.values import ONE, ZERO, Values
 from tenon.dims import Dim, maximum
 from tenon.loops.cost import FUNCTION, operations
-from tenon.loops.expressions import Buffer, Const, Expr, Load, identity, walk
+from tenon.loops.expressions import Buffer, Const, Expr, Index, Load, identity, walk
 from tenon.loops.ir import (
     Accumulator,
     Block,
@@ -36,6 +37,7 @@ from tenon.loops.ir import (
     roots,
     statements,
 )
+from tenon.types import int64
 
 SIGNATURE = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, I32, I32, POINTER, POINTER])
 REDUCTION = {"add": "+", "mul": "*", "min": "min", "max": "max", "any": "|", "all": "&"}
@@ -196,6 +198,7 @@ class _Loops(Values):
         self.entry = ir.IRBuilder(function.append_basic_block("entry"))
         super().__init__(ir.IRBuilder(function.append_basic_block("start")), pointers, sizes, kernel.checks)
         thread, threads, self.scratch, self.status = function.args[-4:]
+        self.around: list[Index] = []           # of the loops that are being written
         self.thread, self.threads = self.b.zext(thread, I64), self.b.zext(threads, I64)
 
     def run(self, nest: Nest) -> None:
@@ -251,14 +254,42 @@ class _Loops(Values):
                 super().statement(statement)
 
     def loop(self, statement: Loop) -> None:
-        b, extent = self.b, self.value(statement.extent)
+        extent = self.value(statement.extent)
         start, stop = (ZERO, extent) if statement.kind != "parallel" else self.share(extent, statement.grain)
+        line, written = elements_of_a_line(statement), streams(statement, self.pointers)
+        if line is None or not written:
+            self.around.append(statement.index)
+            self.turns(statement, start, stop)
+            self.around.pop()
+            return
+        ahead = scalar.binary(self.b, "min", ir.Constant(I64, AHEAD * line), extent, int64)
+        with loop(self.b, start, stop, ir.Constant(I64, line)) as (first, _):
+            self.fetch(written, statement, self.b.add(first, ahead))
+            self.turns(statement, ZERO, ir.Constant(I64, line), first)
+
+    def fetch(self, written: Sequence[tuple[Buffer, Expr]], statement: Loop, position: ir.Value) -> None:
+        """Fetch what will be written at a position of the loop; beyond its end, in the next turn of the one around."""
+        b, before = self.b, dict(self.known)
+        extent = self.value(statement.extent)
+        beyond = b.icmp_signed(">=", position, extent)
+        self.known[statement.index] = b.select(beyond, b.sub(position, extent), position) if self.around else position
+        if self.around:
+            self.known[self.around[-1]] = b.add(before[self.around[-1]], b.zext(beyond, I64))
+        for buffer, offset in written:
+            element = scalar.in_memory(buffer.type.dtype)
+            prefetch(b, b.gep(self.pointers[buffer], [self.value(offset)], source_etype=element), write=True)
+        self.known.clear()
+        self.known.update(before)
+
+    def turns(self, statement: Loop, start: ir.Value, stop: ir.Value, first: ir.Value = ZERO) -> None:
+        """The body for first + start <= index < first + stop."""
+        b = self.b
         before, body, done = b.block, b.append_basic_block(statement.index.name), b.append_basic_block("done")
         b.cbranch(b.icmp_signed("<", start, stop), body, done)
         b.position_at_end(body)
         index = b.phi(I64, statement.index.name)
         index.add_incoming(start, before)
-        self.known[statement.index] = index
+        self.known[statement.index] = index if first is ZERO else b.add(first, index, flags=("nsw", "nuw"))
         self.block(statement.body)
         following = b.add(index, ONE, flags=("nsw", "nuw"))
         index.add_incoming(following, b.block)

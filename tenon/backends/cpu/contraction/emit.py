@@ -212,11 +212,11 @@ def add(b: ir.IRBuilder, x: ir.Value, y: ir.Value) -> ir.Value:
     return b.add(x, y) if isinstance(scalar, ir.IntType) else b.fadd(x, y)
 
 
-def prefetch(b: ir.IRBuilder, where: ir.Value, nearness: int = 3) -> None:
-    """Fetch a cache line, to the first cache (3) or the second (2)."""
+def prefetch(b: ir.IRBuilder, where: ir.Value, nearness: int = 3, write: bool = False) -> None:
+    """Fetch a cache line, to the first cache (3) or the second (2), perhaps to write it."""
     name, kind = "llvm.prefetch.p0", ir.FunctionType(ir.VoidType(), [POINTER, I32, I32, I32])
     function = b.module.globals.get(name) or ir.Function(b.module, kind, name)
-    b.call(function, [where, *(ir.Constant(I32, flag) for flag in (0, nearness, 1))])
+    b.call(function, [where, *(ir.Constant(I32, flag) for flag in (int(write), nearness, 1))])
 
 
 def transpose(b: ir.IRBuilder, rows: Sequence[ir.Value]) -> list[ir.Value]:
