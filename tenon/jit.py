@@ -32,7 +32,7 @@ from tenon.dims import (
 )
 from tenon.errors import ArgumentError, CaptureError
 from tenon.garbage import MANY, give_back
-from tenon.graph.ir import AUTOTUNE, MEMORY_BUDGET, Graph
+from tenon.graph.ir import AUTOTUNE, DONATED, MEMORY_BUDGET, Graph
 from tenon.graph.op import current
 from tenon.locks import Lock
 from tenon.observe import emit, span
@@ -194,7 +194,8 @@ class Jitted:
         except UnsafeCall as unsafe:
             self._refuse(record, Reason(unsafe.what, unsafe.where, unsafe.hint, unsafe.before))
             return None
-        notes = {MEMORY_BUDGET: self.memory_budget, AUTOTUNE: self.autotune or None}
+        notes = {MEMORY_BUDGET: self.memory_budget, AUTOTUNE: self.autotune or None,
+                 DONATED: None if captured.differentiable else captured.donations or None}
         captured.graph.notes = {name: value for name, value in notes.items() if value is not None}
         if not self.constants:
             captured.constants = ()

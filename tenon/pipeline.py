@@ -92,11 +92,12 @@ ON_KERNELS = ("fuse", "order", "recompute")
 def native_program(graph: Graph) -> Executable:
     """Machine code for this processor."""
     from tenon.backends.cpu.backend import assemble_graph  # local: LLVM is slow to load, and not always needed
+    from tenon.runtime.layout import called_first
     from tenon.runtime.program import Program
     if graph.notes.get(AUTOTUNE):
         from tenon.runtime.tune import tuned
-        return Program(assemble_graph(graph, tuned))
-    return Program(assemble_graph(graph))
+        return Program(assemble_graph(graph, called_first, tuned))
+    return Program(assemble_graph(graph, called_first))
 
 
 def claimed_by_cpu(node: Node) -> bool:
@@ -104,7 +105,13 @@ def claimed_by_cpu(node: Node) -> bool:
     return has_kernel(node) or is_attention(node)
 
 
-CPU = Backend("cpu", native_program, claims=claimed_by_cpu, fuses=True)
+def prepare_cpu() -> None:
+    """Begin to make what runs every native program."""
+    from tenon.backends.cpu.machine_code import prepare  # local, as above
+    prepare()
+
+
+CPU = Backend("cpu", native_program, claims=claimed_by_cpu, fuses=True, prepare=prepare_cpu)
 BACKENDS: dict[str, Backend] = {backend.name: backend for backend in (CPU, REFERENCE)}
 
 
@@ -143,6 +150,7 @@ def compile(graph: Graph, backend: Backend | str | None = None, trace: list[Step
 @contextmanager
 def _compiling(graph: Graph, backend: Backend) -> Iterator[None]:
     with span("compile", graph=graph.name, backend=backend.name), collected_at_the_end():
+        backend.prepare()
         try:
             yield
         finally:

@@ -32,3 +32,4 @@ class Backend:
     compile: Callable[[Graph], Executable]
     claims: Callable[[Node], bool] = lambda node: False
     fuses: bool = False                     # whether one node for several operators is worth anything to it
+    prepare: Callable[[], None] = lambda: None      # begins, on another thread, what every `compile` waits for

@@ -130,6 +130,7 @@ class Node:
 MEMORY_BUDGET = "memory_budget"     # how many bytes may lie between the kernels of a graph
 AUTOTUNE = "autotune"               # whether schedules are chosen by measuring them
 CONSTANTS = "constants"             # the places of the parameters that are the same in nearly all calls
+DONATED = "donated"                 # the places of the parameters whose memory results take in nearly all calls
 
 
 @dataclass(eq=False)

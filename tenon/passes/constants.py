@@ -20,7 +20,7 @@ from typing import Any
 from tenon.dims import SymbolicDim
 from tenon.graph.build import copy, current_builder, rebuild
 from tenon.graph.cut import has_effect, is_cheap, needed, part
-from tenon.graph.ir import CONSTANTS, Graph, Input, Literal, Node, Value
+from tenon.graph.ir import CONSTANTS, DONATED, Graph, Input, Literal, Node, Value
 from tenon.ops.arithmetic import add, multiply
 from tenon.ops.convolution import conv
 from tenon.ops.linalg import matmul_op
@@ -59,7 +59,8 @@ def cut_constants(graph: Graph) -> Cut:
     rest = Graph(graph.name, (*(graph.params[k] for k in reads), *kept), tuple(n for n in graph.nodes if n in late),
                  graph.results)
     places = tuple(n for n, k in enumerate(reads) if k not in others)
-    notes = {**graph.notes, CONSTANTS: (*places, *range(len(reads), len(reads) + len(kept)))}
+    notes = {**graph.notes, CONSTANTS: (*places, *range(len(reads), len(reads) + len(kept))),
+             DONATED: tuple(n for n, k in enumerate(reads) if k in graph.notes.get(DONATED, ()))}
     return Cut(early, replace(rebuild(rest, copy), notes=notes), made_from, reads)
 
 

@@ -13,11 +13,12 @@ import numpy as np
 from tenon.backends.base import Array
 from tenon.backends.cpu.assemble import Assembly
 from tenon.backends.cpu.steps import AllocateStep, CopyStep, HostStep, KernelStep, Step, Storage, homes
-from tenon.backends.cpu.unit import count
+from tenon.backends.cpu.unit import Unit, count
 from tenon.graph.interpret import concrete_type
+from tenon.graph.ir import DONATED
 from tenon.runtime.failing import last_failing
 from tenon.runtime.memory import Buffer, Plan, plan_arena
-from tenon.runtime.table import STATUS_WORDS, AddressOf, Table, has_loops
+from tenon.runtime.table import STATUS_WORDS, AddressOf, Table, has_loops, unit_for
 from tenon.runtime.worth import saved, work_of
 from tenon.types import TensorType
 
@@ -67,6 +68,16 @@ def make_layout(assembly: Assembly, address_of: AddressOf, sizes: Sizes, taken: 
     table = Table(address_of, dict(sizes), taken, threads if several else 1)
     table.add_all(assembly.steps)
     return _finished(assembly, table, threads)
+
+
+def called_first(assembly: Assembly) -> dict[Unit, Unit]:
+    """The kernels that the first run will call, and of which kernel each is a variant: such is the code that is wanted.
+
+    Nearly always the arguments in `graph.notes[DONATED]` are donated.
+    """
+    taken = take_donated(assembly, sorted(assembly.graph.notes.get(DONATED, ())))
+    found = {unit_for(step, taken): step.unit for step in assembly.kernel_steps}
+    return found | (called_first(assembly.packing) if assembly.packing else {})
 
 
 def take_donated(assembly: Assembly, donated: Collection[int]) -> dict[Storage, Storage]:

@@ -47,12 +47,8 @@ class Program:
     def __init__(self, parts: Assembly):
         self.parts = parts
         self.packing = None if parts.packing is None else Program(parts.packing)
-        self.timings: dict[str, float] = {}
-        started = time.perf_counter()
+        self.timings = {"machine_code": 0.0}
         self._libraries: dict[Unit, llvm.Library] = {}      # which keep the code alive
-        # What may share memory is other code where an argument is donated: it is compiled for the first layout.
-        self._compile([unit for unit in parts.units if not unit.facts.in_place])
-        self.timings["machine_code"] = time.perf_counter() - started
         self._native = native.driver()
         self._layouts: dict[Any, Layout] = {}
         self._idle: dict[Layout, list[Frame]] = {}
@@ -158,8 +154,10 @@ class Program:
         """Make the code of kernels, or find it, where that was not done before."""
         missing = [unit for unit in dict.fromkeys(units) if unit not in self._libraries]
         if missing:
+            started = time.perf_counter()
             with span("machine_code", graph=self.graph.name, kernels=len(missing)), collected_at_the_end():
                 self._libraries.update(zip(missing, libraries(missing), strict=True))
+            self.timings["machine_code"] += time.perf_counter() - started
 
     def _compile_for(self, taken: Mapping[Storage, Storage]) -> None:
         """The kernels that a layout calls in which these results have the memory of these arguments."""

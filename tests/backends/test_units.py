@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
 from collections import OrderedDict
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,8 +13,9 @@ import pytest
 import tenon as tn
 from tenon.backends import llvm
 from tenon.backends.code_cache import CodeCache
-from tenon.backends.cpu import unit_cache
+from tenon.backends.cpu import lowering, unit_cache
 from tenon.errors import OutOfRange
+from tenon.graph.ir import DONATED
 from tenon.graph.text import parse_graph
 from tenon.observe import subscribe
 from tenon.pipeline import compile
@@ -71,18 +74,52 @@ def step(w: f32[300], g: f32[300]):
 
 def test_a_kernel_that_only_ran_in_donated_memory_is_not_lowered_again(disk, done, monkeypatch):
     w, g = np.full(300, 3, np.float32), np.ones(300, np.float32)
-    compile(parse_graph(STEP), "cpu").run([w, g], {0})
+    compile(replace(parse_graph(STEP), notes={DONATED: (0,)}), "cpu").run([w, g], {0})
     assert done == ["lower", "llvm.compile"]                    # and one variant is compiled, not two
     np.testing.assert_array_equal(w, 2.5)
     as_in_a_new_process(monkeypatch)
     done.clear()
-    compile(parse_graph(STEP), "cpu").run([w, g], {0})
+    compile(replace(parse_graph(STEP), notes={DONATED: (0,)}), "cpu").run([w, g], {0})
     np.testing.assert_array_equal(w, 2.0)
     assert done == []
     again = compile(parse_graph(STEP), "cpu").run([w, g])[0]    # the entry without code is completed
     np.testing.assert_array_equal(again, 1.5)
     np.testing.assert_array_equal(w, 2.0)
     assert "llvm.compile" in done
+
+
+def test_a_kernel_that_shares_memory_becomes_code_once(disk, monkeypatch):
+    made = []
+    write = lowering.module_of
+    monkeypatch.setattr(lowering, "module_of", lambda *given: made.append(given[0].name) or write(*given))
+    state = tn.zeros(500)
+
+    @tn.jit
+    def step(x):
+        state.assign(state * 0.5 + x)
+        return (state * x).sum()
+
+    x = tn.ones(500)
+    assert [float(step(x)) for _ in range(2)] == [500.0, 750.0]
+    assert made and len(made) == len(set(made))
+
+
+def test_what_code_cannot_express_falls_into_parts(monkeypatch):
+    write = lowering.ir_of
+
+    def refuse(kernel, shared):
+        if "exp" in kernel.name:
+            raise NotImplementedError("no code for this")
+        return write(kernel, shared)
+
+    monkeypatch.setattr(llvm, "_disk", lambda: CodeCache(None))
+    monkeypatch.setattr(unit_cache, "_known", OrderedDict())
+    monkeypatch.setattr(lowering, "ir_of", refuse)
+    x = X[:, :29].copy()        # of another size than other tests compile
+    program = compile(parse_graph(SOFTMAX.replace("30", "29")), "cpu")
+    assert not any("exp" in unit.name for unit in program.kernels)
+    want = np.exp(x - x.max(axis=1, keepdims=True))
+    np.testing.assert_allclose(program.run([x])[0], want, rtol=1e-6)
 
 
 def test_a_damaged_entry_is_made_again(disk, done, monkeypatch):
@@ -100,10 +137,23 @@ def test_without_a_disk_a_kernel_in_memory_is_used_again(monkeypatch, done):
     monkeypatch.setattr(llvm, "_disk", lambda: CodeCache(None))
     monkeypatch.setattr(unit_cache, "_known", OrderedDict())
     first = compile(parse_graph(SOFTMAX), "cpu")
+    want = first.run([X])[0]
     done.clear()
     second = compile(parse_graph(SOFTMAX), "cpu")
-    np.testing.assert_array_equal(first.run([X])[0], second.run([X])[0])
+    np.testing.assert_array_equal(second.run([X])[0], want)
     assert done == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a system without fork")
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_child_makes_the_code_that_its_parent_was_making(monkeypatch):
+    monkeypatch.setattr(llvm, "_disk", lambda: CodeCache(None))
+    monkeypatch.setattr(unit_cache, "_known", OrderedDict())
+    program = compile(parse_graph(SOFTMAX.replace("30", "28")), "cpu")
+    child = os.fork()
+    if not child:
+        os._exit(not np.isfinite(program.run([X[:, :28].copy()])[0]).all())
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_an_index_out_of_range_is_blamed_on_its_own_line(disk, monkeypatch):

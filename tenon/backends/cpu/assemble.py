@@ -11,7 +11,7 @@ that calls NumPy.  Sub-graphs of branches and loops become steps inside of steps
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -36,7 +36,6 @@ from tenon.ops.shape import constant, reshape_op
 from tenon.passes.bodies import body_of, has_loops
 
 MakeUnit = Callable[[Graph], Unit | None]
-Start = Callable[[Unit], None]
 VIEWS = (reshape_op,)       # the same bytes under another type
 MOST_GROWTH = 2             # times the bytes that a factor is made of, for its panels,
 SMALL = 1 << 16             # and as many bytes in any case
@@ -54,14 +53,19 @@ class Assembly:
     @property
     def units(self) -> list[Unit]:
         """The distinct kernels."""
-        return list(dict.fromkeys(step.unit for step in leaves(self.steps) if isinstance(step, KernelStep)))
+        return list(dict.fromkeys(step.unit for step in self.kernel_steps))
+
+    @property
+    def kernel_steps(self) -> Iterator[KernelStep]:
+        """Those that call a kernel, inside of branches and loops too."""
+        return (step for step in leaves(self.steps) if isinstance(step, KernelStep))
 
 
-def assemble(graph: Graph, make_unit: MakeUnit, start: Start = lambda unit: None) -> Assembly:
-    """Steps for every node, in the order of the graph; `start` is told of kernels that will be called, early."""
+def assemble(graph: Graph, make_unit: MakeUnit, make_inner: MakeUnit) -> Assembly:
+    """Steps for every node, in the order of the graph; `make_inner` makes the kernels of its branches and loops."""
     arguments = tuple(Storage("argument", p.type, k) for k, p in enumerate(graph.params))
     constants = tuple(arguments[k] for k in graph.notes.get(CONSTANTS, ()))
-    assembler = Assembler(make_unit, start, {}, frozenset(constants))
+    assembler = Assembler(make_unit, make_inner, {}, frozenset(constants))
     places = assembler.steps_of(graph, arguments)
     results = assembler.own_results(places)
     share(assembler.steps)
@@ -91,9 +95,9 @@ def _with_packing(made: Assembly, steps: Sequence[KernelStep]) -> Assembly:
 class Assembler:
     """Fills a list of steps; `places` says where every value lies."""
 
-    def __init__(self, make_unit: MakeUnit, start: Start, places: dict[Value, Storage],
+    def __init__(self, make_unit: MakeUnit, make_inner: MakeUnit, places: dict[Value, Storage],
                  constants: frozenset[Storage] = frozenset()):
-        self.make_unit, self.start, self.places, self.constants = make_unit, start, places, constants
+        self.make_unit, self.make_inner, self.places, self.constants = make_unit, make_inner, places, constants
         self.steps: list[Step] = []
         self.packing: list[KernelStep] = []     # of constants
 
@@ -117,9 +121,6 @@ class Assembler:
                 self.add_without_kernel(node)
             new = [self.with_panels(step) for step in self.steps[first:]]
             self.steps[first:] = [step for step in new if step not in self.packing]
-            for step in leaves(new):
-                if isinstance(step, KernelStep) and not step.unit.facts.in_place:
-                    self.start(step.unit)           # others may come to share memory, and be other code
 
     def with_panels(self, step: Step) -> Step:
         """The step; a product whose right factor is made of constants takes panels, which `packing` makes."""
@@ -138,12 +139,11 @@ class Assembler:
         if same is not None:
             return replace(packed, inputs=(*step.inputs, *same.outputs))
         self.packing.append(packing)
-        self.start(packing.unit)
         return packed
 
     def inside(self, graph: Graph, arguments: Sequence[Storage]) -> tuple[list[Step], list[Storage]]:
         """The steps of a sub-graph, and where its results lie.  Its kernels may yet become parts of a larger one."""
-        inner = Assembler(self.make_unit, lambda unit: None, self.places)
+        inner = Assembler(self.make_inner, self.make_inner, self.places)
         places = inner.steps_of(graph, arguments)
         return inner.steps, places
 

@@ -1,33 +1,67 @@
-"""Optimised graph -> assembly for this processor: bodies to loops to LLVM IR, equal ones once."""
+"""Optimised graph -> assembly for this processor: bodies to loops to LLVM IR, equal ones once.
+
+Which results lie where an input was is known only when all steps are: a kernel that shares memory is other code.  So
+all bodies become loops first, and then code, each kernel once, in the form in which it will be called.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 from tenon.backends.cpu.assemble import Assembly, assemble
-from tenon.backends.cpu.driver import driver
 from tenon.backends.cpu.machine_code import start, threads
 from tenon.backends.cpu.unit import Unit, make_unit
 from tenon.backends.cpu.unit_cache import keep
-from tenon.backends.threads import default_sleep, entries
 from tenon.garbage import collect_young
 from tenon.graph.ir import Graph
 from tenon.observe import emit, span
 from tenon.passes.bodies import key_of
 
+CalledFirst = Callable[[Assembly], Mapping[Unit, Unit]]
+CANNOT = NotImplementedError, KeyError, AssertionError, RecursionError      # what says that a kernel cannot be made
 
-def assemble_graph(graph: Graph, tuned: Callable[[Unit], Unit] = lambda unit: unit) -> Assembly:
-    """Kernels and steps for a graph, `tuned` those; the kernels' code may still be in the making."""
+
+def as_they_are(assembly: Assembly) -> Mapping[Unit, Unit]:
+    """All kernels, none of which shares memory."""
+    return {unit: unit for unit in assembly.units}
+
+
+def assemble_graph(graph: Graph, called_first: CalledFirst = as_they_are,
+                   tuned: Callable[[Unit], Unit] = lambda unit: unit) -> Assembly:
+    """Kernels and steps for a graph, `tuned` those; the kernels' code may still be in the making.
+
+    `called_first` says which kernels the first run calls, and what each is a variant of.
+    """
     units: dict[str, Unit | None] = {}
     pool = threads()
     try:
-        for make in (driver, partial(entries, default_sleep())):    # what every program is run by
-            pool.submit(make)
         with span("assemble", graph=graph.name, nodes=len(graph.nodes)):
-            return assemble(graph, partial(_shared_unit, units, tuned), lambda unit: start(unit, pool))
+            while True:
+                made = assemble(graph, partial(_shared_unit, units, tuned), partial(_inner_unit, units, tuned))
+                refused = _start_all(called_first(made), pool)
+                if refused is None:
+                    return made
+                units[key_of(refused.body)] = None
     finally:
         pool.shutdown(wait=False)
+
+
+def _start_all(units: Mapping[Unit, Unit], pool: ThreadPoolExecutor) -> Unit | None:
+    """Let the pool make the code of all kernels, products first, which take longest; one that code cannot express."""
+    for variant, unit in sorted(units.items(), key=lambda x: (not x[1].is_product, x[0] is x[1])):
+        try:
+            if variant is not unit and "kernel" in vars(unit) and unit.key is not None:
+                keep(unit.key, unit.facts)          # without code, which it may never have
+            start(variant, pool)
+            collect_young()
+        except CANNOT as error:
+            if type(unit) is not Unit:
+                raise
+            emit("no_kernel", kernel=unit.name, error=repr(error))
+            return unit
+    return None
 
 
 def _shared_unit(units: dict[str, Unit | None], tuned: Callable[[Unit], Unit], body: Graph) -> Unit | None:
@@ -42,16 +76,26 @@ def _shared_unit(units: dict[str, Unit | None], tuned: Callable[[Unit], Unit], b
     return unit
 
 
+def _inner_unit(units: dict[str, Unit | None], tuned: Callable[[Unit], Unit], body: Graph) -> Unit | None:
+    """The kernel of a body that may become a part of a larger kernel, which relies on it: its code is tried now."""
+    unit = _shared_unit(units, tuned, body)
+    if unit is None or "kernel" not in vars(unit):
+        return unit
+    try:
+        unit.require_code()
+        return unit
+    except CANNOT as error:
+        emit("no_kernel", kernel=body.name, error=repr(error))
+        units[key_of(body)] = None
+        return None
+
+
 def _try_unit(body: Graph, text: str) -> Unit | None:
-    """Loops and, for a kernel that is not known yet, code, so that what code cannot express falls back as well."""
+    """The loops of a kernel that is not known yet; None where there are none."""
     try:
         unit = make_unit(body, text)
-        if "kernel" in vars(unit):
-            unit.require_code()
-            if unit.key is not None and unit.facts.in_place:
-                keep(unit.key, unit.facts)      # without code: it may come to be used in variants alone
         collect_young()
         return unit
-    except (NotImplementedError, KeyError, AssertionError, RecursionError) as error:
+    except CANNOT as error:
         emit("no_kernel", kernel=body.name, error=repr(error))
         return None

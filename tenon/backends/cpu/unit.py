@@ -61,6 +61,11 @@ class Unit:
         from tenon.backends.cpu.lowering import ir_of  # local, as above
         return ir_of(self.kernel, self.shared)
 
+    @property
+    def is_product(self) -> bool:
+        """Whether it is a product of matrices, or attention: much code."""
+        return any(node.op.name in PRODUCTS or is_attention(node) for node in self.body.nodes)
+
     def require_code(self) -> None:
         """Raise where code cannot express the loops.  A kernel that may share memory will be other code: no text yet.
         """
