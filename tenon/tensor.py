@@ -10,6 +10,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
+from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from tenon.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from tenon.graph.op import interpreter
 from tenon.ops import shape as shape_ops
 from tenon.ops.arithmetic import add
+from tenon.ops.arithmetic import copy as copy_elements
 from tenon.ops.comparison import equal, not_equal
 from tenon.ops.creation import ones_like
 from tenon.ops.getitem import setitem
@@ -164,6 +166,21 @@ class Tensor(Elements):
         return not_equal(self, other)
 
     __hash__ = Elements.__hash__
+
+    def __copy__(self) -> Tensor:
+        new = _new(type(self))
+        new.own = self.state
+        if hasattr(self, "__dict__"):       # of a subclass
+            new.__dict__.update(vars(self))
+        return new
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        new = memo[id(self)] = _new(type(self))
+        state, payload = self.state, copy_elements(self.detach()).payload
+        new.own = TensorState(payload, state.requires_grad, deepcopy(state.grad, memo), state.node, state.index)
+        if hasattr(self, "__dict__"):
+            new.__dict__.update(deepcopy(vars(self), memo))
+        return new
 
     # ------------------------------------------------------------ gradients
 

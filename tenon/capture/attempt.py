@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import CodeType
 from typing import Any
 
 from tenon.capture.captured import Captured, conclude
@@ -44,6 +45,8 @@ class Attempt:
         args, keywords = self.structure.build(self.leaves)
         containers = unfold((args, keywords))[2]
         before = self._reached_before(containers)
+        if before.iterators:
+            self._refuse_iterators()
         holders = list(before.holders.values())
         snapshot = Snapshot(holders, before.cells)
         world = World(holders, before.cells, snapshot, containers)
@@ -55,7 +58,8 @@ class Attempt:
             result, changes = self._observe(capture, watch, snapshot, before, args, keywords)
         if assumptions.sizes and any({"type", "int"} <= names_of(code).global_names for code in watch.codes):
             raise UndecidedSize("a size may have been asked for its type, which is not that of an integer")
-        reach = self._reached(watch, changes)
+        reach = self._reached(watch.codes, changes)
+        reach.add_references()
         reach.groups += world.guards()
         reach.compare_arrays([s.holder for s in capture.sources if isinstance(s, Held)])
         if reach.opaque:
@@ -74,6 +78,19 @@ class Attempt:
         for x in [*self.leaves, *containers]:
             reach.add(x, "argument")
         return reach
+
+    def _refuse_iterators(self) -> None:
+        """What code that the function names can find an iterator may move it, which could not be undone."""
+        code = getattr(self._root, "__code__", None)
+        codes: set[CodeType] = set() if code is None else {code}
+        while True:
+            reach = self._reached(codes, ())
+            if reach.iterators:
+                raise UnsafeCall(reach.opaque[0])
+            more = reach.passed_by()
+            if not more:
+                return
+            codes |= more
 
     def _add_arguments(self, capture: Capture) -> None:
         tensors = [(k, x) for k, x in enumerate(self.leaves) if isinstance(x, Tensor)]
@@ -107,9 +124,9 @@ class Attempt:
         except Exception as error:
             raise Stopped(error) from error
 
-    def _reached(self, watch: Watch, changes: Sequence[Effect]) -> Reach:
-        """All that the call read, which is to be guarded."""
-        reach = Reach(watch.codes, [id(e.holder) for e in changes if e.kind in ("list", "deque") and e.key is not None])
+    def _reached(self, codes: set[CodeType], changes: Sequence[Effect]) -> Reach:
+        """All that this code reads, which is to be guarded."""
+        reach = Reach(codes, [id(e.holder) for e in changes if e.kind in ("list", "deque") and e.key is not None])
         reach.add(self._root, self.name)
         for k, leaf in enumerate(self.leaves):
             if not isinstance(leaf, Tensor):

@@ -179,7 +179,7 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
         tracked.append(one_kind(x))
         node = x.own.node
         return FromGraph(index_of(x), x.own.requires_grad, node is not None and node.released,
-                         left.name(x), x.weak is not None)
+                         left.name(x), x.weak is not None, None if x.own.grad is None else leaf(x.own.grad))
 
     output = Nest(left.structure, tuple(map(leaf, left.leaves)), bool(changes))
     effects = [(change, numbers.get(id(change.holder))) for change in changes]
@@ -230,7 +230,8 @@ class _Left:
         self._count(tree, Counter(), Counter(), False)
         self.leaves, self.structure, made = unfold(tree, self.is_whole)
         self.opened.update(map(id, made))
-        self.places = Counter(id(x) for x in self.leaves if isinstance(x, Tensor))
+        tensors = [x for x in self.leaves if isinstance(x, Tensor)]
+        self.places = Counter(map(id, [*tensors, *{id(x): x.own.grad for x in tensors}.values()]))
 
     def is_whole(self, container: Any) -> bool:
         """Whether a container was there before."""

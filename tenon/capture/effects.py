@@ -16,6 +16,7 @@ from operator import is_
 from typing import Any
 
 from tenon.capture.names import module_of
+from tenon.state import changed
 
 MISSING = object()
 
@@ -48,17 +49,25 @@ def _store_dict(holder: dict[Any, Any], key: None, value: dict[Any, Any]) -> Non
 
 
 def _store_attribute(holder: Any, key: str, value: Any) -> None:
-    if value is not MISSING:
-        setattr(holder, key, value)
+    """Where the attribute was found: what a class does when one is set, the function has done."""
+    if not isinstance(holder, type):
+        _store_item(holder.__dict__, key, value)
+        hook: Any = type(holder).__setattr__
+        if hook is not object.__setattr__:      # a module's counts changes
+            changed()
+    elif value is not MISSING:
+        type.__setattr__(holder, key, value)
     elif key in holder.__dict__:
-        delattr(holder, key)
+        type.__delattr__(holder, key)
 
 
 def _store_slot(holder: Any, key: str, value: Any) -> None:
+    kind: Any = type(holder)
+    member = _slot_members(kind)[key]
     if value is not MISSING:
-        setattr(holder, key, value)
-    elif hasattr(holder, key):
-        delattr(holder, key)
+        member.__set__(holder, value)
+    elif read_slot(holder, key) is not MISSING:
+        member.__delete__(holder)
 
 
 def _store_list(holder: list[Any], key: int | None, value: Any) -> None:
@@ -100,7 +109,7 @@ class Snapshot:
         self._objects = [(x, dict(x.__dict__)) for x in holders
                          if isinstance(getattr(x, "__dict__", None), (dict, types.MappingProxyType))]
         kinds: list[Any] = list(map(type, holders))
-        self._slots = [(x, slots_of(x)) for x, kind in zip(holders, kinds, strict=True) if _slot_names(kind)]
+        self._slots = [(x, slots_of(x)) for x, kind in zip(holders, kinds, strict=True) if _slot_members(kind)]
         self._cells = [(cell, _contents(cell)) for cell in cells]
 
     def before(self, effect: Effect) -> Any:
@@ -184,14 +193,23 @@ class Snapshot:
 def slots_of(x: Any) -> dict[str, Any]:
     """What an object holds in the `__slots__` of its classes, but for Tenon's own."""
     cls: Any = type(x)
-    return {name: value for name in _slot_names(cls) if (value := getattr(x, name, MISSING)) is not MISSING}
+    return {name: value for name in _slot_members(cls) if (value := read_slot(x, name)) is not MISSING}
+
+
+def read_slot(x: Any, name: str) -> Any:
+    """What an object holds in a slot, MISSING where it is empty; no code of the class's own is asked."""
+    kind: Any = type(x)
+    try:
+        return _slot_members(kind)[name].__get__(x)
+    except AttributeError:
+        return MISSING
 
 
 @lru_cache(maxsize=1024)
-def _slot_names(cls: type) -> tuple[str, ...]:
+def _slot_members(cls: Any) -> dict[str, types.MemberDescriptorType]:
     bases = [base for base in cls.__mro__ if not module_of(base).startswith(("builtins", "tenon."))]
-    return tuple(dict.fromkeys(name for base in bases for name, member in vars(base).items()
-                               if isinstance(member, types.MemberDescriptorType)))
+    return {name: member for base in reversed(bases) for name, member in vars(base).items()
+            if isinstance(member, types.MemberDescriptorType)}
 
 
 def _contents(cell: types.CellType) -> Any:

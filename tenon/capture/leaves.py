@@ -22,6 +22,7 @@ class FromGraph:
     released: bool      # it requires a gradient, and backward() has been through its tape
     name: int | None = None     # of a tensor that is left in several places, and is one tensor in all of them
     number: bool = False        # a Python number
+    grad: FromGraph | FromOutside | None = None     # what backward() left on it
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ import types
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -53,6 +53,8 @@ class Reach:
         self.arrays: list[tuple[np.ndarray, str]] = []
         self.opaque: list[str] = []
         self.iterators: list[Any] = []
+        self.passed: list[types.CodeType] = []      # of functions that were found, and did not run
+        self._references: list[tuple[Any, str]] = []
         self._visited: set[int] = set()
         self._alive: list[Any] = []
         self._names: frozenset[str] | None = None
@@ -91,7 +93,7 @@ class Reach:
             if isinstance(value, classes):
                 follow(self, value, path)
                 return
-        if hasattr(type(value), "__next__"):
+        if hasattr(type(value), "__next__") and not isinstance(type(value).__next__, types.FunctionType):
             self.iterators.append(value)
             self.opaque.append(f"{path} is an iterator ({type(value).__name__}), whose position is no part of a graph")
             return
@@ -135,6 +137,8 @@ class Reach:
             # A library's wrapper, such as tn.grad(f), of the user's function; attributes that code may read.
             wanted = {"__wrapped__", *(n for n in self._wanted(vars(function)) if not n.startswith("__"))}
             self._entries(vars(function), [n for n in vars(function) if n in wanted], path)
+            self._add_cells_of_library(function, path)
+            self.passed.append(function.__code__)
             return
         self._hold(function)
         self._hold(function.__globals__)
@@ -152,6 +156,15 @@ class Reach:
             full = importlib.util.resolve_name("." * level + name, table.get("__package__")) if level else name
             if full in sys.modules:
                 self.add(sys.modules[full], full)
+
+    def _add_cells_of_library(self, function: types.FunctionType, path: str) -> None:
+        """What a function made by a library keeps for its user, as `functools.singledispatch` does."""
+        if function.__code__.co_filename.startswith(PACKAGE) or self._runs(function.__code__):
+            return
+        for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            (content,) = cell_contents(cell)
+            if type(content) in CONTAINERS or isinstance(content, types.FunctionType):
+                self._items(cell_contents, cell, (content,), f"{path}.<{name}>")
 
     def _global_names(self, code: types.CodeType) -> set[str]:
         found = set(names_of(code).global_names)
@@ -243,7 +256,30 @@ class Reach:
             self.kept.append(Kept(value, read, put_back, path))
 
     def _add_reference(self, value: Any, path: str) -> None:
-        self._items(_referent, value, _referent(value), path)
+        if self.codes is None:
+            self.add(value(), path)
+        else:
+            self._references.append((value, path))
+
+    def passed_by(self) -> set[types.CodeType]:
+        """The users' code that was found and was not among the code that runs, with the code within it."""
+        found: set[types.CodeType] = set()
+        pending = [code for code in self.passed if follows(code)]
+        while pending:
+            if (code := pending.pop()) not in found:
+                found.add(code)
+                pending += [c for c in code.co_consts if isinstance(c, types.CodeType)]
+        return found - (self.codes or set())
+
+    def add_references(self) -> None:
+        """Weak references, at the end: a guard would keep alive what nothing else that was found holds."""
+        for reference, path in self._references:
+            target = reference()
+            if target is None or id(target) in self.known():
+                self._items(_referent, reference, (target,), path)
+            else:
+                self.opaque.append(f"{path} refers weakly to what may be gone in another call")
+        self._references.clear()
 
     def _add_variable(self, value: contextvars.ContextVar[Any], path: str) -> None:
         self._items(_value, value, _value(value), path)
@@ -254,11 +290,10 @@ class Reach:
         if module.__name__ == "builtins":
             return
         table = vars(module)
-        library = (getattr(module, "__file__", None) or "/lib").startswith(LIBRARIES) or module.__name__ in \
-            sys.stdlib_module_names
-        if not library:
+        if not (table.get("__file__") or "").startswith(LIBRARIES) and module.__name__ not in sys.stdlib_module_names:
             self._hold(table)
-            self._entries(table, self._wanted(table), path)
+            self._entries(table, [*self._wanted(table), *(n for n in ("__getattr__",) if n in table)], path)
+            self._lacks(table, frozenset(self._names or ()) - frozenset(table), path)
         elif self._names is not None:
             names = self._wanted(table)
             self._entries(table, names, path, follow=False)
@@ -272,7 +307,7 @@ class Reach:
         for base in cls.__mro__:
             if base is not cls:
                 self.add(base, base.__name__)
-        if _is_library(cls):
+        if is_library(cls):
             return
         ours = module_of(cls).startswith("tenon.")
         if not ours:
@@ -280,8 +315,10 @@ class Reach:
         table, chosen = vars(cls), []
         wanted = set(self._wanted(table)) if not ours else set()
         for name, member in list(table.items()):
-            functions = _functions(member)
+            functions = functions_of(member)
             ran = [f for f in functions if self._runs(f.__code__)]
+            if name in wanted or name.startswith("__"):
+                self.passed += [f.__code__ for f in functions if f not in ran]
             if ran or (name in wanted and not name.startswith("__")):
                 chosen.append(name)
                 for function in ran:
@@ -295,7 +332,7 @@ class Reach:
                 self.add(type(cls), type(cls).__name__)
 
     def _add_object(self, value: Any, path: str) -> None:
-        cls = type(value)
+        cls: Any = type(value)
         if module_of(cls) in ("builtins", "contextlib", "threading"):
             return
         self.add(cls, cls.__name__)
@@ -309,12 +346,10 @@ class Reach:
             return
         self._hold(value)
         self._items(CLASS, value, (cls, table), path, [".__class__", ".__dict__"], follow=False)
-        if _is_library(cls):        # its code is unknown, and may read everything
-            self._entries(table, self._wanted(table, everything=True), path, follow=False)
-            for name, item in list(table.items()):
-                if isinstance(item, CONTAINERS):
-                    self.add(item, f"{path}.{name}")
+        if is_library(cls):        # its code is unknown, and may read everything
+            self._add_all_entries(table, list(table), path)
             return
+        self._add_all_entries(table, sorted(inherited_names(cls) & table.keys()), path)
         layer = any(module_of(base).startswith("tenon.") for base in cls.__mro__)
         everything = layer and self._everything_of_layers
         if everything or self._names is None:
@@ -323,6 +358,13 @@ class Reach:
         if not module_of(cls).startswith("tenon."):
             described = {n for base in cls.__mro__ for n, member in vars(base).items() if hasattr(member, "__set__")}
             self._lacks(table, frozenset(self._names or ()) - frozenset(table) - described, path)
+
+    def _add_all_entries(self, table: dict[str, Any], names: Sequence[str], path: str) -> None:
+        """What a library's code may read of an object."""
+        self._entries(table, [n for n in names if isinstance(n, str)], path, follow=False)
+        for name in names:
+            if isinstance(table[name], CONTAINERS):
+                self.add(table[name], f"{path}.{name}")
 
     def _lacks(self, table: Any, names: frozenset[str], path: str) -> None:
         """Guard that names are not in the table."""
@@ -351,7 +393,7 @@ def kinds() -> tuple[tuple[Any, Callable[[Reach, Any, str], None]], ...]:
     )
 
 
-def _is_library(cls: type) -> bool:
+def is_library(cls: type) -> bool:
     """Whether the class comes with Python or an installed package, and is not Tenon's."""
     name = module_of(cls)
     if name.startswith("tenon.") or name == "__main__":
@@ -363,7 +405,15 @@ def _is_library(cls: type) -> bool:
     return file is not None and file.startswith(LIBRARIES)
 
 
-def _functions(member: Any) -> list[types.FunctionType]:
+@lru_cache(maxsize=1024)
+def inherited_names(cls: Any) -> frozenset[str]:
+    """The attributes that code of a class's library bases reads, such as `data` of a `UserDict`."""
+    bases = [b for b in cls.__mro__ if is_library(b) and module_of(b) not in ("builtins", "abc", "typing", "enum")]
+    codes = [f.__code__ for base in bases for member in vars(base).values() for f in functions_of(member)]
+    return frozenset().union(*(names_of(code).attributes for code in codes))
+
+
+def functions_of(member: Any) -> list[types.FunctionType]:
     """The Python functions of a member of a class: a method, a property, a cached property."""
     found = [member, getattr(member, "__func__", None), getattr(member, "fget", None), getattr(member, "fset", None),
              member.func if isinstance(member, functools.cached_property) else None]

@@ -166,10 +166,13 @@ class _Fill:
 
     def __call__(self, leaf: Any) -> Any:
         if isinstance(leaf, FromGraph):
-            if leaf.name is None:
-                return finished(self.results[leaf.index], leaf)
-            if leaf.name not in self.made:
-                self.made[leaf.name] = finished(self.results[leaf.index], leaf)
+            if leaf.name is None or leaf.name not in self.made:
+                made = finished(self.results[leaf.index], leaf)
+                if leaf.grad is not None:
+                    made.grad = self(leaf.grad)
+                if leaf.name is None:
+                    return made
+                self.made[leaf.name] = made
             return self.made[leaf.name]
         if isinstance(leaf, OneOf):
             return next(nest for p, nest in leaf.options if p is True or (p and self(p))).build(self)

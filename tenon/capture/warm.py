@@ -236,7 +236,8 @@ class _Maker:
                     if all(source is not sources[donor] for donor, result in own if result == k)]
         output = captured.output
         leaf = output.leaves[0] if output.structure is LEAF else None
-        plain = isinstance(leaf, FromGraph) and not (leaf.requires_grad or leaf.number) and donors[leaf.index] is None
+        plain = isinstance(leaf, FromGraph) and donors[leaf.index] is None and not (
+            leaf.requires_grad or leaf.number or leaf.grad)
         if plain and len(made) == 1 and not (assigned or captured.gradients or captured.flags or captured.effects):
             ((shape, dtype), *_), (empty, *_) = made, empties
             if rest is None:

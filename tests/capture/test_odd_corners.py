@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import copy
 import dataclasses
 import functools
 import itertools
@@ -9,6 +10,7 @@ import operator
 
 import pytest
 
+import tenon as tn
 from capture.both import check
 
 
@@ -369,6 +371,18 @@ ASKED = (asked_once_in_a_conditional_expression, asked_once_in_an_operand, asked
          values_of_operands_that_are_asked, asked_once_in_a_comprehension)
 
 
+def gradient_kept_by_a_tensor_made_inside(x):
+    y = x.detach().requires_grad_()
+    (y * y if x.sum() > 0 else y).sum().backward()
+    return y.grad, [y, y], y.requires_grad
+
+
+def copies_where_python_needs_an_element(x):
+    y = copy.deepcopy([x, {"a": x}])
+    y[0][0] = x.tolist()[1]
+    return x, y, copy.copy(x)
+
+
 def a_number_or_a_tensor(x):
     s = 2.0
     if x.sum() > 0:
@@ -397,14 +411,27 @@ def a_number_or_a_tensor_is_asked(x):
 
 KINDS = (a_number_or_a_tensor, a_number_or_a_tensor_in_a_loop, a_number_or_a_tensor_is_asked)
 
-BY_PART = (dataclass_with_post_init_and_setter, overloaded_operators, match_on_structures, words_as_keys_of_what_does_more,
-           membership_of_a_number, folded_by_partial_functions, *KINDS)
+BY_PART = (copies_where_python_needs_an_element, dataclass_with_post_init_and_setter, overloaded_operators,
+           match_on_structures, words_as_keys_of_what_does_more, membership_of_a_number, folded_by_partial_functions, *KINDS)
 
 
 @pytest.mark.parametrize("function", (*ONE_GRAPH, classes_within_the_function, a_word_that_the_data_choose,
-                                      words_as_keys, a_word_that_is_no_key), ids=lambda f: f.__name__)
+                                      words_as_keys, a_word_that_is_no_key,
+                                      gradient_kept_by_a_tensor_made_inside), ids=lambda f: f.__name__)
 def test_one_graph(function):
     check(function)
+
+
+def test_a_tensor_made_inside_keeps_its_gradient():
+    @tn.jit(fullgraph=True)
+    def f(x):
+        y = x.detach().requires_grad_()
+        (y * y).sum().backward()
+        return y, y.grad
+    for _ in range(3):
+        y, gradient = f(tn.tensor([1.0, 2.0]))
+        assert y.grad is gradient
+        assert gradient.tolist() == [2.0, 4.0]
 
 
 @pytest.mark.parametrize("function", BY_PART, ids=lambda f: f.__name__)

@@ -9,10 +9,12 @@ from __future__ import annotations
 import functools
 import types
 from collections.abc import Callable
+from operator import is_
 from typing import Any
 
 from tenon.capture.convert.source import Unconvertible
 from tenon.capture.convert.template import HELPER
+from tenon.capture.reach import cell_contents
 from tenon.capture.watch import PACKAGE, STANDS_FOR, follows, unwatched
 from tenon.tensor import Tensor
 
@@ -35,7 +37,7 @@ def callee(function: Any) -> Any:
     """The function (or method, class, object) to call in the place of another."""
     kind = type(function)
     if kind is types.FunctionType:
-        return REPLACED.get(function) or converted(function)
+        return REPLACED.get(function) or around_converted(converted(function))
     if kind is types.MethodType:
         inner = callee(function.__func__)
         return function if inner is function.__func__ else types.MethodType(inner, function.__self__)
@@ -72,6 +74,23 @@ def converted(function: types.FunctionType) -> types.FunctionType:
     new.__kwdefaults__ = function.__kwdefaults__
     new.__dict__.update(function.__dict__)
     new.__qualname__, new.__module__ = function.__qualname__, function.__module__
+    return new
+
+
+def around_converted(function: types.FunctionType) -> types.FunctionType:
+    """A library's wrapper, such as `tn.grad(f)`, around the rewritten form of what it calls."""
+    if "__wrapped__" not in vars(function) or not function.__closure__ or follows(function.__code__):
+        return function
+    contents = [cell_contents(cell)[0] for cell in function.__closure__]
+    inner = [callee(x) if callable(x) and not isinstance(x, type) else x for x in contents]
+    if all(map(is_, inner, contents)):
+        return function
+    cells = [cell if x is y else types.CellType(y)
+             for cell, x, y in zip(function.__closure__, contents, inner, strict=True)]
+    new = types.FunctionType(function.__code__, function.__globals__, function.__name__, function.__defaults__,
+                             tuple(cells))
+    new.__kwdefaults__ = function.__kwdefaults__
+    functools.update_wrapper(new, function)
     return new
 
 

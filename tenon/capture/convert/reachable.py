@@ -16,6 +16,8 @@ from tenon.capture.convert.choice import Choice
 from tenon.capture.convert.several import FirstRows, Several
 from tenon.capture.effects import slots_of
 from tenon.capture.guards import is_atom
+from tenon.capture.names import module_of
+from tenon.capture.reach import functions_of, is_library
 from tenon.tensor import Tensor
 
 
@@ -23,7 +25,7 @@ class OfCapture:
     """Base of what belongs to a capture, not to the program: no state of the user's."""
 
 
-OPAQUE = (OfCapture, Tensor, type, types.ModuleType, types.CodeType, types.FrameType)
+OPAQUE = (OfCapture, Tensor, types.ModuleType, types.CodeType, types.FrameType)
 BYTES = (np.ndarray, bytearray, array.array)
 
 
@@ -59,6 +61,11 @@ def _inside(value: Any, found: Reached) -> list[Any]:
     if isinstance(value, BYTES):
         found.memory.append(value)
         return []
+    if isinstance(value, type):
+        if is_library(value) or module_of(value).startswith("tenon."):
+            return []
+        found.holders.append(value)
+        return [*(f for member in vars(value).values() for f in functions_of(member) or [member]), *value.__bases__]
     if isinstance(value, types.FunctionType):
         found.cells += value.__closure__ or ()
         found.holders.append(value)
@@ -82,6 +89,7 @@ def _inside(value: Any, found: Reached) -> list[Any]:
     if isinstance(table, dict):
         inside += table.values()
     inside += slots_of(value).values()
+    inside.append(type(value))
     if not isinstance(value, (tuple, frozenset)) or table:
         found.holders.append(value)
     return inside

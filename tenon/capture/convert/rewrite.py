@@ -15,6 +15,7 @@ from tenon.capture.convert.scope import bound_by, globals_of, nodes_of
 from tenon.capture.convert.source import Definition, Unconvertible, definition_of
 from tenon.capture.convert.statements import PRIVATE, Statements
 from tenon.capture.convert.template import HELPER
+from tenon.capture.convert.walruses import Walruses
 from tenon.capture.watch import STANDS_FOR
 
 LOOKING = frozenset({"locals", "vars", "dir", "eval", "exec"})     # would show the rewritten code's own variables
@@ -66,6 +67,8 @@ def _check(node: ast.FunctionDef) -> None:
 
 def convert_function(node: ast.FunctionDef, owner: str | None, outer: Collection[str]) -> None:
     """Convert a function in place, and the functions in it; `outer` are merged variables of those around it."""
+    name_super(node)
+    node.body = [x for statement in node.body for x in _listed(Walruses().visit(statement))]
     lower_jumps(node)
     cases = Cases()
     node.body = [x for statement in node.body for x in _listed(cases.visit(statement))]
@@ -79,6 +82,15 @@ def convert_function(node: ast.FunctionDef, owner: str | None, outer: Collection
     node.body = [x for statement in node.body for x in _listed(visitor.visit(statement))]
     for function, around in inner:
         convert_function(function, around, merged)
+
+
+def name_super(node: ast.FunctionDef) -> None:
+    """Write `super()` with its arguments: an operand becomes a function, in which it would have none."""
+    parameters = [*node.args.posonlyargs, *node.args.args]
+    for x in nodes_of(node.body):
+        match x:
+            case ast.Call(func=ast.Name(id="super"), args=[], keywords=[]) if parameters:
+                x.args = [ast.copy_location(ast.Name(name, ast.Load()), x) for name in ("__class__", parameters[0].arg)]
 
 
 def _functions_in(body: Sequence[ast.stmt], owner: str | None) -> Iterator[tuple[ast.FunctionDef, str | None]]:

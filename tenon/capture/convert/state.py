@@ -17,7 +17,7 @@ from tenon.capture.convert.choice import UNBOUND
 from tenon.capture.convert.reachable import Reached, contents, reachable
 from tenon.capture.convert.statements import PRIVATE
 from tenon.capture.convert.undecided import is_perhaps
-from tenon.capture.effects import MISSING, Effect, Snapshot
+from tenon.capture.effects import MISSING, Effect, Snapshot, read_slot
 from tenon.capture.guards import Group
 from tenon.capture.watch import UnsafeCall, place_of
 from tenon.state import TensorState
@@ -57,7 +57,11 @@ class World:
 
 
 def _attribute(key: str, holder: Any) -> tuple[Any, ...]:
-    return (getattr(holder, key, MISSING),)
+    return (vars(holder).get(key, MISSING),)
+
+
+def _slot(key: str, holder: Any) -> tuple[Any, ...]:
+    return (read_slot(holder, key),)
 
 
 def _item(key: Any, holder: dict[Any, Any]) -> tuple[Any, ...]:
@@ -74,7 +78,7 @@ def _content(key: Any, holder: Any) -> tuple[Any, ...]:
 
 # How to read what stands in a place; containers are read as a whole.
 READ: dict[str, Callable[[Any, Any], tuple[Any, ...]]] = {
-    "attribute": _attribute, "slot": _attribute, "item": _item, "cell": _cell}
+    "attribute": _attribute, "slot": _slot, "item": _item, "cell": _cell}
 
 
 @dataclass
