@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from llvmlite import ir
 
+from tenon.backends import pieces
 from tenon.backends.cpu.contraction import Contraction, Operand, Tile, choose_tile, emit_contraction
 from tenon.backends.cpu.contraction.dense import F32, F64, convolution, fixed, matmul
 from tenon.backends.cpu.contraction.emit import I32, I64, address, const
@@ -231,6 +232,37 @@ def test_vectors_handed_to_store_do_not_cross_a_store_run() -> None:
     np.testing.assert_allclose(out, (a @ b).reshape(m, images, places).swapaxes(0, 1), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("sizes", [(40, 70, 900), (41, 64, 3)])
+def test_rows_of_the_result_need_not_be_equally_far_apart(sizes: tuple[int, int, int]) -> None:
+    """Row m of the product is row (m % 3, m // 3) of the result."""
+    m, n, k = sizes
+
+    def target(b, args, g, row, column):
+        place = b.add(b.mul(b.urem(row, const(3)), const(m)), b.udiv(row, const(3)))
+        return address(b, args[0], b.add(b.mul(place, const(n)), column), F32)
+
+    def store(b, args, g, row, column, value, lanes):
+        b.store(value, target(b, args, g, row, column), align=4)
+
+    spec = replace(matmul(F32), store=store, target=target, straight=False)
+    a, b, out = random(np.float32, m, k), random(np.float32, k, n), np.full((3, m, n), np.nan, np.float32)
+    Native(spec)(out, a, b, 1, m, n, k)
+    places = np.arange(m) % 3, np.arange(m) // 3
+    np.testing.assert_allclose(out[places], a @ b, rtol=1e-4, atol=1e-3)
+    out[places] = np.nan
+    assert np.isnan(out).all(), "nothing else is written"
+
+
+def test_products_of_different_sizes_share_their_sums() -> None:
+    """What adds up the sums of a tile is told at run time how deep it is, and where everything lies."""
+    found = []
+    for left, *known in [("mk", 9 * 40, 48 * 30, 2000), ("mk", 9 * 30, 48 * 50, 1000), ("mk", 9 * 20, 48 * 40, 4096)]:
+        module = ir.Module()
+        emit_contraction(module, "contraction", matmul(F32, left, "nk", known=known), Tile(9, 3, 16, 512, 90, 480))
+        found.append(set(pieces.parted(pieces.text_of(module))[1]))
+    assert found[0] and found[0] == found[1] == found[2]
+
+
 def test_load_may_convert_half_precision_on_the_way() -> None:
     half = ir.HalfType()
 
@@ -262,7 +294,9 @@ def test_code_for_other_processors_keeps_its_sums_in_registers(
         module.triple = triple
         tile = choose_tile(F32, machine, spec.known)
         emit_contraction(module, "contraction", spec, tile)
-        lines = other_assembly(str(module), triple, processor, features).splitlines()
+        text, sums = pieces.parted(pieces.text_of(module))
+        lines = [line for one in (text, *sums.values())
+                 for line in other_assembly(one, triple, processor, features).splitlines()]
         longest = max((len(block) for block in blocks(lines, instruction)), default=0)
         assert longest >= tile.rows * tile.vectors, "the sums of a whole tile are added to between two labels"
 

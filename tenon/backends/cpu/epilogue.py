@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 from tenon.loops.affine import affine, is_same
 from tenon.loops.expressions import Expr, Index, Load, Local
@@ -31,6 +32,13 @@ def joined(epilogue: Block, axes: Sequence[Index]) -> int:
             break
         count += 1
     return count
+
+
+def are_straight(epilogue: Block, axes: Sequence[Index]) -> bool:
+    """Whether the places along these axes are equally far apart, in all that the epilogue reads and writes."""
+    places, _ = _places(epilogue)
+    return all(isinstance(atom, Index) or atom.free.isdisjoint(axes) for x in places for atom in affine(x).terms) \
+        and all(_is_one_run(place, outer, inner) for place in places for outer, inner in pairwise(axes))
 
 
 def _places(epilogue: Block) -> tuple[list[Expr], set[Expr]]:

@@ -15,7 +15,7 @@ from tenon.backends.cpu.contraction.spec import Args, Size
 from tenon.backends.cpu.contraction.spec import Index as Places
 from tenon.backends.cpu.contraction.spec import Target as Near
 from tenon.backends.cpu.convolution import Plan, emit_convolution, emit_panels, plan_of, scratch_of
-from tenon.backends.cpu.epilogue import joined, only_stored
+from tenon.backends.cpu.epilogue import are_straight, joined, only_stored
 from tenon.backends.cpu.factors import Axis, Factors
 from tenon.backends.cpu.sliding import emit_sliding, slides, sliding_scratch
 from tenon.backends.cpu.values import ONE, ZERO, Values
@@ -136,7 +136,8 @@ class _Product:
         plain = self.is_plain() and pairs is None
         return Template(kinds, self.element, batch, rows, columns, depth, left, right, self.store, run,
                         self.target if plain else None, known, None if plain else self.finish,
-                        () if plain else tuple(self.near()), pairs is not None, self.packed)
+                        () if plain else tuple(self.near()), pairs is not None, self.packed,
+                        are_straight(x.epilogue, x.rows))
 
     # ------------------------------------------------------------ results
 

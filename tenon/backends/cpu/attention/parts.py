@@ -14,7 +14,6 @@ from typing import ClassVar
 from llvmlite import ir
 
 from tenon.backends.cpu.arithmetic import register
-from tenon.backends.cpu.contraction.ahead import nothing
 from tenon.backends.cpu.contraction.emit import (
     I1,
     I32,
@@ -34,9 +33,8 @@ from tenon.backends.cpu.contraction.emit import (
     unravel,
 )
 from tenon.backends.cpu.contraction.machine import best_tile, host
-from tenon.backends.cpu.contraction.spec import Args, Contraction, Operand, Tile
-from tenon.backends.cpu.contraction.spec import Index as Places
-from tenon.backends.cpu.contraction.tiles import emit_tile
+from tenon.backends.cpu.contraction.spec import Args
+from tenon.backends.cpu.contraction.sums import Left, Lines, Shape, add_products, no_fetches, no_near
 from tenon.backends.cpu.mathematics.exponential import exp_of_negative
 from tenon.backends.cpu.mathematics.notation import Number
 from tenon.backends.cpu.values import Values
@@ -46,7 +44,6 @@ from tenon.loops.ir import Pairs, Store
 from tenon.types import bool_
 
 SEVERAL = 256           # rows and columns, at most, for which a tile is chosen
-UNSEEN = Operand(load=lambda b, args, g, outer, k: ZERO)       # a factor that lies where the caller says
 
 
 @dataclass(frozen=True)
@@ -219,28 +216,11 @@ class Blocks:
     def multiply(self, b: ir.IRBuilder, factors: Factors, depth: ir.Value, left: ir.Value, right: ir.Value,
                  result: ir.Value, apart: int, vectors: int, adds: ir.Value | None = None) -> None:
         """A tile: result[i, j] = (that, if `adds`, and) the sum over depth of left[i, k] * right[k, j]."""
-        tile = Tile(self.rows, vectors, self.lanes, 0, 0, 0)
-        spec = self.product_of(factors, apart, adds is not None)
-        key = "tile", factors, apart, vectors, adds is not None
-        if key not in self.functions:
-            self.functions[key] = emit_tile(self.module, f"{self.name}_tile{len(self.functions)}", spec, tile)
+        shape = Shape(self.element, self.rows, vectors, self.lanes, factors.step, factors.line)
+        rows = Left(left, const(factors.row), const(self.lanes * factors.step), const(factors.row))
+        sums = Lines(result, const(apart * element_bytes(self.element)))
         adds = ir.Constant(I1, 0) if adds is None else adds
-        b.call(self.functions[key], [result, ZERO, ZERO, ZERO, const(self.rows), const(tile.width), depth, left, right,
-                                     result, b.not_(adds), ir.Constant(I1, 1), *nothing(spec, tile, right)])
-
-    def product_of(self, factors: Factors, apart: int, adds: bool) -> Contraction:
-        """A product on plain memory, for its tile."""
-        def target(b: ir.IRBuilder, args: Args, g: Places, m: ir.Value, n: ir.Value) -> ir.Value:
-            return address(b, args[0], b.add(b.mul(m, const(apart)), n), self.element)
-
-        def store(b: ir.IRBuilder, args: Args, g: Places, m: ir.Value, n: ir.Value, value: ir.Value,
-                  lanes: int) -> None:
-            b.store(value, target(b, args, g, m, n), align=element_bytes(self.element))
-
-        def one(b: ir.IRBuilder, args: Args) -> ir.Value:
-            return ONE
-        return Contraction((POINTER,), self.element, (one,), (one,), (one,), (one,), UNSEEN, UNSEEN, store,
-                           target=target, left_at=(factors.row, factors.step), line=factors.line)
+        add_products(b, shape, depth, rows, right, sums, adds, no_near(result), no_fetches(right))
 
     # ------------------------------------------------------------ rows of scores
 

@@ -25,13 +25,18 @@ ZERO, ONE = const(0), const(1)
 
 @contextmanager
 def loop(b: ir.IRBuilder, start: ir.Value, stop: ir.Value, step: ir.Value = ONE,
-         carried: Sequence[ir.Value] = (), short: bool = False) -> Iterator[tuple[ir.Value, State]]:
+         carried: Sequence[ir.Value] = (), short: bool = False,
+         sure: bool = False) -> Iterator[tuple[ir.Value, State]]:
     """for i in range(start, stop, step); `state` holds the carried values, before, during and after the loop.
 
-    A `short` loop is left as it is: vectorising it costs more time while compiling than it ever saves.
+    A `short` loop is left as it is: vectorising it costs more time while compiling than it ever saves.  One that is
+    `sure` is gone through at least once.
     """
     before, body, done = b.block, b.append_basic_block("body"), b.append_basic_block("done")
-    b.cbranch(b.icmp_signed("<", start, stop), body, done)
+    if sure:
+        b.branch(body)
+    else:
+        b.cbranch(b.icmp_signed("<", start, stop), body, done)
     b.position_at_end(body)
     index = b.phi(I64)
     index.add_incoming(start, before)
@@ -48,6 +53,8 @@ def loop(b: ir.IRBuilder, start: ir.Value, stop: ir.Value, step: ir.Value = ONE,
     for place, (phi, first) in enumerate(zip(entering, carried, strict=True)):
         phi.add_incoming(first, before)
         phi.add_incoming(state[place], latch)
+        if sure:
+            continue
         final = b.phi(phi.type)
         final.add_incoming(first, before)
         final.add_incoming(state[place], latch)

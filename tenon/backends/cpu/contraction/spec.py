@@ -84,9 +84,7 @@ class Contraction:
     near: tuple[Target, ...] = ()       # what `finish` reads for an element, side by side for those of a row
     pairs: bool = False                 # an element of a factor is two of bfloat16, neighbours along depth
     packed: int | None = None           # the argument that points to all of right, packed already by `emit_packing`
-    # For a tile that is called by itself, on memory that the caller laid out: elements between rows and steps of left,
-    left_at: tuple[int, int] | None = None
-    line: int | None = None             # and between lines of right, if they are no panel
+    straight: bool = True               # whether rows are equally far apart where `target` puts them
 
 
 @dataclass(frozen=True)
@@ -169,7 +167,7 @@ def packs_in_tiles(spec: Contraction) -> bool:
     """Whether lines of right are lines of memory, so that the first tile of a panel can read and pack them."""
     x = spec.right
     plain = x.pointer is not None and x.inside is None and x.step == 1 and x.contiguous == "outer"
-    free = spec.packed is None and not spec.pairs and spec.left_at is None
+    free = spec.packed is None and not spec.pairs
     return free and plain and len(spec.depth) == 1 and (x.flat or len(spec.columns) == 1)
 
 
@@ -190,9 +188,6 @@ def left_layout(spec: Contraction, tile: Tile) -> tuple[bool, int, int, int]:
     Rows that are runs of memory are read where they are, or copied in chunks if their lines compete; of several runs a
     row is put together; others are packed line by line.
     """
-    if spec.left_at is not None:
-        row, step = spec.left_at
-        return True, row, tile.lanes * step, step
     x = spec.left
     if spec.pairs and (x.zipped is not None or x.rounded):
         return False, tile.lanes, tile.rows * tile.lanes, 1
