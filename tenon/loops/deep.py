@@ -13,34 +13,36 @@ from collections.abc import Callable, Iterator
 
 from tenon.dims import product
 from tenon.loops.build import offset
-from tenon.loops.contraction import Product
+from tenon.loops.contraction import Product, as_product
 from tenon.loops.expressions import Binary, Buffer, Expr, Index, Load, Reduce, replace, size
 from tenon.loops.simplify import simplify, substitute
 from tenon.loops.target import Target
-from tenon.loops.windows import sliding
+from tenon.loops.windows import Sliding, count, sliding
 from tenon.types import TensorType
 
 PARTS = 16, 12, 10, 8       # how many there may be, the best first
 SHORTEST = 256              # products of a sum that are worth a part
 LANES = 32                  # of which a part's depth is best a multiple
 DEEP = 64                   # times the depth of a sum is larger than the longer side of the results
+BY_FILTERS = "filters", "winograd filters"      # ways of windows in which threads repeat work for each other
 LEAST = 1 << 20             # products that are worth a second thread
 
 
 def with_parted_depth(target: Target, found: Product, temporary: Callable[[TensorType], Buffer]) -> list[Target]:
     """The target, after those of the parts of its sum if it is deep enough."""
-    total = found.sum
-    parted = next(iter(_parts(found)), None)
-    if parted is None:
+    along, parts = next(iter(_parts(found)), (None, 0))
+    if along is None:
         return [target]
-    along, parts = parted
     assert isinstance(along.extent, int)
-    length = _length(along.extent, parts)
-    results = (*found.batch, *found.rows, *found.columns)
+    total, length = found.sum, _length(along.extent, parts)
+    results = target.indices
     part, within = Index("part", parts), Index(along.name, length)
+    partial = _sum_of(total, along, within, part * size(length) + within)
+    product_of_part = as_product(partial, (part, *results))
+    if _slides(found) and not (product_of_part and _slides(product_of_part)):
+        return [target]
     buffer = temporary(TensorType(total.dtype, (parts, *(index.extent for index in results))))
-    place = offset(buffer.type.shape, (part, *results))
-    before = [Target(buffer, (part, *results), place, _sum_of(total, along, within, part * size(length) + within))]
+    before = [Target(buffer, (part, *results), offset(buffer.type.shape, (part, *results)), partial)]
     again = Index("part", parts)
     value: Expr = Reduce("add", (again,), Load(buffer, offset(buffer.type.shape, (again, *results)), None),
                          (size(parts),))
@@ -58,22 +60,26 @@ def _parts(found: Product) -> Iterator[tuple[Index, int]]:
     sizes = [product(index.extent for index in axis)
              for axis in (found.batch, found.rows, found.columns, found.sum.indices)]
     known = [n for n in sizes if isinstance(n, int)]
-    if len(known) < len(sizes) or found.sum.dtype.bits < 32 or found.batch or _slides(found):
+    if len(known) < len(sizes) or found.sum.dtype.bits < 32 or found.batch:
         return
     _, rows, columns, depth = known
-    if depth < DEEP * max(rows, columns) or rows * columns * depth < LEAST:
+    slides = _slides(found)
+    sides, indices, multiples = (rows, columns), found.sum.indices, [LANES, 1, 0]
+    if slides is not None:      # images are shared, and not cut
+        sides, indices, multiples = (count(slides.filters), count(slides.windows.channels)), slides.windows.outside, [1]
+    if depth < DEEP * max(sides) or rows * columns * depth < LEAST or (slides and slides.way not in BY_FILTERS):
         return
-    for exact in (LANES, 1, 0):
-        for index in found.sum.indices:
+    for multiple in multiples:
+        for index in indices:
             for parts in PARTS:
-                deep = depth // parts >= SHORTEST
-                if deep and isinstance(index.extent, int) and index.extent >= parts and \
-                        (not exact or index.extent % (parts * exact) == 0):
+                if depth // parts >= SHORTEST and isinstance(index.extent, int) and index.extent >= parts and \
+                        (not multiple or index.extent % (parts * multiple) == 0):
                     yield index, parts
 
 
-def _slides(found: Product) -> bool:
-    return sliding(found.left, found.right, found.batch, found.rows, found.columns, found.sum.indices) is not None
+def _slides(found: Product) -> Sliding | None:
+    """How windows slide in the product, if it is computed window by window."""
+    return sliding(found.left, found.right, found.batch, found.rows, found.columns, found.sum.indices)
 
 
 def _length(extent: int, parts: int) -> int:

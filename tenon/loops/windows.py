@@ -294,10 +294,10 @@ def sliding(left: Expr, right: Expr, batch: Axis, rows: Axis, columns: Axis, dep
             if count(batch) >= SEVERAL and count(filters) <= FEW_FILTERS:
                 return Sliding(windows, other, filters, "added places")
             sums = count(windows.channels) * count(windows.taps) * count(filters)
-            if not batch and count(filters) >= MANY_FILTERS and _has_square_windows(windows) and \
+            if count(filters) >= MANY_FILTERS and _has_square_windows(windows) and \
                     saves_multiplications(windows, filters, whole_channels=True):
                 return Sliding(windows, other, filters, "winograd filters")
-            if not batch and count(filters) >= MANY_FILTERS and sums <= MOST_SUMS and _are_long(windows):
+            if count(filters) >= MANY_FILTERS and sums <= MOST_SUMS and _are_long(windows):
                 return Sliding(windows, other, filters, "filters")
     return None
 

@@ -84,3 +84,31 @@ def test_a_weight_gradient_of_many_rows():
     want = wide.T @ (1 - np.tanh(wide @ w) ** 2)
     np.testing.assert_allclose(np.asarray(tn.jit(tn.grad(loss))(tn.asarray(w), tn.asarray(x))), want, rtol=1e-4,
                                atol=1e-2)
+
+
+CONVOLUTIONS = [(64, 1, 14, 16, 3), (96, 3, 12, 32, 3), (48, 16, 14, 32, 3), (40, 2, 12, 24, 5)]
+
+
+@pytest.mark.parametrize("case", CONVOLUTIONS, ids=str)
+def test_the_gradient_of_a_small_kernel_is_added_up_image_by_image(case):
+    images, channels, side, filters, taps = case
+    random = np.random.default_rng(0)
+    x, g, w = (random.uniform(-1, 1, shape).astype(np.float32) for shape in (
+        (images, channels, side, side), (images, filters, side, side), (filters, channels, taps, taps)))
+    around = np.pad(x.astype(np.float64), ((0, 0), (0, 0), (taps // 2,) * 2, (taps // 2,) * 2))
+    windows = np.lib.stride_tricks.sliding_window_view(around, (taps, taps), (2, 3))
+    want = np.einsum("ncyxab,nfyx->fcab", windows, g.astype(np.float64))
+    function = tn.jit(tn.grad(lambda w, x, g: tn.sum(tn.conv(x, w, padding=taps // 2) * g)))
+    arrays = [tn.asarray(a) for a in (w, x, g)]
+    assert any("part" in text for text in kernels(function, w, x, g))
+    before = tn.get_num_threads()
+    for threads in (1, 2, 5):
+        tn.set_num_threads(threads)
+        try:
+            found = np.asarray(function(*arrays))
+        finally:
+            tn.set_num_threads(before)
+        if threads == 1:
+            first = found
+            np.testing.assert_allclose(found, want, rtol=1e-4, atol=2e-2)
+        np.testing.assert_array_equal(found, first)

@@ -166,13 +166,13 @@ class _SlidingFilters:
                            for a, c in pairwise(self.slides))
 
     def emit(self) -> None:
-        """All blocks, then the results."""
+        """All blocks, then the results, of each batch."""
         b, plan = self.b, self.plan
-        shares = self.task.share(plan.channel_blocks if plan.shares_channels else plan.panels)
+        units = plan.channel_blocks if plan.shares_channels else plan.panels
         everything = ZERO, const(plan.panels if plan.shares_channels else plan.channel_blocks)
-        self.own_channels, self.own_panels = (shares, everything) if plan.shares_channels else (everything, shares)
         images, first = const(count(plan.windows.outside)), const(self.slides[0].places)
-        with b.if_then(b.icmp_signed("<", *shares)):
+        with self.task.batches(plan.statement.batch, units) as own:
+            self.own_channels, self.own_panels = (own, everything) if plan.shares_channels else (everything, own)
             self.row = b.mul(self.own_channels[0], const(plan.together * plan.all_taps))    # whose sum waits first
             with loop(b, ZERO, images, const(plan.images), short=True) as (image, _), \
                     loop(b, ZERO, first, const(plan.block), short=True) as (place, _):

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from llvmlite import ir
 
 from tenon.backends.cpu.arithmetic import I64, POINTER, register
-from tenon.backends.cpu.contraction.emit import ONE, const, element_bytes
-from tenon.backends.cpu.sliding.cover import Cover
+from tenon.backends.cpu.contraction.emit import ONE, ZERO, ceil_div, const, element_bytes, loop, maximum, minimum
+from tenon.backends.cpu.sliding.cover import Cover, know
 from tenon.backends.cpu.values import Values
 from tenon.loops.expressions import Expr
-from tenon.loops.windows import count
+from tenon.loops.windows import Axis, count
 
 COVERED = 1 << 17       # bytes that a block's windows cover, about
 SPARE = 8               # registers that hold no sums
@@ -30,6 +31,18 @@ class Task:
         ends = self.thread, self.b.add(self.thread, ONE)
         start, stop = (self.b.udiv(self.b.mul(const(tasks), end), self.threads) for end in ends)
         return start, stop
+
+    @contextmanager
+    def batches(self, axis: Axis, units: int) -> Iterator[tuple[ir.Value, ir.Value]]:
+        """For each place of a batch's axis: the units that are this thread's, if any are; all places have as many."""
+        b, every = self.b, const(units)
+        start, stop = self.share(count(axis) * units)
+        with loop(b, b.udiv(start, every), ceil_div(b, stop, every), short=True) as (number, _):
+            know(self.values, axis, number)
+            before = b.mul(number, every)
+            own = maximum(b, b.sub(start, before), ZERO), minimum(b, b.sub(stop, before), every)
+            with b.if_then(b.icmp_signed("<", *own)):
+                yield own
 
     def parts(self, sizes: Sequence[int]) -> list[ir.Value]:
         """Parts of the scratch memory of these sizes, each a multiple of a cache line, where lines begin."""

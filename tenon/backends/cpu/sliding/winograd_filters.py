@@ -164,13 +164,14 @@ class _WinogradFilters:
                                    plan.gradients)
 
     def emit(self) -> None:
-        """All groups and vectors of channels of this thread."""
+        """All groups and vectors of channels of this thread, of each batch."""
         b, plan = self.b, self.plan
-        share = self.task.share(plan.groups if plan.shares_groups else plan.vectors)
-        groups, vectors = (share, (ZERO, const(plan.vectors))) if plan.shares_groups else \
-            ((ZERO, const(plan.groups)), share)
-        with b.if_then(b.icmp_signed("<", *share)), loop(b, *groups, short=True) as (group, _):
-            self.group(b.mul(group, const(plan.line)), vectors)
+        units = plan.groups if plan.shares_groups else plan.vectors
+        with self.task.batches(plan.statement.batch, units) as own:
+            groups, vectors = (own, (ZERO, const(plan.vectors))) if plan.shares_groups else \
+                ((ZERO, const(plan.groups)), own)
+            with loop(b, *groups, short=True) as (group, _):
+                self.group(b.mul(group, const(plan.line)), vectors)
 
     def group(self, first: ir.Value, vectors: tuple[ir.Value, ir.Value]) -> None:
         """The results for the filters of a group, from `first` on."""
@@ -220,8 +221,8 @@ class _WinogradFilters:
             with loop(b, ZERO, minimum(b, lanes, b.sub(some, f)), short=True) as (k, _):
                 know(self.values, self.plan.filters, b.add(b.add(first, f), k))
                 line = address(b, self.outside, b.mul(k, const(self.plan.taps)), self.element)
-                self.task.apart("epilogue", self.plan.filters, [line, b.mul(channel, const(TAPS * TAPS)), run],
-                                self.hand_over)
+                known = *self.plan.statement.batch, *self.plan.filters
+                self.task.apart("epilogue", known, [line, b.mul(channel, const(TAPS * TAPS)), run], self.hand_over)
 
     @property
     def order(self) -> tuple[tuple[int, ...], ...]:
