@@ -4,6 +4,9 @@
         r[jj] = 0                         so a row of partial results stays in the first cache,
         for k: r[jj] += x[k, j + jj]      and each row of x is added to it
         out[j + jj] = r[jj]
+
+Where a target stores whole columns of what depends on their reductions, as a softmax of columns does, its other loops
+are inside of the tile: `for i: out[i, j + jj] = x[i, j + jj] - r[jj]`.
 """
 
 from __future__ import annotations
@@ -36,6 +39,9 @@ from tenon.types import TensorType, float32
 
 TILE = 256
 LINES = 4           # that are added at once
+LEAST = 16          # results of a row of whole columns
+ENOUGH = 16 * TILE  # results that keep the threads busy
+MOST_ROWS = 1024    # of a tile that is gone through several times, in the second cache
 SIMPLE = 24         # sub-expressions of a line that is worth repeating
 
 
@@ -48,6 +54,24 @@ def column_nest(targets: Sequence[Target]) -> Nest | None:
     if not found or not all(_stands_alone(x) and loops[-1] in x.free and lies_across(x, loops[-1]) for x in found):
         return None
     return _tiled(targets, found)
+
+
+def in_columns(target: Target) -> frozenset[Index] | None:
+    """The loops around the reductions of a target that stores whole columns of them; None for any other target."""
+    found = parts(target.value, Reduce)
+    if not found or not target.indices or target.extents or target.combine:
+        return None
+    *others, column = target.indices
+    around = frozenset(others).intersection(*(x.free for x in found))
+    inside = [i for i in others if i not in around]
+    sizes = [i.extent for i in target.indices]
+    if not inside or not all(isinstance(n, int) for n in sizes) or column.extent < LEAST:
+        return None
+    if count(*around, column) < ENOUGH or count(*inside) > MOST_ROWS:
+        return None
+    alike = all(x.free.intersection(others) == around and _stands_alone(x) and column in x.free
+                and lies_across(x, column) for x in found)
+    return around if alike else None
 
 
 def _stands_alone(x: Reduce) -> bool:
@@ -73,7 +97,10 @@ def lies_across(x: Reduce, index: Index) -> bool:
 
 def _tiled(targets: Sequence[Target], reductions: Sequence[Reduce]) -> Nest:
     """The nest; a reduction comes after those inside of it."""
-    *outer, column = targets[0].indices
+    *others, column = targets[0].indices
+    around = in_columns(targets[0])
+    outer = [i for i in others if around is None or i in around]
+    rows = [i for i in others if i not in outer]
     width = min(TILE, column.extent) if isinstance(column.extent, int) else TILE
     tile = Index("tile", -(-column.extent // width) if isinstance(column.extent, int)
                  else (column.extent + (width - 1)) // width)
@@ -114,16 +141,21 @@ def _tiled(targets: Sequence[Target], reductions: Sequence[Reduce]) -> Nest:
             loops = list(zip((*x.indices[:-1], index), (*x.extents[:-1], extent), inner[1:], inner[:-1], strict=True))
             for k, turns, scope, around in reversed(loops):
                 around.body.append(Loop(k, turns, tuple(scope.body)))
-    last = Scope(body, lane)
+    inside = [body]
+    for index in rows:
+        inside.append(Scope(inside[-1], index))
+    last = Scope(inside[-1], lane)
     values = [substitute(replace(t.value, sums), {column: position}) for t in targets]
     placing = Placing(*values, numbers=numbers)
     placing.store([Target(t.buffer, t.indices, substitute(t.offset, {column: position}), value)
                    for t, value in zip(targets, values, strict=True)], last)
-    body.body.append(Loop(lane, lanes, tuple(last.body), "vector"))
+    inside[-1].body.append(Loop(lane, lanes, tuple(last.body), "vector"))
+    for index, scope, enclosing in reversed(list(zip(rows, inside[1:], inside[:-1], strict=True))):
+        enclosing.body.append(Loop(index, size(index.extent), tuple(scope.body)))
     indices = [*outer, tile]
     for depth in range(len(indices), 0, -1):
         scope = scopes.pop()
-        grain = grain_of(targets, [*indices[1:], lane]) if depth == 1 else size(1)
+        grain = grain_of(targets, [*indices[1:], *rows, lane]) if depth == 1 else size(1)
         scopes[-1].body.append(Loop(indices[depth - 1], size(indices[depth - 1].extent), tuple(scope.body),
                                     "parallel" if depth == 1 else "serial", grain))
     return Nest(tuple(top.body), tuple(buffers))

@@ -4,50 +4,55 @@
     ->    out[i] = x[i] + 0;  out[i + 256] = 0 + y[i]                      for i in range(256)
 
 So what is joined, padded or chosen by its place is read and stored in whole vectors, beside what it is computed from:
-the gradients of a tensor's parts are stored where they belong.
+the gradients of a tensor's parts are stored where they belong.  Intervals of one length share a loop.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, MutableMapping, Sequence
+from itertools import pairwise
 
 from tenon.graph.ir import Value
 from tenon.loops.affine import affine
+from tenon.loops.cost import count
 from tenon.loops.expressions import Binary, CheckedIndex, Expr, Index, Reduce, size, walk
 from tenon.loops.simplify import substitute
 from tenon.loops.target import Target
 from tenon.types import int64
 
 SHORTEST = 16       # turns of a loop for an interval: whole vectors
-MOST = 8            # intervals of a loop
+MOST = 9            # intervals of all loops together: what is padded on four sides
+EDGE = 4            # an innermost loop may have shorter intervals where they are this part of it at most
+FEWEST = 4096       # elements that are worth a loop more
 FIRST_AFTER = {"<": 0, "<=": 1, ">": 1, ">=": 0}      # with `i op c`, the first i from c on where the answer is another
 
 
 def in_intervals(targets: Sequence[Target], owner: MutableMapping[Expr, Value]) -> list[Target]:
-    """The targets, cut into intervals of one length where all ends are multiples of it; `owner` learns new names."""
-    return [part for target in targets for part in _intervals(target, owner)]
+    """The targets, cut into intervals; `owner` learns new names."""
+    return [part for target in targets for part in _intervals(target, owner, MOST)]
 
 
-def _intervals(target: Target, owner: MutableMapping[Expr, Value]) -> Iterator[Target]:
-    found = _cut(target)
+def _intervals(target: Target, owner: MutableMapping[Expr, Value], most: int) -> Iterator[Target]:
+    found = _cut(target, most)
     if found is None:
         yield target
         return
-    index, n = found
-    assert isinstance(index.extent, int)
-    inner = Index(index.name, n)
-    indices = tuple(inner if i is index else i for i in target.indices)
-    for start in range(0, index.extent, n):
+    index, ends = found
+    loops = {stop - start: Index(index.name, stop - start) for start, stop in pairwise(ends)}
+    for start, stop in pairwise(ends):
+        inner = loops[stop - start]
         values: dict[Index, Expr] = {index: inner + size(start)}
         for x in walk(target.value):
             if x in owner:
                 owner.setdefault(substitute(x, values), owner[x])
-        yield Target(target.buffer, indices, substitute(target.offset, values), substitute(target.value, values))
+        indices = tuple(inner if i is index else i for i in target.indices)
+        part = Target(target.buffer, indices, substitute(target.offset, values), substitute(target.value, values))
+        yield from _intervals(part, owner, most // (len(ends) - 1))
 
 
-def _cut(target: Target) -> tuple[Index, int] | None:
-    """(an index, the length of its intervals)."""
+def _cut(target: Target, most: int) -> tuple[Index, list[int]] | None:
+    """(an index, where its intervals begin and the last one ends)."""
     inside = walk(target.value)
     if target.combine or target.extents or any(isinstance(x, (Reduce, CheckedIndex)) for x in inside):
         return None
@@ -55,9 +60,20 @@ def _cut(target: Target) -> tuple[Index, int] | None:
         ends = {end for x in inside for end in _ends(x, index)}
         if ends and isinstance(index.extent, int):
             n = math.gcd(index.extent, *ends)
-            if n >= SHORTEST and index.extent // n <= MOST:
-                return index, n
+            listed = list(range(0, index.extent + 1, n)) if n >= SHORTEST else sorted({0, *ends, index.extent})
+            if len(listed) - 1 <= most and (n >= SHORTEST or _worthwhile(target, index, listed)):
+                return index, listed
     return None
+
+
+def _worthwhile(target: Target, index: Index, ends: Sequence[int]) -> bool:
+    """Whether intervals of several lengths are better than one loop that chooses."""
+    assert isinstance(index.extent, int)
+    if count(*target.indices) < FEWEST:
+        return False
+    if index is not target.indices[-1]:
+        return count(*target.indices[target.indices.index(index) + 1:]) >= SHORTEST
+    return sum(b - a for a, b in pairwise(ends) if b - a < SHORTEST) * EDGE <= index.extent
 
 
 def _ends(x: Expr, index: Index) -> Iterator[int]:

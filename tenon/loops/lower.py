@@ -18,6 +18,7 @@ from tenon.loops.along import along_rows, opened
 from tenon.loops.attention import attention_nest, attention_node
 from tenon.loops.build import GraphExpressions, is_empty, offset
 from tenon.loops.chunks import in_chunks
+from tenon.loops.columns import in_columns
 from tenon.loops.contraction import misplaced
 from tenon.loops.deep import with_parted_depth
 from tenon.loops.expressions import Buffer, Call, CheckedIndex, Expr, Index, Reduce, parts, size
@@ -28,12 +29,14 @@ from tenon.loops.ir import Kernel, Nest, roots, statements
 from tenon.loops.rows import Copies, with_dense_rows
 from tenon.loops.schedule import schedule
 from tenon.loops.splitting import with_split_loops
-from tenon.loops.target import Target, levels
+from tenon.loops.target import CALL, Target, levels
 from tenon.types import TensorType
 
 MOST_NODES_DEEP = 32        # longer chains are cut, so that expressions stay shallow
 Indices = tuple[Index, ...]
-CHEAP_REPEAT = 256          # computing something again at most this often costs less than storing it
+CHEAP_REPEAT = 256          # computing something again at most this often costs less than storing it,
+FEW = 16384                 # where so few elements are read in all;
+FEW_TIMES = 32              # else at most this often
 
 
 def lower(graph: Graph, name: str) -> Kernel:
@@ -147,7 +150,10 @@ def _misplaced_product(targets: Sequence[Target], owner: Mapping[Expr, Value], s
 def _recomputed(targets: Sequence[Target], owner: Mapping[Expr, Value], stored: set[Value]) -> Value | None:
     """A value, not yet stored, that would be computed again in a loop that it does not depend on."""
     for target in targets:
+        columns = in_columns(target) is not None
         for x, around in _placed(target.value, target.indices):
+            if columns and isinstance(x, Reduce):
+                continue                        # the loops that it does not depend on are inside
             value = owner.get(x)
             if value is None or value in stored or not isinstance(x, (Reduce, Call)):
                 continue
@@ -157,7 +163,7 @@ def _recomputed(targets: Sequence[Target], owner: Mapping[Expr, Value], stored: 
             times = _times_each(value, _needed(around, x))
             if not again and isinstance(x, Reduce) and times > 1:
                 again = [times]
-            if again and not _is_cheap(x, again):
+            if again and not _is_cheap(x, again, _needed(around, x)):
                 return value
     return None
 
@@ -187,10 +193,16 @@ def _placed(root: Expr, around: Indices) -> Iterator[tuple[Expr, Indices]]:
             stack.extend((child, inner) for child in x.children())
 
 
-def _is_cheap(x: Expr, again: Sequence[Dim]) -> bool:
+def _is_cheap(x: Expr, again: Sequence[Dim], around: Indices) -> bool:
+    """Whether it is computed so seldom, or so quickly, that storing it would not be worth while."""
     inner = [index.extent for index in x.indices] if isinstance(x, Reduce) else []
-    times = product([*again, *inner])
-    return isinstance(times, int) and times <= CHEAP_REPEAT and not (isinstance(x, Call) and times > 8)
+    times, turns = product([*again, *inner]), product([*(index.extent for index in around), *inner])
+    if not isinstance(times, int) or times > CHEAP_REPEAT:
+        return False
+    if isinstance(x, Call):
+        return times <= CALL
+    few = isinstance(turns, int) and turns <= FEW
+    return few or times * (CALL if parts(x, Call) else 1) <= FEW_TIMES
 
 
 def grouped(targets: Sequence[Target]) -> list[list[Target]]:
@@ -209,6 +221,8 @@ def grouped(targets: Sequence[Target]) -> list[list[Target]]:
 
 def _fits(target: Target, nest: Sequence[Target]) -> bool:
     """Whether the loops of the target are those of the nest, or the outer ones of them, or the other way round."""
+    if in_columns(target) != in_columns(nest[-1]):
+        return False
     one, other = target.product, nest[-1].product
     if one is not None or other is not None:
         return one == other and target.indices == nest[-1].indices

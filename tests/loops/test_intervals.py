@@ -31,9 +31,36 @@ def kernel_for(graph):
 
 
 @pytest.mark.parametrize(("widths", "intervals"), [
-    ((32, 32), 2), ((64, 32), 3), ((16, 16, 16, 16), 4), ((8, 8), 1), ((33, 32), 1), ((16,) * 9, 1), ((16, 0, 16), 2)])
+    ((32, 32), 2), ((64, 32), 3), ((16, 16, 16, 16), 4), ((8, 8), 1), ((33, 32), 1), ((16,) * 10, 1), ((16, 0, 16), 2)])
 def test_joined_parts_are_stored_where_they_belong(widths, intervals):
     assert len(stores(kernel_for(joined(3, *widths)))) == intervals
+
+
+@pytest.mark.parametrize(("shapes", "axis", "nests"), [
+    (((31, 67), (37, 67)), 0, 2), (((67, 31), (67, 37)), 1, 2), (((4, 5, 67), (4, 7, 67), (4, 5, 67)), 1, 2),
+    (((67, 1), (67, 80), (67, 1)), 1, 2), (((67, 9), (67, 11)), 1, 1), (((5, 9), (5, 40)), 1, 1)])
+@pytest.mark.parametrize("dtype", ["bf16"])
+def test_parts_of_several_lengths_have_loops_of_their_own_where_that_is_worth_it(shapes, axis, nests, dtype):
+    total = [sum(n) if k == axis else n[0] for k, n in enumerate(zip(*shapes, strict=True))]
+    params = ", ".join(f"x{k}: {dtype}{list(shape)}" for k, shape in enumerate(shapes))
+    names = ", ".join(f"x{k}" for k in range(len(shapes)))
+    kernel = kernel_for(parse_graph(f"""
+def f({params}):
+    v: {dtype}{total} = concat({names}, axis={axis})
+    return v
+"""))
+    assert len(kernel.nests) == nests
+
+
+def test_what_is_padded_on_four_sides_has_a_loop_for_its_inside():
+    graph = parse_graph("""
+def f(x: f32[3, 41, 43]):
+    v: f32[3, 44, 46] = pad(x, 2.0, low=(0, 1, 2), high=(0, 2, 1), interior=(0, 0, 0))
+    return v
+""")
+    kernel = kernel_for(graph)
+    inside = [s for s in stores(kernel) if s.value.dtype is not None and not hasattr(s.value, "condition")]
+    assert any(getattr(s.value, "mask", "none") is None for s in inside)
 
 
 def test_parts_are_computed_beside_one_another():
