@@ -98,8 +98,8 @@ def lies_across(x: Reduce, index: Index) -> bool:
 def _tiled(targets: Sequence[Target], reductions: Sequence[Reduce]) -> Nest:
     """The nest; a reduction comes after those inside of it."""
     *others, column = targets[0].indices
-    around = in_columns(targets[0])
-    outer = [i for i in others if around is None or i in around]
+    shared = in_columns(targets[0])
+    outer = [i for i in others if shared is None or i in shared]
     rows = [i for i in others if i not in outer]
     width = min(TILE, column.extent) if isinstance(column.extent, int) else TILE
     tile = Index("tile", -(-column.extent // width) if isinstance(column.extent, int)

@@ -24,6 +24,8 @@ from tenon.types import DType, Shape, TensorType, float32, int64
 
 TILE = 256          # neighbours that are computed together
 LONGEST = 1 << 31   # the first step of a search in an axis whose size is a symbol
+BESIDE = 16         # columns that are ordered together, of a line of memory or two,
+COPIED = 1 << 19    # where these are so many bytes at most
 TOGETHER = 8        # rows that take turns, so that no addition waits for the last one
 Step = Callable[[Sequence[Expr], Expr, Expr], Sequence[Expr]]
 
@@ -112,6 +114,11 @@ class Filling(Scalars):
 
     def order(self, x: Read, axis: int, descending: bool, first: Dim) -> None:
         """The places of the `first` elements along an axis, in order; equal ones as they come, NaN as the largest."""
+        inner, count = product(x.shape[axis + 1:]), x.shape[axis]
+        if isinstance(inner, int) and isinstance(count, int) and isinstance(first, int) and inner >= TOGETHER \
+                and BESIDE * count * x.dtype.itemsize <= COPIED:
+            self._order_beside(x, axis, descending, first)
+            return
         (out,) = self.outputs
         rest = (*x.shape[:axis], *x.shape[axis + 1:])
         row, j = Index("row", product(rest)), Index("n", first)
@@ -123,6 +130,32 @@ class Filling(Scalars):
         body = ordering.statements(lambda place: x(at(place)), descending)
         stored = Loop(j, size(first), (Store(out, offset(out.type.shape, at(j)), ordering.place(j)),), "vector")
         self._parallel(row, (*body, stored), _work(ordering.work), ordering.buffers)
+
+    def _order_beside(self, x: Read, axis: int, descending: bool, first: int) -> None:
+        """The same for columns: so many at a time are copied to rows, which are ordered."""
+        (out,) = self.outputs
+        outer, inner, count = x.shape[:axis], x.shape[axis + 1:], x.shape[axis]
+        columns = product(inner)
+        tiles = Index("tiles", (columns + (BESIDE - 1)) // BESIDE)
+        both, lane, k, j = Index("tile", product(outer) * tiles.extent), Index("lane", BESIDE), Index("k", count), \
+            Index("n", first)
+        tile = both % size(tiles.extent)
+        lanes = Binary("min", size(BESIDE), size(columns) - tile * size(BESIDE))
+        others = _index(outer, both // size(tiles.extent)) + _index(inner, simplify(tile * size(BESIDE) + lane))
+
+        def at(place: Expr) -> tuple[Expr, ...]:
+            return (*others[:axis], place, *others[axis:])
+        rows = Buffer("rows", TensorType(x.dtype, (BESIDE, count)), "local")
+        places = Buffer("ordered", TensorType(int64, (BESIDE, first)), "local")
+        ordering = Ordering(x.dtype, count, first)
+        copied = Store(rows, lane * count + k, x(at(k)))
+        body = ordering.statements(lambda place: Load(rows, lane * count + place, None), descending)
+        kept = Loop(j, size(first), (Store(places, lane * first + j, ordering.place(j)),), "vector")
+        stored = Store(out, offset(out.type.shape, at(j)), Load(places, lane * first + j, None))
+        self._parallel(both, (Loop(k, size(count), (Loop(lane, lanes, (copied,), "vector"),)),
+                              Loop(lane, lanes, (*body, kept)),
+                              Loop(j, size(first), (Loop(lane, lanes, (stored,), "vector"),))),
+                       BESIDE * _work(ordering.work), [rows, places, *ordering.buffers])
 
     def search(self, x: Read, values: Read, right: bool) -> None:
         """How many elements of the ordered last axis of x come before each value: each step takes half as many."""

@@ -6,7 +6,8 @@ ordered digit after digit, from the lowest one on: how often each digit occurs s
 sort).  A digit that all words share takes no pass, so small integers are as quick as narrow ones.
 
 Where few places of many are wanted, the elements are dealt out to so many groups that the smallest of the groups alone
-tell a highest digit that enough elements do not exceed.  Only those that do not are ordered.
+tell a highest digit that enough elements do not exceed.  Only those that do not are ordered.  For very few places of a
+row that is not long, the smallest of the groups are ranked, which tells a key that enough elements do not exceed.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tenon.dims import Dim
+from tenon.loops.cost import known
 from tenon.loops.expressions import (
     Binary,
     Bits,
@@ -37,6 +39,7 @@ RANKED = 64                     # elements of a row that is ordered by counting 
 GROUPS = 4                      # for each place that is wanted, at least
 LEAST = 4                       # elements of a group: where there would be fewer, all elements are ordered
 BLOCK = 64                      # elements that are passed over together if none is among the first
+FEW, NOT_LONG = 32, 4096         # places that are wanted of so many elements, so that ranks are enough
 PLACE = 32                      # bits beside the key in a word
 UNSIGNED = {8: uint8, 16: uint16, 32: uint32, 64: uint64}
 
@@ -67,22 +70,26 @@ class Ordering:
         self.passes = dtype.bits // DIGIT
         self.ranked = isinstance(count, int) and count <= RANKED
         groups = -(-GROUPS * first // BLOCK) * BLOCK if isinstance(first, int) else 0
-        self.chosen = isinstance(count, int) and 0 < groups <= count // LEAST and count > 1 << FIRST_DIGIT
+        some = isinstance(count, int) and 0 < groups <= count // LEAST
+        self.few = some and not self.ranked and known(count) <= NOT_LONG and known(first) <= FEW
+        self.chosen = some and not self.few and known(count) > 1 << FIRST_DIGIT
         digits = max(self.passes << DIGIT, self.chosen << FIRST_DIGIT)
         self.counts = Buffer("counts", TensorType(int64, (digits,)), "local")
         self.first, self.smallest = first, Buffer("smallest", TensorType(UNSIGNED[dtype.bits], (groups,)), "local")
         self.turned = Local("turned", int64)        # how many passes there were; each moves the words to the other half
         self.key = Local("key", UNSIGNED[dtype.bits])
+        self.most = Local("most", self.key.dtype)   # a key that enough elements do not exceed
         self.found = Local("found", int64)          # how many words are to be ordered
 
     @property
     def buffers(self) -> list[Buffer]:
-        return [*self.columns, *([] if self.ranked else [self.counts]), *([self.smallest] if self.chosen else [])]
+        return [*self.columns, *([] if self.ranked or self.few else [self.counts]),
+                *([self.smallest] if self.chosen or self.few else [])]
 
     @property
     def work(self) -> Dim:
         """About how many operations a row takes."""
-        return self.count * (self.count if self.ranked else 4 * self.passes)
+        return self.count * (self.count if self.ranked else 4 if self.few else 4 * self.passes)
 
     def statements(self, element: Callable[[Expr], Expr], descending: bool) -> list[Stmt]:
         """`element` is what stands at a place of the row."""
@@ -91,8 +98,10 @@ class Ordering:
         def given(at: Expr) -> list[Stmt]:
             return [Let(value, element(at)), Let(key, key_of(value, descending))]
         if self.ranked:
-            return [Loop(k, size(self.count), (*given(k), *self._kept(k, k))), self._rank()]
+            return [Loop(k, size(self.count), (*given(k), *self._kept(k, k))), self._rank(size(self.count))]
         found: list[Stmt] = [Accumulator(self.turned, "add"), Accumulator(self.found, "add")]
+        if self.few:
+            return [*found, *self._dealt(given), *self._last(), *self._up_to(given), self._rank(self.found)]
         if self.chosen:
             found += [*self._choose(given), self._clear(), Loop(k, self.found, (*self._read(k), *self._counted()))]
         else:
@@ -104,7 +113,8 @@ class Ordering:
 
     def place(self, at: Expr) -> Expr:
         """The place of the element that comes there."""
-        last = Load(self.columns[-1], (size(self.count) if self.ranked else self._half) + at, None)
+        half = size(self.count) if self.ranked or self.few else self._half
+        last = Load(self.columns[-1], half + at, None)
         return Cast(last & ((1 << PLACE) - 1), int64) if self.packed else last
 
     # ------------------------------------------------------------ words
@@ -135,15 +145,16 @@ class Ordering:
 
     # ------------------------------------------------------------ a short row
 
-    def _rank(self) -> Stmt:
+    def _rank(self, count: Expr) -> Stmt:
+        """So many words, to the places that how many are smaller says."""
         i, j, rank = Index("i", self.count), Index("j", self.count), Local("rank", int64)
         mine, other = self._words[0], Load(self.columns[0], j, None)
         smaller = other < mine
         if not self.packed:
             smaller = smaller | (Binary("==", other, mine) & (j < i))
-        count = Loop(j, size(self.count), (Update(rank, "add", Cast(smaller, int64)),), "vector")
+        counted = Loop(j, count, (Update(rank, "add", Cast(smaller, int64)),), "vector")
         moved = [Store(b, size(self.count) + rank, word) for b, word in zip(self.columns, self._words, strict=True)]
-        return Loop(i, size(self.count), (*self._read(i), Accumulator(rank, "add"), count, *moved))
+        return Loop(i, count, (*self._read(i), Accumulator(rank, "add"), counted, *moved))
 
     # ------------------------------------------------------------ digit after digit
 
@@ -177,20 +188,27 @@ class Ordering:
 
     # ------------------------------------------------------------ few of many
 
-    def _choose(self, given: Callable[[Expr], list[Stmt]]) -> list[Stmt]:
-        """The words whose highest digit is one of those that the first elements have, in the order of their places."""
-        count, groups, bits = self.count, self.smallest.elements, min(self.dtype.bits, FIRST_DIGIT)
+    def _dealt(self, given: Callable[[Expr], list[Stmt]]) -> list[Stmt]:
+        """The smallest key of each group."""
+        count, groups = self.count, self.smallest.elements
         turn, group = Index("turn", count // groups), Index("group", groups)
-
-        def digit(key: Expr) -> Expr:
-            return key >> (self.dtype.bits - bits)
         nothing = Store(self.smallest, group, identity("min", self.key.dtype))
         smaller = Store(self.smallest, group, Binary("min", Load(self.smallest, group, None), self.key))
         dealt = Loop(group, size(groups), (*given(turn * groups + group), smaller), "vector")
+        return [Loop(group, size(groups), (nothing,), "vector"), Loop(turn, size(turn.extent), (dealt,))]
+
+    def _choose(self, given: Callable[[Expr], list[Stmt]]) -> list[Stmt]:
+        """The words whose highest digit is one of those that the first elements have, in the order of their places."""
+        groups, bits = self.smallest.elements, min(self.dtype.bits, FIRST_DIGIT)
+        group, last = Index("group", groups), Local("last", self.key.dtype)
+
+        def digit(key: Expr) -> Expr:
+            return key >> (self.dtype.bits - bits)
         here = Cast(digit(Load(self.smallest, group, None)), int64)
         counted = Store(self.counts, here, Load(self.counts, here, None) + 1)
-        return [Loop(group, size(groups), (nothing,), "vector"), Loop(turn, size(turn.extent), (dealt,)), self._clear(),
-                Loop(group, size(groups), (counted,)), *self._limit(bits), *self._below(given, digit)]
+        taken = Binary("<=", digit(self.key), last)
+        return [*self._dealt(given), self._clear(), Loop(group, size(groups), (counted,)), *self._limit(bits),
+                Let(last, Cast(_limit - 1, last.dtype)), self._below(given, taken, taken)]
 
     def _limit(self, bits: int) -> list[Stmt]:
         """How many digits, from the lowest one on, enough of the smallest have."""
@@ -200,18 +218,35 @@ class Ordering:
                 Loop(j, size(1 << bits), (Update(_limit, "add", Cast(reached, int64)),
                                           Update(total, "add", Load(self.counts, j, None))))]
 
-    def _below(self, given: Callable[[Expr], list[Stmt]], digit: Callable[[Expr], Expr]) -> list[Stmt]:
-        """Keep the words with these digits; most blocks have none."""
+    def _below(self, given: Callable[[Expr], list[Stmt]], near: Expr, taken: Expr, *after: Stmt) -> Stmt:
+        """Keep the words that are taken, all of which are near; most blocks have none."""
         block, k = Index("block", -(-self.count // BLOCK)), Index("k", BLOCK)
-        some, last, extent = Local("some", int32), Local("last", self.key.dtype), Local("extent", int64)
+        some, extent = Local("some", int32), Local("extent", int64)
         at = block * BLOCK + k
-        taken = Binary("<=", digit(self.key), last)
-        return [Let(last, Cast(_limit - 1, last.dtype)),
-                Loop(block, size(block.extent), (
-                    Let(extent, Binary("min", size(BLOCK), size(self.count) - block * BLOCK)), Accumulator(some, "add"),
-                    Loop(k, extent, (*given(at), Update(some, "add", Cast(taken, int32))), "vector"),
-                    Loop(k, Select(some > 0, extent, size(0)), (
-                        *given(at), *self._kept(at, self.found), Update(self.found, "add", Cast(taken, int64))))))]
+        return Loop(block, size(block.extent), (
+            Let(extent, Binary("min", size(BLOCK), size(self.count) - block * BLOCK)), Accumulator(some, "add"),
+            Loop(k, extent, (*given(at), Update(some, "add", Cast(near, int32))), "vector"),
+            Loop(k, Select(some > 0, extent, size(0)), (
+                *given(at), *self._kept(at, self.found), Update(self.found, "add", Cast(taken, int64)), *after))))
+
+    # ------------------------------------------------------------ very few
+
+    def _last(self) -> list[Stmt]:
+        """The largest of as many of the groups' smallest keys as elements are wanted."""
+        i, j, rank = Index("i", self.smallest.elements), Index("j", self.smallest.elements), Local("rank", int64)
+        mine, other = (Load(self.smallest, at, None) for at in (i, j))
+        counted = Loop(j, size(j.extent), (Update(rank, "add", Cast(other < mine, int64)),), "vector")
+        wanted = Select(rank < size(self.first), mine, constant(0, self.key.dtype))
+        return [Accumulator(self.most, "max"),
+                Loop(i, size(i.extent), (Accumulator(rank, "add"), counted, Update(self.most, "max", wanted)))]
+
+    def _up_to(self, given: Callable[[Expr], list[Stmt]]) -> list[Stmt]:
+        """Keep the words below that key, and of those equal to it as many as may be wanted."""
+        equals = Local("equals", int64)
+        equal = Binary("==", self.key, self.most)
+        taken = (self.key < self.most) | (equal & (equals < size(self.first)))
+        return [Accumulator(equals, "add"),
+                self._below(given, Binary("<=", self.key, self.most), taken, Update(equals, "add", Cast(equal, int64)))]
 
 
 _limit = Local("limit", int64)

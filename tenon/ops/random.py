@@ -40,6 +40,11 @@ FRACTION_BITS = {float64: 53, float32: 24, float16: 11, bfloat16: 8}    # unifor
 CHUNK = 1 << 13                                                         # blocks of four words that NumPy holds in cache
 
 
+LOW, HALF = np.uint64(MASK), np.uint64(32)
+FACTORS = np.array([[0xD2511F53], [0xCD9E8D57]], np.uint64)
+KEY_STEPS = np.arange(10, dtype=np.uint64)[:, None] * np.array([0x9E3779B9, 0xBB67AE85], np.uint64)
+
+
 def philox(counter: tuple[Any, Any, Any, Any], key: tuple[Any, Any]) -> tuple[Any, Any, Any, Any]:
     """Four random words from a counter and a key: 32-bit numbers in 64-bit arrays or expressions."""
     a, b, c, d = counter
@@ -51,16 +56,21 @@ def philox(counter: tuple[Any, Any, Any, Any], key: tuple[Any, Any]) -> tuple[An
 
 
 def words(state: Any, count: int, stream: int) -> Any:
-    """NumPy: the first `count` words of a draw, u32[count]."""
-    seed, draw = np.asarray(state[:1]), np.asarray(state[1:])
-    blocks = np.arange(-(-count // 4), dtype=np.uint64)
-    out = np.empty((blocks.size, 4), np.uint32)
-    for start in range(0, blocks.size, CHUNK):
-        part = blocks[start:start + CHUNK]
-        fixed = np.full(1, stream, np.uint64)
-        found = philox((part, fixed, draw & MASK, draw >> 32), (seed & MASK, seed >> 32))
-        for k in range(4):
-            out[start:start + CHUNK, k] = found[k]
+    """NumPy: the first `count` words of a draw, u32[count]; both products of a turn are one array."""
+    seed, draw = np.asarray(state)
+    keys = (np.array([seed & LOW, seed >> HALF]) + KEY_STEPS) & LOW
+    blocks = -(-count // 4)
+    out = np.empty((blocks, 4), np.uint32)
+    for start in range(0, blocks, CHUNK):
+        part = out[start:start + CHUNK]
+        even, odd = np.empty((2, 2, len(part)), np.uint64)      # (a, c) and (b, d) of `philox`
+        even[0], even[1] = np.arange(start, start + len(part)), draw & LOW
+        odd[0], odd[1] = stream, draw >> HALF
+        for key in keys:
+            products = (even * FACTORS)[::-1]
+            even = (products >> HALF) ^ odd ^ key[:, None]
+            odd = products & LOW
+        part[:, 0::2], part[:, 1::2] = even.T, odd.T
     return out.reshape(-1)[:count]
 
 

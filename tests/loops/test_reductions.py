@@ -4,12 +4,15 @@ import numpy as np
 import pytest
 
 from loops import toy
-from loops.compiled import check, llvm_text
+from loops.compiled import check, llvm_text, run
 from loops.test_maps import data, type_of
 from tenon.backends import llvm
 from tenon.dims import symbol
 from tenon.graph.build import trace
+from tenon.graph.interpret import interpret
 from tenon.graph.text import parse_graph
+from tenon.loops.cost import cost
+from tenon.loops.lower import lower
 
 
 @pytest.mark.parametrize("shape", [(4, 5), (1, 7), (3, 0), (0, 3), (2, 131), (67, 2)])
@@ -128,3 +131,45 @@ def test_columns_of_which_one_reduction_needs_another_are_read_line_by_line():
     kernel = check(trace(body, t), x)
     assert len(kernel.nests) == 1 and kernel.nests[0].locals
     check(trace(body, type_of("f64", symbol("B"), symbol("N"))), data(type_of("f64", 7, 11)))
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((7, 5003), 0), ((3, 5, 2063), 1), ((5, 3, 2063), 0), ((19, 5, 257), 1),
+                                             ((7, 1031, 3), 0), ((2, 3, 4, 1031), 2), ((1200, 4099), 0)])
+def test_what_depends_on_whole_columns_is_stored_tile_by_tile(shape, axis):
+    """A softmax of columns: no reduction is computed again for each of its elements."""
+    kept = [1 if k == axis else n for k, n in enumerate(shape)]
+    at = f"axis=({axis},), keepdims=True"
+    graph = parse_graph(f"""
+def f(x: f32{list(shape)}):
+    m: f32{kept} = max(x, {at})
+    w: f32{list(shape)} = broadcast_to(m, shape={tuple(shape)})
+    d: f32{list(shape)} = subtract(x, w)
+    e: f32{list(shape)} = exp(d)
+    s: f32{kept} = sum(e, {at}, dtype=f32)
+    t: f32{list(shape)} = broadcast_to(s, shape={tuple(shape)})
+    y: f32{list(shape)} = divide(e, t)
+    return y
+""")
+    x = np.random.default_rng(0).normal(size=shape).astype(np.float32)
+    kernel = lower(graph, "k")
+    (found,) = run(kernel, [x])
+    np.testing.assert_allclose(found, interpret(graph, [x])[0], rtol=2e-5)
+    assert cost(kernel) < 12 * x.nbytes
+
+
+def test_whole_columns_along_two_axes_are_two_nests():
+    graph = parse_graph("""
+def f(x: f32[16, 16, 1031]):
+    m: f32[1, 16, 1031] = sum(x, axis=(0,), keepdims=True, dtype=f32)
+    w: f32[16, 16, 1031] = broadcast_to(m, shape=(16, 16, 1031))
+    a: f32[16, 16, 1031] = subtract(x, w)
+    n: f32[16, 1, 1031] = sum(x, axis=(1,), keepdims=True, dtype=f32)
+    v: f32[16, 16, 1031] = broadcast_to(n, shape=(16, 16, 1031))
+    b: f32[16, 16, 1031] = subtract(x, v)
+    return a, b
+""")
+    x = np.random.default_rng(0).integers(-9, 9, (16, 16, 1031)).astype(np.float32)
+    kernel = lower(graph, "k")
+    for found, expected in zip(run(kernel, [x]), interpret(graph, [x]), strict=True):
+        np.testing.assert_array_equal(found, expected)
+    assert len(kernel.nests) == 2

@@ -34,7 +34,8 @@ def test_places_in_order_of_every_type(dtype, descending):
         check(graph, numbers(dtype, 2, count))
 
 
-@pytest.mark.parametrize("shape, axis", [((1,), 0), ((3, 1), 1), ((2, 5, 3), 1), ((70, 3), 0), ((2, 300), 1), ((0, 3), 0),
+@pytest.mark.parametrize("shape, axis", [((1,), 0), ((3, 1), 1), ((2, 5, 3), 1), ((70, 3), 0), ((70, 11), 0),
+                                         ((2, 70, 3, 6), 1), ((9, 33), 0), ((2, 300), 1), ((0, 3), 0),
                                          ((3, 0), 0)])
 def test_places_in_order_along_any_axis(shape, axis):
     graph = graph_of(f"x: f32{list(shape)}", f"argsort(x, axis={axis}, descending=False, stable=True)",
@@ -51,15 +52,38 @@ def test_places_in_order_of_symbolic_sizes():
 @pytest.mark.parametrize("descending", [False, True])
 @pytest.mark.parametrize("dtype", TYPES)
 def test_the_first_places_of_many(dtype, descending):
+    """Few of a row that is not long, and more."""
     for x in (numbers(dtype, 1, 2113), np.zeros((1, 2113), as_dtype(dtype).numpy), numbers(dtype, 1, 1) + numbers(
             "u8", 1, 2113).astype(as_dtype(dtype).numpy)):
-        graph = graph_of(f"x: {dtype}[1, 2113]", f"first_places(x, k=5, axis=1, descending={descending})", "i64[1, 5]")
-        check(graph, x, interpreted=False)
+        for k in (5, 40):
+            graph = graph_of(f"x: {dtype}[1, 2113]", f"first_places(x, k={k}, axis=1, descending={descending})",
+                             f"i64[1, {k}]")
+            check(graph, x, interpreted=False)
+
+
+@pytest.mark.parametrize("k", [1, 5, 32])
+def test_the_first_places_where_a_few_groups_hold_all_of_them(k):
+    x = np.full((1, 4096), 9, np.float32)
+    x[:, ::512] = np.arange(8)[::-1]
+    graph = graph_of("x: f32[1, 4096]", f"first_places(x, k={k}, axis=1, descending=False)", f"i64[1, {k}]")
+    check(graph, x, interpreted=False)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "i64"])
+def test_the_first_places_of_columns(dtype):
+    graph = graph_of(f"x: {dtype}[2, 261, 19]", "first_places(x, k=3, axis=1, descending=True)", "i64[2, 3, 19]")
+    check(graph, numbers(dtype, 2, 261, 19), interpreted=False)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "i64"])
+def test_few_places_in_the_loops_interpreter(dtype):
+    graph = graph_of(f"x: {dtype}[257]", "first_places(x, k=2, axis=0, descending=True)", "i64[2]")
+    check(graph, numbers(dtype, 257))
 
 
 @pytest.mark.parametrize("dtype", ["f32", "i64"])
 def test_the_first_places_of_many_in_the_loops_interpreter(dtype):
-    graph = graph_of(f"x: {dtype}[2049]", "first_places(x, k=2, axis=0, descending=True)", "i64[2]")
+    graph = graph_of(f"x: {dtype}[2049]", "first_places(x, k=33, axis=0, descending=True)", "i64[33]")
     check(graph, numbers(dtype, 2049))
 
 
