@@ -11,6 +11,7 @@ the state for users.  J. K. Salmon et al., "Parallel random numbers: as easy as 
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -40,9 +41,12 @@ FRACTION_BITS = {float64: 53, float32: 24, float16: 11, bfloat16: 8}    # unifor
 CHUNK = 1 << 13                                                         # blocks of four words that NumPy holds in cache
 
 
-LOW, HALF = np.uint64(MASK), np.uint64(32)
-FACTORS = np.array([[0xD2511F53], [0xCD9E8D57]], np.uint64)
-KEY_STEPS = np.arange(10, dtype=np.uint64)[:, None] * np.array([0x9E3779B9, 0xBB67AE85], np.uint64)
+@lru_cache
+def _constants() -> tuple[Any, ...]:
+    """What `words` needs as arrays: the low half of a word and its width, the factors, what keys grow by in each turn.
+    """
+    steps = np.arange(10, dtype=np.uint64)[:, None] * np.array([0x9E3779B9, 0xBB67AE85], np.uint64)
+    return np.uint64(MASK), np.uint64(32), np.array([[0xD2511F53], [0xCD9E8D57]], np.uint64), steps
 
 
 def philox(counter: tuple[Any, Any, Any, Any], key: tuple[Any, Any]) -> tuple[Any, Any, Any, Any]:
@@ -58,18 +62,19 @@ def philox(counter: tuple[Any, Any, Any, Any], key: tuple[Any, Any]) -> tuple[An
 def words(state: Any, count: int, stream: int) -> Any:
     """NumPy: the first `count` words of a draw, u32[count]; both products of a turn are one array."""
     seed, draw = np.asarray(state)
-    keys = (np.array([seed & LOW, seed >> HALF]) + KEY_STEPS) & LOW
+    low, half, factors, steps = _constants()
+    keys = (np.array([seed & low, seed >> half]) + steps) & low
     blocks = -(-count // 4)
     out = np.empty((blocks, 4), np.uint32)
     for start in range(0, blocks, CHUNK):
         part = out[start:start + CHUNK]
         even, odd = np.empty((2, 2, len(part)), np.uint64)      # (a, c) and (b, d) of `philox`
-        even[0], even[1] = np.arange(start, start + len(part)), draw & LOW
-        odd[0], odd[1] = stream, draw >> HALF
+        even[0], even[1] = np.arange(start, start + len(part)), draw & low
+        odd[0], odd[1] = stream, draw >> half
         for key in keys:
-            products = (even * FACTORS)[::-1]
-            even = (products >> HALF) ^ odd ^ key[:, None]
-            odd = products & LOW
+            products = (even * factors)[::-1]
+            even = (products >> half) ^ odd ^ key[:, None]
+            odd = products & low
         part[:, 0::2], part[:, 1::2] = even.T, odd.T
     return out.reshape(-1)[:count]
 
