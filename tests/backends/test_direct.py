@@ -13,8 +13,8 @@ from tenon.backends.cpu.contraction.run import Native
 
 LAYOUTS = list(product(("mk", "km"), ("kn", "nk")))
 WIDE, NARROW = Machine(64, 32, 2 << 20, 48 << 10), Machine(32, 16, 2 << 20)
-SIZES = [(4, 4, 4), (5, 7, 9), (16, 16, 16), (31, 33, 17), (64, 64, 64), (97, 96, 95), (13, 100, 5), (130, 128, 260),
-         (6, 250, 128)]
+SIZES = [(4, 4, 4), (5, 7, 9), (16, 16, 16), (31, 33, 17), (64, 64, 64), (97, 80, 95), (13, 100, 5), (130, 64, 120),
+         (6, 120, 128)]
 GUARD = 64
 
 
@@ -65,13 +65,15 @@ def test_another_machine_another_type_an_epilogue_and_a_batch(sizes: tuple[int, 
 
 
 def test_lines_that_crowd_in_the_first_cache_are_packed() -> None:
-    assert direct_tile(matmul(F32, known=(256, 256, 256)), WIDE).schedule == "panels"
+    assert direct_tile(matmul(F32, known=(512, 64, 256)), WIDE).schedule == "panels"
+    assert direct_tile(matmul(F32, known=(64, 256, 256)), WIDE).schedule == "lines"
     assert direct_tile(matmul(F32, known=(250, 250, 250)), WIDE).schedule == "lines"
     assert direct_tile(matmul(F32, right="nk", known=(50, 50, 50)), WIDE).schedule == "panels"
 
 
 def test_large_products_and_unknown_sizes_are_cut_into_blocks() -> None:
     assert direct_tile(matmul(F32, known=(64, 1024, 1024)), WIDE) is None
+    assert direct_tile(matmul(F32, known=(256, 256, 256)), WIDE) is None
     assert direct_tile(matmul(F32), WIDE) is None
     assert choose_tile(F32, WIDE).schedule == "blocks"
 

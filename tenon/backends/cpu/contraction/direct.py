@@ -3,7 +3,7 @@
 Nothing is cut along depth, and rows and vectors of columns are shared out evenly, so tiles are of two heights and two
 widths; where the last vector is not whole it is masked.  The tiles are part of one function, so a tile costs little
 beside its multiply-adds.  Right is packed, a panel at a time, where it lies along depth or would crowd in the first
-cache.
+cache for many rows; a larger one is left to blocks then, whose tiles pack and fetch in passing.
 
 A vector times a matrix is one row of wide tiles.  There reading right is what takes the time: its lines are read as
 vectors that begin where lines of the cache do, wherever memory begins; lanes before the first column are left out.
@@ -39,12 +39,11 @@ from .machine import Machine, exact_tile, host, shares
 from .packing import between, emit_pack
 from .spec import Contraction, Operand, Tile, region_function
 
-SHARE = 4                   # of the second cache that right may take
+SHARE, PANELS_SHARE = 4, 32     # of the second cache that right may take, read where it is and packed
 FEWEST = 4                  # columns, steps; rows too, unless lines of right are read where they are
 WAY = 4096                  # bytes after which lines of memory compete for the same place of the first cache
-MANY = 96                   # rows that a panel is worth packing for, where its lines compete
+MANY = 64                   # rows that a panel is worth packing for, times the share of its lines that have no place
 STEPS = 2                   # of an even depth are one turn of a whole tile's loop: less beside its multiply-adds
-CROWD = 2                   # times as many lines as have a place
 
 
 def direct_tile(spec: Contraction, machine: Machine | None = None) -> Tile | None:
@@ -56,7 +55,8 @@ def direct_tile(spec: Contraction, machine: Machine | None = None) -> Tile | Non
     size = element_bytes(spec.element)
     if min(columns, depth) < FEWEST or rows < (1 if reads_lines(spec) else FEWEST):
         return None
-    if columns * depth * size * SHARE > machine.second_cache:
+    lines = reads_lines(spec) and rows * without_place(spec, machine) <= MANY
+    if columns * depth * size * (SHARE if lines else PANELS_SHARE) > machine.second_cache:
         return None
     if not in_place(spec.left, len(spec.rows), len(spec.depth)):
         return None
@@ -64,7 +64,6 @@ def direct_tile(spec: Contraction, machine: Machine | None = None) -> Tile | Non
         return None             # which panels of columns would go through in steps of rows, again and again
     lanes = machine.vector_bytes // size
     height, vectors = exact_tile(machine, lanes, rows, columns, depth)
-    lines = reads_lines(spec) and not (rows >= MANY and crowded(spec, machine))
     return Tile(height, vectors, lanes, depth, columns, rows, "lines" if lines else "panels")
 
 
@@ -73,11 +72,11 @@ def reads_lines(spec: Contraction) -> bool:
     return spec.right.contiguous == "outer" and in_place(spec.right, len(spec.columns), len(spec.depth))
 
 
-def crowded(spec: Contraction, machine: Machine) -> bool:
-    """Whether the lines of a panel of right compete for few places in the first cache."""
+def without_place(spec: Contraction, machine: Machine) -> float:
+    """The share of the lines of right that the others drive out of the first cache."""
     apart, depth = (spec.right.apart or 0) * element_bytes(spec.element), spec.known[2] or 0
     places = WAY // math.gcd(apart, WAY) * (machine.first_cache // WAY)
-    return depth > CROWD * places
+    return max(1 - places / depth, 0)
 
 
 def in_place(x: Operand, outer: int, depth: int) -> bool:
