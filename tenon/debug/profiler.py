@@ -4,11 +4,13 @@
 
 All steps are run one after the other, on the calling thread, so that each finds in the caches what it finds there in a
 run; that is repeated, and the least time of each is told.  Steps inside of branches and loops are timed once, not once
-a turn.
+a turn.  Of a step that several threads share the part of each is run too, alone: how much longer the whole step takes
+than the longest part says what sharing it can save at most.
 """
 
 from __future__ import annotations
 
+import ctypes
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -31,15 +33,20 @@ from tenon.runtime.program import Program
 from tenon.tensor import asarray
 
 KERNELS = (native.KERNEL_ONE, native.KERNEL_ALL)
+DRIVE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32)
 SHOWN = 40              # rows of the table
 
 
 @dataclass(frozen=True)
 class Timed:
-    """One step: seconds, bytes of memory that it is given, floating-point operations of products in it."""
+    """One step: seconds, bytes of memory that it is given, floating-point operations of products in it.
+
+    `longest` is the time of the longest of the parts that threads have; all of it where one thread runs the step.
+    """
 
     name: str
     seconds: float
+    longest: float
     bytes: int
     operations: float
     where: Location | None
@@ -56,10 +63,16 @@ class Profile:
         """Of all steps together."""
         return sum(step.seconds for step in self.steps)
 
+    @property
+    def shared(self) -> float:
+        """Seconds if every step takes as long as its longest part."""
+        return sum(step.longest for step in self.steps)
+
     def __str__(self) -> str:
         slowest = sorted(self.steps, key=lambda step: -step.seconds)
         rest = slowest[SHOWN:]
-        lines = [f"{len(self.steps)} steps, {_ms(self.seconds)}", "       time  share     GB/s  GFLOP/s  step"]
+        lines = [f"{len(self.steps)} steps, {_ms(self.seconds)}; by threads {_ms(self.shared)}",
+                 "       time  share  threads     GB/s  GFLOP/s  step"]
         lines += [self._line(step) for step in slowest[:SHOWN]]
         if rest:
             lines.append(f"{_ms(sum(step.seconds for step in rest))}  in {len(rest)} more")
@@ -68,8 +81,8 @@ class Profile:
     def _line(self, step: Timed) -> str:
         rate = f"{step.operations / step.seconds / 1e9:7.1f}" if step.operations else " " * 7
         where = f"  {step.where}" if step.where else ""
-        return (f"{_ms(step.seconds)}  {step.seconds / self.seconds:5.1%}  {step.bytes / step.seconds / 1e9:7.1f}  "
-                f"{rate}  {step.name}{where}")
+        return (f"{_ms(step.seconds)}  {step.seconds / self.seconds:5.1%}  {step.seconds / step.longest:6.2f}x  "
+                f"{step.bytes / step.seconds / 1e9:7.1f}  {rate}  {step.name}{where}")
 
 
 def profile(function: Any, *args: Any, repeats: int = 5, **keywords: Any) -> Profile:
@@ -108,32 +121,38 @@ def _timed(program: Program, arrays: Sequence[np.ndarray], repeats: int) -> Iter
     # Moves are made too: after the run the pointers of a loop are behind its last row.
     rows = [(row, label) for row, label in zip(layout.steps.reshape(-1, native.STEP_WORDS), layout.labels, strict=True)
             if row[0] in (*KERNELS, native.COPY, native.MOVE)]
-    passes = [[_once(frame, layout, row) for row, _ in rows] for _ in range(repeats)]
-    for (row, label), seconds in zip(rows, map(min, zip(*passes, strict=True)), strict=True):
+    passes = [[_times(frame, layout, row) for row, _ in rows] for _ in range(repeats)]
+    for (row, label), times in zip(rows, zip(*passes, strict=True), strict=True):
+        seconds, *parts = map(min, zip(*times, strict=True))
+        longest = max(parts, default=seconds)
         if row[0] == native.MOVE:
             continue
         if row[0] == native.COPY:
-            yield Timed(label, seconds, 2 * int(row[2]), 0.0, None)
+            yield Timed(label, seconds, longest, 2 * int(row[2]), 0.0, None)
             continue
         step = next(kernels)
         moved = sum(int(evaluate(x.bytes, sizes)) for x in touched(step))
-        body = step.unit.body.nodes
-        yield Timed(step.unit.name, seconds, moved, sum(operations(node, sizes) for node in body), step.node.loc)
+        done = sum(operations(node, sizes) for node in step.unit.body.nodes)
+        yield Timed(step.unit.name, seconds, longest, moved, done, step.node.loc)
     del results, kept
 
 
-def _once(frame: Frame, layout: Layout, row: np.ndarray) -> float:
-    """Run one row of the table of steps."""
-    alone = row.copy()
-    if alone[0] == native.KERNEL_ALL:
-        alone[0] = native.KERNEL_ONE
-    table = np.concatenate([alone, [native.END] + [0] * (native.STEP_WORDS - 1)])
+def _times(frame: Frame, layout: Layout, row: np.ndarray) -> list[float]:
+    """Seconds of a row of the table of steps; then those of the part of each thread, where several share it."""
+    table = np.concatenate([row, [native.END] + [0] * (native.STEP_WORDS - 1)])
     frame.context[native.STEPS] = table.ctypes.data
-    started = time.perf_counter()
-    frame.call(frame.address)
-    seconds = time.perf_counter() - started
+    shared = row[0] == native.KERNEL_ALL and layout.threads > 1
+    parts = [(k, layout.threads) for k in range(layout.threads)] if shared else []
+    times = [_once(frame, *part) for part in [(0, 1), *parts]]
     frame.context[native.STEPS] = layout.steps.ctypes.data
-    return seconds
+    return times
+
+
+def _once(frame: Frame, thread: int, threads: int) -> float:
+    """Seconds that one of so many threads is busy with the table at hand."""
+    started = time.perf_counter()
+    DRIVE(frame.driver.drive)(frame.address, thread, threads)
+    return time.perf_counter() - started
 
 
 def operations(node: Node, sizes: Any = None) -> float:
