@@ -111,7 +111,13 @@ def prepare_cpu() -> None:
     prepare()
 
 
-CPU = Backend("cpu", native_program, claims=claimed_by_cpu, fuses=True, prepare=prepare_cpu)
+def begin_on_cpu(graph: Graph) -> None:
+    """Begin to make the kernels of a graph."""
+    from tenon.backends.cpu.backend import begin  # local, as above
+    begin(graph)
+
+
+CPU = Backend("cpu", native_program, claims=claimed_by_cpu, fuses=True, prepare=prepare_cpu, begin=begin_on_cpu)
 BACKENDS: dict[str, Backend] = {backend.name: backend for backend in (CPU, REFERENCE)}
 
 
@@ -196,7 +202,17 @@ def _remembered(graph: Graph, names: Sequence[str], backend: Backend) -> Graph:
     if backend is not CPU or not own or always_check:
         return _run(graph, names, backend)
     from tenon.backends.graph_cache import remembered  # local: LLVM is slow to load, and not always needed
-    return remembered(graph, names, lambda graph: _run(graph, names, backend))
+    return remembered(graph, names, lambda graph: _run_and_begin(graph, names, backend))
+
+
+def _run_and_begin(graph: Graph, names: Sequence[str], backend: Backend) -> Graph:
+    """The graph after these passes; those after fuse run beside the backend."""
+    if "fuse" not in names:
+        return _run(graph, names, backend)
+    rest = names.index("fuse") + 1
+    graph = _run(graph, names[:rest], backend)
+    backend.begin(graph)
+    return _run(graph, names[rest:], backend)
 
 
 def _run(graph: Graph, names: Sequence[str], backend: Backend, trace: list[Step] | None = None) -> Graph:

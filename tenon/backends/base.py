@@ -32,4 +32,5 @@ class Backend:
     compile: Callable[[Graph], Executable]
     claims: Callable[[Node], bool] = lambda node: False
     fuses: bool = False                     # whether one node for several operators is worth anything to it
-    prepare: Callable[[], None] = lambda: None      # begins, on another thread, what every `compile` waits for
+    prepare: Callable[[], None] = lambda: None      # begins, on other threads, what every `compile` waits for,
+    begin: Callable[[Graph], None] = lambda graph: None     # and what it will for a graph that is nearly optimised

@@ -12,6 +12,8 @@ from tenon.graph.text import parse_graph, print_graph
 from tenon.graph.verify import verify
 from tenon.ops.define import define
 from tenon.passes.fuse import fuse
+from tenon.passes.partition import Groups
+from tenon.pipeline import optimize
 
 host = define("fuse_test_host", public=False, type=lambda x: x, ref=lambda x: x * 2)
 
@@ -217,3 +219,32 @@ def test_a_mean_does_not_keep_apart_what_it_is_made_of_and_what_it_scales() -> N
                   "v6: f32 = divide(1.0, v3)", "v7: f32[512, 256] = broadcast_to(v6, shape=(512, 256))",
                   "v8: f32[512, 256] = multiply(v0, v7)", "return v5, v8")
     assert any("exp" in name and "multiply" in name for name in operators(graph))
+
+
+def test_what_is_not_tried_would_not_have_paid(monkeypatch) -> None:
+    hopeless, pays = Groups.is_hopeless, Groups.pays
+    met = []
+
+    def tried(self, before, after, merged):
+        met.append(hopeless(self, before, after, merged))
+        with monkeypatch.context() as m:
+            m.setattr(Groups, "is_hopeless", lambda *pair: False)
+            paid = pays(self, before, after, merged)
+        assert not (met[-1] and paid)
+        return paid
+
+    monkeypatch.setattr(Groups, "pays", tried)
+    net = tn.nn.Sequential(tn.nn.Conv2d(3, 8, 3), tn.nn.BatchNorm2d(8), tn.nn.ReLU(), tn.nn.Flatten(),
+                           tn.nn.Linear(8 * 14 * 14, 32), tn.nn.LayerNorm(32), tn.nn.GELU(), tn.nn.Linear(32, 5))
+    optimizer = tn.optim.AdamW(net.parameters(), lr=0.01)
+
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = tn.nn.functional.cross_entropy(net(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    images, labels = tn.ones((4, 3, 16, 16)), tn.tensor([0, 1, 2, 3])
+    optimize(tn.jit(step).graph(images, labels))
+    assert any(met) and not all(met)

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 
 from tenon.backends.cpu.assemble import Assembly, assemble
 from tenon.backends.cpu.machine_code import start, threads
-from tenon.backends.cpu.unit import Unit, make_unit
+from tenon.backends.cpu.unit import Unit, is_product, make_unit
 from tenon.backends.cpu.unit_cache import keep
 from tenon.garbage import collect_young
-from tenon.graph.ir import Graph
+from tenon.graph.ir import AUTOTUNE, CONSTANTS, Graph
 from tenon.observe import emit, span
-from tenon.passes.bodies import key_of
+from tenon.ops.call import fused
+from tenon.passes.bodies import body_of, has_loops, key_of
 
 CalledFirst = Callable[[Assembly], Mapping[Unit, Unit]]
 CANNOT = NotImplementedError, KeyError, AssertionError, RecursionError      # what says that a kernel cannot be made
@@ -46,11 +48,34 @@ def assemble_graph(graph: Graph, called_first: CalledFirst = as_they_are,
                 units[key_of(refused.body)] = None
     finally:
         pool.shutdown(wait=False)
+        _begun.clear()
+
+
+def begin(graph: Graph) -> None:
+    """Let other threads make the code of products before the last passes are done with a graph: those leave most alone.
+
+    Products that may share memory wait until it is known whether they do; so do those whose schedules are measured, and
+    those whose factors may be packed.
+    """
+    if graph.notes.get(AUTOTUNE) or CONSTANTS in graph.notes:
+        return
+    pool = threads()
+    for node in graph.nodes:
+        body = node.attrs["body"] if node.op is fused else body_of([node], node.outputs)[0] if has_loops(node) else None
+        unit = None if body is None or not is_product(body) else _try_unit(body, key_of(body))
+        if unit is not None and not unit.facts.in_place and not unit.facts.checks:
+            with suppress(*CANNOT):         # which `assemble_graph` deals with
+                start(unit, pool)
+                _begun[key_of(unit.body)] = unit
+    pool.shutdown(wait=False)
+
+
+_begun: dict[str, Unit] = {}
 
 
 def _start_all(units: Mapping[Unit, Unit], pool: ThreadPoolExecutor) -> Unit | None:
     """Let the pool make the code of all kernels, products first, which take longest; one that code cannot express."""
-    for variant, unit in sorted(units.items(), key=lambda x: (not x[1].is_product, x[0] is x[1])):
+    for variant, unit in sorted(units.items(), key=lambda x: (not is_product(x[1].body), x[0] is x[1])):
         try:
             if variant is not unit and "kernel" in vars(unit) and unit.key is not None:
                 keep(unit.key, unit.facts)          # without code, which it may never have
@@ -69,7 +94,7 @@ def _shared_unit(units: dict[str, Unit | None], tuned: Callable[[Unit], Unit], b
     key = key_of(body)
     if key in units:
         return units[key]
-    found = _try_unit(body, key)
+    found = _begun.get(key) or _try_unit(body, key)
     unit = None if found is None else tuned(found)
     if unit is None or not unit.facts.checks:
         units[key] = unit

@@ -61,11 +61,6 @@ class Unit:
         from tenon.backends.cpu.lowering import ir_of  # local, as above
         return ir_of(self.kernel, self.shared)
 
-    @property
-    def is_product(self) -> bool:
-        """Whether it is a product of matrices, or attention: much code."""
-        return any(node.op.name in PRODUCTS or is_attention(node) for node in self.body.nodes)
-
     def require_code(self) -> None:
         """Raise where code cannot express the loops.  A kernel that may share memory will be other code: no text yet.
         """
@@ -182,6 +177,11 @@ PRODUCTS: dict[str, Callable[..., int]] = {
     "conv_input_grad": lambda *shapes: prod(shapes[0]) * prod(shapes[1][1:]),
     "conv_weight_grad": lambda *shapes: prod(shapes[1]) * prod(shapes[-1][1:]),
 }
+
+
+def is_product(body: Graph) -> bool:
+    """Whether a kernel is a product of matrices, or attention: much code."""
+    return any(node.op.name in PRODUCTS or is_attention(node) for node in body.nodes)
 
 
 def multiply_adds(node: Node, sizes: Mapping[str, int]) -> int:
