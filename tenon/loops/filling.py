@@ -203,14 +203,24 @@ class Filling(Scalars):
         """x, and then updates[a, i, b] written to [a, at[a, i, b], b] for every i in order."""
         self._copy(x)
         outer, inner = at.shape[:axis], at.shape[axis + 1:]
-        rest = Index("rest", product((*outer, *inner)))
-        others = _index((*outer, *inner), rest)
-        k = Index("k", at.shape[axis])
-        index = (*others[:axis], k, *others[axis:])
-        place = Local("place", int64)
-        write = self._written((*others[:axis], place, *others[axis:]), updates(index), reduce)
-        row = Loop(k, size(k.extent), (Let(place, self.index(at(index), x.shape[axis])), write))
-        self._parallel(rest, (row,), _work(at.shape[axis]))
+        k, place = Index("k", at.shape[axis]), Local("place", int64)
+        columns = product(inner)
+
+        def written(first: Sequence[Expr], last: Sequence[Expr]) -> Block:
+            write = self._written((*first, place, *last), updates((*first, k, *last)), reduce)
+            return Let(place, self.index(at((*first, k, *last)), x.shape[axis])), write
+        if isinstance(columns, int) and columns < TOGETHER:
+            rest = Index("rest", product((*outer, columns)))
+            others = _index((*outer, *inner), rest)
+            row = Loop(k, size(k.extent), written(others[:axis], others[axis:]))
+            self._parallel(rest, (row,), _work(at.shape[axis]))
+            return
+        tiles, lanes, lane = _tiles(columns)                    # each lane writes to a column of its own
+        both = Index("tile", product(outer) * tiles.extent)
+        tile = both % size(tiles.extent)
+        body = written(_index(outer, both // size(tiles.extent)), _index(inner, simplify(tile * size(TILE) + lane)))
+        self._parallel(both, (Loop(k, size(k.extent), (Loop(lane, lanes(tile), body, "vector"),)),),
+                       TILE * _work(at.shape[axis]))
 
     def _copy(self, x: Read) -> None:
         """x, to write to."""

@@ -64,7 +64,8 @@ def test_rows_are_written_in_order(shape, axis, at, reduce):
 
 
 @pytest.mark.parametrize("reduce", ["set", "add", "mul", "max", "min"])
-@pytest.mark.parametrize("shape, axis, at", [((5, 3), 0, (4, 2)), ((2, 5), 1, (2, 9)), ((7,), 0, (20,))])
+@pytest.mark.parametrize("shape, axis, at", [((5, 3), 0, (4, 2)), ((2, 5), 1, (2, 9)), ((7,), 0, (20,)),
+                                             ((5, 300), 0, (9, 299)), ((2, 5, 4, 3), 1, (2, 20, 4, 3))])
 def test_elements_are_written_in_order(shape, axis, at, reduce):
     graph = graph_of(f"x: f32{list(shape)}, at: i32{list(at)}, u: f32{list(at)}",
                      f"scatter(x, at, u, axis={axis}, reduce={reduce!r})", f"f32{list(shape)}")
