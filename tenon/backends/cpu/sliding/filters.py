@@ -20,8 +20,8 @@ from math import prod
 
 from llvmlite import ir
 
-from tenon.backends.cpu import arithmetic as scalar
-from tenon.backends.cpu.arithmetic import I32, register
+from tenon.backends import pieces
+from tenon.backends.cpu.arithmetic import POINTER, register
 from tenon.backends.cpu.contraction.emit import (
     ZERO,
     address,
@@ -29,20 +29,17 @@ from tenon.backends.cpu.contraction.emit import (
     element_bytes,
     load_vector,
     loop,
-    masked_load,
-    maximum,
     minimum,
     multiply_add,
     splat,
     store_vector,
-    transpose,
     zero,
 )
 from tenon.backends.cpu.contraction.machine import Machine, host
-from tenon.backends.cpu.contraction.packing import between
-from tenon.backends.cpu.epilogue import joined
-from tenon.backends.cpu.sliding.cover import Cover, know, widened
-from tenon.backends.cpu.sliding.task import LATENCY, Task, up
+from tenon.backends.cpu.sliding.cover import Cover, know
+from tenon.backends.cpu.sliding.task import LATENCY, Task, finish_taps, up
+from tenon.backends.cpu.sliding.turning import addresses, from_lines, to_lines
+from tenon.backends.cpu.values import Values
 from tenon.loops.affine import affine
 from tenon.loops.expressions import Load
 from tenon.loops.ir import Contraction
@@ -50,6 +47,7 @@ from tenon.loops.windows import Axis, Sliding, Windows, count
 
 PLACES = 768            # of a block, about: their lines of a panel stay in the second cache
 WORKING = 5             # registers that hold no sums
+RUN = 256               # sums of a filter that are turned at once, a multiple of all lanes
 
 
 @dataclass(frozen=True)
@@ -105,15 +103,15 @@ class FilterPlan:
 
     @property
     def parts(self) -> tuple[int, int, int, int]:
-        """Bytes of panels, of copies, of sums, of a square of results."""
+        """Bytes of panels, of copies, of sums, of sums that are turned."""
         each = element_bytes(register(self.statement.sum.dtype))
         places = self.images * self.block * prod(s.places for s in self.windows.slides[1:])
         blocks = min(self.channel_blocks, self.lanes) if self.is_one_block else self.channel_blocks
         rows = up(blocks * self.together * self.all_taps, self.lanes) + self.lanes
         sizes = (self.panels * (places + self.lanes) * self.width, self.images * self.together * self.cover.elements,
-                 rows * self.panels * self.width, self.lanes * self.lanes)
-        panels, copies, sums, square = (up(size * each, 64) for size in sizes)
-        return panels, copies, sums, square
+                 rows * self.panels * self.width, self.lanes * RUN)
+        panels, copies, sums, turned = (up(size * each, 64) for size in sizes)
+        return panels, copies, sums, turned
 
     @property
     def scratch(self) -> int:
@@ -159,8 +157,9 @@ class _SlidingFilters:
         self.plan, self.task, self.values, self.b = plan, task, task.values, task.b
         self.element, self.slides = register(plan.statement.sum.dtype), plan.windows.slides
         self.cover, self.taps = plan.cover, list(combinations(*(range(s.taps) for s in plan.windows.slides)))
-        self.panels, self.copies, self.sums, self.square = task.parts(plan.parts)
-        self.line = plan.panels * plan.width        # elements between sums of neighbouring taps
+        self.panels, self.copies, self.sums, self.turned_sums = task.parts(plan.parts)
+        self.slots = addresses(task.b, plan.lanes)
+        self.pitch = plan.panels * plan.width       # elements between sums of neighbouring taps
         terms = affine(plan.other.offset).terms
         self.is_flat = all(terms.get(a.place, 0) == terms.get(c.place, 0) * c.places
                            for a, c in pairwise(self.slides))
@@ -187,9 +186,9 @@ class _SlidingFilters:
     def block(self) -> None:
         """Add what the places of a block have to all sums; if there is no other block, these are done."""
         b, plan = self.b, self.plan
-        with loop(b, *self.own_panels, short=True) as (panel, _):
-            for v in range(plan.vectors):
-                self.pack(panel, v)
+        with loop(b, *self.own_panels, short=True) as (panel, _), \
+                loop(b, ZERO, const(plan.vectors), short=True) as (v, _):
+            self.pack(panel, v)
         start, stop = self.own_channels
         if not plan.is_one_block:
             self.channels(start, stop)
@@ -226,8 +225,8 @@ class _SlidingFilters:
 
     # ------------------------------------------------------------ the other factor
 
-    def pack(self, panel: ir.Value, v: int) -> None:
-        """One vector of filters of all places of the block: squares that are turned.
+    def pack(self, panel: ir.Value, v: ir.Value) -> None:
+        """Vector v of a panel's filters for all places of the block: squares that are turned.
 
         The last square of a run goes over its end; what comes after is written later, or is room for it.
         """
@@ -235,7 +234,7 @@ class _SlidingFilters:
         outer, run = ([], self.counts[0]) if self.is_flat else (self.counts[:-1], self.counts[-1])
         for n in self.counts[1:] if self.is_flat else []:
             run = b.mul(run, n)
-        first = b.add(b.mul(panel, const(plan.width)), const(v * plan.lanes))
+        first = b.add(b.mul(panel, const(plan.width)), b.mul(v, const(plan.lanes)))
         with loop(b, ZERO, self.some_images, short=True) as (i, _):
             know(self.values, plan.windows.outside, b.add(self.image, i))
 
@@ -248,26 +247,17 @@ class _SlidingFilters:
                 self.turned(first, known, run, self.panel_at(panel, b.mul(number, run)), v)
             over([], i)
 
-    def turned(self, first: ir.Value, places: list[ir.Value], run: ir.Value, panel: ir.Value, v: int) -> None:
+    def turned(self, first: ir.Value, places: list[ir.Value], run: ir.Value, panel: ir.Value, v: ir.Value) -> None:
         """A run of places, for a vector of filters from `first` on."""
-        b, plan, lanes, dtype = self.b, self.plan, self.plan.lanes, self.plan.other.dtype
-        last = const(count(plan.filters) - 1)
+        b, plan, lanes = self.b, self.plan, self.plan.lanes
         for slide, place in zip(self.slides, places, strict=True):
             self.values.known[slide.place] = place
         self.values.known[self.slides[0].place] = b.add(places[0], self.first)
-        rows = []
-        for k in range(lanes):
-            know(self.values, plan.filters, minimum(b, b.add(first, const(k)), last))
-            rows.append(self.values.address(plan.other.buffer, plan.other.offset))
-        kind = ir.VectorType(ir.IntType(16) if dtype.bits == 16 else scalar.in_memory(dtype), lanes)
-        with loop(b, ZERO, run, const(lanes), short=True) as (x, _):
-            here = b.trunc(minimum(b, b.sub(run, x), const(lanes)), I32)
-            mask = between(b, ir.Constant(I32, 0), here, lanes)
-            loaded = [masked_load(b, b.gep(row, [x], source_etype=scalar.in_memory(dtype)), mask, zero(kind))
-                      for row in rows]
-            for k, column in enumerate(transpose(b, [widened(b, y, dtype, lanes) for y in loaded])):
-                place = b.mul(b.add(x, const(k)), const(plan.width))
-                store_vector(b, column, address(b, panel, b.add(place, const(v * lanes)), self.element))
+        with loop(b, ZERO, const(lanes), short=True) as (k, _):
+            know(self.values, plan.filters, minimum(b, b.add(first, k), const(count(plan.filters) - 1)))
+            b.store(self.values.address(plan.other.buffer, plan.other.offset), address(b, self.slots, k, POINTER))
+        target = address(b, panel, b.mul(v, const(lanes)), self.element)
+        pieces.call(b, from_lines, (plan.other.dtype, lanes), [self.slots, target, run, const(plan.width)])
 
     # ------------------------------------------------------------ sums
 
@@ -308,7 +298,7 @@ class _SlidingFilters:
     def sum_at(self, row: ir.Value, column: ir.Value) -> ir.Value:
         """Where the sum of a channel and tap waits for a filter."""
         b = self.b
-        return address(b, self.sums, b.add(b.mul(b.sub(row, self.row), const(self.line)), column), self.element)
+        return address(b, self.sums, b.add(b.mul(b.sub(row, self.row), const(self.pitch)), column), self.element)
 
     def added(self, sums: Sequence[ir.Value], copy: ir.Value, line: ir.Value, at: Sequence[int]) -> list[ir.Value]:
         """The sums with the products of one place."""
@@ -325,36 +315,27 @@ class _SlidingFilters:
     # ------------------------------------------------------------ results
 
     def finish(self, start: ir.Value, stop: ir.Value) -> None:
-        """Hand sums of blocks of channels to the epilogue: in squares that are turned, taps lying side by side."""
+        """Hand sums of blocks of channels to the epilogue: turned, so that taps lie side by side."""
         b, plan, lanes = self.b, self.plan, const(self.plan.lanes)
         rows = [b.mul(x, const(plan.together * plan.all_taps)) for x in (start, stop)]
         end = minimum(b, rows[1], const(count(plan.windows.channels) * plan.all_taps))
         filters = [b.mul(x, const(plan.width)) for x in self.own_panels]
         last = minimum(b, filters[1], const(count(plan.filters)))
-        with loop(b, filters[0], last, lanes, short=True) as (f, _), loop(b, rows[0], end, lanes, short=True) as (r, _):
-            loaded = [load_vector(b, self.sum_at(b.add(r, const(k)), f), self.element, plan.lanes)
-                      for k in range(plan.lanes)]
-            for k, column in enumerate(transpose(b, loaded)):
-                store_vector(b, column, address(b, self.square, const(k * plan.lanes), self.element))
-            some = minimum(b, lanes, b.sub(end, r))
-            with loop(b, ZERO, maximum(b, minimum(b, lanes, b.sub(last, f)), ZERO), short=True) as (k, _):
+        with loop(b, filters[0], last, lanes, short=True) as (f, _), \
+                loop(b, rows[0], end, const(RUN), short=True) as (r, _):
+            run, some = minimum(b, const(RUN), b.sub(end, r)), minimum(b, lanes, b.sub(last, f))
+            with loop(b, ZERO, lanes, short=True) as (k, _):
+                b.store(self.line(k), address(b, self.slots, k, POINTER))
+            pieces.call(b, to_lines, (self.element, plan.lanes), [
+                self.slots, self.sum_at(r, f), run, const(self.pitch), some])
+            with loop(b, ZERO, some, short=True) as (k, _):
                 know(self.values, plan.filters, b.add(f, k))
-                line = address(b, self.square, b.mul(k, lanes), self.element)
-                with b.if_else(b.icmp_signed("==", some, lanes)) as (whole, part):
-                    with whole:
-                        self.run(line, r, lanes)
-                    with part:
-                        self.run(line, r, some)
+                self.task.apart("epilogue", plan.filters, [self.line(k), r, run], self.hand_over)
 
-    def run(self, line: ir.Value, first: ir.Value, some: ir.Value) -> None:
-        """The epilogue for neighbouring channels and taps of one filter."""
-        b, statement, axis = self.b, self.plan.statement, (*self.plan.windows.channels, *self.plan.windows.taps)
-        together = joined(statement.epilogue, axis) == len(axis)
-        with loop(b, ZERO, some) as (k, _):
-            if together:
-                self.values.known.update(dict.fromkeys(axis, ZERO))
-                self.values.known[axis[-1]] = b.add(first, k)
-            else:
-                know(self.values, axis, b.add(first, k))
-            self.values.known[statement.sum] = b.load(address(b, line, k, self.element), typ=self.element)
-            self.values.block(statement.epilogue)
+    def line(self, number: ir.Value) -> ir.Value:
+        """Where a run of sums of one filter waits."""
+        return address(self.b, self.turned_sums, self.b.mul(number, const(RUN)), self.element)
+
+    def hand_over(self, values: Values, given: Sequence[ir.Value]) -> None:
+        """The epilogue for some sums of a filter."""
+        finish_taps(values, self.plan.statement, self.plan.windows, *given)

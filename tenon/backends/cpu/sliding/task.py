@@ -8,11 +8,23 @@ from contextlib import contextmanager
 from llvmlite import ir
 
 from tenon.backends.cpu.arithmetic import I64, POINTER, register
-from tenon.backends.cpu.contraction.emit import ONE, ZERO, ceil_div, const, element_bytes, loop, maximum, minimum
+from tenon.backends.cpu.contraction.emit import (
+    ONE,
+    ZERO,
+    address,
+    ceil_div,
+    const,
+    element_bytes,
+    loop,
+    maximum,
+    minimum,
+)
+from tenon.backends.cpu.epilogue import joined
 from tenon.backends.cpu.sliding.cover import Cover, know
 from tenon.backends.cpu.values import Values
 from tenon.loops.expressions import Expr
-from tenon.loops.windows import Axis, count
+from tenon.loops.ir import Contraction
+from tenon.loops.windows import Axis, Windows, count
 
 COVERED = 1 << 17       # bytes that a block's windows cover, about
 SPARE = 8               # registers that hold no sums
@@ -75,6 +87,21 @@ class Task:
         write(values, inner.args[common + len(known):])
         values.b.ret_void()
         self.b.call(inner, given)
+
+
+def finish_taps(values: Values, statement: Contraction, windows: Windows, line: ir.Value, first: ir.Value,
+                run: ir.Value) -> None:
+    """The epilogue for neighbouring channels and taps of one filter: where they wait, the first's number, how many."""
+    b, axis, element = values.b, (*windows.channels, *windows.taps), register(statement.sum.dtype)
+    together = joined(statement.epilogue, axis) == len(axis)
+    with loop(b, ZERO, run) as (k, _):
+        if together:
+            values.known.update(dict.fromkeys(axis, ZERO))
+            values.known[axis[-1]] = b.add(first, k)
+        else:
+            know(values, axis, b.add(first, k))
+        values.known[statement.sum] = b.load(address(b, line, k, element), typ=element)
+        values.block(statement.epilogue)
 
 
 def up(size: int, multiple: int) -> int:

@@ -40,6 +40,7 @@ from tenon.backends.cpu.contraction.machine import best_tile, host
 from tenon.backends.cpu.contraction.packing import between
 from tenon.backends.cpu.sliding.cover import know, widened
 from tenon.backends.cpu.sliding.task import up
+from tenon.backends.cpu.sliding.turning import addresses, in_memory, lines_at
 from tenon.backends.cpu.values import Values
 from tenon.loops.affine import affine
 from tenon.loops.expressions import Expr, Load
@@ -248,22 +249,6 @@ class Copies:
         """The copy of some rows from `begin` on; `down`: low, high, stride; `across`: before, first, length, until."""
         given = [starts, copy, rows, begin, *map(const, (*down, *across, self.tiles.pitch))]
         pieces.call(self.b, cover_rows, (self.load.dtype, self.lanes), given)
-
-
-def addresses(b: ir.IRBuilder, number: int) -> ir.Value:
-    """Memory of a function for so many addresses."""
-    with b.goto_entry_block():
-        return b.alloca(POINTER, const(number))
-
-
-def lines_at(b: ir.IRBuilder, starts: ir.Value, number: int) -> Line:
-    """The addresses that lie there."""
-    return [b.load(address(b, starts, const(k), POINTER), typ=POINTER) for k in range(number)]
-
-
-def in_memory(dtype: DType) -> ir.Type:
-    """What a load of an element gives."""
-    return ir.IntType(16) if dtype.bits == 16 else scalar.in_memory(dtype)
 
 
 def cover_rows(b: ir.IRBuilder, dtype: DType, lanes: int, starts: ir.Value, copy: ir.Value, rows: ir.Value,

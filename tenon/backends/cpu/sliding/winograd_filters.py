@@ -30,9 +30,8 @@ from tenon.backends.cpu.contraction.emit import (
     zero,
 )
 from tenon.backends.cpu.contraction.machine import host
-from tenon.backends.cpu.epilogue import joined
 from tenon.backends.cpu.sliding.cover import know
-from tenon.backends.cpu.sliding.task import Task, up
+from tenon.backends.cpu.sliding.task import Task, finish_taps, up
 from tenon.backends.cpu.sliding.winograd import (
     FREQUENCIES,
     SIDE,
@@ -231,19 +230,8 @@ class _WinogradFilters:
         return tuple(tuple(y * TAPS + x for x in across) for y in down)
 
     def hand_over(self, values: Values, given: Sequence[ir.Value]) -> None:
-        """The epilogue for neighbouring channels and taps of one filter: where they wait, the first's number, how many.
-        """
-        (line, first, run), b = given, values.b
-        statement, axis = self.plan.statement, (*self.plan.windows.channels, *self.plan.windows.taps)
-        together = joined(statement.epilogue, axis) == len(axis)
-        with loop(b, ZERO, run) as (k, _):
-            if together:
-                values.known.update(dict.fromkeys(axis, ZERO))
-                values.known[axis[-1]] = b.add(first, k)
-            else:
-                know(values, axis, b.add(first, k))
-            values.known[statement.sum] = b.load(address(b, line, k, self.element), typ=self.element)
-            values.block(statement.epilogue)
+        """The epilogue for some taps of a filter."""
+        finish_taps(values, self.plan.statement, self.plan.windows, *given)
 
 
 # ---------------------------------------------------------------- pieces

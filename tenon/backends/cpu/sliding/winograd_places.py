@@ -19,7 +19,7 @@ from llvmlite import ir
 
 from tenon.backends import pieces
 from tenon.backends.cpu import arithmetic as scalar
-from tenon.backends.cpu.arithmetic import I32, POINTER, register
+from tenon.backends.cpu.arithmetic import POINTER, register
 from tenon.backends.cpu.contraction.emit import (
     ZERO,
     address,
@@ -29,7 +29,6 @@ from tenon.backends.cpu.contraction.emit import (
     load_vector,
     loop,
     masked_load,
-    masked_store,
     maximum,
     minimum,
     store_vector,
@@ -37,10 +36,10 @@ from tenon.backends.cpu.contraction.emit import (
     zero,
 )
 from tenon.backends.cpu.contraction.machine import host
-from tenon.backends.cpu.contraction.packing import between
 from tenon.backends.cpu.epilogue import joined, only_stored
 from tenon.backends.cpu.sliding.cover import know, widened
 from tenon.backends.cpu.sliding.task import Task, up
+from tenon.backends.cpu.sliding.turning import addresses, in_memory, lines_at, to_lines
 from tenon.backends.cpu.sliding.winograd import (
     FREQUENCIES,
     SIDE,
@@ -52,11 +51,8 @@ from tenon.backends.cpu.sliding.winograd import (
     Panels,
     Tiles,
     add_products,
-    addresses,
     block_of,
     both_ways,
-    in_memory,
-    lines_at,
     of_taps,
     panels_of,
     store_line,
@@ -281,7 +277,7 @@ class _Winograd:
             with loop(b, ZERO, const(lanes), short=True) as (k, _):
                 b.store(self.target(filters, k, b.add(place, line), line), address(b, self.slots, k, POINTER))
             start = address(b, self.inside, b.mul(line, const(self.plan.run * lanes)), self.element)
-            pieces.call(b, turn, (self.element, lanes), [self.slots, start, run, some])
+            pieces.call(b, to_lines, (self.element, lanes), [self.slots, start, run, const(lanes), some])
 
     def target(self, filters: ir.Value, k: ir.Value, place: ir.Value, line: ir.Value) -> ir.Value:
         """Where a row of results of a filter goes."""
@@ -362,18 +358,3 @@ def transform_sums(b: ir.IRBuilder, element: ir.Type, lanes: int, sums: ir.Value
             for x, value in enumerate(line):
                 at = b.mul(b.add(corner, b.add(b.mul(run, const(y)), const(x))), const(lanes))
                 store_vector(b, value, address(b, target, at, element))
-
-
-def turn(b: ir.IRBuilder, element: ir.Type, lanes: int, targets: ir.Value, start: ir.Value, run: ir.Value,
-         some: ir.Value) -> None:
-    """Write a piece: squares of a run of results, of which `some` filters exist, to a line for each filter."""
-    lines, all_lanes, none = lines_at(b, targets, lanes), lanes_below(lanes, lanes), lanes_below(0, lanes)
-    here = b.trunc(b.sub(run, b.mul(b.udiv(b.sub(run, const(1)), const(lanes)), const(lanes))), I32)
-    last = between(b, ir.Constant(I32, 0), here, lanes)
-    with loop(b, ZERO, run, const(lanes), short=True) as (x, _):
-        square = [load_vector(b, address(b, start, b.mul(b.add(x, const(k)), const(lanes)), element), element, lanes)
-                  for k in range(lanes)]
-        mask = b.select(b.icmp_signed(">=", b.add(x, const(lanes)), run), last, all_lanes)
-        for k, value in enumerate(transpose(b, square)):
-            exists = b.select(b.icmp_signed("<", const(k), some), mask, none)
-            masked_store(b, value, address(b, lines[k], x, element), exists)

@@ -1,0 +1,76 @@
+"""Squares of lines, turned: pieces that kernels share, from what lies in lines to what lies side by side, and back.
+
+    from_lines(starts, target, run, pitch)          target[x * pitch + k] = line k of `starts` [x]
+    to_lines(starts, source, run, pitch, some)      line k of `starts` [x] = source[x * pitch + k],  k < some
+
+There are as many lines as a vector has lanes, and a vector of each is loaded, or stored, at once.
+"""
+
+from __future__ import annotations
+
+from llvmlite import ir
+
+from tenon.backends.cpu import arithmetic as scalar
+from tenon.backends.cpu.arithmetic import I32, POINTER, register
+from tenon.backends.cpu.contraction.emit import (
+    ZERO,
+    address,
+    const,
+    lanes_below,
+    load_vector,
+    loop,
+    masked_load,
+    masked_store,
+    minimum,
+    store_vector,
+    transpose,
+    zero,
+)
+from tenon.backends.cpu.contraction.packing import between
+from tenon.backends.cpu.sliding.cover import widened
+from tenon.types import DType
+
+
+def addresses(b: ir.IRBuilder, number: int) -> ir.Value:
+    """Memory of a function for so many addresses."""
+    with b.goto_entry_block():
+        return b.alloca(POINTER, const(number))
+
+
+def lines_at(b: ir.IRBuilder, starts: ir.Value, number: int) -> list[ir.Value]:
+    """The addresses that lie there."""
+    return [b.load(address(b, starts, const(k), POINTER), typ=POINTER) for k in range(number)]
+
+
+def in_memory(dtype: DType) -> ir.Type:
+    """What a load of an element gives."""
+    return ir.IntType(16) if dtype.bits == 16 else scalar.in_memory(dtype)
+
+
+def from_lines(b: ir.IRBuilder, dtype: DType, lanes: int, starts: ir.Value, target: ir.Value, run: ir.Value,
+               pitch: ir.Value) -> None:
+    """Write a piece: a run of every line.  The last square is whole in `target`, with zeros behind the run."""
+    lines, element, none = lines_at(b, starts, lanes), register(dtype), zero(ir.VectorType(in_memory(dtype), lanes))
+    with loop(b, ZERO, run, const(lanes), short=True) as (x, _):
+        mask = _first(b, b.sub(run, x), lanes)
+        rows = [masked_load(b, b.gep(line, [x], source_etype=scalar.in_memory(dtype)), mask, none) for line in lines]
+        for k, column in enumerate(transpose(b, [widened(b, row, dtype, lanes) for row in rows])):
+            store_vector(b, column, address(b, target, b.mul(b.add(x, const(k)), pitch), element))
+
+
+def to_lines(b: ir.IRBuilder, element: ir.Type, lanes: int, starts: ir.Value, source: ir.Value, run: ir.Value,
+             pitch: ir.Value, some: ir.Value) -> None:
+    """Write a piece: a run of the first `some` lines.  The last square of `source` is read as a whole."""
+    lines, none = lines_at(b, starts, lanes), lanes_below(0, lanes)
+    with loop(b, ZERO, run, const(lanes), short=True) as (x, _):
+        square = [load_vector(b, address(b, source, b.mul(b.add(x, const(k)), pitch), element), element, lanes)
+                  for k in range(lanes)]
+        mask = _first(b, b.sub(run, x), lanes)
+        for k, value in enumerate(transpose(b, square)):
+            exists = b.select(b.icmp_signed("<", const(k), some), mask, none)
+            masked_store(b, value, address(b, lines[k], x, element), exists)
+
+
+def _first(b: ir.IRBuilder, count: ir.Value, lanes: int) -> ir.Value:
+    """The mask of so many lanes."""
+    return between(b, ir.Constant(I32, 0), b.trunc(minimum(b, count, const(lanes)), I32), lanes)
