@@ -36,10 +36,10 @@ from tenon.backends.cpu.contraction.emit import (
     zero,
 )
 from tenon.backends.cpu.contraction.machine import host
-from tenon.backends.cpu.epilogue import joined, only_stored
 from tenon.backends.cpu.sliding.cover import know, widened
+from tenon.backends.cpu.sliding.results import Results
 from tenon.backends.cpu.sliding.task import Task, up
-from tenon.backends.cpu.sliding.turning import addresses, in_memory, lines_at, to_lines
+from tenon.backends.cpu.sliding.turning import addresses, in_memory, lines_at
 from tenon.backends.cpu.sliding.winograd import (
     FREQUENCIES,
     SIDE,
@@ -59,7 +59,6 @@ from tenon.backends.cpu.sliding.winograd import (
     tiles_of,
     to_sums,
 )
-from tenon.backends.cpu.values import Values
 from tenon.loops.affine import affine
 from tenon.loops.expressions import Load, size
 from tenon.loops.ir import Contraction
@@ -148,10 +147,11 @@ class _Winograd:
         self.plan, self.task, self.values, self.b = plan, task, task.values, task.b
         self.element, self.tiles, self.panels = register(plan.statement.sum.dtype), plan.tiles, plan.panels
         self.lanes, self.slides = plan.tiles.lanes, plan.tiles.slides
-        copy, elements, self.taps, self.sums, self.inside, self.outside = task.parts(plan.parts)
+        copy, elements, self.taps, self.sums, self.inside, outside = task.parts(plan.parts)
         self.elements = Elements(task.values, plan.tiles, copy, elements,
                                  Layout(plan.tiles.apart(plan.channels), plan.channels, self.lanes))
-        self.store = only_stored(plan.statement.epilogue, plan.statement.sum, self.slides[1].place)
+        self.results = Results(task, plan.statement, plan.windows, plan.filters, self.lanes, outside,
+                               STEP * plan.tiles.rows * plan.run, plan.run)
         self.filters, self.slots = count(plan.filters), addresses(task.b, self.lanes)
 
     def emit(self) -> None:
@@ -250,59 +250,9 @@ class _Winograd:
         sums = address(b, self.sums, b.add(b.mul(tile, const(width)), b.mul(v, const(lanes))), self.element)
         pieces.call(b, transform_sums, (self.element, lanes), [
             sums, self.inside, block.rows, *map(const, (self.tiles.across, plan.run, width, self.tiles.apart(width)))])
-        filters = b.add(b.mul(panel, const(self.panels.width)), b.mul(v, const(lanes)))
-        some = minimum(b, const(lanes), b.sub(const(self.filters), filters))
         place = b.mul(block.first, const(STEP))
         lines = minimum(b, b.mul(block.rows, const(STEP)), b.sub(const(self.slides[0].places), place))
-        self.turn(filters, some, place, lines)
-        if self.store is None:
-            with loop(b, ZERO, some, short=True) as (k, _):
-                know(self.values, plan.filters, b.add(filters, k))
-                waiting = address(b, self.outside, b.mul(k, const(STEP * self.tiles.rows * plan.run)), self.element)
-                self.task.apart("epilogue", (*plan.windows.outside, *plan.filters), [waiting, place, lines],
-                                self.hand_over)
-
-    @cached_property
-    def is_flat(self) -> bool:
-        """Whether the rows of an image's results follow each other, here and where they go."""
-        dense = self.plan.run == self.slides[1].places
-        return dense and joined(self.plan.statement.epilogue, [s.place for s in self.slides]) == 2
-
-    def turn(self, filters: ir.Value, some: ir.Value, place: ir.Value, lines: ir.Value) -> None:
-        """Squares of results, filter by filter: to where they belong, or where they wait."""
-        b, lanes = self.b, self.lanes
-        length = const(self.slides[1].places)
-        outer, run = (const(1), b.mul(lines, length)) if self.is_flat else (lines, length)
-        with loop(b, ZERO, outer, short=True) as (line, _):
-            with loop(b, ZERO, const(lanes), short=True) as (k, _):
-                b.store(self.target(filters, k, b.add(place, line), line), address(b, self.slots, k, POINTER))
-            start = address(b, self.inside, b.mul(line, const(self.plan.run * lanes)), self.element)
-            pieces.call(b, to_lines, (self.element, lanes), [self.slots, start, run, const(lanes), some])
-
-    def target(self, filters: ir.Value, k: ir.Value, place: ir.Value, line: ir.Value) -> ir.Value:
-        """Where a row of results of a filter goes."""
-        b = self.b
-        if self.store is None:
-            filter_apart, length = STEP * self.tiles.rows * self.plan.run, self.slides[1].places
-            at = b.add(b.mul(k, const(filter_apart)), b.mul(line, const(length)))
-            return address(b, self.outside, at, self.element)
-        know(self.values, self.plan.filters, minimum(b, b.add(filters, k), const(self.filters - 1)))
-        self.values.known.update({self.slides[0].place: place, self.slides[1].place: ZERO})
-        return self.values.address(self.store.buffer, self.store.offset)
-
-    def hand_over(self, values: Values, given: Sequence[ir.Value]) -> None:
-        """The epilogue for the results of a filter: where they wait, the first line, how many; in long runs."""
-        (waiting, place, lines), b = given, values.b
-        statement, (down, across) = self.plan.statement, self.slides
-        length = const(across.places)
-        outer, run = (const(1), b.mul(lines, length)) if self.is_flat else (lines, length)
-        with loop(b, ZERO, outer, short=True) as (line, _):
-            start = address(b, waiting, b.mul(line, length), self.element)
-            values.known[down.place] = b.add(place, line)
-            with loop(b, ZERO, run) as (x, _):
-                values.known[across.place] = x
-                values.known[statement.sum] = b.load(address(b, start, x, self.element), typ=self.element)
-                values.block(statement.epilogue)
+        self.results.emit(b.add(b.mul(panel, const(width)), b.mul(v, const(lanes))), self.inside, place, lines)
 
 
 # ---------------------------------------------------------------- pieces
