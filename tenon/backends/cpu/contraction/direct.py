@@ -19,6 +19,7 @@ from .emit import (
     POINTER,
     ZERO,
     address,
+    between,
     const,
     element_bytes,
     lanes_before,
@@ -36,7 +37,7 @@ from .emit import (
     zero,
 )
 from .machine import Machine, exact_tile, host, shares
-from .packing import between, emit_pack
+from .packing import emit_pack
 from .spec import Contraction, Operand, Tile, region_function
 
 SHARE, PANELS_SHARE = 4, 32     # of the second cache that right may take, read where it is and packed

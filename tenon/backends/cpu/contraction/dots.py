@@ -10,6 +10,7 @@ from .emit import (
     ONE,
     ZERO,
     address,
+    between,
     const,
     element_bytes,
     lanes_before,
@@ -25,7 +26,6 @@ from .emit import (
     zero,
 )
 from .machine import host
-from .packing import between
 from .spec import Args, Contraction, Index, Tile, reads_in_place
 
 SEVERAL = 8             # rows at a time

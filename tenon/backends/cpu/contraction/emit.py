@@ -190,6 +190,13 @@ def lanes_below(count: int, lanes: int) -> ir.Constant:
     return ir.Constant(ir.VectorType(I1, lanes), [int(lane < count) for lane in range(lanes)])
 
 
+def between(b: ir.IRBuilder, low: ir.Value, high: ir.Value, lanes: int, first: int = 0) -> ir.Value:
+    """The mask of the lanes, numbered from `first`, that are not below low and below high."""
+    numbers = ir.Constant(ir.VectorType(I32, lanes), list(range(first, first + lanes)))
+    return b.and_(b.icmp_signed(">=", numbers, splat(b, low, lanes)),
+                  b.icmp_signed("<", numbers, splat(b, high, lanes)))
+
+
 def zero(kind: ir.Type) -> ir.Constant:
     return ir.Constant(kind, None)
 

@@ -15,6 +15,7 @@ from .emit import (
     I32,
     ZERO,
     address,
+    between,
     const,
     element_bytes,
     load_vector,
@@ -28,7 +29,6 @@ from .emit import (
     unravel,
     zero,
 )
-from .packing import between
 from .spec import Args, Contraction, Index, Tile, element_of
 
 LINE_VECTORS = 256      # of sums are kept in the first cache, up to LINES lines being added to them at once

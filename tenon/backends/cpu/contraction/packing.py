@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 
 from llvmlite import ir
 
+from tenon.backends import pieces
+
 from .emit import (
     I32,
     I64,
@@ -19,6 +21,7 @@ from .emit import (
     POINTER,
     ZERO,
     address,
+    between,
     ceil_div,
     const,
     load_vector,
@@ -36,6 +39,7 @@ from .emit import (
 )
 from .pairs import pack_pairs
 from .spec import Access, Contraction, Index, Operand, Size, Tile, copies_rows, left_layout, reads_in_place
+from .turning import addresses, from_lines
 
 MOST_RUNS = 5           # of memory in a vector, which a masked load each brings together
 
@@ -67,7 +71,7 @@ def emit_pack(module: ir.Module, name: str, spec: Contraction, tile: Tile, side:
         pack.rows(left_layout(spec, tile)[1])
     elif reads_in_place(operand, len(spec.depth)) and width % tile.lanes == 0:
         pack.squares()
-    elif operand.contiguous == "depth" and operand.step <= 2 and width <= 2 * tile.lanes:
+    elif operand.contiguous == "depth" and operand.step <= 2 and width % tile.lanes == 0:
         pack.turned()
     else:
         pack.spans()
@@ -256,19 +260,38 @@ class Pack:
         puts that right, and behind the panel there is room for it.
         """
         b, lanes = self.b, self.lanes
-        groups = range(0, self.width, lanes)
-        last = b.sub(self.count, ONE)
-        outers = [unravel(b, b.add(self.first, minimum(b, const(i), last)), self.outer_sizes)
-                  for i in range(min(self.width, len(groups) * lanes))]
-        with runs(b, self.k0, self.depth, self.depth_sizes) as (k, k_start, length), \
-                loop(b, ZERO, length, const(lanes), short=True) as (step, _):
-            index = (*k_start[:-1], b.add(k_start[-1], step))
-            here = minimum(b, b.sub(length, step), const(lanes))
-            for group in reversed(groups):
-                rows = [self.along_depth(outer, index, here) for outer in outers[group:group + lanes]]
-                rows += [zero(rows[0].type)] * (lanes - len(rows))
-                for i, column in enumerate(transpose(b, rows)):
-                    store_vector(b, column, self.slot(b.add(b.add(k, step), const(i)), const(group)))
+        dense = self.operand.inside is None and self.operand.step == 1
+        with loop(b, ZERO, const(self.width), const(lanes), short=True) as (group, _), \
+                runs(b, self.k0, self.depth, self.depth_sizes) as (k, index, length):
+            if dense:
+                self.turned_run(group, k, index, length)
+            else:
+                self.turned_squares(group, k, index, length)
+
+    def outer_at(self, i: ir.Value) -> Index:
+        """The column i of the panel; past the end the last one serves, to no effect."""
+        b = self.b
+        return unravel(b, b.add(self.first, minimum(b, i, b.sub(self.count, ONE))), self.outer_sizes)
+
+    def turned_run(self, group: ir.Value, k: ir.Value, index: Index, length: ir.Value) -> None:
+        """A run of depth for a vector of columns, all of which is in memory."""
+        b, element = self.b, self.spec.element
+        assert self.operand.pointer is not None
+        slots = addresses(b, self.lanes)
+        with loop(b, ZERO, const(self.lanes), short=True) as (lane, _):
+            where = self.operand.pointer(b, self.args, self.g, self.outer_at(b.add(group, lane)), index)
+            b.store(where, address(b, slots, lane, POINTER))
+        pieces.call(b, from_lines, (element, self.lanes), [slots, self.slot(k, group), length, const(self.width)])
+
+    def turned_squares(self, group: ir.Value, k: ir.Value, index: Index, length: ir.Value) -> None:
+        """The same where elements are apart, or not all in memory."""
+        b, lanes = self.b, self.lanes
+        outers = [self.outer_at(b.add(group, const(i))) for i in range(lanes)]
+        with loop(b, ZERO, length, const(lanes), short=True) as (step, _):
+            here = (*index[:-1], b.add(index[-1], step))
+            rows = [self.along_depth(outer, here, minimum(b, b.sub(length, step), const(lanes))) for outer in outers]
+            for i, column in enumerate(transpose(b, rows)):
+                store_vector(b, column, self.slot(b.add(b.add(k, step), const(i)), group))
 
     def along_depth(self, outer: Index, index: Index, count: ir.Value) -> ir.Value:
         """A vector of `count` elements along depth, zeros where they are not in memory."""
@@ -382,10 +405,3 @@ class Vector:
             value = b.select(mask, pack.every_second(where, apart), value) if apart else \
                 masked_load(b, where, mask, value)
         return value
-
-
-def between(b: ir.IRBuilder, low: ir.Value, high: ir.Value, lanes: int, first: int = 0) -> ir.Value:
-    """The mask of the lanes, numbered from `first`, that are not below low and below high."""
-    numbers = ir.Constant(ir.VectorType(I32, lanes), list(range(first, first + lanes)))
-    return b.and_(b.icmp_signed(">=", numbers, splat(b, low, lanes)),
-                  b.icmp_signed("<", numbers, splat(b, high, lanes)))

@@ -20,6 +20,7 @@ from tenon.backends.cpu.arithmetic import I32
 from tenon.backends.cpu.contraction.emit import (
     ZERO,
     address,
+    between,
     const,
     load_vector,
     loop,
@@ -30,7 +31,6 @@ from tenon.backends.cpu.contraction.emit import (
     store_vector,
     zero,
 )
-from tenon.backends.cpu.contraction.packing import between
 from tenon.backends.cpu.sliding.cover import know
 from tenon.backends.cpu.values import Values
 from tenon.loops.affine import affine

@@ -19,6 +19,7 @@ from tenon.backends.cpu.contraction.emit import (
     ZERO,
     State,
     address,
+    between,
     const,
     load_vector,
     loop,
@@ -29,7 +30,6 @@ from tenon.backends.cpu.contraction.emit import (
     store_vector,
     zero,
 )
-from tenon.backends.cpu.contraction.packing import between
 from tenon.backends.cpu.convolution.lanes import Lanes, is_of_vectors
 from tenon.backends.cpu.convolution.plan import LINE, Plan, Run, Tile
 from tenon.backends.cpu.values import Values

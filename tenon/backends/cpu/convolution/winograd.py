@@ -22,6 +22,7 @@ from tenon.backends.cpu.arithmetic import I32, register
 from tenon.backends.cpu.contraction.emit import (
     ZERO,
     address,
+    between,
     const,
     element_bytes,
     lanes_below,
@@ -35,7 +36,6 @@ from tenon.backends.cpu.contraction.emit import (
     zero,
 )
 from tenon.backends.cpu.contraction.machine import FMA_LATENCY, FMA_UNITS, FREE_LOADS, Machine, host
-from tenon.backends.cpu.contraction.packing import between
 from tenon.backends.cpu.convolution.lanes import Lanes, is_of_vectors
 from tenon.backends.cpu.convolution.plan import LINE, STORED, TILE_START
 from tenon.backends.cpu.sliding.cover import know

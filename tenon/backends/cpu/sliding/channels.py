@@ -21,6 +21,7 @@ from tenon.backends.cpu.contraction.emit import (
     ZERO,
     State,
     address,
+    between,
     const,
     element_bytes,
     load_vector,
@@ -33,7 +34,6 @@ from tenon.backends.cpu.contraction.emit import (
     zero,
 )
 from tenon.backends.cpu.contraction.machine import FMA_LATENCY, FMA_UNITS, TILE_START, Machine, host, shares
-from tenon.backends.cpu.contraction.packing import between
 from tenon.backends.cpu.convolution.lanes import Lanes, is_of_vectors
 from tenon.backends.cpu.sliding.cover import know
 from tenon.backends.cpu.sliding.task import Task, up

@@ -21,17 +21,16 @@ from tenon.backends.cpu.contraction.emit import (
     ONE,
     ZERO,
     address,
+    between,
     const,
     loop,
     masked_load,
-    splat,
     store_vector,
     zero,
 )
-from tenon.backends.cpu.contraction.packing import between
+from tenon.backends.cpu.contraction.turning import widened
 from tenon.backends.cpu.values import Values
 from tenon.loops.windows import Axis, Slide, Windows, count
-from tenon.types import DType, bfloat16, float16
 
 FAR = 1 << 20           # multiples of a spread that make every coordinate positive
 
@@ -235,13 +234,3 @@ class _Copy:
             value.add_incoming(zero(self.element), before)
             value.add_incoming(found, there)
             b.store(value, address(b, target, b.add(b.mul(phase, const(cover.phase)), i), self.element))
-
-
-def widened(b: ir.IRBuilder, x: ir.Value, dtype: DType, lanes: int) -> ir.Value:
-    """A vector from memory as it is in a register."""
-    if dtype is bfloat16:
-        bits = b.shl(b.zext(x, ir.VectorType(I32, lanes)), splat(b, ir.Constant(I32, 16), lanes))
-        return b.bitcast(bits, ir.VectorType(ir.FloatType(), lanes))
-    if dtype is float16:
-        return b.fpext(b.bitcast(x, ir.VectorType(ir.HalfType(), lanes)), ir.VectorType(ir.FloatType(), lanes))
-    return x

@@ -36,9 +36,9 @@ from tenon.backends.cpu.contraction.emit import (
     zero,
 )
 from tenon.backends.cpu.contraction.machine import Machine, host
+from tenon.backends.cpu.contraction.turning import addresses, from_lines, to_lines
 from tenon.backends.cpu.sliding.cover import Cover, know
 from tenon.backends.cpu.sliding.task import LATENCY, Task, finish_taps, up
-from tenon.backends.cpu.sliding.turning import addresses, from_lines, to_lines
 from tenon.backends.cpu.values import Values
 from tenon.loops.affine import affine
 from tenon.loops.expressions import Load
@@ -330,7 +330,8 @@ class _SlidingFilters:
                 self.slots, self.sum_at(r, f), run, const(self.pitch), some])
             with loop(b, ZERO, some, short=True) as (k, _):
                 know(self.values, plan.filters, b.add(f, k))
-                self.task.apart("epilogue", plan.filters, [self.line(k), r, run], self.hand_over)
+                self.task.apart("epilogue", (*plan.statement.batch, *plan.filters), [self.line(k), r, run],
+                                self.hand_over)
 
     def line(self, number: ir.Value) -> ir.Value:
         """Where a run of sums of one filter waits."""

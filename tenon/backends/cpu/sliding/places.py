@@ -24,6 +24,7 @@ from tenon.backends.cpu.contraction.emit import (
     ONE,
     ZERO,
     address,
+    between,
     const,
     element_bytes,
     load_vector,
@@ -36,7 +37,6 @@ from tenon.backends.cpu.contraction.emit import (
     zero,
 )
 from tenon.backends.cpu.contraction.machine import Machine, host
-from tenon.backends.cpu.contraction.packing import between
 from tenon.backends.cpu.epilogue import joined, only_stored
 from tenon.backends.cpu.sliding.cover import Cover, know
 from tenon.backends.cpu.sliding.task import LATENCY, SPARE, Task, block_of, up

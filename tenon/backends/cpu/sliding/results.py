@@ -10,10 +10,10 @@ from llvmlite import ir
 from tenon.backends import pieces
 from tenon.backends.cpu.arithmetic import POINTER, register
 from tenon.backends.cpu.contraction.emit import ONE, ZERO, address, const, loop, minimum
+from tenon.backends.cpu.contraction.turning import addresses, to_lines
 from tenon.backends.cpu.epilogue import joined, only_stored
 from tenon.backends.cpu.sliding.cover import know
 from tenon.backends.cpu.sliding.task import Task
-from tenon.backends.cpu.sliding.turning import addresses, to_lines
 from tenon.backends.cpu.values import Values
 from tenon.loops.ir import Contraction
 from tenon.loops.windows import Axis, Windows, count

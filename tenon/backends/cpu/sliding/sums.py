@@ -24,6 +24,7 @@ from tenon.backends.cpu.contraction.emit import (
     ZERO,
     add,
     address,
+    between,
     const,
     element_bytes,
     load_vector,
@@ -35,8 +36,8 @@ from tenon.backends.cpu.contraction.emit import (
     zero,
 )
 from tenon.backends.cpu.contraction.machine import Machine, host
-from tenon.backends.cpu.contraction.packing import between
-from tenon.backends.cpu.sliding.cover import Cover, know, widened
+from tenon.backends.cpu.contraction.turning import widened
+from tenon.backends.cpu.sliding.cover import Cover, know
 from tenon.backends.cpu.sliding.task import SPARE, Task, block_of, up
 from tenon.loops.expressions import Load
 from tenon.loops.ir import Contraction

@@ -24,6 +24,7 @@ from tenon.backends.cpu.contraction.emit import (
     ONE,
     ZERO,
     address,
+    between,
     const,
     lanes_below,
     load_vector,
@@ -37,10 +38,9 @@ from tenon.backends.cpu.contraction.emit import (
     zero,
 )
 from tenon.backends.cpu.contraction.machine import best_tile, host
-from tenon.backends.cpu.contraction.packing import between
-from tenon.backends.cpu.sliding.cover import know, widened
+from tenon.backends.cpu.contraction.turning import addresses, in_memory, lines_at, widened
+from tenon.backends.cpu.sliding.cover import know
 from tenon.backends.cpu.sliding.task import up
-from tenon.backends.cpu.sliding.turning import addresses, in_memory, lines_at
 from tenon.backends.cpu.values import Values
 from tenon.loops.affine import affine
 from tenon.loops.expressions import Expr, Load

@@ -36,10 +36,10 @@ from tenon.backends.cpu.contraction.emit import (
     zero,
 )
 from tenon.backends.cpu.contraction.machine import host
-from tenon.backends.cpu.sliding.cover import know, widened
+from tenon.backends.cpu.contraction.turning import addresses, in_memory, lines_at, widened
+from tenon.backends.cpu.sliding.cover import know
 from tenon.backends.cpu.sliding.results import Results
 from tenon.backends.cpu.sliding.task import Task, up
-from tenon.backends.cpu.sliding.turning import addresses, in_memory, lines_at
 from tenon.backends.cpu.sliding.winograd import (
     FREQUENCIES,
     SIDE,

@@ -15,6 +15,7 @@ from tenon.backends.cpu.arithmetic import I32, POINTER, register
 from tenon.backends.cpu.contraction.emit import (
     ZERO,
     address,
+    between,
     const,
     lanes_below,
     load_vector,
@@ -22,13 +23,12 @@ from tenon.backends.cpu.contraction.emit import (
     masked_load,
     masked_store,
     minimum,
+    splat,
     store_vector,
     transpose,
     zero,
 )
-from tenon.backends.cpu.contraction.packing import between
-from tenon.backends.cpu.sliding.cover import widened
-from tenon.types import DType
+from tenon.types import DType, bfloat16, float16
 
 
 def addresses(b: ir.IRBuilder, number: int) -> ir.Value:
@@ -47,13 +47,18 @@ def in_memory(dtype: DType) -> ir.Type:
     return ir.IntType(16) if dtype.bits == 16 else scalar.in_memory(dtype)
 
 
-def from_lines(b: ir.IRBuilder, dtype: DType, lanes: int, starts: ir.Value, target: ir.Value, run: ir.Value,
+def from_lines(b: ir.IRBuilder, kind: DType | ir.Type, lanes: int, starts: ir.Value, target: ir.Value, run: ir.Value,
                pitch: ir.Value) -> None:
-    """Write a piece: a run of every line.  The last square is whole in `target`, with zeros behind the run."""
-    lines, element, none = lines_at(b, starts, lanes), register(dtype), zero(ir.VectorType(in_memory(dtype), lanes))
+    """Write a piece: a run of every line.  The last square is whole in `target`, with zeros behind the run.
+
+    Elements are of a type of memory, which may be another one in registers, or of one of registers.
+    """
+    lines, dtype = lines_at(b, starts, lanes), kind if isinstance(kind, DType) else None
+    element, stored, memory = (register(dtype), scalar.in_memory(dtype), in_memory(dtype)) if dtype else (kind,) * 3
+    none = zero(ir.VectorType(memory, lanes))
     with loop(b, ZERO, run, const(lanes), short=True) as (x, _):
         mask = _first(b, b.sub(run, x), lanes)
-        rows = [masked_load(b, b.gep(line, [x], source_etype=scalar.in_memory(dtype)), mask, none) for line in lines]
+        rows = [masked_load(b, b.gep(line, [x], source_etype=stored), mask, none) for line in lines]
         for k, column in enumerate(transpose(b, [widened(b, row, dtype, lanes) for row in rows])):
             store_vector(b, column, address(b, target, b.mul(b.add(x, const(k)), pitch), element))
 
@@ -74,3 +79,13 @@ def to_lines(b: ir.IRBuilder, element: ir.Type, lanes: int, starts: ir.Value, so
 def _first(b: ir.IRBuilder, count: ir.Value, lanes: int) -> ir.Value:
     """The mask of so many lanes."""
     return between(b, ir.Constant(I32, 0), b.trunc(minimum(b, count, const(lanes)), I32), lanes)
+
+
+def widened(b: ir.IRBuilder, x: ir.Value, dtype: DType | None, lanes: int) -> ir.Value:
+    """A vector from memory as it is in a register."""
+    if dtype is bfloat16:
+        bits = b.shl(b.zext(x, ir.VectorType(I32, lanes)), splat(b, ir.Constant(I32, 16), lanes))
+        return b.bitcast(bits, ir.VectorType(ir.FloatType(), lanes))
+    if dtype is float16:
+        return b.fpext(b.bitcast(x, ir.VectorType(ir.HalfType(), lanes)), ir.VectorType(ir.FloatType(), lanes))
+    return x
