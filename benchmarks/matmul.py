@@ -3,8 +3,9 @@
     OPENBLAS_NUM_THREADS=1 TENON_THREADS=1 python -m benchmarks.matmul [--seconds 1] [--peers] [768 64x768x768 ...]
 
 A size is n (a square), m x k x n, or batch x m x k x n; the FMA peak, of one thread, is measured in the same run.
-With --peers PyTorch, ONNX Runtime and OpenVINO (whose right side is a constant that they have packed) and JAX take
-turns with them; so does x @ y without tn.jit.  A line ends with how many times as fast as the best of them Tenon is.
+The right side of a product without a batch is a parameter of a network in use, which Tenon packs once, as ONNX Runtime
+and OpenVINO do.  With --peers these, PyTorch and JAX take turns with them; so does x @ y without tn.jit.  A line ends
+with how many times as fast as the best of them Tenon is.
 """
 import argparse
 import math
@@ -17,6 +18,7 @@ import tenon as tn
 from benchmarks.machine import fma_run
 from benchmarks.peers import onnxruntime_run, openvino_run
 from benchmarks.timing import compare, installed, row, use_one_core
+from tenon import nn
 from tenon.config import config
 
 SIZES = ("16", "32", "64", "97", "128", "256", "512", "768", "1024", "2048", "64x768x768", "96x128x64x128",
@@ -57,10 +59,25 @@ def main(arguments: list[str] | None = None) -> None:
               flush=True)
 
 
+class Times(nn.Module):
+    """The product with a matrix."""
+
+    def __init__(self, matrix: np.ndarray) -> None:
+        super().__init__()
+        self.matrix = nn.Parameter(tn.asarray(matrix))
+
+    def forward(self, x: tn.Tensor) -> tn.Tensor:
+        return x @ self.matrix
+
+
 def _tenon(a: np.ndarray, b: np.ndarray) -> Run:
-    x, y = tn.asarray(a), tn.asarray(b)
-    product = tn.jit(lambda x, y: x @ y)
-    return lambda: product(x, y)
+    x, net = tn.asarray(a), Times(b).eval()
+
+    @tn.jit
+    def product(x: tn.Tensor) -> tn.Tensor:
+        with tn.no_grad():
+            return net(x)
+    return lambda: product(x)
 
 
 def _torch(a: np.ndarray, b: np.ndarray) -> Run:
