@@ -50,7 +50,7 @@ def polynomial_part(r: Number) -> Number:
 def reduce(x: Number) -> tuple[Number, Number, Number]:
     """(shifted, r, lost) with x = k*log(2) + r + lost; see nearest_integer for `shifted`."""
     ln2_high, ln2_low = LN2[x.format.bits]
-    k, shifted = nearest_integer(x * LOG2_E)
+    k, shifted = nearest_integer(x, LOG2_E)
     high = fma(k, -ln2_high, x)
     r = fma(k, -ln2_low, high)
     return shifted, r, fma(k, -ln2_low, high - r)
@@ -98,7 +98,7 @@ def sigmoid(x: Number) -> Number:
     low, high = RANGE[x.format.bits]
     ln2_high, ln2_low = LN2[x.format.bits]
     x = maximum(minimum(x, 0.5 * high), low)            # 1 / (1 + e**-high) is 1 with room to spare
-    n, shifted = nearest_integer(x * LOG2_E)
+    n, shifted = nearest_integer(x, LOG2_E)
     r = fma(n, ln2_low, fma(n, ln2_high, -x))
     none = x.format.mantissa + 3.0                      # 2**-none is nothing beside e**r
     scale = power_of_two(maximum(shifted, x.format.to_integer - none))

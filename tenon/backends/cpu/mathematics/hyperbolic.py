@@ -35,7 +35,7 @@ def tanh(x: Number) -> Number:
     """
     if not x.is_double:
         a = minimum(abs(x), TANH_END)
-        k, shifted = nearest_integer(a * (2.0 * LOG2_E))
+        k, shifted = nearest_integer(a, 2.0 * LOG2_E)
         r, scale = fma(k, -LN2, a + a), power_of_two(shifted)       # LN2 in one part will do for so small a k
         outer = 1.0 - 2.0 / fma(polynomial_part(r), scale, scale + 1.0)
         z = x * x

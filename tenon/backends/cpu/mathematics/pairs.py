@@ -41,9 +41,12 @@ def exactly(x: Number) -> Pair:
     return x, x.constant(-0.0)
 
 
-def nearest_integer(x: Number) -> Pair:
-    """(k, shifted): k is x rounded to an integer, and the low bits of `shifted` hold k too. |x| < 2**(mantissa - 1)."""
-    shifted = x + x.format.to_integer
+def nearest_integer(x: Number, factor: float | None = None) -> Pair:
+    """(k, shifted): k is x, or x * factor, rounded to an integer, and the low bits of `shifted` hold k too.
+
+    Its size is below 2**(mantissa - 1).
+    """
+    shifted = x + x.format.to_integer if factor is None else fma(x, factor, x.format.to_integer)
     return shifted - x.format.to_integer, shifted
 
 
