@@ -13,7 +13,7 @@ part of the kernel that reads it where the two are one nest of loops.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tenon.graph.cut import has_effect
@@ -43,8 +43,9 @@ def recompute(graph: Graph) -> Graph:
 
 
 def _within(timeline: Timeline, budget: int) -> Timeline:
+    costs = Costs()
     for _ in range(len(timeline.graph.nodes)):
-        choice = best_choice(timeline) if timeline.peak > budget else None
+        choice = best_choice(timeline, costs) if timeline.peak > budget else None
         if choice is None:
             break
         timeline = Timeline(choice.made_in(timeline.graph))
@@ -55,7 +56,7 @@ def _where_cheap(timeline: Timeline) -> Timeline:
     costs = Costs()
     left = LITTLE * costs.of(timeline.graph.nodes)
     best = timeline
-    while (choice := best_choice(timeline, cheap=True)) is not None:
+    while (choice := best_choice(timeline, costs, cheap=True)) is not None:
         graph = choice.made_in(timeline.graph)
         left -= costs.added(timeline.graph, graph)
         if left < 0:
@@ -67,30 +68,48 @@ def _where_cheap(timeline: Timeline) -> Timeline:
 
 @dataclass(frozen=True)
 class Choice:
-    """Compute `value` again before node `until`, by this body on these inputs; `merit` is bytes for work."""
+    """Compute `value` again before node `until`, from its source; `merit` is bytes for work."""
 
     merit: float
     value: Value
     until: int
-    inputs: tuple[Value, ...]
-    body: Graph
+    source: Source
 
     def made_in(self, graph: Graph) -> Graph:
         """The graph that does so."""
-        return without_unread(with_copy(graph, self.value, self.until, self.inputs, self.body))
+        body, outside = body_of(self.source.nodes, [self.source.result])
+        inputs = tuple(self.source.outer.get(x, x) for x in outside)
+        return without_unread(with_copy(graph, self.value, self.until, inputs, body))
 
 
-def best_choice(timeline: Timeline, cheap: bool = False) -> Choice | None:
+@dataclass(frozen=True)
+class Source:
+    """How to compute a value from what is in memory: these nodes, the result among them, and what stands for values
+    that they read, where they are nodes of a kernel."""
+
+    nodes: Sequence[Node]
+    result: Value
+    outer: Mapping[Value, Value]
+
+    def inputs(self) -> Iterator[Value]:
+        """What is read that the nodes do not make."""
+        made = {x for node in self.nodes for x in node.outputs}
+        return (self.outer.get(x, x) for node in self.nodes for x in node.inputs
+                if isinstance(x, Value) and x not in made)
+
+
+def best_choice(timeline: Timeline, costs: Costs, cheap: bool = False) -> Choice | None:
     """What frees most bytes at the peak for the least work."""
     best: Choice | None = None
     for x, until in reads_after(timeline).items():
         node = timeline.graph.nodes[timeline.lives[x].made]
         if is_repeatable(node):
-            inputs, body = source(timeline, node, x, until)
-            gain = timeline.lives[x].size - held_longer(timeline, inputs)
-            merit = gain / (CALL + sum(map(work_of, body.nodes)))
-            if gain > 0 and (best is None or merit > best.merit) and not (cheap and not is_elementwise(body)):
-                best = Choice(merit, x, until, inputs, body)
+            found = source(timeline, node, x, until)
+            gain = timeline.lives[x].size - held_longer(timeline, found.inputs())
+            merit = gain / (CALL + sum(map(costs.work_of, found.nodes)))
+            if gain > 0 and (best is None or merit > best.merit) and not (
+                    cheap and not all(map(costs.is_elementwise, found.nodes))):
+                best = Choice(merit, x, until, found)
     return best
 
 
@@ -101,13 +120,12 @@ def reads_after(timeline: Timeline) -> dict[Value, int]:
             if not life.kept and life.made < top < max(life.reads, default=0) and top not in life.reads}
 
 
-def source(timeline: Timeline, node: Node, x: Value, until: int) -> tuple[tuple[Value, ...], Graph]:
-    """(what is in memory then, how to compute the value from it): a part of its kernel, which has other results."""
+def source(timeline: Timeline, node: Node, x: Value, until: int) -> Source:
+    """How to compute the value from what is in memory then: a part of its kernel, which has other results."""
     if node.op is not fused:
-        body, outside = body_of([node], [x])
-        return outside, body
+        return Source([node], x, {})
     inner: Graph = node.attrs["body"]
-    outer = dict(zip(inner.params, node.inputs, strict=True))
+    outer = {p: y for p, y in zip(inner.params, node.inputs, strict=True) if isinstance(y, Value)}
     result = inner.results[x.index]
     known = {r: y for r, y in zip(inner.results, node.outputs, strict=True)
              if r is not result and timeline.lives[y].last(timeline.end) >= until}
@@ -117,9 +135,7 @@ def source(timeline: Timeline, node: Node, x: Value, until: int) -> tuple[tuple[
         if made is not None and made not in needed:
             needed.add(made)
             stack += [y for y in made.uses() if y not in known]
-    body, outside = body_of([made for made in inner.nodes if made in needed], [result])
-    inputs = [outer[y] if y in outer else known[y] for y in outside]
-    return tuple(y for y in inputs if isinstance(y, Value)), body
+    return Source([made for made in inner.nodes if made in needed], result, known | outer)
 
 
 def held_longer(timeline: Timeline, inputs: Iterable[Value]) -> int:
@@ -142,6 +158,8 @@ class Costs:
 
     def __init__(self) -> None:
         self._known: dict[object, float] = {}
+        self._work: dict[Node, float] = {}
+        self._elementwise: dict[Node, bool] = {}
 
     def of(self, nodes: Iterable[Node]) -> float:
         """All of them together."""
@@ -152,17 +170,24 @@ class Costs:
         old, new = set(before.nodes), set(after.nodes)
         return self.of(x for x in after.nodes if x not in old) - self.of(x for x in before.nodes if x not in new)
 
+    def work_of(self, node: Node) -> float:
+        """About how many elements are computed or read."""
+        if node not in self._work:
+            self._work[node] = work_of(node)
+        return self._work[node]
+
+    def is_elementwise(self, node: Node) -> bool:
+        """Whether an element takes a few others, and nothing is looked for at an index among the data."""
+        if node not in self._elementwise:
+            kind = kind_of(node)
+            self._elementwise[node] = kind.name in ("view", "map") and not kind.checks
+        return self._elementwise[node]
+
     def _one(self, node: Node) -> float:
         key = node.attrs["body"] if node.op is fused else signature(node)
         if key not in self._known:
             self._known[key] = cost_of(kernel_of(node))
         return self._known[key]
-
-
-def is_elementwise(body: Graph) -> bool:
-    """Whether an element takes a few others, and nothing is looked for at an index among the data."""
-    kinds = [kind_of(node) for node in body.nodes]
-    return all(kind.name in ("view", "map") and not kind.checks for kind in kinds)
 
 
 def work_of(node: Node) -> float:
