@@ -16,6 +16,7 @@ import numpy as np
 from tenon.dims import Dim, product
 from tenon.errors import DTypeError, OutOfRange, ShapeError
 from tenon.graph.build import literal
+from tenon.graph.op import current
 from tenon.ops.comparison import where
 from tenon.ops.define import function
 from tenon.ops.indexing import check_range, put, take, wrap_index
@@ -49,6 +50,9 @@ def getitem(x: Any, key: Any) -> Any:
     (tensor([6, 5, 4]), tensor([[3, 1],
             [6, 4]]), tensor([5, 6]))
     """
+    mask = _mask_of(key) if current() is None else None
+    if mask is not None:
+        return _chosen(x, mask)
     selection = _read(x, key)
     part = _box(x, selection)
     if not selection.arrays:
@@ -184,6 +188,14 @@ def _item(item: Any) -> list[Any]:
             pass
     raise DTypeError(f"x[key]: an index must be an integer, a slice, None, ... or an array of integers or booleans, "
                      f"not {getattr(item, 'dtype', type(item).__name__)}")
+
+
+def _chosen(x: Any, mask: Any) -> Any:
+    """x[mask], eagerly: rows of the axes that the mask stands for, as one axis."""
+    _check_mask(x, mask, ())
+    rows = reshape_op(x, shape=(product(x.shape[:mask.ndim]), *x.shape[mask.ndim:]))
+    places = argwhere(mask.reshape(-1))
+    return take(rows, reshape_op(places, shape=(places.shape[0],)), axis=0)
 
 
 def _nonzero(mask: Any) -> list[Any]:

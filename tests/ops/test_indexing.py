@@ -294,3 +294,16 @@ def test_the_tape_keeps_what_an_in_place_operation_replaces():
     y[0] = 0.0
     (z.sum() + y.sum()).backward()
     np.testing.assert_allclose(x.grad.numpy(), 4 * x.numpy() ** 3 + [0, 12, 18])
+
+
+@pytest.mark.parametrize(("shape", "axes"), [((3, 4), 2), ((3, 4), 1), ((0, 4), 1), ((5,), 1), ((2, 3, 4), 2),
+                                             ((3, 0), 1)])
+def test_rows_that_a_mask_chooses_and_their_gradient(shape, axes):
+    rng = np.random.default_rng(0)
+    given, chosen = rng.standard_normal(shape).astype(np.float32), rng.random(shape[:axes]) < 0.5
+    for mask in (chosen, tn.asarray(chosen), *([chosen.tolist()] if chosen.size else [])):
+        np.testing.assert_array_equal(tn.asarray(given)[mask].numpy(), given[chosen])
+    x = tn.asarray(given).requires_grad_()
+    x[tn.asarray(chosen)].sum().backward()
+    wide = chosen.reshape(chosen.shape + (1,) * (len(shape) - axes))
+    np.testing.assert_array_equal(x.grad.numpy(), np.broadcast_to(wide, shape))
