@@ -43,6 +43,7 @@ from tenon.types import DType, TensorType
 F = TypeVar("F", bound=Callable[..., Any])
 MOST_RECORDS = 256      # keys of one function; those that come later share one record, and run by part
 MOST_CAPTURES = 32      # of one function; beyond them it runs by part, which is right and says so
+MOST_PASSED = 4         # calls in a row that make parameters, before those like them run by part for good
 MOST_FAILURES = 16      # of a capture that has never succeeded
 MOST_SHORT_WAYS = 4     # of one function: each costs calls that go another way
 SHORTEN_AT = frozenset(2 ** k for k in range(1, 16))     # calls by the long way after which a short one is made anew
@@ -192,6 +193,9 @@ class Jitted:
                 if not captured.apart.isdisjoint(map(id, containers)):
                     raise UnsafeCall("a container among the arguments is one that the function finds elsewhere too")
         except UnsafeCall as unsafe:
+            if unsafe.passing and record.passed < MOST_PASSED and not self.fullgraph:
+                record.passed += 1
+                return None
             self._refuse(record, Reason(unsafe.what, unsafe.where, unsafe.hint, unsafe.before))
             return None
         notes = {MEMORY_BUDGET: self.memory_budget, AUTOTUNE: self.autotune or None,

@@ -162,6 +162,18 @@ class Recorder(Protocol):
     def constant(self, array: np.ndarray) -> Value:
         """The edge of the graph that holds this array."""
 
+    def forked(self, payload: Payload) -> Payload:
+        """The same elements for a tensor that takes another place on the tape."""
+
+    def leaf(self, tensor: Tensor) -> Payload:
+        """The elements of a tensor of the captured program at which gradients are to end."""
+
+    def absent(self, tape: Any, end: Any) -> Any:
+        """The leaves that a gradient of `end` reaches for some data only, and when."""
+
+    def receive(self, leaf: Any, total: Any, there: Any) -> None:
+        """Add a gradient to that of a leaf, where it is there."""
+
     def number(self, tensor: Any) -> Any:
         """The element of a captured tensor as a Python number of the graph; None where there are none."""
 

@@ -151,8 +151,8 @@ class Fork(TapeNode):
 
     __slots__ = ("active",)
 
-    def __init__(self, x: Tensor):
-        super().__init__(barrier, (saved(x),), {}, (x.payload,))
+    def __init__(self, x: Tensor, payload: Payload):
+        super().__init__(barrier, (saved(x),), {}, (payload,))
         self.active = True      # until the function that is differentiated has returned
 
 
@@ -161,7 +161,9 @@ def fork(x: Tensor) -> Tensor:
 
     What is differentiated with respect to the fork can be differentiated again with respect to `x`.
     """
-    return linked(x.payload, Fork(x), 0)
+    capture = recorder.get()
+    payload = x.payload if capture is None else capture.forked(x.payload)
+    return linked(payload, Fork(x, payload), 0)
 
 
 def carries(x: Tensor) -> bool:

@@ -193,8 +193,9 @@ class Tensor(Elements):
     def requires_grad(self, flag: bool) -> None:
         if flag and not self.dtype.is_differentiable:
             raise DTypeError(f"only floating and complex tensors have gradients, this one is {self.dtype.name}")
-        state = self.state
-        self.hold(TensorState(state.payload, flag, state.grad, state.node, state.index))
+        state, capture = self.state, recording_capture()
+        payload = state.payload if capture is None or state.requires_grad or not flag else capture.leaf(self)
+        self.hold(TensorState(payload, flag, state.grad, state.node, state.index))
 
     def requires_grad_(self, flag: bool = True) -> Tensor:
         """Set `requires_grad`; returns this tensor."""
@@ -251,9 +252,10 @@ class Tensor(Elements):
             with nullcontext() if capture is None else capture.differentiating(tape):
                 plainly = None if self.node is None or create_graph else self.node.gradients(tape, self, seed)
                 gradients = plainly or backward(tape, {self.slot: seed}, _carries_gradient)
+                absent = {} if capture is None else capture.absent(tape, self.slot)
                 for leaf, total in gradients.items():
                     if isinstance(leaf, Tensor) and leaf.requires_grad:
-                        _add_gradient(leaf, total)
+                        _add_gradient(leaf, total, absent.get(leaf, True))
         if not (create_graph if retain_graph is None else retain_graph):
             for node in tape:
                 node.release()
@@ -319,11 +321,15 @@ for _name in ("__iadd__", "__isub__", "__imul__", "__itruediv__", "__ifloordiv__
     setattr(Tensor, _name, _in_place(_name))
 
 
-def _add_gradient(leaf: Tensor, total: Tensor) -> None:
+def _add_gradient(leaf: Tensor, total: Tensor, there: Any) -> None:
     if isinstance(total.payload, Examples) and not isinstance(leaf.payload, Examples):
         raise GradientError("backward() inside tn.vmap reaches a tensor that all examples share",
                             hint="use tn.grad inside tn.vmap, or backward() outside")
-    leaf.grad = total if leaf.grad is None else add(leaf.grad, total)
+    capture = recording_capture()
+    if capture is not None:
+        capture.receive(leaf, total, there)
+    else:
+        leaf.grad = total if leaf.grad is None else add(leaf.grad, total)
 
 
 def _carries_gradient(x: Any) -> bool:

@@ -22,10 +22,11 @@ from tenon.capture.convert.several import FirstRows, Several
 from tenon.capture.effects import MISSING, Effect
 from tenon.capture.guards import Guards, is_atom
 from tenon.capture.leaves import FromContainers, FromGraph, FromOutside, FromSize, Nest, OneOf, RowsOf, Shared
-from tenon.capture.numbers import one_kind
+from tenon.capture.numbers import Number, one_kind
+from tenon.capture.presence import use
 from tenon.capture.reach import Reach
 from tenon.capture.residuals import Halves, halves
-from tenon.capture.trace import Argument, Capture, GradientOf, Held, Source
+from tenon.capture.trace import Argument, Capture, GradientOf, Held, Source, capturing
 from tenon.capture.tree import flatten, unfold
 from tenon.capture.watch import UnsafeCall
 from tenon.dims import Assumptions, SymbolicDim
@@ -48,7 +49,7 @@ class Captured:
     assumptions: Assumptions
     output: Nest                                # what is returned; where there are effects, what they store behind it
     assigned: list[tuple[Source, int, bool]]    # tensor <- result, and whether it then carries a gradient
-    gradients: list[tuple[Source, int | None]]  # tensor.grad <- result, or None
+    gradients: list[tuple[Source, int | OneOf | None]]  # tensor.grad <- result, or None
     effects: list[tuple[Effect, int | None]]    # a store, and the number of the argument that it is made into
     flags: list[tuple[Source, bool]]            # tensor.requires_grad <- flag
     differentiable: bool
@@ -60,6 +61,7 @@ class Captured:
     apart: frozenset[int]                       # identities of what must not be a container among the arguments
     codes: frozenset[CodeType]                  # that ran
     constants: tuple[int, ...] = ()             # the inputs of which something may be made before a call
+    by_data: tuple[tuple[int, int], ...] = ()   # inputs that get a gradient where a result of the graph says so
     failed: int | None = None                   # the result that says that the call has to run eagerly after all
     calls: int = 0                              # that went the long way
     failures: int = 0                           # calls in which the graph failed
@@ -154,6 +156,9 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
         assert isinstance(payload, Value)
         return values.setdefault(payload, len(values))
 
+    def one_of(x: Choice) -> OneOf:
+        return OneOf(tuple((leaf(p), left.opened_later(y, leaf)) for p, y in x.options))
+
     def leaf(x: Any) -> Any:
         if id(x) in capture.seen:
             return FromOutside(capture.seen[id(x)].source)
@@ -171,15 +176,18 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
         if id(x) in left.shared:
             return left.share(x, leaf)
         if type(x) is Choice:
-            return OneOf(tuple((leaf(p), left.opened_later(y, leaf)) for p, y in x.options))
+            return one_of(x)
         if not isinstance(x, Tensor) or not isinstance(x.own.payload, Value):
             if not (is_atom(x) or id(x) in known or x is MISSING or isinstance(x, SHARED)):
                 raise UnsafeCall(f"the function makes an object of type {type(x).__name__}, new in every call")
             return x
         tracked.append(one_kind(x))
-        node = x.own.node
+        node, own = x.own.node, type(x) not in (Tensor, Number)
+        if own and getattr(x, "__dict__", None):
+            raise UnsafeCall(f"the function makes a tensor of class {type(x).__name__}, which has attributes")
         return FromGraph(index_of(x), x.own.requires_grad, node is not None and node.released,
-                         left.name(x), x.weak is not None, None if x.own.grad is None else leaf(x.own.grad))
+                         left.name(x), x.weak is not None, type(x) if own else None, node is None,
+                         None if x.own.grad is None else leaf(x.own.grad))
 
     output = Nest(left.structure, tuple(map(leaf, left.leaves)), bool(changes))
     effects = [(change, numbers.get(id(change.holder))) for change in changes]
@@ -191,15 +199,25 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
             carries = state.node is not None and not state.node.released
             assigned.append((seen.source, values.setdefault(state.payload, len(values)), carries))
         if seen.grad_changed:
-            gradients.append((seen.source, None if state.grad is None else index_of(state.grad)))
+            kept: Any = state.grad
+            gradients.append((seen.source, one_of(kept) if type(kept) is Choice else
+                              None if kept is None else index_of(kept)))
         if state.requires_grad != seen.tensor.own.requires_grad:
             flags.append((seen.source, state.requires_grad))
     nodes = [x.own.node for x in tracked if x.own.node is not None]
     differentiable = any(not node.released for node in nodes) or any(carries for _, _, carries in assigned)
     failed = None if capture.failed is False else index_of(capture.failed)
+    ends = [x for x in tracked if x.own.node is not None and not x.own.node.released] + \
+           [seen.tensor for seen in capture.seen.values() if seen.assigned]
+    with capturing(capture):
+        _refuse_new_leaves(tracked, ends)
+        flowing = [values[p] for x in ends if isinstance(p := x.payload, Value) and p in values]
+        there = {source: index_of(flag) for source, flag in capture.gradients_by_data(ends).items()}
     graph, sources = capture.finish(list(values))
     requiring = {id(seen.source) for seen in capture.seen.values() if seen.tensor.own.requires_grad}
-    wanted = tuple(k for k, source in enumerate(sources) if id(source) in requiring)
+    wanted = tuple(k for k, source in enumerate(sources) if id(source) in requiring and any(
+        use(graph, k, result) is not False for result in flowing))
+    by_data = tuple((k, there[id(source)]) for k, source in enumerate(sources) if id(source) in there)
     held = [(seen.tensor, seen.tensor.own.requires_grad, seen.tensor.own.grad is None, seen.start.type)
             for seen in capture.seen.values() if isinstance(seen.source, Held)]
     same = [(seen.source.position, seen.tensor) for key, seen in capture.seen.items()
@@ -210,7 +228,17 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
     return Captured(graph, sources, types, reach.guards(), assumptions, output, assigned, gradients, effects, flags,
                     differentiable, wanted, held, same, Inputs(sources), frozenset(outside), apart,
                     frozenset(reach.codes or ()),
-                    () if capture.recorded or differentiable else _constants(sources, assigned), failed)
+                    () if capture.recorded or differentiable else _constants(sources, assigned), by_data, failed)
+
+
+def _refuse_new_leaves(left: Sequence[Tensor], ends: Sequence[Tensor]) -> None:
+    """A call on the tape gives gradients to its inputs, not to a leaf that the function made and left."""
+    made = {id(x) for x in left if x.node is None and x.requires_grad}
+    for end in ends if made else ():
+        nodes = [] if end.node is None else end.node.tape()
+        if any(id(x.slot) in made for node in nodes for x in node.inputs if isinstance(x, Tensor) and x.requires_grad):
+            raise UnsafeCall("the function leaves a tensor that requires a gradient, beside what it computed from it",
+                             passing=True)
 
 
 def _constants(sources: Sequence[Source], assigned: Sequence[tuple[Source, int, bool]]) -> tuple[int, ...]:

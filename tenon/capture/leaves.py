@@ -22,6 +22,8 @@ class FromGraph:
     released: bool      # it requires a gradient, and backward() has been through its tape
     name: int | None = None     # of a tensor that is left in several places, and is one tensor in all of them
     number: bool = False        # a Python number
+    kind: type | None = None    # of a tensor: a class that inherits from it
+    is_leaf: bool = False       # a gradient ends there
     grad: FromGraph | FromOutside | None = None     # what backward() left on it
 
 

@@ -42,6 +42,7 @@ class Record:
     sizes: list[tuple[int, ...]] = field(default_factory=list)      # of the tensors of the first call
     exact: set[tuple[int, int]] = field(default_factory=set)        # (tensor, axis) whose size the function needs
     eager: Reason | None = None
+    passed: int = 0                                                 # calls that ran by part, and others need not
     parts: Parts | None = None                                      # of a function that runs by part
     alive: list[Any] = field(default_factory=list)                  # keeps identities in the key from being reused
 

@@ -109,7 +109,7 @@ def run(captured: Captured, leaves: Sequence[Any], containers: Sequence[Any] = (
         if captured.differentiable and is_grad_enabled():
             parts = captured.halves
             out = call(*holders, body=captured.graph) if parts is None else \
-                recorded_call(captured.graph, parts, holders)
+                recorded_call(captured.graph, parts, holders, captured.by_data)
             results: Any = out if isinstance(out, tuple) else (out,)
         else:
             arrays: Any = [x.own.payload for x in holders]
@@ -132,7 +132,8 @@ def settle(captured: Captured, leaves: Sequence[Any], results: Any,
         (source.holder if type(source) is Held else holder_of(source, leaves), k, carries)
         for source, k, carries in assigned]
     for source, position in captured.gradients:
-        holder_of(source, leaves).own.grad = None if position is None else results[position].detach()
+        holder_of(source, leaves).own.grad = fill(position) if isinstance(position, OneOf) else \
+            None if position is None else results[position].detach()
     for holder, k, carries in given:
         own = holder.own
         if carries:
@@ -206,9 +207,9 @@ def finished(result: Tensor, leaf: FromGraph) -> Any:
     """A result of the graph as the function would have returned it."""
     if leaf.number:
         return result.item()
-    if leaf.requires_grad and not leaf.released and result.node is not None:
+    if leaf.requires_grad and not (leaf.released or leaf.is_leaf) and result.node is not None:
         return result
-    tensor = Tensor(result.own.payload)
+    tensor: Any = Tensor(result.own.payload) if leaf.kind is None else object.__new__(leaf.kind)
     tensor.own = TensorState(result.own.payload, leaf.requires_grad, None, RELEASED if leaf.released else None)
     return tensor
 

@@ -76,25 +76,30 @@ def _sizes_from(graph: Graph, params: Sequence[Value]) -> list[int]:
     return found
 
 
-def recorded_call(graph: Graph, parts: Halves, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """The results of the graph, recorded as one call."""
+def recorded_call(graph: Graph, parts: Halves, inputs: Sequence[Tensor],
+                  by_data: Sequence[tuple[int, int]] = ()) -> tuple[Tensor, ...]:
+    """The results of the graph, recorded as one call; `by_data`: inputs that get a gradient where a result says so."""
     arrays: list[Any] = [x.own.payload for x in inputs]
     out = program_of(parts.forward).run(arrays)
     results, values = out[:len(graph.results)], out[len(graph.results):]
     kept = [arrays[k] if k >= 0 else values[-1 - k] for k in parts.kept]
-    node = TapeNode(KEPT_CALL, tuple(map(saved, inputs)), {"body": graph, "parts": parts, "kept": kept}, tuple(results))
+    wanted = frozenset(parts.wanted).difference(k for k, result in by_data if not results[result])
+    attrs = {"body": graph, "parts": parts, "kept": kept, "wanted": wanted}
+    node = TapeNode(KEPT_CALL, tuple(map(saved, inputs)), attrs, tuple(results))
     return tuple([linked(array, node, k) for k, array in enumerate(results)])
 
 
-def _gradients(g: Any, y: Any, *xs: Any, body: Graph, parts: Halves, kept: Sequence[np.ndarray]) -> list[Any]:
+def _gradients(g: Any, y: Any, *xs: Any, body: Graph, parts: Halves, kept: Sequence[np.ndarray],
+               wanted: frozenset[int]) -> list[Any]:
     if is_grad_enabled():           # a gradient of the gradient may be wanted
         found: list[Any] = call.vjp(g, y, *xs, body=body)  # type: ignore[misc]
-        return found
+        return [x if k in wanted else None for k, x in enumerate(found)]
     given = g if isinstance(g, tuple) else (g,)
     seeds = [seed for seed, r in zip(given, body.results, strict=True) if r.dtype.is_differentiable]
     out = call(*map(fresh, kept), *seeds, body=parts.backward)
     listed = iter(out if isinstance(out, tuple) else (out,))
-    return [next(listed) if k in parts.wanted else None for k in range(len(xs))]
+    given_back = {k: next(listed) for k in parts.wanted}
+    return [given_back[k] if k in wanted else None for k in range(len(xs))]
 
 
 @dataclass(frozen=True)

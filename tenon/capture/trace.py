@@ -18,12 +18,14 @@ import numpy as np
 
 from tenon.autocast import autocasting
 from tenon.capture.checks import unread
+from tenon.capture.presence import reached_by_data
 from tenon.capture.watch import UnsafeCall, Watch, unwatched
 from tenon.eager import TensorInterpreter
 from tenon.errors import TenonError, user_location
 from tenon.graph.build import PYTHON_SCALARS, Builder, canonical_attrs, literal, separate
 from tenon.graph.ir import Graph, Node, Value, graphs_in
 from tenon.graph.op import Op, using
+from tenon.ops.arithmetic import add
 from tenon.ops.barrier import stop_gradient
 from tenon.recording import is_grad_enabled
 from tenon.state import Payload, TensorState, recorder
@@ -270,6 +272,32 @@ class Capture(TensorInterpreter):
     def _parameter(self, source: Source, type: TensorType, name: str) -> Value:
         self.sources.append(source)
         return self.builder.parameter(type, name or f"s{len(self.sources) - 1}")
+
+    def forked(self, payload: Payload) -> Payload:
+        """The tape knows tensors apart that are one edge."""
+        return payload
+
+    def leaf(self, tensor: Tensor) -> Payload:
+        """A graph must say that no gradient goes past it."""
+        payload = self.state_of(tensor).payload
+        return stop_gradient(Tensor(payload)).payload if payload in self.flows and self.owns(tensor.own.payload) \
+            else payload
+
+    def absent(self, tape: Sequence[TapeNode], end: Any) -> Mapping[Any, Any]:
+        """Which leaves get a gradient for some data only is known where control flow is captured."""
+        found = reached_by_data(tape, end)
+        if found:
+            raise UnsafeCall("whether a tensor gets a gradient depends on the data", where=user_location(),
+                             convertible=True)
+        return found
+
+    def gradients_by_data(self, ends: Sequence[Tensor]) -> Mapping[int, Tensor]:
+        """The sources of leaves from outside that gradients of these tensors reach for some data, and when."""
+        return {}
+
+    def receive(self, leaf: Tensor, total: Tensor, there: Any) -> None:
+        """As in eager code."""
+        leaf.grad = total if leaf.grad is None else add(leaf.grad, total)
 
     def number(self, tensor: Tensor) -> Any:
         """Python numbers are known while the function is captured, or not at all."""

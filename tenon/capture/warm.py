@@ -237,7 +237,7 @@ class _Maker:
         output = captured.output
         leaf = output.leaves[0] if output.structure is LEAF else None
         plain = isinstance(leaf, FromGraph) and donors[leaf.index] is None and not (
-            leaf.requires_grad or leaf.number or leaf.grad)
+            leaf.requires_grad or leaf.number or leaf.grad or leaf.kind)
         if plain and len(made) == 1 and not (assigned or captured.gradients or captured.flags or captured.effects):
             ((shape, dtype), *_), (empty, *_) = made, empties
             if rest is None:

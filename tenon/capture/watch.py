@@ -54,9 +54,10 @@ class UnsafeCall(BaseException):
     before: tuple[Node, ...] = ()       # what was captured until then
 
     def __init__(self, what: str, frame: types.FrameType | None = None, where: Location | None = None,
-                 hint: str | None = None, convertible: bool = False):
+                 hint: str | None = None, convertible: bool = False, passing: bool = False):
         super().__init__(what)
         self.convertible = convertible      # whether the function may be one graph once it is rewritten
+        self.passing = passing              # whether another call may be one graph, as after one that made parameters
         self.what, self.where, self.hint = what, where or (frame and location_of(frame)), hint
         if (noted := _noted.get()) is not None:
             noted.append(self)

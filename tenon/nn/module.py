@@ -47,7 +47,9 @@ class Parameter(Tensor):
         if requires_grad and not source.dtype.is_differentiable:
             raise DTypeError(f"a parameter needs floating or complex elements, not {source.dtype.name}",
                              hint="cast it, or pass requires_grad=False")
-        super().__init__(source.payload, requires_grad)
+        super().__init__(source.payload)
+        if requires_grad:
+            self.requires_grad = True
 
     def __repr__(self) -> str:
         return super().__repr__().replace("tensor(", "Parameter(", 1).replace(", requires_grad=True", "")

@@ -16,10 +16,12 @@ from tenon.capture.convert.source import Unconvertible
 from tenon.capture.convert.template import HELPER
 from tenon.capture.reach import cell_contents
 from tenon.capture.watch import PACKAGE, STANDS_FOR, follows, unwatched
+from tenon.state import recorder
 from tenon.tensor import Tensor
 
 # Code of Tenon's that is rewritten as users' is: what calls users' modules, what goes through users' containers.
 CONTAINERS = tuple(PACKAGE + name for name in ("nn/containers.py", "nn/module.py", "capture/convert/library.py"))
+OPTIMIZERS = (PACKAGE + "optim/optimizer.py", PACKAGE + "optim/clipping.py")
 REPLACED: dict[Any, Callable[..., Any]] = {}        # filled by tenon.capture.convert.builtins
 _codes: dict[types.CodeType, types.CodeType | None] = {}
 _cell = types.CellType()                            # holds the runtime; filled by tenon.capture.convert.entry
@@ -98,7 +100,7 @@ def code_of(function: types.FunctionType) -> types.CodeType | None:
     """The rewritten code of a function, made once; None where it runs as it is."""
     code = function.__code__
     if code in STANDS_FOR or not ((follows(code) and not code.co_filename.startswith(PACKAGE))
-                                  or code.co_filename.startswith(CONTAINERS)):
+                                  or code.co_filename.startswith(CONTAINERS) or _asks_for_gradients(code)):
         return None
     if code not in _codes:
         with unwatched():
@@ -107,6 +109,11 @@ def code_of(function: types.FunctionType) -> types.CodeType | None:
             except Unconvertible:
                 _codes[code] = None
     return _codes[code]
+
+
+def _asks_for_gradients(code: types.CodeType) -> bool:
+    """Whether this is code of an optimizer's, where the data decide which gradients there are."""
+    return code.co_filename.startswith(OPTIMIZERS) and getattr(recorder.get(), "irregular", False)
 
 
 def _constructor(cls: type) -> Any:

@@ -113,6 +113,8 @@ def _compiled(node: ast.FunctionDef, definition: Definition, code: types.CodeTyp
         body = [ast.ClassDef(definition.owner, [], [], body, [])]
         if definition.owner not in code.co_freevars:
             body.insert(0, ast.Global([definition.owner]))      # where its methods name the class, it is no cell
+    elif node.name not in code.co_freevars:
+        body.insert(0, ast.Global([node.name]))                 # a function that calls itself by its global name
     free = [ast.arg(name) for name in dict.fromkeys([*code.co_freevars, HELPER])]
     nothing = ast.arguments([], free, None, [], [], None, [])
     around = ast.FunctionDef("<around>", nothing, body, [], None)

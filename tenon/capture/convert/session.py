@@ -17,15 +17,17 @@ from tenon.capture.convert.state import World
 from tenon.capture.convert.undecided import is_undecided
 from tenon.capture.effects import MISSING
 from tenon.capture.numbers import KIND_OF, ORDER, Number, as_tensor, is_number, kind_of, number_of, strong, truth
+from tenon.capture.presence import reached_by_any, reached_by_data
 from tenon.capture.trace import Capture
 from tenon.capture.watch import UnsafeCall
 from tenon.errors import user_location
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import Op
+from tenon.ops.arithmetic import add
 from tenon.ops.comparison import logical_not, logical_or, where
-from tenon.ops.shape import cast
-from tenon.state import TensorState
-from tenon.tape import saved
+from tenon.ops.shape import cast, reshape_op
+from tenon.state import Payload, TensorState
+from tenon.tape import TapeNode, saved
 from tenon.tensor import Tensor
 from tenon.types import DType, bool_
 
@@ -63,6 +65,43 @@ class Session(OfCapture, Capture):
         self.depth = 0
         self.irregular = False          # whether a value may be one of several, or a container of several sizes
         self.failed: Any = False        # or the bool that says that the call has to run eagerly after all
+
+    def forked(self, payload: Payload) -> Payload:
+        """An edge of its own: what enters a branch or a loop is known by its edge."""
+        if type(payload) is not Value:
+            return payload
+        (edge,) = self.emit(reshape_op, (payload,), {"shape": payload.shape})
+        self.flows.add(edge)
+        return edge
+
+    def leaf(self, tensor: Tensor) -> Payload:
+        payload = super().leaf(tensor)
+        return self.forked(payload) if self.owns(tensor.own.payload) else payload
+
+    def absent(self, tape: Sequence[TapeNode], end: Any) -> Mapping[Any, Any]:
+        return reached_by_data(tape, end)
+
+    def gradients_by_data(self, ends: Sequence[Tensor]) -> Mapping[int, Tensor]:
+        tapes = [(node.tape(), x.slot) for x in ends if (node := x.node) is not None]
+        there = reached_by_any(tapes)
+        return {id(seen.source): there[seen.tensor] for seen in self.seen.values() if seen.tensor in there}
+
+    def receive(self, leaf: Tensor, total: Tensor, there: Any) -> None:
+        """A gradient that is there for some data is a tensor or None."""
+        state = self.state_of(leaf)
+        if there is False:
+            return
+        before: Any = state.grad
+        if type(before) is Choice:
+            now = self.each(before, lambda x: self._added(x, total, there))
+        else:
+            now = self._added(before, total, there)
+        leaf.hold(TensorState(state.payload, state.requires_grad, now, state.node, state.index))
+
+    def _added(self, before: Any, total: Tensor, there: Any) -> Any:
+        if before is not None:
+            return add(before, total)
+        return total if there is True else self.choose(number_of(there), lambda: total, lambda: None)
 
     def carry(self, edge: Any, tensor: Tensor) -> None:
         """Note by which tensors gradients leave the inputs of a recorded call."""

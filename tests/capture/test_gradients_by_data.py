@@ -1,0 +1,128 @@
+"""Gradients that are there for some data only: in eager code a parameter that no taken arm reads keeps `.grad` None."""
+
+import numpy as np
+import pytest
+
+import tenon as tn
+from capture.both import vector
+from tenon import nn, optim
+
+
+def grads(*tensors):
+    return [None if x.grad is None else x.grad.numpy().tolist() for x in tensors]
+
+
+def in_arms(w, v, x):
+    return (x * w if x.sum() > 0 else x * v).sum()
+
+
+def in_one_arm(w, v, x):
+    y = x * v
+    if x.sum() > 0:
+        y = y * w
+    return y.sum()
+
+
+def beside_each_other(w, v, x):
+    if x.sum() > 0:
+        y, _ = x * w, x * v
+    else:
+        y, _ = x * v, x * w
+    return y.sum()
+
+
+def in_a_loop(w, v, x):
+    y = x * v
+    while y.sum() > 0:
+        y = y * 0.5 - w.abs()
+    return y.sum()
+
+
+def in_an_arm_within_an_arm(w, v, x):
+    if x.sum() > 0:
+        x = x * w if x[0] > 2 else x + 1
+    return (x * v).sum()
+
+
+@pytest.mark.parametrize("loss", [in_arms, in_one_arm, beside_each_other, in_a_loop, in_an_arm_within_an_arm])
+def test_backward_leaves_none_where_eager_code_does(loss):
+    seen = []
+    for jit in (lambda f: f, tn.jit):
+        w, v = (tn.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+
+        @jit
+        def step(x, w=w, v=v):
+            found = loss(w, v, x)
+            found.backward()
+            return found.detach()
+        steps = []
+        for k, x in enumerate(([1.0, 2.0], [-1.0, -2.0], [-2.0, 1.0], [3.0, 4.0]) * 2):
+            step(vector(*x))
+            steps.append(grads(w, v))
+            if k != 2:
+                w.grad = v.grad = None
+        seen.append(steps)
+    for want, got in zip(*seen, strict=True):
+        assert [x is None for x in want] == [x is None for x in got]
+        for a, b in zip(want, got, strict=True):
+            np.testing.assert_allclose(a or 0, b or 0, rtol=1e-5)
+
+
+def test_backward_twice_before_a_step():
+    for jit in (lambda f: f, tn.jit):
+        w, v = (tn.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+
+        @jit
+        def step(x, w=w, v=v):
+            in_arms(w, v, x).backward()
+            in_arms(w, v, x - 2.0).backward()
+        step(vector(1.0, 2.0))
+        assert grads(w, v) == [[1.0, 2.0], [-1.0, 0.0]]
+        w.grad = v.grad = None
+        step(vector(-1.0, -2.0))
+        assert grads(w, v) == [None, [-4.0, -6.0]]
+
+
+@pytest.mark.parametrize("make", [optim.Adam, optim.AdamW, lambda p, lr: optim.SGD(p, lr=lr, momentum=0.9)])
+def test_an_optimizer_passes_over_an_expert_that_was_not_chosen(make):
+    seen = []
+    for jit in (lambda f: f, lambda f: tn.jit(f, fullgraph=True)):
+        tn.manual_seed(0)
+        experts = [nn.Linear(2, 1), nn.Linear(2, 1)]
+        params = [p for expert in experts for p in expert.parameters()]
+        opt = make(params, lr=0.1)
+
+        @jit
+        def step(x, experts=experts, opt=opt):
+            y = experts[0](x) if x.sum() > 0 else experts[1](x)
+            loss = (y ** 2).sum()
+            loss.backward()
+            opt.step()
+            opt.zero_grad()
+            return loss.detach()
+        for sign in (1.0, 1.0, -1.0, -1.0, 1.0, -1.0):
+            step(tn.tensor([[1.0, 2.0]]) * sign)
+        seen.append([p.detach().numpy() for p in params])
+    for a, b in zip(*seen, strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-5)
+
+
+def test_a_result_that_is_cut_off_gives_no_gradient():
+    for jit in (lambda f: f, tn.jit):
+        w, v = (tn.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+        jit(lambda x, w=w, v=v: (x * w.detach() + v).sum())(vector(1.0, 2.0)).backward()
+        assert grads(w, v) == [None, [1.0, 1.0]]
+
+
+@pytest.mark.parametrize("loss", [in_arms, in_one_arm, in_a_loop])
+def test_backward_around_the_call_leaves_none_too(loss):
+    seen = []
+    for jit in (lambda f: f, tn.jit):
+        w, v = (tn.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
+        step, steps = jit(lambda x, w=w, v=v: loss(w, v, x)), []
+        for x in ([1.0, 2.0], [-1.0, -2.0], [3.0, 4.0]):
+            step(vector(*x)).backward()
+            steps.append(grads(w, v))
+            w.grad = v.grad = None
+        seen.append(steps)
+    assert seen[0] == seen[1]
