@@ -76,7 +76,8 @@ def pullback(node: Recorded, seeds: Sequence[Any]) -> Sequence[Any]:
     if len(outputs) == 1:
         found: Sequence[Any] = op.vjp(seeds[0], outputs[0], *inputs, **node.attrs)
     else:
-        filled = tuple(zeros_like(y) if seed is None else seed for seed, y in zip(seeds, outputs, strict=True))
+        filled = tuple(seeds) if getattr(op, "takes_none", False) else \
+            tuple(zeros_like(y) if seed is None else seed for seed, y in zip(seeds, outputs, strict=True))
         found = op.vjp(filled, tuple(outputs), *inputs, **node.attrs)
     if not isinstance(found, (tuple, list)) or len(found) != len(inputs):
         raise GradientError(f"{op.name}: its vjp must return a tuple of {len(inputs)}, one gradient an input",

@@ -12,14 +12,16 @@ from functools import reduce
 from typing import Any
 
 from tenon.capture.watch import UnsafeCall
-from tenon.dims import Dim
 from tenon.errors import user_location
-from tenon.graph.ir import Graph, Literal, Value
+from tenon.graph.build import Builder, copy, inline
+from tenon.graph.ir import Graph, Value
+from tenon.graph.op import using
 from tenon.ops.barrier import stop_gradient
 from tenon.ops.comparison import logical_and, logical_not, logical_or
 from tenon.ops.control import cond, recomputed, switch
 from tenon.ops.custom import apply_graph
 from tenon.ops.loops import scan, while_loop
+from tenon.ops.shape import full_op
 from tenon.recording import no_grad
 from tenon.tape import TapeNode
 from tenon.tensor import Tensor
@@ -36,6 +38,14 @@ def reached_by_data(tape: Sequence[TapeNode], end: Any) -> dict[Any, Any]:
     if not _structured(tape):
         return {}
     return {leaf: there for leaf, there in _reached(tape, end, True).items() if there is not True}
+
+
+def requires_by_data(tape: Sequence[TapeNode], end: Any) -> Any:
+    """The bool that says whether a gradient of `end` reaches any leaf at all; None where it always does."""
+    if not _structured(tape):
+        return None
+    there = reduce(_either, _reached(tape, end, True).values(), False)
+    return None if isinstance(there, bool) else there
 
 
 def reached_by_any(ends: Sequence[tuple[Sequence[TapeNode], Any]]) -> dict[Any, Any]:
@@ -78,31 +88,13 @@ def _both(a: Any, b: Any) -> Any:
 
 def _given(node: TapeNode, k: int, found: Mapping[int, Any], strict: bool) -> Iterator[Any]:
     """Whether an input of a call gets a gradient from each of its outputs that has one."""
-    if node.op is cond:
-        yield from (_both(there, _uses(node, k, strict, j)) for j, there in found.items())
-    else:
-        yield _both(reduce(_either, found.values()), _uses(node, k, strict))
-
-
-def _uses(node: TapeNode, k: int, strict: bool, output: int | None = None) -> Any:
-    """Whether the call, or one of its outputs, depends on an input: True, False, or a bool of the graph."""
-    attrs: Any = node.attrs
-    if node.op is cond and k > 0:
-        arms = use(attrs["true"], k - 1, output), use(attrs["false"], k - 1, output)
-        if arms in ((True, False), (False, True)):
-            return node.inputs[0] if arms[0] else logical_not(node.inputs[0])
-        return _decided(arms[0] if arms[0] is arms[1] else None, strict)
-    if node.op is while_loop and k < attrs["constants"]:
-        inside = _decided(use(attrs["body"], k), strict)
-        return inside and apply_graph(attrs["condition"], node.inputs)[0]
-    return _decided(use_of(node.op, attrs, k), strict)
-
-
-def _decided(use: Use, strict: bool) -> bool:
-    if use is None and strict:
-        raise UnsafeCall("whether a tensor gets a gradient depends on the data, within a branch or a loop",
-                         where=user_location(), hint="zeros added to what is there are as good: p.grad = zeros before")
-    return use is not False
+    try:
+        yield from flags(node.op, node.attrs, node.inputs, k, found)
+    except Undecided:
+        if strict:
+            raise UnsafeCall("whether a tensor gets a gradient depends on the data, within a loop",
+                             where=user_location(), hint="give it one before: p.grad = tn.zeros_like(p)") from None
+        yield True
 
 
 # ---------------------------------------------------------------- graphs
@@ -134,12 +126,56 @@ def use_of(op: Any, attrs: Any, k: int) -> Use:
     if op is recomputed:
         return use(attrs["body"], k)
     if op is scan and k < attrs["constants"]:
-        return use(attrs["body"], k) if _runs(attrs["length"]) else None
+        length = attrs["length"]        # a symbol is two or more
+        return use(attrs["body"], k) if not isinstance(length, int) or length > 0 else None
     if op is while_loop and k < attrs["constants"]:
         return None if use(attrs["body"], k) is not False else False
     return True
 
 
-def _runs(length: Dim | Literal) -> bool:
-    """Whether a loop of this length has a turn: sizes that are symbols are two or more."""
-    return not isinstance(length, int) or length > 0
+# ---------------------------------------------------------------- as bools of the program
+
+class Undecided(Exception):
+    """No bool of the program around a loop says whether its body uses a value in any turn."""
+
+
+def flags(op: Any, attrs: Any, inputs: Sequence[Any], k: int, found: Mapping[int, Any]) -> Iterator[Any]:
+    """Whether an input of a call gets a gradient from each output that has one (`found`: and when it has)."""
+    if op is cond and k > 0:
+        arms = attrs["true"], attrs["false"]
+        for output, there in found.items():
+            uses = [use(arm, k - 1, output) for arm in arms]
+            if None in uses:
+                asked = [flag_graph(arm, k - 1, output) for arm in arms]
+                yield _both(there, cond(*inputs, true=asked[0], false=asked[1]))
+            else:
+                yield _both(there, uses[0] if uses[0] is uses[1] else inputs[0] if uses[0] else logical_not(inputs[0]))
+        return
+    there = reduce(_either, found.values())
+    if op is while_loop and k < attrs["constants"] and use(attrs["body"], k) is True:
+        yield _both(there, apply_graph(attrs["condition"], inputs)[0])
+        return
+    decided = use_of(op, attrs, k)
+    if decided is None:
+        raise Undecided
+    yield _both(there, decided)
+
+
+def flag_graph(graph: Graph, k: int, result: int) -> Graph:
+    """The graph that says whether a result depends on a parameter, on the same inputs."""
+    builder = Builder(f"{graph.name}_reached", [Value(p.type, name=p.name) for p in graph.params])
+    values: dict[Value, Any] = dict(zip(graph.params, builder.params, strict=True))
+    with using(builder):
+        inline(graph, builder, values, copy)
+        present: dict[Any, Any] = {graph.results[result]: True}
+        for node in reversed(graph.nodes):
+            found = {j: present[x] for j, x in enumerate(node.outputs) if present.get(x, False) is not False}
+            if not found or node.op is stop_gradient:
+                continue
+            inputs = [values[x] if isinstance(x, Value) else x for x in node.inputs]
+            for j, x in enumerate(node.inputs):
+                if isinstance(x, Value) and x.dtype.is_differentiable:
+                    for there in flags(node.op, node.attrs, inputs, j, found):
+                        present[x] = _either(present.get(x, False), there)
+        there = present.get(graph.params[k], False)
+        return builder.finish([full_op(there, shape=()) if isinstance(there, bool) else there])

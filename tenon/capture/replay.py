@@ -210,7 +210,8 @@ def finished(result: Tensor, leaf: FromGraph) -> Any:
     if leaf.requires_grad and not (leaf.released or leaf.is_leaf) and result.node is not None:
         return result
     tensor: Any = Tensor(result.own.payload) if leaf.kind is None else object.__new__(leaf.kind)
-    tensor.own = TensorState(result.own.payload, leaf.requires_grad, None, RELEASED if leaf.released else None)
+    ends = leaf.requires_grad and (leaf.is_leaf or leaf.released)
+    tensor.own = TensorState(result.own.payload, ends, None, RELEASED if leaf.released else None)
     return tensor
 
 

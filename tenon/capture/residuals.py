@@ -15,12 +15,14 @@ from typing import Any
 import numpy as np
 
 from tenon.autodiff import call
+from tenon.capture.presence import use
 from tenon.dims import told_by
 from tenon.eager import program_of
 from tenon.errors import GradientError
 from tenon.graph.cut import derivative_of, split
 from tenon.graph.ir import Graph, Value
 from tenon.graph.remember import once_a_graph
+from tenon.ops.creation import zeros_like
 from tenon.recording import is_grad_enabled
 from tenon.tape import TapeNode, linked, saved
 from tenon.tensor import Tensor, fresh
@@ -34,6 +36,7 @@ class Halves:
     backward: Graph
     kept: tuple[int, ...]       # a parameter by its place, and further results of `forward` by theirs: -1, -2 ...
     wanted: tuple[int, ...]     # the parameters whose gradients `backward` gives
+    reached: tuple[frozenset[int], ...]     # the results that each of them reaches
 
 
 @once_a_graph
@@ -61,7 +64,8 @@ def halves(graph: Graph, wanted: tuple[int, ...]) -> Halves | None:
     backward = replace(backward, name=f"{graph.name}_gradient", params=(*extra, *backward.params), notes=graph.notes)
     forward = replace(forward, name=graph.name, notes=graph.notes,
                       results=(*forward.results[:len(results)], *values))
-    return Halves(forward, backward, (*missing, *kept), wanted)
+    reached = tuple(frozenset(r for r in range(len(graph.results)) if use(graph, k, r) is not False) for k in wanted)
+    return Halves(forward, backward, (*missing, *kept), wanted, reached)
 
 
 def _sizes_from(graph: Graph, params: Sequence[Value]) -> list[int]:
@@ -85,16 +89,23 @@ def recorded_call(graph: Graph, parts: Halves, inputs: Sequence[Tensor],
     kept = [arrays[k] if k >= 0 else values[-1 - k] for k in parts.kept]
     wanted = frozenset(parts.wanted).difference(k for k, result in by_data if not results[result])
     attrs = {"body": graph, "parts": parts, "kept": kept, "wanted": wanted}
+    if not wanted:
+        return tuple(map(fresh, results))
     node = TapeNode(KEPT_CALL, tuple(map(saved, inputs)), attrs, tuple(results))
     return tuple([linked(array, node, k) for k, array in enumerate(results)])
 
 
 def _gradients(g: Any, y: Any, *xs: Any, body: Graph, parts: Halves, kept: Sequence[np.ndarray],
                wanted: frozenset[int]) -> list[Any]:
+    seeded = {r for r, seed in enumerate(g if isinstance(g, tuple) else (g,)) if seed is not None}
+    results = y if isinstance(y, tuple) else (y,)
+    given = tuple([zeros_like(r) if seed is None else seed
+                   for seed, r in zip(g if isinstance(g, tuple) else (g,), results, strict=True)])
+    wanted = wanted.difference(k for k, reached in zip(parts.wanted, parts.reached, strict=True)
+                               if reached.isdisjoint(seeded))
     if is_grad_enabled():           # a gradient of the gradient may be wanted
-        found: list[Any] = call.vjp(g, y, *xs, body=body)  # type: ignore[misc]
+        found: list[Any] = call.vjp(given if isinstance(g, tuple) else given[0], y, *xs, body=body)  # type: ignore[misc]
         return [x if k in wanted else None for k, x in enumerate(found)]
-    given = g if isinstance(g, tuple) else (g,)
     seeds = [seed for seed, r in zip(given, body.results, strict=True) if r.dtype.is_differentiable]
     out = call(*map(fresh, kept), *seeds, body=parts.backward)
     listed = iter(out if isinstance(out, tuple) else (out,))
@@ -106,6 +117,7 @@ def _gradients(g: Any, y: Any, *xs: Any, body: Graph, parts: Halves, kept: Seque
 class _Rule:
     name: str
     vjp: Callable[..., Any]
+    takes_none: bool = True     # for results that no gradient comes from
 
 
 KEPT_CALL = _Rule("call", _gradients)

@@ -167,6 +167,8 @@ class Runtime(OfCapture, local):
     def get(self, holder: Any, name: str) -> Any:
         """`holder.name`."""
         capture = capture_now()
+        if name == "requires_grad" and capture is not None and isinstance(holder, Tensor):
+            return capture.requires_grad_of(holder)
         if capture is None or not capture.irregular:
             return getter(holder, name)
         if type(holder) is Choice:

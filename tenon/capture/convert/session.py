@@ -17,7 +17,7 @@ from tenon.capture.convert.state import World
 from tenon.capture.convert.undecided import is_undecided
 from tenon.capture.effects import MISSING
 from tenon.capture.numbers import KIND_OF, ORDER, Number, as_tensor, is_number, kind_of, number_of, strong, truth
-from tenon.capture.presence import reached_by_any, reached_by_data
+from tenon.capture.presence import reached_by_any, reached_by_data, requires_by_data
 from tenon.capture.trace import Capture
 from tenon.capture.watch import UnsafeCall
 from tenon.errors import user_location
@@ -79,7 +79,17 @@ class Session(OfCapture, Capture):
         return self.forked(payload) if self.owns(tensor.own.payload) else payload
 
     def absent(self, tape: Sequence[TapeNode], end: Any) -> Mapping[Any, Any]:
-        return reached_by_data(tape, end)
+        """Where no leaf is reached at all, backward() is an error."""
+        found = reached_by_data(tape, end)
+        if found and (reaches := requires_by_data(tape, end)) is not None:
+            self.fail_if(logical_not(reaches))
+        return found
+
+    def requires_grad_of(self, tensor: Tensor) -> Any:
+        """`tensor.requires_grad`, a bool of the graph where a branch decides."""
+        node = tensor.node
+        there = None if node is None else requires_by_data(node.tape(), tensor.slot)
+        return tensor.requires_grad if there is None else number_of(there)
 
     def gradients_by_data(self, ends: Sequence[Tensor]) -> Mapping[int, Tensor]:
         tapes = [(node.tape(), x.slot) for x in ends if (node := x.node) is not None]
