@@ -151,6 +151,15 @@ def flags(op: Any, attrs: Any, inputs: Sequence[Any], k: int, found: Mapping[int
             else:
                 yield _both(there, uses[0] if uses[0] is uses[1] else inputs[0] if uses[0] else logical_not(inputs[0]))
         return
+    if op is switch and k > 0:
+        for output, there in found.items():
+            uses = [use(arm, k - 1, output) for arm in attrs["branches"]]
+            if uses[0] is not None and all(u is uses[0] for u in uses):
+                yield _both(there, uses[0])
+            else:
+                branches = tuple([flag_graph(arm, k - 1, output) for arm in attrs["branches"]])
+                yield _both(there, switch(*inputs, branches=branches))
+        return
     there = reduce(_either, found.values())
     if op is while_loop and k < attrs["constants"] and use(attrs["body"], k) is True:
         yield _both(there, apply_graph(attrs["condition"], inputs)[0])
