@@ -8,11 +8,10 @@ A gradient that is not there is not one of zeros: an optimizer passes over param
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 from typing import Any
 
-from tenon.capture.watch import UnsafeCall
-from tenon.errors import user_location
 from tenon.graph.build import Builder, copy, inline
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import using
@@ -25,35 +24,32 @@ from tenon.ops.shape import full_op
 from tenon.recording import no_grad
 from tenon.tape import TapeNode
 from tenon.tensor import Tensor
+from tenon.types import TensorType, bool_
 
 STRUCTURED = (cond, while_loop, scan, switch, recomputed)
 Use = bool | None       # whether a result depends on an input: always, never, or as the data decide
 
 
 def reached_by_data(tape: Sequence[TapeNode], end: Any) -> dict[Any, Any]:
-    """The leaves whose gradients from `end` are there or not, and the bool of the graph that says so.
-
-    Raises UnsafeCall where no such bool says it.
-    """
+    """The leaves whose gradients from `end` are there or not, and the bool of the graph that says so."""
     if not _structured(tape):
         return {}
-    return {leaf: there for leaf, there in _reached(tape, end, True).items() if there is not True}
+    return {leaf: there for leaf, there in _reached(tape, end).items() if there is not True}
 
 
 def requires_by_data(tape: Sequence[TapeNode], end: Any) -> Any:
     """The bool that says whether a gradient of `end` reaches any leaf at all; None where it always does."""
     if not _structured(tape):
         return None
-    there = reduce(_either, _reached(tape, end, True).values(), False)
+    there = reduce(_either, _reached(tape, end).values(), False)
     return None if isinstance(there, bool) else there
 
 
 def reached_by_any(ends: Sequence[tuple[Sequence[TapeNode], Any]]) -> dict[Any, Any]:
-    """The leaves that no gradient of these ends reaches for all data, and when one does; what no bool says counts as
-    there."""
+    """The leaves that no gradient of these ends reaches for all data, and when one does."""
     found: dict[Any, Any] = {}
     for tape, end in ends if any(_structured(tape) for tape, _ in ends) else ():
-        for leaf, there in _reached(tape, end, False).items():
+        for leaf, there in _reached(tape, end).items():
             found[leaf] = _either(found.get(leaf, False), there)
     return {leaf: there for leaf, there in found.items() if not isinstance(there, bool)}
 
@@ -62,14 +58,14 @@ def _structured(tape: Sequence[TapeNode]) -> bool:
     return any(node.op in STRUCTURED for node in tape)
 
 
-def _reached(tape: Sequence[TapeNode], end: Any, strict: bool) -> dict[Any, Any]:
+def _reached(tape: Sequence[TapeNode], end: Any) -> dict[Any, Any]:
     with no_grad():
         present: dict[Any, Any] = {end: True}
         for node in reversed(tape):
             found = {j: there for j, slot in enumerate(node.slots) if (there := present.get(slot, False)) is not False}
             for k, x in enumerate(node.inputs if found else ()):
                 if isinstance(x, Tensor) and x.requires_grad:
-                    for there in _given(node, k, found, strict):
+                    for there in flags(node.op, node.attrs, node.inputs, k, found):
                         present[x.slot] = _either(present.get(x.slot, False), there)
     return {slot: there for slot, there in present.items() if isinstance(slot, Tensor)}
 
@@ -84,17 +80,6 @@ def _both(a: Any, b: Any) -> Any:
     if a is False or b is False:
         return False
     return b if a is True else a if b is True or a is b else logical_and(a, b)
-
-
-def _given(node: TapeNode, k: int, found: Mapping[int, Any], strict: bool) -> Iterator[Any]:
-    """Whether an input of a call gets a gradient from each of its outputs that has one."""
-    try:
-        yield from flags(node.op, node.attrs, node.inputs, k, found)
-    except Undecided:
-        if strict:
-            raise UnsafeCall("whether a tensor gets a gradient depends on the data, within a loop",
-                             where=user_location(), hint="give it one before: p.grad = tn.zeros_like(p)") from None
-        yield True
 
 
 # ---------------------------------------------------------------- graphs
@@ -135,10 +120,6 @@ def use_of(op: Any, attrs: Any, k: int) -> Use:
 
 # ---------------------------------------------------------------- as bools of the program
 
-class Undecided(Exception):
-    """No bool of the program around a loop says whether its body uses a value in any turn."""
-
-
 def flags(op: Any, attrs: Any, inputs: Sequence[Any], k: int, found: Mapping[int, Any]) -> Iterator[Any]:
     """Whether an input of a call gets a gradient from each output that has one (`found`: and when it has)."""
     if op is cond and k > 0:
@@ -161,13 +142,16 @@ def flags(op: Any, attrs: Any, inputs: Sequence[Any], k: int, found: Mapping[int
                 yield _both(there, switch(*inputs, branches=branches))
         return
     there = reduce(_either, found.values())
+    if op is recomputed:
+        known = use(attrs["body"], k)
+        yield _both(there, known if known is not None else reduce(_either, [
+            apply_graph(flag_graph(attrs["body"], k, output), inputs)[0] for output in found]))
+        return
     if op is while_loop and k < attrs["constants"] and use(attrs["body"], k) is True:
         yield _both(there, apply_graph(attrs["condition"], inputs)[0])
         return
     decided = use_of(op, attrs, k)
-    if decided is None:
-        raise Undecided
-    yield _both(there, decided)
+    yield _both(there, in_any_turn(op, attrs, inputs, k) if decided is None else decided)
 
 
 def flag_graph(graph: Graph, k: int, result: int) -> Graph:
@@ -175,16 +159,45 @@ def flag_graph(graph: Graph, k: int, result: int) -> Graph:
     builder = Builder(f"{graph.name}_reached", [Value(p.type, name=p.name) for p in graph.params])
     values: dict[Value, Any] = dict(zip(graph.params, builder.params, strict=True))
     with using(builder):
-        inline(graph, builder, values, copy)
-        present: dict[Any, Any] = {graph.results[result]: True}
-        for node in reversed(graph.nodes):
-            found = {j: present[x] for j, x in enumerate(node.outputs) if present.get(x, False) is not False}
-            if not found or node.op is stop_gradient:
-                continue
-            inputs = [values[x] if isinstance(x, Value) else x for x in node.inputs]
-            for j, x in enumerate(node.inputs):
-                if isinstance(x, Value) and x.dtype.is_differentiable:
-                    for there in flags(node.op, node.attrs, inputs, j, found):
-                        present[x] = _either(present.get(x, False), there)
-        there = present.get(graph.params[k], False)
-        return builder.finish([full_op(there, shape=()) if isinstance(there, bool) else there])
+        return builder.finish([_bool(_flag(graph, builder, values, k, graph.results[result:result + 1]))])
+
+
+def in_any_turn(op: Any, attrs: Any, inputs: Sequence[Any], k: int) -> Any:
+    """Whether the body of a loop uses a constant in one of its turns: the loop, carrying a bool that says so."""
+    body: Graph = attrs["body"]
+    fixed = attrs["constants"] + (attrs["carried"] if op is scan else len(body.results))
+    carried = fixed - attrs["constants"]
+    types = [p.type for p in body.params]
+    types.insert(fixed, TensorType(bool_, ()))
+    builder = Builder(f"{body.name}_reached", list(map(Value, types)))
+    given = [*builder.params[:fixed], *builder.params[fixed + 1:]]
+    values: dict[Value, Any] = dict(zip(body.params, given, strict=True))
+    with using(builder):
+        there = _either(builder.params[fixed], _flag(body, builder, values, k, body.results))
+        turned = builder.finish([*(values[r] for r in body.results[:carried]), _bool(there)])
+    start = [*inputs[:fixed], full_op(False, shape=())]
+    if op is scan:
+        return scan(*start, *inputs[fixed:], **{**attrs, "carried": carried + 1, "body": turned})[carried]
+    condition: Graph = attrs["condition"]
+    params = (*condition.params, Value(TensorType(bool_, ())))
+    return while_loop(*start, **{**attrs, "condition": replace(condition, params=params), "body": turned})[carried]
+
+
+def _bool(there: Any) -> Any:
+    return full_op(there, shape=()) if isinstance(there, bool) else there
+
+
+def _flag(graph: Graph, builder: Builder, values: dict[Value, Any], k: int, results: Sequence[Value]) -> Any:
+    """Within a builder that the graph is written to: whether these results depend on a parameter."""
+    inline(graph, builder, values, copy)
+    present: dict[Any, Any] = dict.fromkeys(results, True)
+    for node in reversed(graph.nodes):
+        found = {j: present[x] for j, x in enumerate(node.outputs) if present.get(x, False) is not False}
+        if not found or node.op is stop_gradient:
+            continue
+        inputs = [values[x] if isinstance(x, Value) else x for x in node.inputs]
+        for j, x in enumerate(node.inputs):
+            if isinstance(x, Value) and x.dtype.is_differentiable:
+                for there in flags(node.op, node.attrs, inputs, j, found):
+                    present[x] = _either(present.get(x, False), there)
+    return present.get(graph.params[k], False)

@@ -44,10 +44,31 @@ def in_an_arm_within_an_arm(w, v, x):
     return (x * v).sum()
 
 
-@pytest.mark.parametrize("loss", [in_arms, in_one_arm, beside_each_other, in_a_loop, in_an_arm_within_an_arm])
+def in_an_arm_within_a_loop(w, v, x):
+    y = x * v
+    for k in x:
+        if k > 1.5:
+            y = y * w
+    return y.sum()
+
+
+def in_an_arm_within_a_loop_by_data(w, v, x):
+    y = x * v
+    while y.sum() > 1:
+        y = y * 0.5 if y.sum() > 2 else y * 0.5 - w.abs()
+    return y.sum()
+
+
+def first_of_three(w, v, x):
+    k = int((x > 0).sum())
+    return ((x * w) if k == 0 else (x * v) if k == 1 else x * w * v).sum()
+
+
+@pytest.mark.parametrize("loss", [in_arms, in_one_arm, beside_each_other, in_a_loop, in_an_arm_within_an_arm,
+                                  in_an_arm_within_a_loop, in_an_arm_within_a_loop_by_data, first_of_three])
 def test_backward_leaves_none_where_eager_code_does(loss):
     seen = []
-    for jit in (lambda f: f, tn.jit):
+    for jit in (lambda f: f, lambda f: tn.jit(f, fullgraph=True)):
         w, v = (tn.tensor([1.0, 2.0], requires_grad=True) for _ in range(2))
 
         @jit
