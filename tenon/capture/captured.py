@@ -208,7 +208,8 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
     differentiable = any(not node.released for node in nodes) or any(carries for _, _, carries in assigned)
     failed = None if capture.failed is False else index_of(capture.failed)
     ends = [x for x in tracked if x.own.node is not None and not x.own.node.released] + \
-           [seen.tensor for seen in capture.seen.values() if seen.assigned]
+           [seen.tensor for seen in capture.seen.values()
+            if seen.assigned and seen.state.node is not None and not seen.state.node.released]
     with capturing(capture):
         _refuse_new_leaves(tracked, ends)
         flowing = [values[p] for x in ends if isinstance(p := x.payload, Value) and p in values]

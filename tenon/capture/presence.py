@@ -10,11 +10,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
+from operator import or_
 from typing import Any
 
 from tenon.graph.build import Builder, copy, inline
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import using
+from tenon.graph.remember import once_a_graph
 from tenon.ops.barrier import stop_gradient
 from tenon.ops.comparison import logical_and, logical_not, logical_or
 from tenon.ops.control import cond, recomputed, switch
@@ -86,30 +88,38 @@ def _both(a: Any, b: Any) -> Any:
 
 def use(graph: Graph, k: int, result: int | None = None) -> Use:
     """Whether a result, or any of them, depends on a parameter, as far as gradients go."""
-    results = graph.results if result is None else (graph.results[result],)
-    always, ever = {graph.params[k]}, {graph.params[k]}
-    for node in graph.nodes:
-        if node.op is stop_gradient:
-            continue
-        uses = [use_of(node.op, node.attrs, j) for j, x in enumerate(node.inputs) if isinstance(x, Value) and x in ever]
-        known = [use_of(node.op, node.attrs, j) for j, x in enumerate(node.inputs)
-                 if isinstance(x, Value) and x in always]
-        outputs = [x for x in node.outputs if x.dtype.is_differentiable]
-        ever.update(outputs if any(u is not False for u in uses) else ())
-        always.update(outputs if any(u is True for u in known) else ())
-    if not always.isdisjoint(results):
+    ever, always = uses(graph)
+    chosen = range(len(graph.results)) if result is None else (result,)
+    if any(always[r] >> k & 1 for r in chosen):
         return True
-    return False if ever.isdisjoint(results) else None
+    return None if any(ever[r] >> k & 1 for r in chosen) else False
 
 
-def use_of(op: Any, attrs: Any, k: int) -> Use:
-    """Whether a call depends on its input."""
+@once_a_graph
+def uses(graph: Graph) -> tuple[list[int], list[int]]:
+    """For each result the parameters that it depends on for some data, and for all, as the bits of a number."""
+    ever = {p: 1 << k for k, p in enumerate(graph.params)}
+    always = dict(ever)
+    for node in graph.nodes:
+        inputs = [(j, x) for j, x in enumerate(node.inputs) if isinstance(x, Value) and x in ever]
+        for output, y in enumerate(node.outputs if inputs and node.op is not stop_gradient else ()):
+            read = inputs if y.dtype.is_differentiable else ()
+            known = [(use_of(node.op, node.attrs, j, output), x) for j, x in read]
+            ever[y] = reduce(or_, (ever[x] for u, x in known if u is not False), 0)
+            always[y] = reduce(or_, (always[x] for u, x in known if u is True), 0)
+    return [ever.get(r, 0) for r in graph.results], [always.get(r, 0) for r in graph.results]
+
+
+def use_of(op: Any, attrs: Any, k: int, output: int | None = None) -> Use:
+    """Whether an output of a call, or any of them, depends on its input."""
+    if op not in STRUCTURED:
+        return True
     if op is cond or op is switch:
         arms = (attrs["true"], attrs["false"]) if op is cond else attrs["branches"]
-        uses = [use(arm, k - 1) for arm in arms] if k > 0 else [False]
-        return uses[0] if all(u is uses[0] for u in uses) else None
+        found = [use(arm, k - 1, output) for arm in arms] if k > 0 else [False]
+        return found[0] if all(u is found[0] for u in found) else None
     if op is recomputed:
-        return use(attrs["body"], k)
+        return use(attrs["body"], k, output)
     if op is scan and k < attrs["constants"]:
         length = attrs["length"]        # a symbol is two or more
         return use(attrs["body"], k) if not isinstance(length, int) or length > 0 else None
@@ -125,26 +135,26 @@ def flags(op: Any, attrs: Any, inputs: Sequence[Any], k: int, found: Mapping[int
     if op is cond and k > 0:
         arms = attrs["true"], attrs["false"]
         for output, there in found.items():
-            uses = [use(arm, k - 1, output) for arm in arms]
-            if None in uses:
+            then, other = (use(arm, k - 1, output) for arm in arms)
+            if then is None or other is None:
                 asked = [flag_graph(arm, k - 1, output) for arm in arms]
                 yield _both(there, cond(*inputs, true=asked[0], false=asked[1]))
             else:
-                yield _both(there, uses[0] if uses[0] is uses[1] else inputs[0] if uses[0] else logical_not(inputs[0]))
+                yield _both(there, then if then is other else inputs[0] if then else logical_not(inputs[0]))
         return
     if op is switch and k > 0:
         for output, there in found.items():
-            uses = [use(arm, k - 1, output) for arm in attrs["branches"]]
-            if uses[0] is not None and all(u is uses[0] for u in uses):
-                yield _both(there, uses[0])
+            decided = use_of(op, attrs, k, output)
+            if decided is not None:
+                yield _both(there, decided)
             else:
                 branches = tuple([flag_graph(arm, k - 1, output) for arm in attrs["branches"]])
                 yield _both(there, switch(*inputs, branches=branches))
         return
     there = reduce(_either, found.values())
     if op is recomputed:
-        known = use(attrs["body"], k)
-        yield _both(there, known if known is not None else reduce(_either, [
+        inside = use(attrs["body"], k)
+        yield _both(there, inside if inside is not None else reduce(_either, [
             apply_graph(flag_graph(attrs["body"], k, output), inputs)[0] for output in found]))
         return
     if op is while_loop and k < attrs["constants"] and use(attrs["body"], k) is True:
