@@ -2,6 +2,7 @@
 
 import ctypes
 import gc
+import threading
 
 import pytest
 from llvmlite import ir
@@ -21,9 +22,14 @@ def disk(tmp_path, monkeypatch):
 
 @pytest.fixture
 def compiled(monkeypatch):
-    """The modules that LLVM was given."""
-    given, compile = [], llvm._compile
-    monkeypatch.setattr(llvm, "_compile", lambda text, form: (given.append(text), compile(text, form))[1])
+    """The modules that LLVM was given by this thread; others may still be at what an earlier test began."""
+    given, compile, here = [], llvm._compile, threading.get_ident()
+
+    def noted(text, form):
+        if threading.get_ident() == here:
+            given.append(text)
+        return compile(text, form)
+    monkeypatch.setattr(llvm, "_compile", noted)
     return given
 
 
