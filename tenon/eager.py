@@ -25,7 +25,7 @@ from tenon.ops import shape as shape_ops
 from tenon.ops.define import call_by
 from tenon.ops.loops import while_gradient
 from tenon.quick import give_quick_calls, quiet
-from tenon.recipes import Recipe, recipe_of
+from tenon.recipes import recipe_of, run_whole
 from tenon.recording import is_grad_enabled
 from tenon.remembered import remembered_call
 from tenon.state import Payload, recorder
@@ -241,14 +241,14 @@ def _plan(op: Op, arrays: Sequence[Any], attrs: dict[str, Any], record: bool) ->
     outputs = inferred if isinstance(inferred, tuple) else (inferred,)
     narrow = any(g is not None and g.itemsize == 2 for g in given)
     program = heavy_program(op, types, outputs, canonical) if all(isinstance(x, ARRAYS) for x in arrays) else None
-    run = partial(_run_recipe, program) if program else _direct(op, canonical) if not narrow else None
+    run = partial(run_whole, program) if program else _direct(op, canonical) if not narrow else None
     if run is None and composite and op.ref is None:
         if op.promote is None and any(not isinstance(x, ARRAYS) for x in arrays):
             return None                     # what numbers mean is up to the definition
         recipe = recipe_of(expansion(op, types, canonical))
         if recipe is None and not record:
             return None
-        run = None if recipe is None else partial(_run_recipe, recipe)
+        run = None if recipe is None else partial(run_whole, recipe)
     run = run or partial(_run_reference, op, canonical, outputs)
     return Plan(run, canonical, outputs, () if None not in given else tuple(dtypes), len(outputs) > 1,
                 outputs[0].dtype.numpy)
@@ -274,11 +274,6 @@ _literal = lru_cache(maxsize=1024, typed=True)(literal)
 
 def _run_quietly(function: Callable[..., Any], *arrays: Any, **attrs: Any) -> Any:
     return quiet.run(function, *arrays, **attrs)
-
-
-def _run_recipe(recipe: Recipe | Executable, *arrays: Any) -> Any:
-    out = recipe.run([a for a in arrays if a is not None])
-    return out if len(out) > 1 else out[0]
 
 
 def _run_reference(op: Op, attrs: Mapping[str, Any], types: Sequence[TensorType], *arrays: Any) -> Any:

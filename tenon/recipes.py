@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from tenon.backends.base import Executable
 from tenon.graph.build import expansion, types_of
 from tenon.graph.interpret import NARROW, as_type, evaluate_op
 from tenon.graph.ir import Graph, Literal, Node, Value
@@ -130,7 +131,7 @@ class _Writer:
         program = heavy_program(op, types, outputs, node.attrs) if op.expand is not None or not op.elementwise else None
         if program is not None:
             self.programs = True
-            return self._step(partial(run_program, program), given, outputs)
+            return self._step(partial(run_whole, program), given, outputs)
         if op.expand is not None and op.ref is None:
             return self._opened(node, types, inputs)
         if not given:
@@ -185,8 +186,9 @@ def _evaluated(node: Node, missing: Sequence[bool], types: Sequence[TensorType],
     return out if len(out) > 1 else out[0]
 
 
-def run_program(program: Any, *arrays: Any) -> Any:
-    out = program.run(list(arrays))
+def run_whole(program: Recipe | Executable, *arrays: Any) -> Any:
+    """The result of a recipe or of machine code, or the tuple of several; None stands for an input that is left out."""
+    out = program.run([a for a in arrays if a is not None])
     return out if len(out) > 1 else out[0]
 
 
