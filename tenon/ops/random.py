@@ -39,23 +39,24 @@ from tenon.types import (
 MASK = 0xFFFFFFFF
 FRACTION_BITS = {float64: 53, float32: 24, float16: 11, bfloat16: 8}    # uniform numbers are multiples of 2 ** -bits
 CHUNK = 1 << 13                                                         # blocks of four words that NumPy holds in cache
+TURNS, FACTORS, KEY_STEPS = 10, (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)      # of Philox
 
 
 @lru_cache
 def _constants() -> tuple[Any, ...]:
     """What `words` needs as arrays: the low half of a word and its width, the factors, what keys grow by in each turn.
     """
-    steps = np.arange(10, dtype=np.uint64)[:, None] * np.array([0x9E3779B9, 0xBB67AE85], np.uint64)
-    return np.uint64(MASK), np.uint64(32), np.array([[0xD2511F53], [0xCD9E8D57]], np.uint64), steps
+    steps = np.arange(TURNS, dtype=np.uint64)[:, None] * np.array(KEY_STEPS, np.uint64)
+    return np.uint64(MASK), np.uint64(32), np.array(FACTORS, np.uint64)[:, None], steps
 
 
 def philox(counter: tuple[Any, Any, Any, Any], key: tuple[Any, Any]) -> tuple[Any, Any, Any, Any]:
     """Four random words from a counter and a key: 32-bit numbers in 64-bit arrays or expressions."""
     a, b, c, d = counter
-    for turn in range(10):
-        p, q = a * 0xD2511F53, c * 0xCD9E8D57
-        a, b, c, d = ((q >> 32) ^ b ^ ((key[0] + turn * 0x9E3779B9 % (1 << 32)) & MASK), q & MASK,
-                      (p >> 32) ^ d ^ ((key[1] + turn * 0xBB67AE85 % (1 << 32)) & MASK), p & MASK)
+    for turn in range(TURNS):
+        p, q = a * FACTORS[0], c * FACTORS[1]
+        a, b, c, d = ((q >> 32) ^ b ^ ((key[0] + turn * KEY_STEPS[0] % (1 << 32)) & MASK), q & MASK,
+                      (p >> 32) ^ d ^ ((key[1] + turn * KEY_STEPS[1] % (1 << 32)) & MASK), p & MASK)
     return a, b, c, d
 
 
