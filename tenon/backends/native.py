@@ -29,7 +29,7 @@ from tenon.backends.fingerprint import fingerprint
 from tenon.backends.llvm import Library, compile_object, environment, obtain, store, stored
 
 WORD, HALF, BOOLEAN, POINTER, NOTHING = ir.IntType(64), ir.IntType(32), ir.IntType(1), ir.PointerType(), ir.VoidType()
-BYTES = 8               # of a word
+BYTES, HALF_BYTES = 8, 4          # of a word, of half of one
 
 
 class Value:
@@ -124,7 +124,15 @@ class Pointer(Value):
 
     def half(self, offset: Word | int = 0) -> Word:
         """The 32 bits there, as a whole word."""
-        return Word(self.b, self.b.load(self.behind(offset).value, typ=HALF)).wide()
+        return self.narrow(offset).wide()
+
+    def narrow(self, offset: Word | int = 0) -> Word:
+        """The 32 bits there."""
+        return Word(self.b, self.b.load(self.behind(offset).value, typ=HALF))
+
+    def shared(self, offset: Word | int = 0) -> Shared:
+        """The 32 bits there, as what several threads may use at once."""
+        return Shared(self.b, self.behind(offset).value)
 
     def byte(self) -> Word:
         """The 8 bits there, as a whole word."""
@@ -145,6 +153,28 @@ class Pointer(Value):
     def word_of(self) -> Word:
         """The address as a number."""
         return Word(self.b, self.b.ptrtoint(self.value, WORD))
+
+
+class Shared(Value):
+    """32 bits that several threads read and write.  An order is one of LLVM's: what each sees of the other's memory."""
+
+    __slots__ = ()
+
+    def now(self, order: str = "acquire") -> Word:
+        """What it is."""
+        return Word(self.b, self.b.load_atomic(self.value, order, HALF_BYTES, typ=HALF))
+
+    def set(self, value: Word | int, order: str = "release") -> None:
+        self.b.atomic_rmw("xchg", self.value, _raw(value, HALF), order)
+
+    def add(self, value: Word | int, order: str = "seq_cst") -> Word:
+        """Add to it; what it was before."""
+        return Word(self.b, self.b.atomic_rmw("add", self.value, _raw(value, HALF), order))
+
+    def replace(self, old: Word | int, new: Word | int) -> Word:
+        """Let the old value become the new; whether it was the old one, as 32 bits."""
+        made = self.b.cmpxchg(self.value, _raw(old, HALF), _raw(new, HALF), "acquire", "monotonic")
+        return Word(self.b, self.b.zext(self.b.extract_value(made, 1), HALF))
 
 
 V = TypeVar("V", bound=Value)
@@ -184,7 +214,9 @@ class Function:
         """Call a function of the module."""
         callee = self.module.functions[name]
         kinds = callee.function_type.args
-        return _wrap(self.b, self.b.call(callee, [_raw(x, kind) for x, kind in zip(given, kinds, strict=True)]))
+        further = [x.value for x in given[len(kinds):] if isinstance(x, Value)]
+        first = [_raw(x, kind) for x, kind in zip(given, kinds, strict=not callee.function_type.var_arg)]
+        return _wrap(self.b, self.b.call(callee, first + further))
 
     def through(self, place: Pointer, result: ir.Type, *given: Value) -> Any:
         """Call the function whose address is there."""
@@ -296,9 +328,9 @@ class Module:
         f = Function(self, function)
         write(f, *(_wrap(f.b, x) for x in function.args))
 
-    def declare(self, name: str, result: ir.Type, *kinds: ir.Type) -> ir.Function:
-        """A function that is somewhere else."""
-        made = self.functions[name] = ir.Function(self.ir, ir.FunctionType(result, kinds), name)
+    def declare(self, name: str, result: ir.Type, *kinds: ir.Type, more: bool = False) -> ir.Function:
+        """A function that is somewhere else; `more`: it takes further arguments of any kind."""
+        made = self.functions[name] = ir.Function(self.ir, ir.FunctionType(result, kinds, more), name)
         return made
 
     def memory(self, name: str, count: int) -> None:

@@ -1,10 +1,13 @@
 """The native half of the thread pool: workers that wait, a parallel region, and a barrier inside one.
 
-A kernel is `void f(ptr argument, i32 thread, i32 threads)`.  `parallel` runs it on every thread of a pool and returns
-when all have ended; `emit_barrier` separates two stages of a kernel.  All of them work on one block of memory, laid
-out by the offsets below, a cache line to each word that threads write.  Waiting is always the same: look at a word
-for a while, then sleep on it, so that nobody burns a core that another thread needs.  The Python half is
-`runtime/scheduler.py`.
+    i32 parallel(pool, function, argument)      1: it has run on every thread; 0: alone, the pool is taken
+    void work(pool, i32 thread)                 serve regions until one has no function
+    i32 work_once(pool, i32 thread, i32 last)   serve the region behind the last; 0 when there are no more
+    void barrier(pool, i32 threads)             wait until all threads of the region are here
+
+A kernel is `void f(ptr argument, i32 thread, i32 threads)`.  All of them work on one block of memory, laid out by the
+offsets below, a cache line to each word that threads write.  Waiting is always the same: look at a word for a while,
+then sleep on it, so that nobody burns a core that another thread needs.  The Python half is `runtime/scheduler.py`.
 """
 
 from __future__ import annotations
@@ -17,9 +20,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from llvmlite import ir
-
-from tenon.backends.llvm import Library, compile
+from tenon.backends import native
+from tenon.backends.llvm import Library
+from tenon.backends.native import HALF, NOTHING, POINTER, WORD, Function, Module, Pointer, Word
 from tenon.locks import Lock
 
 # A cell is a word to wait on and, behind it, how many threads sleep on it.
@@ -31,15 +34,13 @@ ARRIVED = 256  # threads that have come to the barrier
 BUSY = 320  # 1 while a caller owns the pool
 THREADS, SPINS, BARRIER = 384, 388, 392  # set once: how many, how often to look before sleeping, the barrier's address
 STATE_BYTES = 448
+SLEEPERS = 4  # of a cell
 
 
-def emit_barrier(b: ir.IRBuilder, pool: ir.Value, threads: ir.Value) -> None:
-    """Emit: wait until all `threads` of the region are here.  With one thread `pool` may be null."""
-    i32, pointer = ir.IntType(32), ir.PointerType()
-    barrier = ir.FunctionType(ir.VoidType(), [pointer, i32])
-    with b.if_then(b.icmp_unsigned(">", threads, ir.Constant(i32, 1))):
-        where = b.gep(pool, [ir.Constant(ir.IntType(64), BARRIER)], source_etype=ir.IntType(8))
-        b.call(b.load(where, typ=barrier.as_pointer()), [pool, threads])
+def meet(f: Function, pool: Pointer, threads: Word) -> None:
+    """Wait until all `threads` of the region are here.  With one thread `pool` may be null."""
+    with f.where(threads > 1):
+        f.through(pool.behind(BARRIER), NOTHING, pool, threads)
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,9 @@ class Entries:
     """The native functions, to be called from Python.  They release the GIL."""
 
     library: Library
-    parallel: Callable[[int, int, int], int]  # (pool, function, argument) -> 1: by all threads, 0: by the caller alone
-    work: Callable[[int, int], None]  # (pool, thread): serve regions until one has no function
-    work_once: Callable[[int, int, int], int]  # (pool, thread, last region) -> 0 when there are no more
+    parallel: Callable[[int, int, int], int]
+    work: Callable[[int, int], None]
+    work_once: Callable[[int, int, int], int]
     barrier: int
 
 
@@ -57,14 +58,15 @@ _making = Lock()
 
 
 def entries(sleep: str) -> Entries:
-    """`sleep` says how a waiting thread leaves the core to others: "futex", "yield" (POSIX) or "switch" (Windows)."""
+    """`sleep` says how a waiting thread leaves the core to others: a key of `SLEEP`."""
     with _making:
         return _made(sleep)
 
 
 @cache
 def _made(sleep: str) -> Entries:
-    library = compile(pool_ir(sleep, platform.machine()))
+    machine = platform.machine().lower()
+    library = native.library(f"threads {sleep} {machine}", module_of=lambda: _module(sleep, machine))
 
     def function(name: str, result: type | None, *arguments: type) -> Any:
         return ctypes.CFUNCTYPE(result, *arguments)(library.address(name))
@@ -80,224 +82,147 @@ def _made(sleep: str) -> Entries:
 
 
 def default_sleep() -> str:
-    known = platform.machine().lower() in _FUTEX_CALL
+    known = platform.machine().lower() in FUTEX_CALL
     return "futex" if sys.platform == "linux" and known else "switch" if sys.platform == "win32" else "yield"
 
 
-def pool_ir(sleep: str, machine: str) -> str:
-    number = _FUTEX_CALL.get(machine.lower(), 0)
-    return _POOL + _SLEEP[sleep].replace("FUTEX", str(number)) + _PAUSE.get(machine.lower(), _PAUSE_UNKNOWN)
+# ---------------------------------------------------------------- the native functions
 
 
-_POOL = f"""
-define i32 @parallel(ptr %pool, ptr %function, ptr %argument) {{
-entry:
-  %busy = getelementptr i8, ptr %pool, i64 {BUSY}
-  %threads.at = getelementptr i8, ptr %pool, i64 {THREADS}
-  %threads = load i32, ptr %threads.at, align 4
-  %stop = icmp eq ptr %function, null
-  %many = icmp ugt i32 %threads, 1
-  br i1 %many, label %acquire, label %alone
-acquire:
-  %exchange = cmpxchg ptr %busy, i32 0, i32 1 acquire monotonic, align 4
-  %mine = extractvalue {{ i32, i1 }} %exchange, 1
-  br i1 %mine, label %begin, label %alone
+def _module(sleep: str, machine: str) -> Module:
+    module = Module()
+    SLEEP[sleep](module, machine)
+    module.define("pause", lambda f: _pause(f, machine), NOTHING)
+    module.define("wait_while", _wait_while, NOTHING, POINTER, POINTER, HALF)
+    module.define("wake", _wake, NOTHING, POINTER)
+    module.define("parallel", _parallel, HALF, POINTER, POINTER, POINTER, public=True)
+    module.define("work_once", _work_once, HALF, POINTER, HALF, HALF, public=True)
+    module.define("work", _work, NOTHING, POINTER, HALF, public=True)
+    module.define("barrier", _barrier, NOTHING, POINTER, HALF, public=True)
+    return module
 
-alone:
-  br i1 %stop, label %nothing, label %run.alone
-run.alone:
-  call void %function(ptr %argument, i32 0, i32 1)
-  ret i32 0
-nothing:
-  ret i32 0
 
-begin:
-  %start = getelementptr i8, ptr %pool, i64 {START}
-  %finish = getelementptr i8, ptr %pool, i64 {FINISH}
-  %function.at = getelementptr i8, ptr %pool, i64 {FUNCTION}
-  %argument.at = getelementptr i8, ptr %pool, i64 {ARGUMENT}
-  store ptr %function, ptr %function.at, align 8
-  store ptr %argument, ptr %argument.at, align 8
-  %workers = sub i32 %threads, 1
-  store atomic i32 %workers, ptr %finish monotonic, align 4
-  %region = atomicrmw add ptr %start, i32 1 seq_cst, align 4
-  call void @wake(ptr %start)
-  br i1 %stop, label %join, label %run
-run:
-  call void %function(ptr %argument, i32 0, i32 %threads)
-  br label %join
-join:
-  %left = load atomic i32, ptr %finish acquire, align 4
-  %done = icmp eq i32 %left, 0
-  br i1 %done, label %release, label %wait
-wait:
-  call void @wait_while(ptr %pool, ptr %finish, i32 %left)
-  br label %join
-release:                                      ; after the last region the pool stays busy: later callers run alone
-  %owner = zext i1 %stop to i32
-  store atomic i32 %owner, ptr %busy release, align 4
-  ret i32 1
-}}
+def _parallel(f: Function, pool: Pointer, function: Pointer, argument: Pointer) -> None:
+    threads, stop, busy = pool.narrow(THREADS), function.is_null(), pool.shared(BUSY)
+    mine, given = f.variable(f.half(0)), f.words(1)
+    given.put(function.word_of())
+    with f.where(threads > 1):
+        mine.set(busy.replace(0, 1))
+    with f.where(mine() == 0):
+        with f.unless(stop):
+            f.through(given, NOTHING, argument, f.half(0), f.half(1))
+        f.give(0)
+    pool.behind(FUNCTION).put(function)
+    pool.behind(ARGUMENT).put(argument)
+    finish = pool.shared(FINISH)
+    pool.behind(FINISH).put(threads - 1)
+    pool.shared(START).add(1)
+    f.call("wake", pool.behind(START))
+    with f.unless(stop):
+        f.through(given, NOTHING, argument, f.half(0), threads)
+    left = f.variable(finish.now())
+    with f.loop(lambda: left() != 0):
+        f.call("wait_while", pool, pool.behind(FINISH), left())
+        left.set(finish.now())
+    with f.unless(stop):  # after the last region the pool stays busy: later callers run alone
+        busy.set(0)
+    f.give(1)
 
-define void @work(ptr %pool, i32 %thread) {{
-entry:
-  br label %next
-next:
-  %region = phi i32 [0, %entry], [%following, %next]
-  %more = call i32 @work_once(ptr %pool, i32 %thread, i32 %region)
-  %following = add i32 %region, 1             ; no region starts before the last one has ended on every thread
-  %go = icmp ne i32 %more, 0
-  br i1 %go, label %next, label %end
-end:
-  ret void
-}}
 
-define i32 @work_once(ptr %pool, i32 %thread, i32 %region) {{
-entry:
-  %start = getelementptr i8, ptr %pool, i64 {START}
-  %finish = getelementptr i8, ptr %pool, i64 {FINISH}
-  %function.at = getelementptr i8, ptr %pool, i64 {FUNCTION}
-  %argument.at = getelementptr i8, ptr %pool, i64 {ARGUMENT}
-  %threads.at = getelementptr i8, ptr %pool, i64 {THREADS}
-  call void @wait_while(ptr %pool, ptr %start, i32 %region)
-  %function = load ptr, ptr %function.at, align 8
-  %more = icmp ne ptr %function, null
-  br i1 %more, label %run, label %end
-run:
-  %argument = load ptr, ptr %argument.at, align 8
-  %threads = load i32, ptr %threads.at, align 4
-  call void %function(ptr %argument, i32 %thread, i32 %threads)
-  br label %end
-end:
-  %before = atomicrmw sub ptr %finish, i32 1 seq_cst, align 4
-  %last = icmp eq i32 %before, 1
-  br i1 %last, label %tell, label %out
-tell:
-  call void @wake(ptr %finish)
-  br label %out
-out:
-  %result = zext i1 %more to i32
-  ret i32 %result
-}}
+def _work(f: Function, pool: Pointer, thread: Word) -> None:
+    region, more = f.variable(f.half(0)), f.variable(f.half(1))
+    with f.loop(lambda: more() != 0):
+        more.set(f.call("work_once", pool, thread, region()))
+        region.set(region() + 1)  # no region starts before the last one has ended on every thread
+    f.give()
 
-define void @barrier(ptr %pool, i32 %threads) {{
-entry:
-  %passed = getelementptr i8, ptr %pool, i64 {PASSED}
-  %arrived = getelementptr i8, ptr %pool, i64 {ARRIVED}
-  %count = load atomic i32, ptr %passed acquire, align 4
-  %before = atomicrmw add ptr %arrived, i32 1 acq_rel, align 4
-  %here = add i32 %before, 1
-  %last = icmp eq i32 %here, %threads
-  br i1 %last, label %open, label %wait
-open:
-  store atomic i32 0, ptr %arrived monotonic, align 4
-  %old = atomicrmw add ptr %passed, i32 1 seq_cst, align 4
-  call void @wake(ptr %passed)
-  ret void
-wait:
-  call void @wait_while(ptr %pool, ptr %passed, i32 %count)
-  ret void
-}}
 
-define internal void @wait_while(ptr %pool, ptr %cell, i32 %value) {{
-entry:
-  %spins.at = getelementptr i8, ptr %pool, i64 {SPINS}
-  %spins = load i32, ptr %spins.at, align 4
-  %sleepers = getelementptr i8, ptr %cell, i64 4
-  br label %look
-look:
-  %n = phi i32 [0, %entry], [%n.next, %again]
-  %now = load atomic i32, ptr %cell acquire, align 4
-  %same = icmp eq i32 %now, %value
-  br i1 %same, label %again, label %out
-again:
-  call void @pause()
-  %n.next = add i32 %n, 1
-  %more = icmp ult i32 %n.next, %spins
-  br i1 %more, label %look, label %rest
-rest:                         ; be counted, then look again: whoever changes the word looks for sleepers afterwards
-  %in = atomicrmw add ptr %sleepers, i32 1 seq_cst, align 4
-  br label %sleep
-sleep:
-  %later = load atomic i32, ptr %cell seq_cst, align 4
-  %still = icmp eq i32 %later, %value
-  br i1 %still, label %asleep, label %awake
-asleep:
-  call void @sleep(ptr %cell, i32 %value)
-  br label %sleep
-awake:
-  %off = atomicrmw sub ptr %sleepers, i32 1 seq_cst, align 4
-  br label %out
-out:
-  ret void
-}}
+def _work_once(f: Function, pool: Pointer, thread: Word, region: Word) -> None:
+    f.call("wait_while", pool, pool.behind(START), region)
+    more = f.variable(f.half(0))
+    with f.unless(pool.field(FUNCTION).is_null()):
+        f.through(pool.behind(FUNCTION), NOTHING, pool.field(ARGUMENT), thread, pool.narrow(THREADS))
+        more.set(1)
+    with f.where(pool.shared(FINISH).add(-1) == 1):
+        f.call("wake", pool.behind(FINISH))
+    f.give(more())
 
-define internal void @wake(ptr %cell) {{
-entry:
-  %sleepers = getelementptr i8, ptr %cell, i64 4
-  %asleep = load atomic i32, ptr %sleepers seq_cst, align 4
-  %any = icmp ne i32 %asleep, 0
-  br i1 %any, label %rouse, label %out
-rouse:
-  call void @rouse(ptr %cell)
-  br label %out
-out:
-  ret void
-}}
-"""
 
-_SLEEP = {
-    "futex": """
-declare i64 @syscall(i64, ...)
-define internal void @sleep(ptr %cell, i32 %value) noinline {
-  %r = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %cell, i32 128, i32 %value, ptr null, ptr null, i32 0)
-  ret void
+def _barrier(f: Function, pool: Pointer, threads: Word) -> None:
+    passed, arrived = pool.shared(PASSED), pool.shared(ARRIVED)
+    count = passed.now()
+    with f.where(arrived.add(1, "acq_rel") + 1 == threads):
+        pool.behind(ARRIVED).put(f.half(0))
+        passed.add(1)
+        f.call("wake", pool.behind(PASSED))
+        f.give()
+    f.call("wait_while", pool, pool.behind(PASSED), count)
+    f.give()
+
+
+def _wait_while(f: Function, pool: Pointer, cell: Pointer, value: Word) -> None:
+    word, sleepers = cell.shared(), cell.shared(SLEEPERS)
+    looks, most = f.variable(f.half(0)), pool.narrow(SPINS)
+    with f.loop(lambda: looks() < most):
+        f.require(word.now() == value)
+        f.call("pause")
+        looks.set(looks() + 1)
+    sleepers.add(1)  # be counted, then look again: whoever changes the word looks for sleepers afterwards
+    with f.loop(lambda: word.now("seq_cst") == value):
+        f.call("sleep", cell, value)
+    sleepers.add(-1)
+    f.give()
+
+
+def _wake(f: Function, cell: Pointer) -> None:
+    with f.where(cell.shared(SLEEPERS).now("seq_cst") != 0):
+        f.call("rouse", cell)
+    f.give()
+
+
+def _pause(f: Function, machine: str) -> None:
+    """Leave the core's units to whoever shares them, for a moment."""
+    if machine in PAUSE:
+        name, *given = PAUSE[machine]
+        f.module.declare(name, NOTHING, *[HALF for _ in given])
+        f.call(name, *given)
+    f.give()
+
+
+X86, ARM = ("llvm.x86.sse2.pause",), ("llvm.aarch64.isb", 15)
+PAUSE: dict[str, tuple[Any, ...]] = {"x86_64": X86, "amd64": X86, "aarch64": ARM, "arm64": ARM}
+
+
+# ---------------------------------------------------------------- sleeping on a cell
+
+
+def _futex(module: Module, machine: str) -> None:
+    """Linux: until somebody wakes who sleeps on the word."""
+    module.declare("syscall", WORD, WORD, more=True)
+    wait, wake, everyone = 128, 129, 0x7FFFFFFF  # of this process only
+
+    def call(f: Function, cell: Pointer, operation: int, value: Word) -> None:
+        nothing = f.null()
+        f.call("syscall", FUTEX_CALL[machine], cell, f.half(operation), value, nothing, nothing, f.half(0))
+        f.give()
+    module.define("sleep", lambda f, cell, value: call(f, cell, wait, value), NOTHING, POINTER, HALF)
+    module.define("rouse", lambda f, cell: call(f, cell, wake, f.half(everyone)), NOTHING, POINTER)
+
+
+def _giving_way(module: Module, system_call: str) -> None:
+    """Until the other threads that are ready have had their turn; there is nobody to wake."""
+    module.declare(system_call, HALF)
+
+    def sleep(f: Function, cell: Pointer, value: Word) -> None:
+        f.call(system_call)
+        f.give()
+    module.define("sleep", sleep, NOTHING, POINTER, HALF)
+    module.define("rouse", lambda f, cell: f.give(), NOTHING, POINTER)
+
+
+SLEEP: dict[str, Callable[[Module, str], None]] = {
+    "futex": _futex,
+    "yield": lambda module, machine: _giving_way(module, "sched_yield"),
+    "switch": lambda module, machine: _giving_way(module, "SwitchToThread"),
 }
-define internal void @rouse(ptr %cell) noinline {
-  %r = call i64 (i64, ...) @syscall(i64 FUTEX, ptr %cell, i32 129, i32 2147483647, ptr null, ptr null, i32 0)
-  ret void
-}
-""",
-    "yield": """
-declare i32 @sched_yield()
-define internal void @sleep(ptr %cell, i32 %value) {
-  %r = call i32 @sched_yield()
-  ret void
-}
-define internal void @rouse(ptr %cell) {
-  ret void
-}
-""",
-    "switch": """
-declare i32 @SwitchToThread()
-define internal void @sleep(ptr %cell, i32 %value) {
-  %r = call i32 @SwitchToThread()
-  ret void
-}
-define internal void @rouse(ptr %cell) {
-  ret void
-}
-""",
-}
-
-_FUTEX_CALL = {"x86_64": 202, "aarch64": 98, "riscv64": 98}
-
-_PAUSE_X86 = """
-declare void @llvm.x86.sse2.pause()
-define internal void @pause() alwaysinline {
-  call void @llvm.x86.sse2.pause()
-  ret void
-}
-"""
-_PAUSE_ARM = """
-define internal void @pause() alwaysinline {
-  call void asm sideeffect "isb", ""()
-  ret void
-}
-"""
-_PAUSE_UNKNOWN = """
-define internal void @pause() alwaysinline {
-  ret void
-}
-"""
-_PAUSE = {"x86_64": _PAUSE_X86, "amd64": _PAUSE_X86, "aarch64": _PAUSE_ARM, "arm64": _PAUSE_ARM}
+FUTEX_CALL = {"x86_64": 202, "aarch64": 98, "riscv64": 98}

@@ -92,7 +92,7 @@ class Pool:
     def __init__(self, threads: int) -> None:
         self.threads = threads
         self._block = aligned_bytes(native.STATE_BYTES)
-        self.state = self._block.ctypes.data  # what emit_barrier takes for `pool`
+        self.state = self._block.ctypes.data  # what `meet` takes for `pool`
         self._native = native.entries(self.sleep)
         self._parallel = self._native.parallel
         self._workers: list[threading.Thread] = []

@@ -1,6 +1,8 @@
 """Functions written as Python that says their instructions do what that Python would do."""
 
 import ctypes
+import sys
+from threading import Thread
 
 import numpy as np
 import pytest
@@ -53,6 +55,17 @@ def differs(f, words):
     f.give()
 
 
+def count_up(f, words, turns):
+    """Half of a word that several threads add to; the other half becomes 7 where it was 5, by one of them."""
+    count, other = words.shared(), words.shared(4)
+    with f.each(turns):
+        count.add(1)
+    with f.where(other.replace(5, 7) != 0):
+        words.shared(8).add(1)
+    words.shared(12).set(3)
+    f.give()
+
+
 def fold(f, table, words, count):
     """The function at the table's first word, from zero over all words; written to the table's second."""
     found = f.variable(0)
@@ -69,6 +82,7 @@ def all_of_them():
     module.define("halvings", halvings, WORD, WORD, public=True)
     module.define("is_among", is_among, BOOLEAN, POINTER, WORD, WORD, public=True)
     module.define("differs", differs, HALF, POINTER, public=True)
+    module.define("count_up", count_up, NOTHING, POINTER, WORD, public=True)
     module.define("fold", fold, NOTHING, POINTER, POINTER, WORD, public=True)
     return module
 
@@ -105,6 +119,28 @@ def test_memory_is_read_as_words_halves_and_addresses():
     there = np.array([(7 << 32) + 5], np.int64)
     words = np.array([3, there.ctypes.data], np.int64)
     assert function("differs", ctypes.c_int32, ADDRESS)(words.ctypes.data) == 0
+
+
+def test_threads_share_halves_of_words():
+    halves = np.array([0, 5, 0, 0], np.int32)
+    run = function("count_up", None, ADDRESS, I64)
+    threads = [Thread(target=run, args=(halves.ctypes.data, 100_000)) for _ in range(3)]
+    for step in Thread.start, Thread.join:
+        for thread in threads:
+            step(thread)
+    assert list(halves) == [300_000, 7, 1, 3]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="has no such function by this name")
+def test_functions_that_take_any_number_of_arguments_are_called():
+    def shown(f, into, text, x):
+        f.give(f.call("snprintf", into, 32, text, x, f.word(7)))
+    module = Module()
+    module.declare("snprintf", HALF, POINTER, WORD, POINTER, more=True)
+    module.define("shown", shown, HALF, POINTER, POINTER, WORD, public=True)
+    library, into = llvm.compile(str(module)), ctypes.create_string_buffer(32)
+    run = ctypes.CFUNCTYPE(ctypes.c_int32, ADDRESS, ctypes.c_char_p, I64)(library.address("shown"))
+    assert run(ctypes.addressof(into), b"%lld of %lld", 3) == 6 and into.value == b"3 of 7"
 
 
 def test_what_an_address_says_is_called():

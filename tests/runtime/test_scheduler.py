@@ -9,65 +9,37 @@ import time
 
 import numpy as np
 import pytest
-from llvmlite import ir
 
 from tenon.backends import llvm
-from tenon.backends.threads import emit_barrier
+from tenon.backends.native import HALF, NOTHING, POINTER, Function, Module, Pointer, Word
+from tenon.backends.threads import meet
 from tenon.errors import ArgumentError
 from tenon.runtime import scheduler
 from tenon.runtime.scheduler import Pool, SignalledPool
 
-I32, I64, POINTER = ir.IntType(32), ir.IntType(64), ir.PointerType()
 
+def play(f: Function, words: Pointer, thread: Word, threads: Word) -> None:
+    """Words: pool, rounds, violations seen; from 8 on a counter of each thread, a cache line apart.
 
-def kernel() -> str:
-    """Argument: i64 pool, rounds, then `threads` counters a cache line apart, then a count of violations.
-
-    Each round: my counter += 1; barrier; every thread's counter must equal the round; barrier.
+    Each round: my counter += 1; all meet; every thread's counter must equal the round; all meet.
     """
-    module = ir.Module("rounds")
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [POINTER, I32, I32]), "rounds")
-    words, thread, threads = function.args
-    b = ir.IRBuilder(function.append_basic_block("entry"))
+    def counter(number: Word) -> Word:
+        return number * 8 + 8
 
-    def word(index: ir.Value | int) -> ir.Value:
-        return b.gep(words, [index if isinstance(index, ir.Value) else ir.Constant(I64, index)], source_etype=I64)
-
-    def counter(number: ir.Value) -> ir.Value:
-        return word(b.add(b.mul(b.zext(number, I64), ir.Constant(I64, 8)), ir.Constant(I64, 8)))
-
-    pool, rounds = b.inttoptr(b.load(word(0), typ=I64), POINTER), b.load(word(1), typ=I64)
-    entry = b.block
-    loop, check, advance, out = (function.append_basic_block(name) for name in ("loop", "check", "advance", "out"))
-    b.branch(loop)
-    b.position_at_end(loop)
-    i = b.phi(I64)
-    i.add_incoming(ir.Constant(I64, 1), entry)
-    b.store(i, counter(thread))
-    emit_barrier(b, pool, threads)
-    before = b.block
-    b.branch(check)
-    b.position_at_end(check)
-    other = b.phi(I32)
-    other.add_incoming(ir.Constant(I32, 0), before)
-    wrong = b.zext(b.icmp_unsigned("!=", b.load(counter(other), typ=I64), i), I64)
-    b.atomic_rmw("add", word(2), wrong, "monotonic")
-    following = b.add(other, ir.Constant(I32, 1))
-    other.add_incoming(following, check)
-    b.cbranch(b.icmp_unsigned("<", following, threads), check, advance)
-    b.position_at_end(advance)
-    emit_barrier(b, pool, threads)
-    after = b.add(i, ir.Constant(I64, 1))
-    i.add_incoming(after, b.block)
-    b.cbranch(b.icmp_unsigned("<=", after, rounds), loop, out)
-    b.position_at_end(out)
-    b.ret_void()
-    return str(module)
+    with f.each(words.word(1)) as k:
+        words.put(k + 1, counter(thread.wide()))
+        meet(f, words.pointer(), threads)
+        with f.each(threads.wide()) as other, f.unless(words.word(counter(other)) == k + 1):
+            words.at(2).shared().add(1)
+        meet(f, words.pointer(), threads)
+    f.give()
 
 
 @pytest.fixture(scope="module")
 def rounds() -> llvm.Library:
-    return llvm.compile(kernel())
+    module = Module()
+    module.define("rounds", play, NOTHING, POINTER, HALF, HALF, public=True)
+    return llvm.compile(str(module))
 
 
 def run_rounds(pool: Pool, library: llvm.Library, count: int) -> np.ndarray:

@@ -43,7 +43,7 @@ from tenon.backends import native
 from tenon.backends.interrupts import INTERRUPTED, OFTEN, STOPPING, interrupts
 from tenon.backends.llvm import Library
 from tenon.backends.native import BOOLEAN, HALF, NOTHING, POINTER, WORD, Function, Module, Pointer, Word
-from tenon.backends.threads import BARRIER as POOL_BARRIER
+from tenon.backends.threads import meet
 from tenon.locks import Lock
 
 END, KERNEL_ALL, KERNEL_ONE, BARRIER, HOST, COPY, JUMP, JUMP_UNLESS, JUMP_WHILE, MOVE, SKIP, CHOOSE, \
@@ -172,8 +172,7 @@ class Walk:
 
     def meet(self) -> None:
         """Wait for all other threads."""
-        with self.f.where(self.threads > 1):
-            self.f.through(self.pool.behind(POOL_BARRIER), NOTHING, self.pool, self.threads)
+        meet(self.f, self.pool, self.threads)
 
     def run(self, thread: Word, threads: Word) -> None:
         """The kernel of the step."""
