@@ -7,7 +7,6 @@ import os
 import re
 import sys
 from dataclasses import dataclass
-from functools import lru_cache
 from itertools import islice
 from types import CodeType, FrameType
 
@@ -44,20 +43,27 @@ class Location:
         return f"{prefix}{shown}\n{' ' * (len(prefix) + column)}{'^' * width}"
 
 
+MOST_LOCATIONS = 4096
+_locations: dict[tuple[int, int], tuple[CodeType, Location]] = {}     # by identity, since equal code may stand elsewhere
+
+
 def location_of(frame: FrameType) -> Location:
     """The place that `frame` is executing."""
-    code = frame.f_code
-    return _location(code, code.co_filename, code.co_linetable, frame.f_lasti, frame.f_lineno)
+    code, instruction = frame.f_code, frame.f_lasti
+    known = _locations.get((id(code), instruction))
+    if known is None:
+        if len(_locations) >= MOST_LOCATIONS:
+            _locations.clear()
+        known = _locations[id(code), instruction] = code, _location(code, instruction, frame.f_lineno)
+    return known[1]
 
 
-@lru_cache(maxsize=4096)
-def _location(code: CodeType, file: str, lines: bytes, instruction: int, line: int | None) -> Location:
-    """Equal code in another file, or otherwise spaced, is another place; hence `file` and `lines`."""
+def _location(code: CodeType, instruction: int, line: int | None) -> Location:
     column = end_column = None
     for start, end, begin, finish in islice(code.co_positions(), max(0, instruction // 2), instruction // 2 + 1):
         if start == end:
             line, column, end_column = start, begin, finish
-    return Location(file, line or 0, column, end_column, code.co_name)
+    return Location(code.co_filename, line or 0, column, end_column, code.co_name)
 
 
 def user_location() -> Location | None:

@@ -80,23 +80,23 @@ class Tensor(Elements):
     @property
     def payload(self) -> Payload:
         """The array, or the edge of the graph being captured."""
-        return (self.own if recording_capture() is None else self.state).payload
+        return (self.own if (capture := recording_capture()) is None else capture.state_of(self)).payload
 
     @property
     def node(self) -> TapeNode | None:
         """The recorded operator call that made this tensor."""
-        return (self.own if recording_capture() is None else self.state).node
+        return (self.own if (capture := recording_capture()) is None else capture.state_of(self)).node
 
     @property
     def dtype(self) -> DType:
         """The element type."""
-        dtype: Any = (self.own if recording_capture() is None else self.state).payload.dtype
+        dtype: Any = (self.own if (capture := recording_capture()) is None else capture.state_of(self)).payload.dtype
         return dtype if type(dtype) is DType else DTYPE_OF.get(dtype) or as_dtype(dtype)
 
     @property
     def shape(self) -> Shape:
         """The sizes of the axes."""
-        return (self.own if recording_capture() is None else self.state).payload.shape
+        return (self.own if (capture := recording_capture()) is None else capture.state_of(self)).payload.shape
 
     @property
     def type(self) -> TensorType:
@@ -114,7 +114,7 @@ class Tensor(Elements):
     @property
     def ndim(self) -> int:
         """The number of axes."""
-        return (self.own if recording_capture() is None else self.state).payload.ndim
+        return (self.own if (capture := recording_capture()) is None else capture.state_of(self)).payload.ndim
 
     @property
     def size(self) -> Dim:
@@ -187,7 +187,7 @@ class Tensor(Elements):
     @property
     def requires_grad(self) -> bool:
         """Whether gradients flow to or through this tensor."""
-        return (self.own if recording_capture() is None else self.state).requires_grad
+        return (self.own if (capture := recording_capture()) is None else capture.state_of(self)).requires_grad
 
     @requires_grad.setter
     def requires_grad(self, flag: bool) -> None:

@@ -10,9 +10,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
+from itertools import groupby
 from operator import or_
 from typing import Any
 
+from tenon.capture.convert.choice import Choice
 from tenon.graph.build import Builder, copy, inline
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import using
@@ -43,17 +45,28 @@ def requires_by_data(tape: Sequence[TapeNode], end: Any) -> Any:
     """The bool that says whether a gradient of `end` reaches any leaf at all; None where it always does."""
     if not _structured(tape):
         return None
-    there = reduce(_either, _reached(tape, end).values(), False)
+    there = reduce(Logic().either, _reached(tape, end).values(), False)
     return None if isinstance(there, bool) else there
 
 
 def reached_by_any(ends: Sequence[tuple[Sequence[TapeNode], Any]]) -> dict[Any, Any]:
     """The leaves that no gradient of these ends reaches for all data, and when one does."""
     found: dict[Any, Any] = {}
+    logic = Logic()
     for tape, end in ends if any(_structured(tape) for tape, _ in ends) else ():
         for leaf, there in _reached(tape, end).items():
-            found[leaf] = _either(found.get(leaf, False), there)
+            found[leaf] = logic.either(found.get(leaf, False), there)
     return {leaf: there for leaf, there in found.items() if not isinstance(there, bool)}
+
+
+def together(leaves: Sequence[Tensor]) -> list[list[int]]:
+    """The numbers of the leaves that may have a gradient: runs of those that have one for the same data."""
+    def presence(k: int) -> Any:
+        grad: Any = leaves[k].grad
+        if type(grad) is not Choice:
+            return grad is not None
+        return tuple([p.payload if isinstance(p, Tensor) else p for p, x in grad.options if x is not None])
+    return [list(run) for there, run in groupby(range(len(leaves)), presence) if there is not False]
 
 
 def _structured(tape: Sequence[TapeNode]) -> bool:
@@ -63,25 +76,43 @@ def _structured(tape: Sequence[TapeNode]) -> bool:
 def _reached(tape: Sequence[TapeNode], end: Any) -> dict[Any, Any]:
     with no_grad():
         present: dict[Any, Any] = {end: True}
+        logic = Logic()
         for node in reversed(tape):
             found = {j: there for j, slot in enumerate(node.slots) if (there := present.get(slot, False)) is not False}
             for k, x in enumerate(node.inputs if found else ()):
                 if isinstance(x, Tensor) and x.requires_grad:
-                    for there in flags(node.op, node.attrs, node.inputs, k, found):
-                        present[x.slot] = _either(present.get(x.slot, False), there)
+                    for there in flags(logic, node.op, node.attrs, node.inputs, k, found):
+                        present[x.slot] = logic.either(present.get(x.slot, False), there)
     return {slot: there for slot, there in present.items() if isinstance(slot, Tensor)}
 
 
-def _either(a: Any, b: Any) -> Any:
-    if a is True or b is True:
-        return True
-    return b if a is False else a if b is False or a is b else logical_or(a, b)
+class Logic:
+    """Bools, of Python or of the program; what was asked before is not computed again, so equal flags are one edge."""
 
+    def __init__(self) -> None:
+        self.known: dict[Any, Any] = {}
 
-def _both(a: Any, b: Any) -> Any:
-    if a is False or b is False:
-        return False
-    return b if a is True else a if b is True or a is b else logical_and(a, b)
+    def either(self, a: Any, b: Any) -> Any:
+        """`a or b`."""
+        if a is True or b is True:
+            return True
+        return b if a is False else a if b is False or a is b else self._once(logical_or, a, b)
+
+    def both(self, a: Any, b: Any) -> Any:
+        """`a and b`."""
+        if a is False or b is False:
+            return False
+        return b if a is True else a if b is True or a is b else self._once(logical_and, a, b)
+
+    def negated(self, a: Any) -> Any:
+        """`not a`."""
+        return self._once(logical_not, a)
+
+    def _once(self, op: Any, *bools: Any) -> Any:
+        key = op, *(x.payload if isinstance(x, Tensor) else x for x in bools)
+        if key not in self.known:
+            self.known[key] = op(*bools)
+        return self.known[key]
 
 
 # ---------------------------------------------------------------- graphs
@@ -130,7 +161,7 @@ def use_of(op: Any, attrs: Any, k: int, output: int | None = None) -> Use:
 
 # ---------------------------------------------------------------- as bools of the program
 
-def flags(op: Any, attrs: Any, inputs: Sequence[Any], k: int, found: Mapping[int, Any]) -> Iterator[Any]:
+def flags(logic: Logic, op: Any, attrs: Any, inputs: Sequence[Any], k: int, found: Mapping[int, Any]) -> Iterator[Any]:
     """Whether an input of a call gets a gradient from each output that has one (`found`: and when it has)."""
     if op is cond and k > 0:
         arms = attrs["true"], attrs["false"]
@@ -138,30 +169,30 @@ def flags(op: Any, attrs: Any, inputs: Sequence[Any], k: int, found: Mapping[int
             then, other = (use(arm, k - 1, output) for arm in arms)
             if then is None or other is None:
                 asked = [flag_graph(arm, k - 1, output) for arm in arms]
-                yield _both(there, cond(*inputs, true=asked[0], false=asked[1]))
+                yield logic.both(there, cond(*inputs, true=asked[0], false=asked[1]))
             else:
-                yield _both(there, then if then is other else inputs[0] if then else logical_not(inputs[0]))
+                yield logic.both(there, then if then is other else inputs[0] if then else logic.negated(inputs[0]))
         return
     if op is switch and k > 0:
         for output, there in found.items():
             decided = use_of(op, attrs, k, output)
             if decided is not None:
-                yield _both(there, decided)
+                yield logic.both(there, decided)
             else:
                 branches = tuple([flag_graph(arm, k - 1, output) for arm in attrs["branches"]])
-                yield _both(there, switch(*inputs, branches=branches))
+                yield logic.both(there, switch(*inputs, branches=branches))
         return
-    there = reduce(_either, found.values())
+    there = reduce(logic.either, found.values())
     if op is recomputed:
         inside = use(attrs["body"], k)
-        yield _both(there, inside if inside is not None else reduce(_either, [
+        yield logic.both(there, inside if inside is not None else reduce(logic.either, [
             apply_graph(flag_graph(attrs["body"], k, output), inputs)[0] for output in found]))
         return
     if op is while_loop and k < attrs["constants"] and use(attrs["body"], k) is True:
-        yield _both(there, apply_graph(attrs["condition"], inputs)[0])
+        yield logic.both(there, apply_graph(attrs["condition"], inputs)[0])
         return
     decided = use_of(op, attrs, k)
-    yield _both(there, in_any_turn(op, attrs, inputs, k) if decided is None else decided)
+    yield logic.both(there, in_any_turn(op, attrs, inputs, k) if decided is None else decided)
 
 
 def flag_graph(graph: Graph, k: int, result: int) -> Graph:
@@ -183,7 +214,7 @@ def in_any_turn(op: Any, attrs: Any, inputs: Sequence[Any], k: int) -> Any:
     given = [*builder.params[:fixed], *builder.params[fixed + 1:]]
     values: dict[Value, Any] = dict(zip(body.params, given, strict=True))
     with using(builder):
-        there = _either(builder.params[fixed], _flag(body, builder, values, k, body.results))
+        there = Logic().either(builder.params[fixed], _flag(body, builder, values, k, body.results))
         turned = builder.finish([*(values[r] for r in body.results[:carried]), _bool(there)])
     start = [*inputs[:fixed], full_op(False, shape=())]
     if op is scan:
@@ -201,6 +232,7 @@ def _flag(graph: Graph, builder: Builder, values: dict[Value, Any], k: int, resu
     """Within a builder that the graph is written to: whether these results depend on a parameter."""
     inline(graph, builder, values, copy)
     present: dict[Any, Any] = dict.fromkeys(results, True)
+    logic = Logic()
     for node in reversed(graph.nodes):
         found = {j: present[x] for j, x in enumerate(node.outputs) if present.get(x, False) is not False}
         if not found or node.op is stop_gradient:
@@ -208,6 +240,6 @@ def _flag(graph: Graph, builder: Builder, values: dict[Value, Any], k: int, resu
         inputs = [values[x] if isinstance(x, Value) else x for x in node.inputs]
         for j, x in enumerate(node.inputs):
             if isinstance(x, Value) and x.dtype.is_differentiable:
-                for there in flags(node.op, node.attrs, inputs, j, found):
-                    present[x] = _either(present.get(x, False), there)
+                for there in flags(logic, node.op, node.attrs, inputs, j, found):
+                    present[x] = logic.either(present.get(x, False), there)
     return present.get(graph.params[k], False)

@@ -10,7 +10,7 @@ import sys
 import types
 import warnings
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from tenon.capture.names import module_of
 from tenon.capture.streams import Streams
 from tenon.errors import PACKAGE, CaptureError, Location, location_of
 from tenon.graph.ir import Node
@@ -186,7 +187,10 @@ class Watch:
                 self._stop(f"{code.co_name}() runs as it is, where the data decide what containers hold",
                            _user_frame(frame.f_back or frame))
         elif event == "c_call":
-            if id(arg) in HARMLESS or type(getattr(arg, "__self__", None)) in PLAIN_OWNERS:
+            if id(arg) in HARMLESS:
+                return
+            owner = type(getattr(arg, "__self__", None))
+            if owner in PLAIN_OWNERS or (owner is ContextVar and arg.__name__ == "get"):
                 return
             if arg is next and self.iterators and follows(frame.f_code):
                 self._stop("next() moves an iterator", frame)
@@ -222,6 +226,20 @@ def unwatched() -> Iterator[None]:
         yield
     finally:
         sys.setprofile(watching)
+
+
+@contextmanager
+def unwatched_calls(function: Any, values: Iterable[Any]) -> Iterator[None]:
+    """A block that calls a function on such values: nothing to watch where the function and their classes are Tenon's.
+    """
+    watch = getattr(sys.getprofile(), "__self__", None)
+    if not isinstance(watch, Watch) or not function.__code__.co_filename.startswith(PACKAGE) \
+            or not all(module_of(type(x)).startswith("tenon.") for x in values):
+        yield
+        return
+    watch.codes.add(function.__code__)
+    with unwatched():
+        yield
 
 
 def place_of(iterator: Any) -> Any:

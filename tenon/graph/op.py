@@ -200,7 +200,7 @@ class Op:
         """A call, as the innermost interpreter understands it."""
         inputs, bound = self.signature.bind(self.name, args, attrs)
         try:
-            return interpreter().apply(self, inputs, bound)
+            return (current() or _default[-1]).apply(self, inputs, bound)
         except TenonError as error:
             error.named(self.name)
             raise

@@ -15,6 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from tenon.capture.presence import together
+from tenon.capture.watch import unwatched_calls
 from tenon.errors import ArgumentError, ShapeError
 from tenon.nn import module
 from tenon.recording import no_grad
@@ -120,10 +122,14 @@ class Optimizer:
             for group in self.param_groups:
                 group["step"].assign(group["step"] + 1)
                 shared = self.prepare(group)
-                for k, p in enumerate(group["params"]):
-                    if p.grad is not None:
-                        gradient = -p.grad if group.get("maximize") else p.grad
-                        self.update(p, gradient, {name: slot[k] for name, slot in group.slots.items()}, group, shared)
+                params = group["params"]
+                for run in together(params):
+                    if params[run[0]].grad is not None:
+                        with unwatched_calls(self.update, [params[k] for k in run]):
+                            for k in run:
+                                gradient = -params[k].grad if group.get("maximize") else params[k].grad
+                                slots = {name: slot[k] for name, slot in group.slots.items()}
+                                self.update(params[k], gradient, slots, group, shared)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients."""

@@ -76,7 +76,7 @@ class Loop:
     def test(self, value: Any) -> None:
         """The condition was computed."""
         if self.capture is not None:        # asked once: a user's `__bool__` may do more
-            several = type(value) is Choice or (self.capture.irregular and is_undecided(value))
+            several = type(value) is Choice or (self.capture.undecided and is_undecided(value))
             value = self.capture.truth(value) if several else own_truth(value)
         self.flag = value
         if not self.data:

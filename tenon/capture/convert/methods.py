@@ -173,7 +173,7 @@ AWARE: set[Any] = set()         # functions in the place of Python's that deal w
 def in_place_of(capture: Session, function: Any) -> Any:
     """What to call in the place of a function, where there are containers that hold as many as the data decide."""
     owner = getattr(function, "__self__", None)
-    if isinstance(function, types.BuiltinFunctionType) and is_undecided(owner):
+    if capture.undecided and isinstance(function, types.BuiltinFunctionType) and is_undecided(owner):
         table = next((table for kind, table in METHODS.items() if type(owner) is kind), {})
         method = table.get(function.__name__)
         if method is None:
@@ -184,7 +184,7 @@ def in_place_of(capture: Session, function: Any) -> Any:
         return new
 
     def call(*args: Any, **keywords: Any) -> Any:
-        if any(map(holds_undecided, (*args, *keywords.values()))):
+        if capture.undecided and any(map(holds_undecided, (*args, *keywords.values()))):
             raise refused(f"{getattr(function, '__name__', function)}() is called with a container")
         names = [*range(len(args)), *keywords]
         name = next((n for n in names if capture.is_several(args[n] if isinstance(n, int) else keywords[n])), None)

@@ -83,7 +83,7 @@ class Runtime(OfCapture, local):
         if capture is None:
             self.value = value
             return False
-        if type(value) is Choice or (capture.irregular and is_undecided(value)):
+        if type(value) is Choice or (capture.undecided and is_undecided(value)):
             test = capture.truth(value)         # which may ask a user's `__bool__`, so once, and first
             self.value, self.test = value, test
             return True

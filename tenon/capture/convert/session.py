@@ -111,7 +111,12 @@ class Session(OfCapture, Capture):
     def _added(self, before: Any, total: Tensor, there: Any) -> Any:
         if before is not None:
             return add(before, total)
-        return total if there is True else self.choose(number_of(there), lambda: total, lambda: None)
+        if there is True or (known := self.decided(there)) is True:
+            return total
+        if known is False:
+            return None
+        self.irregular = True
+        return Choice(((number_of(there), total), (Number(logical_not(there)), None)))
 
     def carry(self, edge: Any, tensor: Tensor) -> None:
         """Note by which tensors gradients leave the inputs of a recorded call."""
@@ -185,7 +190,7 @@ class Session(OfCapture, Capture):
 
     def is_data(self, x: Any) -> bool:
         """Whether the graph computes it, or whether it counts as true."""
-        if type(x) is Choice or (self.irregular and is_undecided(x)):
+        if type(x) is Choice or (self.undecided and is_undecided(x)):
             return not isinstance(self.truth(x), bool)
         return isinstance(x, Tensor) and isinstance(x.payload, Value)
 
@@ -194,7 +199,7 @@ class Session(OfCapture, Capture):
         if type(x) is Choice:
             asks = any(isinstance(getattr(type(one), "__bool__", None), types.FunctionType) for _, one in x.options)
             return self.each(x, self.truth) if asks else self.each_option(x, self.truth)
-        if self.irregular and is_undecided(x):
+        if self.undecided and is_undecided(x):
             return undecided_truth(self, x)
         if not self.is_data(x) and not self.is_data(x := own_truth(x)):
             return bool(x)
@@ -207,7 +212,7 @@ class Session(OfCapture, Capture):
 
     def decided(self, x: Any) -> Any:
         """The bool that a tensor is known to be on this path, else the tensor; a container known to be empty is so."""
-        if self.irregular and is_undecided(x) and isinstance(found := undecided_truth(self, x), bool):
+        if self.undecided and is_undecided(x) and isinstance(found := undecided_truth(self, x), bool):
             return x if found else type(x)()
         if not isinstance(x, Tensor) or x.shape != ():
             return x

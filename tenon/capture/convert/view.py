@@ -24,7 +24,7 @@ def view_of(capture: Session, held: Any) -> Any:
     """The container itself, or what stands for it where Python does not know what is in it."""
     if type(held) is Choice and type(held := capture.settled(held)) is Choice:
         return View(capture, held)
-    return View(capture, held) if is_undecided(held) else held
+    return View(capture, held) if capture.undecided and is_undecided(held) else held
 
 
 class View(OfCapture):
