@@ -44,7 +44,7 @@ class Location:
 
 
 MOST_LOCATIONS = 4096
-_locations: dict[tuple[int, int], tuple[CodeType, Location]] = {}     # by identity, since equal code may stand elsewhere
+_locations: dict[tuple[int, int], tuple[CodeType, Location]] = {}     # by identity: equal code may stand elsewhere
 
 
 def location_of(frame: FrameType) -> Location:

@@ -129,7 +129,9 @@ class Attempt:
         reach = Reach(codes, [id(e.holder) for e in changes if e.kind in ("list", "deque") and e.key is not None])
         reach.add(self._root, self.name)
         for k, leaf in enumerate(self.leaves):
-            if not isinstance(leaf, Tensor):
+            if isinstance(leaf, Tensor):
+                reach.add_argument(leaf, f"argument {k}")
+            else:
                 reach.add(leaf, f"argument {k}")
         for kind in self.structure.kinds():
             reach.add(kind, kind.__name__)

@@ -80,6 +80,8 @@ class Reach:
         if is_atom(value):
             return
         if isinstance(value, Tensor):
+            if id(value) not in self.tensors and has_own(value):
+                self._add_object(value, path)
             self.tensors.add(id(value))
             return
         if id(value) in self._appended and self._only_appended(path):
@@ -129,6 +131,14 @@ class Reach:
         if self._names is None or everything:
             return [n for n in list(table) if isinstance(n, str)]
         return [n for n in list(table) if n in self._names or (private and n.startswith("_"))]
+
+    def add_argument(self, tensor: Tensor, path: str) -> None:
+        """A tensor among the arguments, which is another one in every call: so may be what it has attributes for."""
+        if has_own(tensor):
+            self.add(type(tensor), type(tensor).__name__)
+            named = self._wanted(vars(tensor))
+            if named:
+                self.opaque.append(f"{path}, a tensor, has an attribute {named[0]!r}, which another one may have not")
 
     # ------------------------------------------------------------ functions
 
@@ -391,6 +401,11 @@ def kinds() -> tuple[tuple[Any, Callable[[Reach, Any, str], None]], ...]:
         (weakref.ref, Reach._add_reference),
         (contextvars.ContextVar, Reach._add_variable),
     )
+
+
+def has_own(tensor: Tensor) -> bool:
+    """Whether a tensor is of a user's class or has a user's attributes."""
+    return not module_of(type(tensor)).startswith("tenon.") or bool(getattr(tensor, "__dict__", None))
 
 
 def is_library(cls: type) -> bool:

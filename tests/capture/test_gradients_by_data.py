@@ -147,3 +147,69 @@ def test_backward_around_the_call_leaves_none_too(loss):
             w.grad = v.grad = None
         seen.append(steps)
     assert seen[0] == seen[1]
+
+
+def layered(layers, moments=False):
+    """Two experts of so many layers, and a step of Adam for the one that is chosen."""
+    tn.manual_seed(0)
+    experts = [nn.Sequential(*(nn.Linear(3, 3) for _ in range(layers))) for _ in range(2)]
+    opt = optim.Adam([p for expert in experts for p in expert.parameters()], lr=0.1)
+
+    def step(x):
+        y = experts[0](x) if x.sum() > 0 else experts[1](x)
+        loss = (y ** 2).sum()
+        loss.backward()
+        opt.step()
+        opt.zero_grad()
+        return loss.detach()
+    return step, opt
+
+
+def test_parameters_that_share_a_flag_share_a_condition():
+    x = tn.ones((1, 3))
+    conditions = []
+    for layers in (1, 4):
+        graph = tn.jit(layered(layers)[0], fullgraph=True).graph(x)
+        conditions.append(sum(node.op.name == "cond" for node in graph.nodes))
+    assert conditions[0] == conditions[1]
+
+
+def test_moments_of_parameters_without_a_gradient_stay_as_they_are():
+    (step, opt), (plain, other) = layered(2), layered(2)
+    jitted, x = tn.jit(step, fullgraph=True), tn.ones((1, 3))
+    for sign in (1.0, 1.0, -1.0, 1.0, -1.0):
+        before = [m.numpy().copy() for m in opt.param_groups[0].slots["exp_avg"]]
+        jitted(x * sign)
+        plain(x * sign)
+        after = [m.numpy() for m in opt.param_groups[0].slots["exp_avg"]]
+        untaken = slice(4, None) if sign > 0 else slice(0, 4)
+        for a, b in zip(before[untaken], after[untaken], strict=True):
+            np.testing.assert_array_equal(a, b)
+    for name, slots in opt.param_groups[0].slots.items():
+        for a, b in zip(slots, other.param_groups[0].slots[name], strict=True):
+            np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-5, atol=1e-7)
+
+
+FACTOR = 1.0
+
+
+class Damped(nn.Parameter):
+    """A parameter of a user's class, whose operators read what a graph has to guard."""
+
+    def __sub__(self, other):
+        return super().__sub__(other * FACTOR)
+
+
+def test_operators_of_a_users_parameters_are_watched_in_an_optimizers_step(monkeypatch):
+    w = Damped([1.0, 2.0])
+    opt = optim.SGD([w], lr=0.5)
+
+    @tn.jit
+    def step(x):
+        (w * x).sum().backward()
+        opt.step()
+        opt.zero_grad()
+    for factor, expected in ((1.0, [0.5, 1.5]), (1.0, [0.0, 1.0]), (3.0, [-1.5, -0.5])):
+        monkeypatch.setitem(globals(), "FACTOR", factor)
+        step(vector(1.0, 1.0))
+        np.testing.assert_allclose(w.numpy(), expected)

@@ -12,6 +12,7 @@ import pytest
 
 import tenon as tn
 from capture.both import check
+from tenon import nn
 
 
 def nonlocal_in_a_loop(x):
@@ -442,3 +443,28 @@ def test_right_by_part_or_in_one_graph(function):
 @pytest.mark.parametrize("function", ASKED, ids=lambda f: f.__name__)
 def test_a_condition_asks_as_often_as_python_does(function):
     check(function, make=Asked)
+
+
+class Scaled(nn.Parameter):
+    """A parameter with an attribute of the user's, which its method reads."""
+
+    def scaled(self):
+        return self * self.factor
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_an_attribute_of_a_tensor_is_read_anew(given):
+    w = Scaled([1.0, 2.0])
+    f = tn.jit((lambda w, x: w.scaled() * x) if given else (lambda x: w.scaled() * x))
+    for factor in (1.0, 1.0, 3.0, 2.0):
+        w.factor = factor
+        out = f(w, tn.ones(2)) if given else f(tn.ones(2))
+        assert out.tolist() == [factor, 2.0 * factor]
+
+
+def test_a_tensor_with_another_attribute_is_another_argument():
+    f = tn.jit(lambda w: w.scaled())
+    for factor in (1.0, 2.0, 3.0):
+        w = Scaled([1.0])
+        w.factor = factor
+        assert f(w).tolist() == [factor]
