@@ -11,7 +11,9 @@ from collections.abc import Sequence
 
 from tenon.loops.columns import column_nest
 from tenon.loops.expressions import (
+    Binary,
     Const,
+    Expr,
     Index,
     Local,
     identity,
@@ -21,7 +23,7 @@ from tenon.loops.flattening import with_flat_loops, with_flat_reductions
 from tenon.loops.ir import Block, Contraction, Let, Loop, Nest, Store
 from tenon.loops.keeping import kept_rows
 from tenon.loops.placing import Placing, Scope
-from tenon.loops.target import Target, grain_of
+from tenon.loops.target import WHOLE, Target, grain_of
 from tenon.loops.turned import turned_nest
 
 ENOUGH = 16         # turns of the parallel loop that keep all threads busy
@@ -92,9 +94,32 @@ def _with_more_turns(body: Block, targets: Sequence[Target], loops: Sequence[Ind
             if turns >= ENOUGH or not isinstance(each, int) or inner.extent is not size(each):
                 return body
             grain = grain_of(targets, loops[2:])
-            if isinstance(grain, Const) and grain.value >= turns * each:
+            if not isinstance(grain, Const):
+                return (_joined(outer, inner, each, grain),)
+            if grain.value >= turns * each:
                 return body             # too little work for a second thread
-            both = Index(f"{outer.index.name}_{inner.index.name}", turns * each)
-            parts = Let(outer.index, both // size(each)), Let(inner.index, both % size(each))
-            return (Loop(both, size(both.extent), (*parts, *inner.body), "parallel", grain),)
+            if any(isinstance(x, Loop) for x in inner.body):
+                return (_joined(outer, inner, each, grain),)
+            return (_in_pieces(outer, inner, each, int(grain.value)),)
     return body
+
+
+def _joined(outer: Loop, inner: Loop, each: int, grain: Expr) -> Loop:
+    """One loop in place of two."""
+    both = Index(f"{outer.index.name}_{inner.index.name}", outer.index.extent * each)
+    parts = Let(outer.index, both // size(each)), Let(inner.index, both % size(each))
+    return Loop(both, size(both.extent), (*parts, *inner.body), "parallel", grain)
+
+
+def _in_pieces(outer: Loop, inner: Loop, each: int, grain: int) -> Loop:
+    """One loop over pieces of all turns of the inner one, which are long enough for vectors."""
+    least = -(-each // grain)
+    equal = next((n for n in range(least, 2 * least) if each % (n * WHOLE) == 0), least)
+    length = -(-each // (equal * WHOLE)) * WHOLE
+    pieces = -(-each // length)
+    both = Index(f"{outer.index.name}_{inner.index.name}", outer.index.extent * pieces)
+    first = both % size(pieces) * size(length)
+    lane = Index(f"{inner.index.name}_lane", length)
+    turns = size(length) if each % length == 0 else Binary("min", size(length), size(each) - first)
+    body = Loop(lane, turns, (Let(inner.index, first + lane), *inner.body))
+    return Loop(both, size(both.extent), (Let(outer.index, both // size(pieces)), body), "parallel")

@@ -23,6 +23,7 @@ from tenon.loops.expressions import (
 
 GRAIN = 8192        # elements that are not worth a second thread
 CALL = 8            # a call of a function, in elements
+WHOLE = 64          # elements of which a thread's part is a multiple: so it is vectors
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,8 @@ def grain_of(targets: Sequence[Target], inner: Sequence[Index]) -> Expr:
     for w in symbolic[:1]:
         work = work * w
     if isinstance(work, int):
-        return size(max(1, GRAIN // max(1, work)))
+        grain = GRAIN // max(1, work)
+        return size(max(1, grain if grain < WHOLE else grain // WHOLE * WHOLE))
     return Binary("max", size(1), Binary("//", size(GRAIN), Binary("max", size(1), size(work))))
 
 

@@ -20,8 +20,8 @@ from tenon.backends.cpu.contraction.emit import loop, loop_flags, prefetch
 from tenon.backends.cpu.products import contraction_scratch, emit_packing_of, emit_product
 from tenon.backends.cpu.streams import AHEAD, elements_of_a_line, streams
 from tenon.backends.cpu.values import ONE, ZERO, Values
+from tenon.backends.cpu.vectors import in_flight, masked_lanes
 from tenon.dims import Dim, maximum
-from tenon.loops.cost import FUNCTION, operations
 from tenon.loops.expressions import Buffer, Const, Expr, Index, Load, identity, walk
 from tenon.loops.ir import (
     Accumulator,
@@ -42,8 +42,6 @@ from tenon.types import int64
 SIGNATURE = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, I32, I32, POINTER, POINTER])
 REDUCTION = {"add": "+", "mul": "*", "min": "min", "max": "max", "any": "|", "all": "&"}
 LOCAL_ALIGNMENT = 64
-PARTIAL_RESULTS = 4
-SHORT_ROW = 256     # elements
 UNROLLED = 8        # turns of the longest loop that is unrolled wholly: a longer one is to be vectorised first
 MOST_COPIES = 36    # of the innermost statements, where loops that are unrolled are nested: 2 x 2 phases of 3 x 3 taps
 
@@ -160,18 +158,6 @@ def _emit_loops(module: ir.Module, name: str, kernel: Kernel, nest: Nest, argume
     return function
 
 
-def _partial_results(loop: Loop) -> int:
-    """How many vectors of partial results a reduction has: of one alone, each addition would wait for the last.
-
-    A body with much else to compute is not waiting, and a short row has not enough elements.
-    """
-    if not any(isinstance(x, Update) for x in loop.body) or any(isinstance(x, Loop) for x in loop.body):
-        return 1
-    work = sum(map(operations, walk(*(x for statement in loop.body for x in roots(statement)))))
-    long = not isinstance(loop.extent, Const) or loop.extent.value >= SHORT_ROW
-    return PARTIAL_RESULTS if long and work < FUNCTION else 1
-
-
 def copies(statement: Stmt) -> int:
     """How often the innermost statements of a loop would stand in the code, if it is unrolled with all inside of it."""
     if not isinstance(statement, Loop):
@@ -181,6 +167,24 @@ def copies(statement: Stmt) -> int:
         turns = int(statement.extent.value)
     inner = max(map(copies, statement.body), default=1)
     return turns * inner if turns <= UNROLLED else MOST_COPIES + 1
+
+
+def _distance(start: ir.Value, stop: ir.Value) -> int | None:
+    """From one position to another, as far as it is known."""
+    return stop.constant - start.constant if isinstance(start, ir.Constant) and isinstance(stop, ir.Constant) else None
+
+
+def _least_share(loop: Loop) -> int | None:
+    """How many turns of a parallel loop each thread takes at least, as far as that is known."""
+    if loop.kind != "parallel" or not isinstance(loop.extent, Const) or not isinstance(loop.grain, Const):
+        return None
+    return min(int(loop.extent.value), int(loop.grain.value))
+
+
+def _is_shared_whole(loop: Loop, lanes: int) -> bool:
+    """Whether every thread's part of a parallel loop is whole vectors."""
+    sizes = loop.extent, loop.grain
+    return loop.kind == "parallel" and all(isinstance(x, Const) and x.value % lanes == 0 for x in sizes)
 
 
 def buffers_of(body: Block) -> set[Buffer]:
@@ -282,7 +286,31 @@ class _Loops(Values):
         self.known.update(before)
 
     def turns(self, statement: Loop, start: ir.Value, stop: ir.Value, first: ir.Value = ZERO) -> None:
-        """The body for first + start <= index < first + stop."""
+        """The body for first + start <= index < first + stop: in whole vectors, and what is left behind a mask."""
+        if copies(statement) <= MOST_COPIES:
+            self.some_turns(statement, start, stop, first, "llvm.loop.unroll.full")
+            return
+        lanes, turns = masked_lanes(statement), _distance(start, stop)
+        count = in_flight(statement, lanes, _least_share(statement) if turns is None else turns)
+        flags = "llvm.loop.unroll.disable", f"llvm.loop.interleave.count={count}"
+        if lanes is None:
+            self.some_turns(statement, start, stop, first, *flags)
+            return
+        middle = self.whole(start, stop, turns, lanes * count)
+        if middle is not start:
+            self.some_turns(statement, start, middle, first, *flags)
+        if middle is not stop and not _is_shared_whole(statement, lanes * count):
+            self.some_turns(statement, middle, stop, first, flags[0], "llvm.loop.vectorize.predicate.enable=1")
+
+    def whole(self, start: ir.Value, stop: ir.Value, turns: int | None, lanes: int) -> ir.Value:
+        """Where the last of whole vectors between two places ends."""
+        if turns is None:
+            return self.b.add(start, self.b.and_(self.b.sub(stop, start), ir.Constant(I64, -lanes)))
+        rest = turns % lanes
+        return stop if rest == 0 else start if rest == turns else ir.Constant(I64, stop.constant - rest)
+
+    def some_turns(self, statement: Loop, start: ir.Value, stop: ir.Value, first: ir.Value, *flags: str) -> None:
+        """The body for first + start <= index < first + stop, in a loop of which LLVM is told this."""
         b = self.b
         before, body, done = b.block, b.append_basic_block(statement.index.name), b.append_basic_block("done")
         b.cbranch(b.icmp_signed("<", start, stop), body, done)
@@ -294,9 +322,6 @@ class _Loops(Values):
         following = b.add(index, ONE, flags=("nsw", "nuw"))
         index.add_incoming(following, b.block)
         again = b.cbranch(b.icmp_signed("<", following, stop), body, done)
-        flags = ["llvm.loop.unroll.full"]
-        if copies(statement) > MOST_COPIES:
-            flags = ["llvm.loop.unroll.disable", f"llvm.loop.interleave.count={_partial_results(statement)}"]
         again.set_metadata("llvm.loop", loop_flags(b.module, *flags))
         b.position_at_end(done)
 

@@ -1,0 +1,95 @@
+"""An innermost loop -> the vectors that LLVM makes of it: how many are in flight, and whether a mask ends the loop.
+
+    for i in range(0, n & -64): ...         four vectors of 16 elements at a time
+    for i in range(n & -64, n): ...         one vector at a time, behind a mask
+
+A polynomial is a long chain of multiply-adds that wait for each other.  Processors look ahead for work that need not
+wait, but not as far as the next vectors: where two or four go along side by side, there is always some at hand.  What
+is left of a row would be computed one by one, which takes longer than all the rest of a short row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from tenon.backends.cpu.contraction.machine import host
+from tenon.backends.llvm import has_feature
+from tenon.dims import Dim
+from tenon.loops.affine import affine, is_same
+from tenon.loops.cost import FUNCTION, operations
+from tenon.loops.expressions import Binary, CheckedIndex, Const, Expr, Load, walk
+from tenon.loops.ir import Let, Loop, Store, Update, roots
+from tenon.types import int64
+
+PARTIAL_RESULTS = 4     # vectors of a reduction: of one alone, each addition would wait for the last
+IN_FLIGHT = (4, 2)      # vectors that go along side by side
+SHORT_ROW = 256         # elements, too few for several vectors of partial results
+FEW = 16                # of so many vectors one may be left over, to be computed by itself
+
+
+def in_flight(loop: Loop, lanes: int | None, turns: int | None) -> int:
+    """How many vectors of so many elements go along side by side in a loop of so many turns, as far as that is known.
+
+    A body that computes little does not wait, unless it adds up what it computes.
+    """
+    if any(isinstance(x, Loop) for x in loop.body):
+        return 1
+    if sum(map(operations, walk(*_roots(loop)))) < FUNCTION:
+        adds = any(isinstance(x, Update) for x in loop.body)
+        long = not isinstance(loop.extent, Const) or loop.extent.value >= SHORT_ROW
+        return PARTIAL_RESULTS if adds and long else 1
+    if lanes is None:
+        return 1
+    if turns is None:
+        return IN_FLIGHT[-1]
+    vectors = turns // lanes
+    return next((n for n in IN_FLIGHT if n <= vectors and vectors % n * FEW <= vectors), 1)
+
+
+def masked_lanes(loop: Loop) -> int | None:
+    """How many elements of a loop a vector holds, where masks do for its end; None where they do not.
+
+    Masks are for what lies side by side in memory, and is computed without branches.
+    """
+    parts = list(walk(*_roots(loop)))
+    simple = all(isinstance(x, (Let, Store, Update)) for x in loop.body) and not any(_branches(x, loop) for x in parts)
+    if not simple or not has_feature("avx512bw"):
+        return None
+    touched, steps = [x for x in (*loop.body, *parts) if isinstance(x, (Load, Store))], _steps(loop)
+    for x in touched:
+        step = _step(x.offset, steps)
+        if step is None or not (is_same(step, 1) or (is_same(step, 0) and isinstance(x, Load))):
+            return None
+    widths = [x.buffer.type.dtype.itemsize for x in touched]
+    widths += [x.local.dtype.itemsize for x in loop.body if isinstance(x, Update)]
+    return host().vector_bytes // max(widths)
+
+
+def _roots(loop: Loop) -> Iterator[Expr]:
+    return (x for statement in loop.body for x in roots(statement))
+
+
+def _branches(x: Expr, loop: Loop) -> bool:
+    """Whether elements are computed one by one: what may fail, is only read where it is there, or is divided."""
+    if isinstance(x, Binary) and x.op in ("//", "%"):
+        return x.dtype is not int64 or loop.index in x.free
+    return isinstance(x, CheckedIndex) or (isinstance(x, Load) and x.mask is not None)
+
+
+def _steps(loop: Loop) -> dict[Expr, Dim | None]:
+    """How far what a turn names moves from one turn to the next; None where it jumps."""
+    steps: dict[Expr, Dim | None] = {loop.index: 1}
+    for x in loop.body:
+        if isinstance(x, Let):
+            steps[x.local] = _step(x.value, steps) if x.value.dtype is int64 else None
+    return steps
+
+
+def _step(x: Expr, steps: Mapping[Expr, Dim | None]) -> Dim | None:
+    total: Dim = 0
+    for atom, coefficient in affine(x).terms.items():
+        step = steps.get(atom, None if any(part in steps for part in walk(atom)) else 0)
+        if step is None:
+            return None
+        total = total + step * coefficient
+    return total

@@ -1,0 +1,111 @@
+"""Loops go along in several vectors, and end behind a mask; what they compute and touch is the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tenon as tn
+from tenon.backends.cpu.lowering import ir_of, kernel_of
+from tenon.backends.cpu.vectors import in_flight, masked_lanes
+from tenon.backends.llvm import has_feature
+from tenon.graph.text import parse_graph
+from tenon.loops.expressions import Const
+from tenon.loops.ir import Kernel, Loop, statements
+from tenon.runtime.scheduler import get_num_threads, set_num_threads
+
+MASKED = '"llvm.loop.vectorize.predicate.enable"'
+with_masks = pytest.mark.skipif(not has_feature("avx512bw"), reason="vectors of this processor have no masks")
+
+
+def kernel(result: str, *lines: str, x: str) -> Kernel:
+    return kernel_of(parse_graph("\n".join((f"def f(x: {x}):", *(f"    {line}" for line in lines),
+                                            f"    return {result}", ""))), "f")
+
+
+def row(width: int, name: str = "exp", dtype: str = "f32") -> Kernel:
+    """A function of all but the last element of each row."""
+    return kernel("v1", f"v0: {dtype}[40, {width}] = slice(x, start=(0, 0), stop=(40, {width}), step=(1, 1))",
+                  f"v1: {dtype}[40, {width}] = {name}(v0)", x=f"{dtype}[40, {width + 1}]")
+
+
+def innermost(found: Kernel) -> Loop:
+    *_, last = (x for nest in found.nests for x in statements(nest.body) if isinstance(x, Loop))
+    return last
+
+
+def flight(found: Kernel) -> int:
+    loop = innermost(found)
+    assert isinstance(loop.extent, Const)
+    return in_flight(loop, masked_lanes(loop), int(loop.extent.value))
+
+
+@with_masks
+def test_a_chain_goes_along_in_several_vectors() -> None:
+    assert [flight(row(width)) for width in (2048, 1000, 96, 48, 31, 15)] == [4, 4, 2, 1, 1, 1]
+    assert flight(row(1024, "negative")) == 1           # which waits for memory alone
+    assert flight(row(64, dtype="f64")) == 4            # of 8 elements
+
+
+@with_masks
+def test_what_lies_side_by_side_is_masked() -> None:
+    assert masked_lanes(innermost(row(31))) == 16
+    assert masked_lanes(innermost(row(31, dtype="f64"))) == 8
+    every_other = kernel("v0", "v0: f32[9, 31] = slice(x, start=(0, 0), stop=(9, 62), step=(1, 2))", x="f32[9, 62]")
+    assert masked_lanes(innermost(every_other)) is None
+
+
+@with_masks
+def test_only_what_is_left_over_is_masked() -> None:
+    assert [ir_of(row(width), ()).count(MASKED) for width in (64, 31, 12)] == [0, 1, 1]
+    flat = kernel("v0", "v0: f32[4096] = exp(x)", x="f32[4096]")
+    assert MASKED not in ir_of(flat, ())                # each thread's part is whole vectors
+    odd = kernel("v0", "v0: f32[4097] = exp(x)", x="f32[4097]")
+    assert MASKED in ir_of(odd, ())
+
+
+@pytest.fixture(params=[1, 3])
+def threads(request: Any) -> Any:
+    before = get_num_threads()
+    set_num_threads(request.param)
+    yield
+    set_num_threads(before)
+
+
+def together(x: Any) -> Any:
+    """Rows, columns and runs of them: chains, sums, extremes and what is neither."""
+    inside = x[:, 1:]
+    return (tn.tanh(inside), inside.sum(axis=1), tn.exp(inside).max(axis=0), tn.softmax(x, axis=1),
+            tn.gelu(x).sum(axis=0), tn.where(inside > 0, inside, -inside), (x > 0.5).any(axis=1), (x * 4).astype("int8"))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("width", [1, 9, 31, 65])
+def test_rows_of_all_widths(width: int, dtype: str, threads: None) -> None:
+    x = tn.asarray(np.random.default_rng(width).normal(size=(5, width)).astype("float32")).astype(dtype)
+    tolerance = {"float32": 2e-6, "float64": 1e-13, "bfloat16": 1e-2}[dtype]
+    for got, wanted in zip(tn.jit(together)(x), together(x), strict=True):
+        np.testing.assert_allclose(got.astype("float64").numpy(), wanted.astype("float64").numpy(), tolerance, tolerance)
+
+
+def test_rows_of_a_width_that_a_call_decides(threads: None) -> None:
+    compiled = tn.jit(together)
+    for width in (64, 5, 31, 100, 1, 47, 256):
+        x = tn.asarray(np.random.default_rng(width).normal(size=(7, width)).astype("float32"))
+        for got, wanted in zip(compiled(x), together(x), strict=True):
+            np.testing.assert_allclose(got.numpy(), wanted.numpy(), 2e-6, 2e-6)
+
+
+def test_nothing_beyond_the_end_is_touched(threads: None) -> None:
+    """Not even by a nan, where what lies beyond is read or written."""
+    @tn.jit
+    def act(x: Any) -> Any:
+        x[:, :19] = tn.exp(x[:, :19])
+        return x
+    given = np.full((6, 32), np.nan, "float32")
+    given[:, :19] = 0
+    got = act(tn.asarray(given)).numpy()
+    assert (got[:, :19] == 1).all()
+    assert np.isnan(got[:, 19:]).all()
