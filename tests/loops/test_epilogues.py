@@ -4,6 +4,9 @@ import numpy as np
 import pytest
 
 import tenon as tn
+from tenon.backends.cpu.lowering import kernel_of
+from tenon.backends.cpu.products import template_of
+from tenon.graph.text import parse_graph
 
 RNG = np.random.default_rng(7)
 
@@ -42,3 +45,19 @@ def test_an_epilogue_may_ask_for_the_place_of_a_column():
     found = tn.jit(function)(tn.asarray(x), tn.asarray(w)).numpy()
     plain = tn.conv2d(tn.asarray(x), tn.asarray(w), padding=1).numpy()
     np.testing.assert_allclose(found, np.where(np.arange(11) < 4, plain, 0), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("result", "shared", "reads", "writes"), [
+    ("add(v0, b)", False, 1, 1),        # two matrices
+    ("add(v0, b)", True, 1, 0),         # one, which is read where it is written
+    ("add(v0, v0)", False, 0, 1)])
+def test_lines_that_an_epilogue_writes_are_to_be_near(result, shared, reads, writes):
+    graph = parse_graph(f"def f(x: f32[64, 32], w: f32[32, 48], b: f32[64, 48]):\n    v0: f32[64, 48] = matmul(x, w)\n"
+                        f"    v1: f32[64, 48] = {result}\n    return v1\n")
+    kernel = kernel_of(graph, "f")
+    (statement,) = kernel.nests[0].body
+    arguments = {buffer: place for place, buffer in enumerate(kernel.buffers)}
+    if shared:
+        arguments[kernel.outputs[0]] = arguments[kernel.inputs[2]]
+    template = template_of(statement, arguments, len(arguments))
+    assert (len(template.near), len(template.written)) == (reads, writes)

@@ -21,7 +21,7 @@ from tenon.backends.cpu.sliding import emit_sliding, slides, sliding_scratch
 from tenon.backends.cpu.values import ONE, ZERO, Values
 from tenon.dims import product
 from tenon.loops.affine import affine, is_same
-from tenon.loops.expressions import Buffer, Load, walk
+from tenon.loops.expressions import Buffer, Expr, Load, walk
 from tenon.loops.ir import Contraction, Store, roots
 from tenon.loops.windows import Sliding
 
@@ -61,7 +61,7 @@ def packed_right(statement: Contraction) -> int | None:
         return plan.packed
     if slides(statement) is not None:
         return None
-    return packed_size(_Product(ir.Module(), "", statement, {}, 0, ()).template())
+    return packed_size(template_of(statement, {}, 0))
 
 
 def contraction_scratch(statement: Contraction, packed: bool = False) -> int:
@@ -75,9 +75,14 @@ def contraction_scratch(statement: Contraction, packed: bool = False) -> int:
     return scratch_size(template, _tile(statement, template))
 
 
+def template_of(statement: Contraction, arguments: Mapping[Buffer, int], pointers: int) -> Template:
+    """The statement, of known sizes, in the template's words."""
+    return _Product(ir.Module(), "", statement, arguments, pointers, ()).template()
+
+
 def schedules_of(statement: Contraction) -> list[str]:
     """What may stand in `statement.schedule`: all schedules that claim the product, the model's choice first."""
-    tiles = tiles_of(_Product(ir.Module(), "", statement, {}, 0, ()).template())
+    tiles = tiles_of(template_of(statement, {}, 0))
     windows = [WINDOWS] if slides(statement) is not None else []
     return [*windows, *dict.fromkeys(tile.name for tile in tiles)]
 
@@ -136,8 +141,8 @@ class _Product:
         plain = self.is_plain() and pairs is None
         return Template(kinds, self.element, batch, rows, columns, depth, left, right, self.store, run,
                         self.target if plain else None, known, None if plain else self.finish,
-                        () if plain else tuple(self.near()), pairs is not None, self.packed,
-                        are_straight(x.epilogue, x.rows))
+                        () if plain else tuple(self.near()), () if plain else tuple(self.written()), pairs is not None,
+                        self.packed, are_straight(x.epilogue, x.rows))
 
     # ------------------------------------------------------------ results
 
@@ -211,15 +216,28 @@ class _Product:
 
     def near(self) -> Iterator[Near]:
         """What the epilogue reads of memory, side by side for the elements of a row and another for every row."""
-        x = self.statement
-        loads = dict.fromkeys(y for s in x.epilogue for root in roots(s) for y in walk(root) if isinstance(y, Load))
-        for y in loads:
-            along = x.columns and is_same(affine(y.offset).terms.get(x.columns[-1], 0), 1)
-            if along and y.mask is None and not y.offset.free.isdisjoint(x.rows):
-                yield self.address_of(y)
+        return (self.address_of(x) for x in self.loads() if self.is_line(x.offset))
 
-    def address_of(self, x: Load) -> Near:
-        """Where a load of the epilogue reads for an element."""
+    def written(self) -> Iterator[Near]:
+        """What it writes in such a way where it does not read."""
+        read = {(self.arguments.get(x.buffer), x.offset) for x in self.loads()}
+        stores = [x for x in self.statement.epilogue if isinstance(x, Store)]
+        return (self.address_of(x) for x in stores
+                if self.is_line(x.offset) and (self.arguments.get(x.buffer), x.offset) not in read)
+
+    def loads(self) -> list[Load]:
+        """What the epilogue reads, unless that is behind a mask."""
+        found = (y for s in self.statement.epilogue for root in roots(s) for y in walk(root))
+        return [y for y in dict.fromkeys(found) if isinstance(y, Load) and y.mask is None]
+
+    def is_line(self, offset: Expr) -> bool:
+        """Whether a place is the neighbour of the last one along columns, and another one in each row."""
+        x = self.statement
+        along = bool(x.columns) and is_same(affine(offset).terms.get(x.columns[-1], 0), 1)
+        return along and not offset.free.isdisjoint(x.rows)
+
+    def address_of(self, x: Load | Store) -> Near:
+        """Where the epilogue reads or writes for an element."""
         def address(b: ir.IRBuilder, args: Args, g: Places, m: ir.Value, n: ir.Value) -> ir.Value:
             values = self.values(b, args)
             values.known.update(zip(self.statement.batch, g, strict=False))

@@ -82,6 +82,7 @@ class Contraction:
     known: tuple[int | None, int | None, int | None] = (None, None, None)   # rows, columns and depth, if they are
     finish: Finish | None = None        # the epilogue of all sums of a tile together, in vectors as LLVM makes them
     near: tuple[Target, ...] = ()       # what `finish` reads for an element, side by side for those of a row
+    written: tuple[Target, ...] = ()    # and where it writes, if it does not read there
     pairs: bool = False                 # an element of a factor is two of bfloat16, neighbours along depth
     packed: int | None = None           # the argument that points to all of right, packed already by `emit_packing`
     straight: bool = True               # whether rows are equally far apart where `target` puts them

@@ -109,8 +109,8 @@ class _Tile:
         return Lines(first, b.sub(b.ptrtoint(second, I64), b.ptrtoint(first, I64)))
 
     def near(self) -> Near:
-        """What the epilogue reads, if sums are finished now."""
-        b, near = self.b, self.spec.near
+        """What the epilogue reads and writes, if sums are finished now."""
+        b, near = self.b, (*self.spec.near, *self.spec.written)
         if not near:
             return no_near(self.sums)
         table = b.alloca(POINTER, 2 * len(near))
