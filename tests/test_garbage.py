@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 
 import tenon as tn
+from tenon.backends import llvm
+from tenon.backends.code_cache import CodeCache
 from tenon.garbage import MANY, _unchanged_pages, collect_young, collected_at_the_end, give_back
 from tenon.runtime import program
 
@@ -63,15 +65,18 @@ def steps(count: int) -> Callable[[tn.Tensor], tn.Tensor]:
     return run
 
 
-def test_memory_is_given_back_once_much_was_compiled(monkeypatch):
+def test_memory_is_given_back_once_much_was_compiled(monkeypatch, tmp_path):
     calls = []
+    cache = CodeCache(tmp_path)
+    monkeypatch.setattr(llvm, "_disk", lambda: cache)
     monkeypatch.setattr(program, "give_back", lambda: calls.append(gc.isenabled()))
     tn.jit(chain(3))(tn.ones(3))
     assert not calls
     many = tn.jit(steps(MANY))
-    many(tn.zeros((3, 4)))
+    many(tn.zeros((13, 7)))                 # no other test's kernel
     assert calls == [True]                  # after the collector ran
-    many(tn.zeros((3, 4)))
+    many(tn.zeros((13, 7)))
+    tn.jit(steps(MANY))(tn.zeros((13, 7)))  # all code is there
     assert len(calls) == 1
 
 

@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
+from tenon.backends import llvm
+from tenon.backends.code_cache import make_key
 from tenon.errors import PACKAGE
+
+SETTLED = 2.0           # seconds after a change, within which a second one may have the same time
+File = tuple[str, os.stat_result]
 
 
 @cache
@@ -16,22 +23,39 @@ def fingerprint() -> str | None:
 
     A version number would do for releases, and give yesterday's code to whoever edits the compiler.
     """
-    digest = hashlib.sha256()
     try:
         files = sorted(_sources(PACKAGE))
-        for file in files:
-            digest.update(file.encode() + b"\0")
-            digest.update(Path(file).read_bytes() + b"\0")
+        return _remembered(files) if files else None
     except OSError:
         return None
-    return digest.hexdigest() if files else None
 
 
-def _sources(folder: str) -> list[str]:
+def _sources(folder: str) -> list[File]:
     found = []
     for entry in os.scandir(folder):
         if entry.is_dir(follow_symlinks=False):
             found += _sources(entry.path)
         elif entry.name.endswith(".py"):
-            found.append(entry.path)
+            found.append((entry.path, entry.stat()))
     return found
+
+
+def _remembered(files: Sequence[File]) -> str:
+    """The digest; from the disk where the system says that no file was changed since, as Python does for its own."""
+    facts = ((path, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino) for path, stat in files)
+    key = make_key("sources", *map(str, facts))
+    known = llvm.stored(key)
+    if known is not None:
+        return known.decode()
+    digest = _digest(files)
+    if time.time() - max(max(stat.st_mtime, stat.st_ctime) for _, stat in files) > SETTLED:
+        llvm.store(key, digest.encode())
+    return digest
+
+
+def _digest(files: Sequence[File]) -> str:
+    digest = hashlib.sha256()
+    for path, _ in files:
+        digest.update(path.encode() + b"\0")
+        digest.update(Path(path).read_bytes() + b"\0")
+    return digest.hexdigest()

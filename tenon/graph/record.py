@@ -22,6 +22,7 @@ from tenon.graph.text import attribute_text, parse_attribute, parse_type
 
 Place = Location | None
 Data = Any              # what JSON can hold
+KERNEL = "fused"        # the operator whose sub-graph is the body of a kernel
 
 
 def places_of(graph: Graph) -> tuple[list[Place], list[int]]:
@@ -106,6 +107,7 @@ def graph_of(record: Data, places: Sequence[Place]) -> Graph:
 class _Reader:
     def __init__(self, record: Data, places: Sequence[Place]):
         self.places, self.graphs = places, record["graphs"]
+        self.bodies: dict[tuple[int, str], Graph] = {}
         self.types = [parse_type(text) for text in record["types"]]
         self.attributes = [parse_attribute(text) for text in record["attributes"]]
 
@@ -119,13 +121,22 @@ class _Reader:
             values += nodes[-1].outputs
         return Graph(name, params, tuple(nodes), tuple(values[r] for r in results))
 
+    def body(self, number: int, places: Sequence[Data]) -> Graph:
+        """A kernel's body, which no pass looks into any more: equal ones from the same places are one object, so that
+        what is derived of it is derived once."""
+        key = number, str(places)
+        if key not in self.bodies:
+            self.bodies[key] = self.graph(number, places)
+        return self.bodies[key]
+
     def node(self, data: Data, place: Data, values: Sequence[Value]) -> Node:
         op, inputs, attributes, types, after = data
         inner = iter(())
         if isinstance(place, list):
             place, *rest = place
             inner = iter(rest)
-        attrs = {name: self.attributes[text] if graph is None else self.graph(graph, next(inner))
+        read = self.body if op == KERNEL else self.graph
+        attrs = {name: self.attributes[text] if graph is None else read(graph, next(inner))
                  for name, text, graph in attributes}
         node = Node(OPS[op], tuple([self.input(x, values) for x in inputs]), attrs, (), self.places[place],
                     tuple([values[x] for x in after]))

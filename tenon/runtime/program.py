@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
@@ -54,7 +55,6 @@ class Program:
         self._idle: dict[Layout, list[Frame]] = {}
         self._arenas: list[Array] = []
         self._changing = Lock()
-        self._symbolic = bool(self.graph.symbols())
         self._by_shapes: dict[Any, Layout] = {}     # (shapes, donated) -> layout
         emit("program", name=self.graph.name, program=self)
 
@@ -150,21 +150,23 @@ class Program:
             threads.start()
         return frame
 
-    def _compile(self, units: Iterable[Unit]) -> None:
-        """Make the code of kernels, or find it, where that was not done before."""
+    def _compile(self, units: Iterable[Unit]) -> bool:
+        """Make the code of kernels, or find it, where that was not done before; whether LLVM had to make any."""
         missing = [unit for unit in dict.fromkeys(units) if unit not in self._libraries]
+        made = any(isinstance(unit.code, Future) for unit in missing)
         if missing:
             started = time.perf_counter()
             with span("machine_code", graph=self.graph.name, kernels=len(missing)), collected_at_the_end():
                 self._libraries.update(zip(missing, libraries(missing), strict=True))
             self.timings["machine_code"] += time.perf_counter() - started
+        return made
 
     def _compile_for(self, taken: Mapping[Storage, Storage]) -> None:
         """The kernels that a layout calls in which these results have the memory of these arguments."""
-        self._compile(unit_for(step, taken) for step in leaves(self.parts.steps) if isinstance(step, KernelStep))
+        made = self._compile(unit_for(step, taken) for step in leaves(self.parts.steps) if isinstance(step, KernelStep))
         for unit in self.parts.units:
             unit.forget()
-        if not self._layouts and len(self.parts.steps) >= MANY:
+        if made and not self._layouts and len(self.parts.steps) >= MANY:
             give_back()
 
     def _address_of(self, unit: Unit) -> list[int]:
@@ -204,7 +206,7 @@ class Program:
         return out_of_memory((made or node).op.name, largest, _bytes(node, sizes), node.loc)
 
     def _layout_for(self, arrays: Sequence[Array], donated: Collection[int]) -> Layout:
-        sizes = bind_sizes(self.graph, [a.shape for a in arrays]) if self._symbolic or arrays else {}
+        sizes = bind_sizes(self.graph, [a.shape for a in arrays]) if arrays or self.graph.symbols() else {}
         threads = pool().threads
         key = tuple(sizes.values()), frozenset(donated), threads
         layout = self._layouts.get(key)

@@ -67,6 +67,16 @@ def test_equal_sub_graphs_are_written_once_and_read_with_places_of_their_own():
     assert [str(node.attrs["body"].nodes[0].loc) for node in read.nodes] == ["net.py:0", "other.py:0"]
 
 
+def test_equal_bodies_of_kernels_from_the_same_places_are_read_as_one():
+    inner = "    def body(p0: f32[9]):\n        a: f32[9] = exp(p0)  # net.py:0\n        return a\n"
+    graph = parse_graph(f"def f(x: f32[9]):\n{inner}    y: f32[9] = fused(x, body=body)\n"
+                        f"{inner.replace('body(', 'body_1(')}    z: f32[9] = fused(y, body=body_1)\n    return z")
+    graph.nodes[1].attrs["body"].name = "body"
+    places, _ = places_of(graph)
+    first, second = (node.attrs["body"] for node in graph_of(record_of(graph, places), places).nodes)
+    assert first is second
+
+
 # ---------------------------------------------------------------- on disk
 
 @pytest.fixture
