@@ -12,17 +12,26 @@ from pathlib import Path
 from tenon.backends import llvm
 from tenon.backends.code_cache import make_key
 from tenon.errors import PACKAGE
+from tenon.locks import Lock
 
 SETTLED = 2.0           # seconds after a change, within which a second one may have the same time
 File = tuple[str, os.stat_result]
 
 
-@cache
+_looking = Lock()
+
+
 def fingerprint() -> str | None:
     """The digest of the package's source files; None where they cannot be read, so that nothing can be kept.
 
     A version number would do for releases, and give yesterday's code to whoever edits the compiler.
     """
+    with _looking:          # who asks meanwhile waits
+        return _of_sources()
+
+
+@cache
+def _of_sources() -> str | None:
     try:
         files = sorted(_sources(PACKAGE))
         return _remembered(files) if files else None

@@ -9,7 +9,7 @@ packing an operand.  Where there are as many equal chains as threads, a thread t
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tenon.runtime.worth import CUTTING, MEETING
 
@@ -44,31 +44,33 @@ def side_by_side(jobs: Sequence[Job | None], threads: int) -> list[dict[int, int
     [{0: 0, 1: 1}]
     """
     regions, step = [], 0
+    times = [0.0 if job is None else job.time(threads) for job in jobs]
     while step < len(jobs):
-        region = _region(jobs, step, threads)
+        region = _region(jobs, times, step, threads)
         regions += [region] if region else []
         step += len(region) or 1
     return regions
 
 
-def _region(jobs: Sequence[Job | None], first: int, threads: int) -> dict[int, int]:
-    """The steps from this one on that are done soonest chain by chain, and the thread of each; {} if none are."""
-    chains: list[_Chain] = []
+def _region(jobs: Sequence[Job | None], times: Sequence[float], first: int, threads: int) -> dict[int, int]:
+    """The steps from this one on that are done soonest chain by chain, and the thread of each; {} if none are.
+
+    `times` says how long each step takes all threads.
+    """
+    chains = _Chains()
     cut, best, found = 0.0, 0.0, {}
     total, longest = 0, 0
     for step in range(first, min(first + LONGEST, len(jobs))):
         job = jobs[step]
-        before = [] if job is None else [chain for chain in chains if chain.leads_to(job)]
-        if job is None or len(before) > 1 or (len(chains) < 2 and step - first >= LONGEST_CHAIN):
+        if job is None or (len(chains.listed) < 2 and step - first >= LONGEST_CHAIN):
             break
-        if not before:
-            chains.append(_Chain())
-        chain = (before or chains[-1:])[0]
-        chain.add(step, job)
-        cut += job.time(threads)
+        chain = chains.add(step, job)
+        if chain is None:
+            break
+        cut += times[step]
         total, longest = total + job.work, max(longest, chain.work)
-        if len(chains) > 1 and WORTH * cut - (max(longest, total / threads) + 2 * MEETING) > best:    # it may be better
-            shares = _shares(chains, threads)
+        if len(chains.listed) > 1 and WORTH * cut - (max(longest, total / threads) + 2 * MEETING) > best:    # may be
+            shares = _shares(chains.listed, threads)
             gain = WORTH * cut - (max(sum(chain.work for chain in share) for share in shares) + 2 * MEETING)
             if gain > best:
                 best = gain
@@ -76,25 +78,38 @@ def _region(jobs: Sequence[Job | None], first: int, threads: int) -> dict[int, i
     return found
 
 
+@dataclass(eq=False)
 class _Chain:
     """Steps of which each needs one before it."""
 
+    steps: list[int] = field(default_factory=list)
+    work: int = 0
+
+
+class _Chains:
+    """Chains, and which of them read and write what."""
+
     def __init__(self) -> None:
-        self.steps: list[int] = []
-        self.work = 0
-        self.read: set[Hashable] = set()
-        self.written: set[Hashable] = set()
+        self.listed: list[_Chain] = []
+        self.readers: dict[Hashable, list[_Chain]] = {}
+        self.writer: dict[Hashable, _Chain] = {}
 
-    def leads_to(self, job: Job) -> bool:
-        """Whether the job must come after this chain."""
-        return not (self.written.isdisjoint(job.reads) and self.written.isdisjoint(job.writes)
-                    and self.read.isdisjoint(job.writes))
-
-    def add(self, step: int, job: Job) -> None:
-        self.steps.append(step)
-        self.work += job.work
-        self.read.update(job.reads)
-        self.written.update(job.writes)
+    def add(self, step: int, job: Job) -> _Chain | None:
+        """The chain that the step goes on with, or begins; None where it needs several."""
+        before = {self.writer[x] for x in (*job.reads, *job.writes) if x in self.writer}
+        before.update(chain for x in job.writes for chain in self.readers.get(x, ()))
+        if len(before) > 1:
+            return None
+        if not before:
+            self.listed.append(_Chain())
+        chain = before.pop() if before else self.listed[-1]
+        chain.steps.append(step)
+        chain.work += job.work
+        for x in job.reads:
+            self.readers.setdefault(x, []).append(chain)
+        for x in job.writes:
+            self.writer[x] = chain
+        return chain
 
 
 def _shares(chains: Sequence[_Chain], threads: int) -> list[list[_Chain]]:

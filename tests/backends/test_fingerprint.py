@@ -23,7 +23,7 @@ def package(tmp_path, monkeypatch):
 
 
 def now() -> str | None:
-    return fingerprint.fingerprint.__wrapped__()
+    return fingerprint._of_sources.__wrapped__()
 
 
 def test_it_is_the_same_until_a_file_changes(package, monkeypatch):
