@@ -34,6 +34,10 @@ class once_a_graph(Generic[P, R]):
             known.setdefault(key, self.function(graph, *args, **keywords))      # two threads get the same
         return known[key]
 
+    def set(self, graph: Graph, value: R) -> None:
+        """Note what an earlier process computed for the graph, without further arguments."""
+        graph.remembered[self.version, (), ()] = value
+
     def cache_clear(self) -> None:
         """Compute everything anew from now on."""
         self.version = object()

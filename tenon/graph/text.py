@@ -12,6 +12,7 @@ functions, named by the attribute that holds them.  Reading text never runs it.
 from __future__ import annotations
 
 import ast
+import hashlib
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from tenon.errors import GraphError, Location, TenonError
 from tenon.graph.build import literal
 from tenon.graph.ir import Graph, Input, Literal, Node, Value, graphs_in
 from tenon.graph.op import OPS, Op
+from tenon.graph.remember import once_a_graph
 from tenon.types import BY_SHORT, DType, TensorType
 
 INDENT = "    "
@@ -33,6 +35,13 @@ _NUMBERS = {"inf": math.inf, "nan": math.nan}
 def print_graph(graph: Graph, locations: bool = True) -> str:
     """The text of `graph`; `locations` adds the user's line to every node."""
     return "\n".join(_lines(graph, graph.name, "", locations))
+
+
+@once_a_graph
+def key_of(body: Graph) -> str:
+    """Equal for bodies that are one kernel: a digest of the text, without names and places."""
+    text = print_graph(Graph("kernel", body.params, body.nodes, body.results), locations=False)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 Graph.__str__ = print_graph  # type: ignore[assignment]  # here, since ir.py stands below the printer

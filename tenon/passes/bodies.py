@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 from tenon.graph.cut import has_effect
 from tenon.graph.ir import Graph, Input, Node, Value
 from tenon.graph.kernels import has_kernel
-from tenon.graph.remember import once_a_graph
-from tenon.graph.text import print_graph
 from tenon.loops.claims import is_attention
 
 if TYPE_CHECKING:
@@ -37,12 +35,6 @@ def has_loops(node: Node) -> bool:
     has_rule = node.op.compute is not None or node.op.fill is not None or is_attention(node)
     return (has_rule and not has_effect(node) and not node.after
             and not has_kernel(node) and all(x.dtype.kind in "buif" for x in values))
-
-
-@once_a_graph
-def key_of(body: Graph) -> str:
-    """Equal for bodies that are one kernel."""
-    return print_graph(Graph("kernel", body.params, body.nodes, body.results), locations=False)
 
 
 MOST_LOWERED = 512          # kernels that are kept until somebody compiles them

@@ -9,9 +9,10 @@ from functools import cached_property
 from tenon.dims import Dim
 from tenon.garbage import collect_young
 from tenon.graph.ir import Graph, Node, Value
+from tenon.graph.text import key_of
 from tenon.loops.cost import cost, known
 from tenon.loops.ir import Contraction
-from tenon.passes.bodies import key_of, lowered
+from tenon.passes.bodies import lowered
 
 
 @dataclass(eq=False)

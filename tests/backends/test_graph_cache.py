@@ -14,7 +14,7 @@ from tenon.backends import llvm
 from tenon.backends.code_cache import CodeCache
 from tenon.graph.ir import Graph
 from tenon.graph.record import graph_of, places_of, record_of
-from tenon.graph.text import parse_graph, print_graph
+from tenon.graph.text import key_of, parse_graph, print_graph
 from tenon.graph.verify import verify
 from tenon.observe import subscribe
 from tests import operator_examples
@@ -36,6 +36,8 @@ def assert_survives(graph: Graph) -> None:
     places, _ = places_of(graph)
     again = verify(graph_of(json.loads(json.dumps(record_of(graph, places))), places))
     assert print_graph(again) == print_graph(graph)
+    for node in again.nodes:
+        assert all(key_of(body) == key_of.function(body) for body in node.graphs)
 
 
 @pytest.mark.parametrize("text", operator_examples.succeeding())

@@ -5,12 +5,13 @@ import threading
 
 from hypothesis import given
 
+from tenon.graph.text import key_of
 from tenon.loops.build import GraphExpressions
 from tenon.loops.cost import STORE, cost
 from tenon.loops.expressions import Binary, Buffer, Index, Interned, Load, Reduce, parts, size, walk
 from tenon.loops.lower import loop_indices, lower
 from tenon.loops.text import print_kernel
-from tenon.passes.bodies import body_of, key_of
+from tenon.passes.bodies import body_of
 from tenon.passes.groups import bytes_of
 from tests.graphs import graphs
 

@@ -17,9 +17,10 @@ from tenon.backends.cpu.unit import Unit, is_product, make_unit
 from tenon.backends.cpu.unit_cache import keep
 from tenon.garbage import collect_young
 from tenon.graph.ir import AUTOTUNE, CONSTANTS, Graph
+from tenon.graph.text import key_of
 from tenon.observe import emit, span
 from tenon.ops.call import fused
-from tenon.passes.bodies import body_of, has_loops, key_of
+from tenon.passes.bodies import body_of, has_loops
 
 CalledFirst = Callable[[Assembly], Mapping[Unit, Unit]]
 CANNOT = NotImplementedError, KeyError, AssertionError, RecursionError      # what says that a kernel cannot be made

@@ -14,9 +14,10 @@ from tenon.backends.cpu.products import schedules_of
 from tenon.backends.pieces import text_of
 from tenon.dims import symbols
 from tenon.graph.ir import Graph, Node, Value
+from tenon.graph.text import key_of
 from tenon.loops.expressions import CheckedIndex, Load
 from tenon.loops.ir import Contraction, Kernel, Store, statements
-from tenon.passes.bodies import key_of, lowered
+from tenon.passes.bodies import lowered
 
 
 def kernel_of(body: Graph, name: str, text: str | None = None, schedule: str = "") -> Kernel:

@@ -20,9 +20,9 @@ from tenon.backends.cpu.unit import Unit, name_of
 from tenon.backends.cpu.unit_cache import find, key_for
 from tenon.backends.pieces import text_of
 from tenon.dims import product
+from tenon.graph.text import key_of
 from tenon.loops.ir import Contraction, Kernel
 from tenon.ops.channels_last import conv_channels_last
-from tenon.passes.bodies import key_of
 from tenon.types import TensorType, uint8
 
 MOST_ROWS = 256             # with more, packing takes little of the time

@@ -17,10 +17,10 @@ from tenon.backends.cpu.unit_cache import find, key_for
 from tenon.dims import Dim, evaluate
 from tenon.errors import Location
 from tenon.graph.ir import Graph, Node, Value
+from tenon.graph.text import key_of
 from tenon.loops.claims import attended, is_attention
 from tenon.observe import span
 from tenon.ops.attention import attention
-from tenon.passes.bodies import key_of
 
 if TYPE_CHECKING:
     from tenon.loops.ir import Kernel

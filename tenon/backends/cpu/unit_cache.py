@@ -64,14 +64,16 @@ def _remember(key: str, facts: Facts) -> Facts:
 def _encoded(facts: Facts) -> bytes:
     return json.dumps({
         "stages": facts.stages, "temporaries": [str(type) for type in facts.temporaries],
-        "scratch": str(facts.scratch), "in_place": sorted(facts.in_place), "sizes": facts.sizes,
+        "scratch": facts.scratch if isinstance(facts.scratch, int) else str(facts.scratch),
+        "in_place": sorted(facts.in_place), "sizes": facts.sizes,
         "checks": [[check.node, check.operator] for check in facts.checks]}).encode()
 
 
 def _decoded(line: bytes) -> Facts:
     fields = json.loads(line)
+    scratch = fields["scratch"]
     return Facts(
         stages=fields["stages"], temporaries=tuple(map(parse_type, fields["temporaries"])),
-        scratch=parse_dim(ast.parse(fields["scratch"], mode="eval").body),
+        scratch=scratch if isinstance(scratch, int) else parse_dim(ast.parse(scratch, mode="eval").body),
         in_place=frozenset((output, source) for output, source in fields["in_place"]),
         sizes=tuple(fields["sizes"]), checks=tuple(Check(node, operator) for node, operator in fields["checks"]))
