@@ -92,28 +92,38 @@ def over_windows(s: Any, q: Sequence[Any], kernel: Sequence[Dim], counts: Sequen
                  extents: Sequence[Dim] = (), factor: Callable[[Any], Any] | None = None) -> Any:
     """The sum of `value(k, p) * factor(k)` over the windows p whose tap k is element q; over `extents`, first in k.
 
-    Of windows that stand side by side there is just one, which is computed and not searched.
+    Where no factor is read along the taps, only those that meet a window are gone through: every `stride`-th, from one
+    that is computed.  Of windows that stand side by side there is just one, which is computed too.
     """
     axes = tuple(zip(counts, stride, dilation, kernel, strict=True))
     starts = [position + low if low != 0 else position for position, (low, _) in zip(q, padding, strict=True)]
+    beside = all(d == 1 and n == st for _, st, d, n in axes)
+    strided = [st > 1 and d == 1 and (beside or factor is None) for _, st, d, _ in axes]
 
-    def one(k: tuple[Any, ...], tapped: bool) -> Any:
-        inside, p = s.const(True, bool_), []
-        for start, tap, (n, st, d, _) in zip(starts, k[len(extents):], axes, strict=True):
-            first = start if tapped else start - tap * d
-            p.append(first if st == 1 else first // st)
+    def one(numbers: tuple[Any, ...]) -> Any:
+        inside, p, taps = s.const(True, bool_), [], []
+        for start, k, leaps, (n, st, d, most) in zip(starts, numbers[len(extents):], strided, axes, strict=True):
+            first = start - k * d
+            tap = start % st + k * st if leaps else k
+            if leaps:
+                p.append(start // st - k)
+            else:
+                p.append(first if st == 1 else first // st)
             inside = inside & (p[-1] >= 0) & (p[-1] < n)
-            if st != 1 and not tapped:
+            if leaps and most % st:
+                inside = inside & (tap < most)
+            if st != 1 and not leaps:
                 inside = inside & s.eq(first % st, 0)
+            taps.append(tap)
+        k = (*numbers[:len(extents)], *taps)
         found = s.when(inside, lambda: value(k, p), s.const(0, dtype))
         return found if factor is None else found * factor(k)
 
-    if all(d == 1 and n == st for _, st, d, n in axes):
-        taps = tuple(start % st for start, (_, st, _, _) in zip(starts, axes, strict=True))
-        if not extents:
-            return one(taps, True)
-        return s.reduce("add", extents, lambda k: one((*k, *taps), True))
-    return s.reduce("add", (*extents, *kernel), lambda k: one(k, False))
+    met = [(n + st - 1) // st if leaps else n for leaps, (_, st, _, n) in zip(strided, axes, strict=True)]
+    if not beside:
+        return s.reduce("add", (*extents, *met), one)
+    alone = (0,) * len(axes)
+    return s.reduce("add", extents, lambda k: one((*k, *alone))) if extents else one(alone)
 
 
 def _positive(size: Dim) -> bool:
