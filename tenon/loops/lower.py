@@ -29,6 +29,7 @@ from tenon.loops.ir import Kernel, Nest, roots, statements
 from tenon.loops.rows import Copies, with_dense_rows
 from tenon.loops.schedule import schedule
 from tenon.loops.splitting import with_split_loops
+from tenon.loops.surrounded import with_zeros_around
 from tenon.loops.target import CALL, Target, levels
 from tenon.types import TensorType
 
@@ -76,7 +77,8 @@ def lower(graph: Graph, name: str) -> Kernel:
             parted += in_chunks(target, temporary)
             continue
         for part in with_parted_depth(target, found, temporary):
-            parted += [part] if part.product is None else with_dense_rows(part, part.product, temporary, copies)
+            for step in [part] if part.product is None else with_zeros_around(part, part.product, temporary, copies):
+                parted += [step] if step.product is None else with_dense_rows(step, step.product, temporary, copies)
     return _kernel(name, graph, inputs, outputs, temporaries + parts, [schedule(group) for group in grouped(parted)])
 
 

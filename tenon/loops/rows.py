@@ -22,6 +22,7 @@ from tenon.types import TensorType
 
 SEVERAL = 192           # columns of one block
 LARGEST = 1 << 22       # elements of a copy
+LONG_RUN = 32           # elements of a row that are put together while it is packed, in vectors
 
 
 Copies = dict[tuple[Expr, tuple[Index, ...]], Buffer]      # those made so far, by what lies in them
@@ -59,12 +60,14 @@ def _slides(found: Product) -> bool:
 
 
 def _lies_well(found: Product) -> bool:
-    """Whether rows are dense already, or lie side by side as they are packed."""
+    """Whether rows are dense already, or in long runs, or lie side by side as they are packed."""
     x, depth = found.left, found.sum.indices
     if not isinstance(x, Load) or x.mask is not None or x.dtype is not found.sum.dtype or x.dtype.bits < 32:
         return False
     terms = affine(x.offset).terms
     if found.rows and is_same(terms.get(found.rows[-1], 0), 1):
+        return True
+    if isinstance(depth[-1].extent, int) and depth[-1].extent >= LONG_RUN and is_same(terms.get(depth[-1], 0), 1):
         return True
     flat = all(is_same(terms.get(a, 0), terms.get(b, 0) * b.extent) for a, b in pairwise(depth))
     return flat and is_same(terms.get(depth[-1], 0), 1)

@@ -59,12 +59,24 @@ class Slide:
         return min(0, self.reach * (self.taps - 1))
 
     @property
+    def is_dense(self) -> bool:
+        """Whether all that windows cover is in memory, and nothing between."""
+        start = self.first + self.shift
+        return self.spread == 1 and self.low <= start and start + self.covered(self.places) <= self.high
+
+    @property
     def whole(self) -> range:
         """The places, neighbours all, whose windows reach over neither end."""
         last = max(0, self.reach * (self.taps - 1))
         start = min(max(-(-(self.low - self.shift - self.first) // self.step), 0), self.places)
         stop = min((self.high - 1 - self.shift - last) // self.step + 1, self.places)
         return range(start, max(start, stop))
+
+    @property
+    def coordinate(self) -> Affine:
+        """Where tap and place meet in memory, if nothing lies between its elements."""
+        return Affine({self.place: self.step} if self.tap is None else {self.place: self.step, self.tap: self.reach},
+                      self.shift)
 
     def covered(self, places: int) -> int:
         """How many values of t windows at so many neighbouring places have between them."""
@@ -88,6 +100,17 @@ class Windows:
     def taps(self) -> Axis:
         """The indices of all taps."""
         return tuple(s.tap for s in self.slides if s.tap is not None)
+
+    def along_last(self, number: int) -> Windows:
+        """The same with the last slides alone, if the others need no zeros: their places are outside, taps channels."""
+        others = self.slides[:-number]
+        if not all(slide.is_dense for slide in others):
+            return self
+        base = affine(self.base)
+        for s in others:
+            base = base + s.coordinate.scaled(s.stride)
+        return Windows(self.load, self.slides[-number:], (*self.outside, *(s.place for s in others)),
+                       (*self.channels, *(s.tap for s in others if s.tap is not None)), from_affine(base))
 
 
 def windows_of(x: Expr, places: Axis, depth: Axis) -> Windows | None:
@@ -284,19 +307,21 @@ def sliding(left: Expr, right: Expr, batch: Axis, rows: Axis, columns: Axis, dep
         windows = windows_of(one, places, depth)
         if windows is not None and not filters and _has_channels_last(windows, other, batch):
             return Sliding(windows, other, filters, "channels")
+        flat = None if windows is None else windows.along_last(2)
+        if flat is not None and not batch and _lies_well(flat, other) and _has_square_windows(flat) and \
+                _has_square_taps(flat, other) and saves_multiplications(flat, filters):
+            return Sliding(flat, other, filters, "winograd places")
         if windows is not None and count(filters) <= FEW_FILTERS and _lies_well(windows, other):
             return Sliding(windows, other, filters, "places")
-        if windows is not None and not batch and _lies_well(windows, other) and _has_square_windows(windows) and \
-                _has_square_taps(windows, other) and saves_multiplications(windows, filters):
-            return Sliding(windows, other, filters, "winograd places")
         windows = windows_of(one, depth, places)
         if windows is not None and _lies_well(windows, other) and _follows(windows, other):
             if count(batch) >= SEVERAL and count(filters) <= FEW_FILTERS:
                 return Sliding(windows, other, filters, "added places")
             sums = count(windows.channels) * count(windows.taps) * count(filters)
-            if count(filters) >= MANY_FILTERS and _has_square_windows(windows) and \
-                    saves_multiplications(windows, filters, whole_channels=True):
-                return Sliding(windows, other, filters, "winograd filters")
+            flat = windows.along_last(2)
+            if count(filters) >= MANY_FILTERS and _has_square_windows(flat) and \
+                    saves_multiplications(flat, filters, whole_channels=True):
+                return Sliding(flat, other, filters, "winograd filters")
             if count(filters) >= MANY_FILTERS and sums <= MOST_SUMS and _are_long(windows):
                 return Sliding(windows, other, filters, "filters")
     return None

@@ -178,6 +178,19 @@ def test_compute_rules_of_max_pooling():
     check(max_pool_grad, normal(taps.shape), taps, sizes=(6, 5), **attrs)
 
 
+@pytest.mark.parametrize(("kernel", "stride", "padding"), [(5, 3, (2, 1)), (4, 2, (0, 1)), (2, 3, (1, 0)),
+                                                           (3, 2, (-1, -2)), (1, 2, (0, 0))])
+def test_compute_rules_of_gradients_of_windows_that_leap(kernel, stride, padding):
+    """Every element goes through the windows that it is in, whatever is left over by the stride."""
+    from tenon.ops.pooling import max_pool_grad, max_pool_taps
+    from tenon.ops.windows import add_windows, windows
+    attrs = {"kernel": (kernel, 2), "stride": (stride, 1), "padding": (padding, (0, 1)), "dilation": (1, 2)}
+    x = RNG.integers(0, 3, (2, 11, 5)).astype(float)
+    check(add_windows, normal(windows(x, **attrs).shape), sizes=(11, 5), **attrs)
+    taps = max_pool_taps(x, **attrs).numpy()
+    check(max_pool_grad, normal(taps.shape), taps, sizes=(11, 5), **attrs)
+
+
 def test_equal_elements_give_the_gradient_to_the_first():
     x = tn.tensor(np.ones((1, 1, 4)), requires_grad=True)
     tn.max_pool1d(x, 2).sum().backward()
