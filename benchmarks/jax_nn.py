@@ -65,6 +65,18 @@ class LayerNorm(Normalisation):
         return (x - mean) * jax.lax.rsqrt(x.var(-1, keepdims=True) + 1e-5) * self.weight + self.bias
 
 
+class GroupNorm(Normalisation):
+    def __init__(self, groups: int, channels: int):
+        super().__init__(channels)
+        self.groups = groups
+
+    def forward(self, x: Any) -> Any:
+        grouped = x.reshape(x.shape[0], self.groups, -1)
+        mean, variance = grouped.mean(-1, keepdims=True), grouped.var(-1, keepdims=True)
+        normal = ((grouped - mean) * jax.lax.rsqrt(variance + 1e-5)).reshape(x.shape)
+        return normal * self.weight[:, None, None] + self.bias[:, None, None]
+
+
 class Embedding(Table):
     def forward(self, ids: Any) -> Any:
         return jnp.take(self.weight, ids, axis=0)
@@ -94,6 +106,16 @@ class ReLU(Module):
 class ReLU6(Module):
     def forward(self, x: Any) -> Any:
         return jax.nn.relu6(x)
+
+
+class SiLU(Module):
+    def forward(self, x: Any) -> Any:
+        return jax.nn.silu(x)
+
+
+class Identity(Module):
+    def forward(self, x: Any) -> Any:
+        return x
 
 
 class Flatten(Module):
@@ -135,8 +157,18 @@ def cross_entropy(scores: Any, targets: Any) -> Any:
     return -jnp.take_along_axis(logs, targets[:, None], axis=-1).mean()
 
 
-functional = SimpleNamespace(relu=jax.nn.relu, gelu=lambda x: jax.nn.gelu(x, approximate=False), linear=linear,
-                             scaled_dot_product_attention=attention, cross_entropy=cross_entropy)
+def mse_loss(x: Any, y: Any) -> Any:
+    return ((x - y)**2).mean()
+
+
+def interpolate(x: Any, scale_factor: int, mode: str) -> Any:
+    assert mode == "nearest"
+    return x.repeat(scale_factor, 2).repeat(scale_factor, 3)
+
+
+functional = SimpleNamespace(relu=jax.nn.relu, silu=jax.nn.silu, gelu=lambda x: jax.nn.gelu(x, approximate=False),
+                             linear=linear, scaled_dot_product_attention=attention, cross_entropy=cross_entropy,
+                             mse_loss=mse_loss, interpolate=interpolate)
 
 
 # ---------------------------------------------------------------- a run

@@ -135,6 +135,16 @@ def decoding_row(aim: float) -> Row:
     return Row(make, aim=aim, turns=TOKENS)
 
 
+def diffusion_row(part: str, narrow: bool = False) -> Row:
+    """A training step of a U-Net, or pictures that it draws."""
+    def make(library: str) -> Run | None:
+        from benchmarks import diffusion
+
+        able = there(library, diffusion.MAKE) and not (narrow and library == "jax")
+        return diffusion.MAKE[library](part, *diffusion.SIZE, narrow) if able else None
+    return Row(make, tolerance=6e-2 if narrow else 2e-3)
+
+
 def newton_row(size: int, aim: float) -> Row:
     from benchmarks.loops import TURNS
 
@@ -218,6 +228,9 @@ ROWS: dict[str, Row | Process] = {
     "layer_norm": reduction_row("layer norm, gradients", 5, 1.2),
     "attention": attention_row(causal=True, gradient=True),
     "decoding": decoding_row(1.3),
+    "unet": diffusion_row("training"),
+    "unet_bf16": diffusion_row("training", narrow=True),
+    "drawing": diffusion_row("sampling"),
     "newton_16": newton_row(16, 1.33),
     "newton_1": newton_row(0, 1.0),
     "eager_add": eager_row("add"),

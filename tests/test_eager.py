@@ -200,3 +200,12 @@ def test_the_tape_keeps_the_state_that_a_call_saw():
     y.requires_grad_()
     z.sum().backward()
     assert x.grad.tolist() == [5.0] and y.grad is None
+
+
+@pytest.mark.parametrize("number", [np.float64(0.5), np.complex128(0.5j)])
+def test_scalars_of_numpy_that_are_numbers_of_python_promote_as_those_do(number):
+    plain = number.item()
+    for x in (tn.arange(3), tn.ones(2), tn.ones(2, dtype=tn.bfloat16)):
+        for f in (lambda x, y: x * y, lambda x, y: y + x):
+            for found in (f(x, number), tn.jit(f)(x, number)):
+                assert found.dtype == f(x, plain).dtype

@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tenon import data
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 
 
@@ -60,3 +62,12 @@ def test_vae(capsys: pytest.CaptureFixture[str]) -> None:
 def test_char_gpt() -> None:
     loss, text = example("char_gpt").main(steps=40, context=16, width=32, heads=2, layers=1, batch=8, letters=30)
     assert loss < 4.2 and text.startswith("def ") and len(text) == 34
+
+
+def test_diffusion() -> None:
+    losses, drawn = example("diffusion").main(steps=120, width=16, turns=12)
+    assert np.mean(losses[-20:]) < 0.5 * np.mean(losses[:5])
+    real = data.digits()[0].reshape(-1, 64)
+    noise = np.clip(np.random.default_rng(0).normal(0.5, 0.5, (10, 64)), 0, 1)
+    from_digits = [((pictures.reshape(10, 1, 64) - real)**2).sum(2).min(1).mean() for pictures in (drawn, noise)]
+    assert from_digits[0] < 0.5 * from_digits[1]

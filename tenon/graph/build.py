@@ -127,10 +127,10 @@ def _kind(x: Any) -> Any:
     """What promotion sees of an input: a size is a Python integer."""
     if x is None or isinstance(x, SymbolicDim):
         return None if x is None else int
-    if hasattr(x, "dtype"):
-        return getattr(x, "weak", None) or x.dtype
     kind = type(x)
-    return kind if kind in PYTHON_SCALARS else next((k for k in PYTHON_SCALARS if isinstance(x, k)), kind)
+    if isinstance(x, PYTHON_SCALARS):                       # so is NumPy's float64, which is a Python float
+        return kind if kind in PYTHON_SCALARS else next(k for k in PYTHON_SCALARS if isinstance(x, k))
+    return (getattr(x, "weak", None) or x.dtype) if hasattr(x, "dtype") else kind
 
 
 def literal(value: Any, dtype: DType) -> Literal:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from functools import partial
 
+import numpy as np
 import pytest
 
-from benchmarks import models
+from benchmarks import diffusion, models
 from benchmarks.models import Workload
 
 SMALL = [
@@ -27,3 +28,10 @@ SMALL = [
 def test_three_steps_give_the_same_numbers(workload: Workload) -> None:
     ours, theirs = models.tenon_run(workload), models.torch_run(workload)
     assert [ours() for _ in range(3)] == pytest.approx([theirs() for _ in range(3)], rel=2e-4)
+
+
+@pytest.mark.parametrize("part", ["training", "sampling"])
+def test_the_diffusion_model_gives_the_same_numbers(part: str) -> None:
+    ours, theirs = (diffusion.MAKE[library](part, 8, 8, 2, False) for library in ("tenon", "torch"))
+    for _ in range(2):
+        np.testing.assert_allclose(ours(), theirs(), rtol=1e-3, atol=1e-3)
