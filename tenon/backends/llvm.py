@@ -363,9 +363,13 @@ def has_matrix_registers() -> bool:
 
 
 def _target_machine() -> Any:
-    """A new one for every compilation: they may not be shared between threads, and are cheap."""
-    target, processor, features = _target()
-    return target.create_target_machine(processor, features, opt=2, reloc="pic", codemodel="small", jit=True)
+    """One for each thread, between which they may not be shared."""
+    machine = getattr(_of_thread, "machine", None)
+    if machine is None:
+        target, processor, features = _target()
+        machine = _of_thread.machine = target.create_target_machine(processor, features, opt=2, reloc="pic",
+                                                                    codemodel="small", jit=True)
+    return machine
 
 
 def _linker() -> Any:
@@ -393,6 +397,7 @@ def environment() -> tuple[str, ...]:
 
 
 _starting = threading.RLock()
+_of_thread = threading.local()
 _provided: dict[str, int] = {}
 _pieces: dict[str, Future[bytes]] = {}      # compiled by this process, or being compiled
 _turns = ShortTurns()
