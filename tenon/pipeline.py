@@ -9,11 +9,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
+from typing import Any
 
 from tenon.backends.base import Backend, Executable
 from tenon.backends.reference import REFERENCE
@@ -47,11 +48,11 @@ from tenon.passes.turn_products import turn_products
 from tenon.passes.unroll import unroll
 
 
-def later(name: str) -> Pass:
+def later(name: str) -> Callable[..., Graph]:
     """The pass of this name.  It plans with loops, which are slow to load, and which no graph from the disk needs."""
-    def run(graph: Graph) -> Graph:
-        run_pass: Pass = getattr(import_module(f"tenon.passes.{name}"), name)
-        return run_pass(graph)
+    def run(graph: Graph, **options: Any) -> Graph:
+        run_pass: Callable[..., Graph] = getattr(import_module(f"tenon.passes.{name}"), name)
+        return run_pass(graph, **options)
     return run
 
 
@@ -202,22 +203,14 @@ def _remembered(graph: Graph, names: Sequence[str], backend: Backend) -> Graph:
     if backend is not CPU or not own or always_check:
         return _run(graph, names, backend)
     from tenon.backends.graph_cache import remembered  # local: LLVM is slow to load, and not always needed
-    return remembered(graph, names, lambda graph: _run_and_begin(graph, names, backend))
+    begins = {"fuse": partial(later("fuse"), begin=backend.begin)}     # so what follows runs beside the backend
+    return remembered(graph, names, lambda graph: _run(graph, names, backend, passes=PASSES | begins))
 
 
-def _run_and_begin(graph: Graph, names: Sequence[str], backend: Backend) -> Graph:
-    """The graph after these passes; those after fuse run beside the backend."""
-    if "fuse" not in names:
-        return _run(graph, names, backend)
-    rest = names.index("fuse") + 1
-    graph = _run(graph, names[:rest], backend)
-    backend.begin(graph)
-    return _run(graph, names[rest:], backend)
-
-
-def _run(graph: Graph, names: Sequence[str], backend: Backend, trace: list[Step] | None = None) -> Graph:
-    passes = [(name, PASSES[name]) for name in names if name not in ON_KERNELS or backend.fuses]
-    return run_passes(graph, [(name, _claiming(run, backend)) for name, run in passes], trace)
+def _run(graph: Graph, names: Sequence[str], backend: Backend, trace: list[Step] | None = None,
+         passes: Mapping[str, Pass] = PASSES) -> Graph:
+    chosen = [(name, passes[name]) for name in names if name not in ON_KERNELS or backend.fuses]
+    return run_passes(graph, [(name, _claiming(run, backend)) for name, run in chosen], trace)
 
 
 def choose(backend: Backend | str | None) -> Backend:

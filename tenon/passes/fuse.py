@@ -6,9 +6,11 @@ are stored for other kernels are computed again there; kernels that read the sam
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tenon.graph.ir import Graph
 from tenon.passes.drop_dead import drop_dead
-from tenon.passes.nested import nested
+from tenon.passes.nested import inside
 from tenon.passes.partition import Groups
 from tenon.passes.repeat_cheap import repeat_cheap
 from tenon.passes.siblings import merge_siblings
@@ -16,12 +18,16 @@ from tenon.passes.siblings import merge_siblings
 SWEEPS = 2      # what stood between two nodes may have been merged with one of them since
 
 
-@nested
-def fuse(graph: Graph) -> Graph:
-    """Group operators into kernels."""
-    groups = Groups(drop_dead(graph))
+def fuse(graph: Graph, begin: Callable[[Graph], None] | None = None) -> Graph:
+    """Group operators into kernels, in sub-graphs too.
+
+    `begin` is told of the graph as soon as its products are what they will be: the last step leaves them alone.
+    """
+    groups = Groups(drop_dead(inside(graph, fuse)))
     for producer, node in groups.links() * SWEEPS:
         groups.try_merge(producer, node)
     repeat_cheap(groups)
+    if begin is not None:
+        begin(groups.emit())
     merge_siblings(groups)
     return groups.emit()

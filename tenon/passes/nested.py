@@ -17,10 +17,15 @@ def nested(run: Pass) -> Pass:
     """`run`, innermost graphs first."""
     @wraps(run)
     def everywhere(graph: Graph) -> Graph:
-        if any(node.graphs for node in graph.nodes):
-            graph = rebuild(graph, lambda node, inputs: _with_bodies(node, inputs, everywhere))
-        return run(graph)
+        return run(inside(graph, everywhere))
     return everywhere
+
+
+def inside(graph: Graph, run: Pass) -> Graph:
+    """The graph in which `run` has changed every sub-graph."""
+    if not any(node.graphs for node in graph.nodes):
+        return graph
+    return rebuild(graph, lambda node, inputs: _with_bodies(node, inputs, run))
 
 
 def _with_bodies(node: Node, inputs: tuple[Input, ...], run: Pass) -> Any:

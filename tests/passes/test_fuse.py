@@ -248,3 +248,12 @@ def test_what_is_not_tried_would_not_have_paid(monkeypatch) -> None:
     images, labels = tn.ones((4, 3, 16, 16)), tn.tensor([0, 1, 2, 3])
     optimize(tn.jit(step).graph(images, labels))
     assert any(met) and not all(met)
+
+
+def test_products_are_told_of_before_kernels_that_read_the_same_memory_are_merged() -> None:
+    rows = lines("def f(x: f32[64, 64], w: f32[64, 64]):", "v0: f32[64, 64] = matmul(x, w)",
+                 "v1: f32[64, 64] = exp(v0)", "v2: f32[64] = sum(x, axis=(1,), keepdims=False)",
+                 "v3: f32[64] = max(x, axis=(1,), keepdims=False)", "return (v1, v2, v3)")
+    told: list[Graph] = []
+    graph = fuse(parse_graph(rows), begin=told.append)
+    assert [sorted(operators(x)) for x in (*told, graph)] == [["matmul+exp", "max", "sum"], ["matmul+exp", "sum+max"]]
