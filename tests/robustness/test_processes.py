@@ -167,3 +167,18 @@ print(hashlib.sha256(b"".join(np.ascontiguousarray(v.numpy()).tobytes() for v in
 
 def test_the_same_bits_on_any_number_of_threads():
     assert len({run(TRAINING, threads=n) for n in (1, 2, 3)}) == 1
+
+
+SHORT_ROWS = """
+import hashlib
+import numpy as np
+import tenon as tn
+from tenon import nn
+for rows in (1000, 6720):
+    x = np.random.default_rng(0).standard_normal((rows, 4))
+    print(hashlib.sha256(tn.jit(lambda x: nn.functional.layer_norm(x, (4,)))(x).numpy().tobytes()).hexdigest())
+"""
+
+
+def test_short_rows_are_added_up_in_one_order_wherever_a_threads_part_ends():
+    assert len({run(SHORT_ROWS, threads=n) for n in (1, 2, 3)}) == 1

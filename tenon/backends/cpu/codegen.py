@@ -263,13 +263,26 @@ class _Loops(Values):
         line, written = elements_of_a_line(statement), streams(statement, self.pointers)
         if line is None or not written:
             self.around.append(statement.index)
-            self.turns(statement, start, stop)
+            if statement.kind == "parallel" and any(isinstance(x, Update) for x in statements(statement.body)):
+                self.chunks(statement, start, stop)
+            else:
+                self.turns(statement, start, stop)
             self.around.pop()
             return
         ahead = scalar.binary(self.b, "min", ir.Constant(I64, AHEAD * line), extent, int64)
         with loop(self.b, start, stop, ir.Constant(I64, line)) as (first, _):
             self.fetch(written, statement, self.b.add(first, ahead))
             self.turns(statement, ZERO, ir.Constant(I64, line), first)
+
+    def chunks(self, statement: Loop, start: ir.Value, stop: ir.Value) -> None:
+        """A parallel loop that adds up, grain by grain.
+
+        Short sums are written out, and the loop becomes vectors but for what is left at its end, where LLVM may add in
+        another order.  What is left must not depend on where a thread's part ends.
+        """
+        grain = self.value(statement.grain)
+        with loop(self.b, start, stop, grain) as (first, _):
+            self.turns(statement, ZERO, scalar.binary(self.b, "min", grain, self.b.sub(stop, first), int64), first)
 
     def fetch(self, written: Sequence[tuple[Buffer, Expr]], statement: Loop, position: ir.Value) -> None:
         """Fetch what will be written at a position of the loop; beyond its end, in the next turn of the one around."""
