@@ -20,6 +20,7 @@ from tenon.ops.attention import attention, attention_gradient
 from tenon.ops.convolution import conv, conv_input_grad, conv_weight_grad
 from tenon.ops.normalization import batch_norm_train, layer_norm_, rms_norm_
 from tenon.ops.pooling import max_pool_grad, max_pool_op, max_pool_positions, max_pool_taps
+from tenon.ops.random import random_bits, random_exponential, random_integers, random_normal, random_uniform
 from tenon.types import TensorType
 
 LEAST_WORK = 1_000_000      # multiply-adds; below it NumPy is done before machine code would be found
@@ -40,6 +41,10 @@ def _of_norm(inputs: Types, outputs: Types) -> int:
     return 10 * int(inputs[0].size)
 
 
+def _of_draw(inputs: Types, outputs: Types) -> int:
+    return int(outputs[0].size)
+
+
 # operator -> multiply-adds, from the types of inputs and outputs
 WORK: dict[Op, Callable[[Types, Types], int]] = {
     conv: lambda inputs, outputs: _of_kernel(outputs[0], inputs[1]),
@@ -54,6 +59,7 @@ WORK: dict[Op, Callable[[Types, Types], int]] = {
     layer_norm_: _of_norm,
     rms_norm_: _of_norm,
     batch_norm_train: _of_norm,
+    **dict.fromkeys((random_bits, random_uniform, random_integers, random_normal, random_exponential), _of_draw),
 }
 
 

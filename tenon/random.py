@@ -20,13 +20,12 @@ from tenon.errors import ArgumentError
 from tenon.locks import Lock
 from tenon.ops import random as draws
 from tenon.ops.define import lift
-from tenon.ops.exponential import log
 from tenon.ops.getitem import getitem
+from tenon.ops.portable import normal_quantile, portable_log, scaled
 from tenon.ops.searching import argsort, topk
 from tenon.ops.shape import as_shape, cast
-from tenon.ops.special import erfinv
 from tenon.tensor import Tensor, tensor
-from tenon.types import as_dtype, broadcast_shapes, float32, int64
+from tenon.types import as_dtype, broadcast_shapes, float32, float64, int64
 
 
 class Generator:
@@ -101,7 +100,7 @@ def rand(*shape: Any, dtype: Any = float32, generator: Generator | None = None, 
 
 def randn(*shape: Any, dtype: Any = float32, generator: Generator | None = None, requires_grad: bool = False) -> Any:
     """Numbers from the standard normal distribution."""
-    out = _draw(generator, lambda state: draws.random_normal(state, shape=_sizes(shape), dtype=as_dtype(dtype)))
+    out = _draw(generator, lambda state: draws.normal_numbers(state, _sizes(shape), as_dtype(dtype)))
     return out.requires_grad_(requires_grad)
 
 
@@ -133,7 +132,7 @@ def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, dtype: Any = floa
     """Numbers uniform in [low, high); the ends may be tensors, which broadcast."""
     u = _draw(generator, lambda state: draws.random_uniform(state, shape=_size(size, low, high), dtype=as_dtype(dtype)))
     standard = isinstance(low, (int, float)) and isinstance(high, (int, float)) and low == 0 and high == 1
-    return u if standard else u * (high - low) + low
+    return u if standard else scaled(u, high - low, low)
 
 
 def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, dtype: Any = float32,
@@ -141,21 +140,25 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, dtype: Any = float
     """Numbers from the normal distribution; mean and standard deviation may be tensors, which broadcast."""
     if isinstance(std, (int, float)) and std < 0:
         raise ArgumentError(f"normal: the standard deviation must not be negative, got {std}")
-    z = _draw(generator, lambda state: draws.random_normal(state, shape=_size(size, mean, std), dtype=as_dtype(dtype)))
-    return z * std + mean
+    z = _draw(generator, lambda state: draws.normal_numbers(state, _size(size, mean, std), as_dtype(dtype)))
+    return z * std + mean if z.dtype.kind == "c" else scaled(z, std, mean)
 
 
 def exponential(rate: Any = 1.0, size: Any = None, dtype: Any = float32, generator: Generator | None = None) -> Any:
     """Waiting times between events that come at this rate."""
-    return -log(1.0 - uniform(0.0, 1.0, _size(size, rate), dtype, generator)) / rate
+    return _waiting_times(_size(size, rate), dtype, generator) / rate
+
+
+def _waiting_times(shape: Any, dtype: Any, generator: Generator | None) -> Any:
+    return _draw(generator, lambda state: draws.random_exponential(state, shape=shape, dtype=as_dtype(dtype)))
 
 
 def truncated_normal(low: float = -2.0, high: float = 2.0, size: Any = (), dtype: Any = float32,
                      generator: Generator | None = None) -> Any:
     """Numbers from the standard normal distribution, given that they lie in [low, high]."""
     below, above = (float(_normal_share(x)) for x in (low, high))
-    u = uniform(below, above, size, dtype, generator)
-    return (erfinv(2.0 * u - 1.0) * 2.0 ** 0.5).clip(low, high)
+    wide = float64 if as_dtype(dtype) is float64 else float32
+    return cast(normal_quantile(uniform(below, above, size, wide, generator)).clip(low, high), dtype=dtype)
 
 
 def _normal_share(x: float) -> float:
@@ -209,7 +212,7 @@ def multinomial(probabilities: Any, num_samples: int, replacement: bool = False,
 
     Raises ArgumentError where more are asked for than there are classes and `replacement` is False.
     """
-    logits = log(probabilities)
+    logits = portable_log(probabilities)
     if replacement:
         wide = getitem(logits, (..., None, slice(None)))
         shape = (*logits.shape[:-1], num_samples, logits.shape[-1])
@@ -220,7 +223,7 @@ def multinomial(probabilities: Any, num_samples: int, replacement: bool = False,
 
 
 def _gumbel(shape: Any, generator: Generator | None) -> Any:
-    return -log(-log(uniform(0.0, 1.0, shape, float32, generator)))
+    return -portable_log(_waiting_times(shape, float32, generator))
 
 
 def dropout(x: Any, p: float = 0.5, training: bool = True, generator: Generator | None = None) -> Any:

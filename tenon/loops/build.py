@@ -96,6 +96,10 @@ class Scalars:
         dtype = next(x.dtype for x in args if isinstance(x, Expr))
         return self._owned(Call(name, tuple(lift(x, dtype) for x in args)))
 
+    def product(self, x: Expr, y: Any) -> Expr:
+        """x * y, rounded before anything is added to it."""
+        return Call("product", (x, lift(y, x.dtype)))
+
     def isnan(self, x: Expr) -> Expr:
         return Call("isnan", (x,)) if x.dtype.kind == "f" else FALSE
 

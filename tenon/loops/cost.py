@@ -25,7 +25,7 @@ DIVISION = 0.4
 FUNCTION = 1.0
 ONE_BY_ONE = 16         # times as long as in vectors
 UNROLLED = 8            # turns of a loop that is no loop in the machine's code
-SIMPLE_CALLS = ("neg", "not", "abs", "isnan")
+SIMPLE_CALLS = ("neg", "not", "abs", "isnan", "product")
 
 
 def cost(kernel: Kernel) -> float:

@@ -179,6 +179,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 } | {
     "asin": np.arcsin, "acos": np.arccos, "atan": np.arctan, "asinh": np.arcsinh, "acosh": np.arccosh,
     "atanh": np.arctanh, "atan2": np.arctan2, "pow": np.power, "round": np.rint, "abs": np.abs, "neg": np.negative,
+    "product": np.multiply,
     "not": np.invert, "rsqrt": lambda x: 1 / np.sqrt(x), "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
     "normal_cdf": _per_element(lambda x: (1 + math.erf(x * math.sqrt(0.5))) / 2),
     "erf": _per_element(math.erf), "erfc": _per_element(math.erfc), "lgamma": _per_element(math.lgamma),

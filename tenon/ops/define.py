@@ -66,14 +66,14 @@ def define(name: str, public: bool = True, **fields: Any) -> Op:
 
 def unary(name: str, ref: Callable[..., Any], scalar: Callable[..., Any] | None, vjp: Callable[..., Any] | None,
           doc: str, promote: Promotion = floating, result: Callable[[DType], DType] | None = None,
-          kinds: str = "buifc", examples: Sequence[str] = (), domain: Domain = ()) -> Op:
+          kinds: str = "buifc", examples: Sequence[str] = (), domain: Domain = (), public: bool = True) -> Op:
     """An elementwise operator of one input.  `scalar(s, x)` is element i; None leaves it to NumPy."""
     def rule(x: TensorType) -> TensorType:
         check_kind(name, x.dtype, kinds)
         return x.with_dtype(result(x.dtype)) if result else x
     compute = None if scalar is None else lambda s, i, x: scalar(s, x(i))
-    return define(name, type=rule, ref=ref, vjp=vjp, compute=compute, promote=promote, elementwise=True, doc=doc,
-                  domain=domain, examples=examples or [_example(name, 1, kinds, result)])
+    return define(name, public, type=rule, ref=ref, vjp=vjp, compute=compute, promote=promote, elementwise=True,
+                  doc=doc, domain=domain, examples=examples or [_example(name, 1, kinds, result)])
 
 
 def binary(name: str, ref: Callable[..., Any], scalar: Callable[..., Any] | None, vjp: Callable[..., Any] | None,

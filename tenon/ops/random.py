@@ -11,6 +11,7 @@ the state for users.  J. K. Salmon et al., "Parallel random numbers: as easy as 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -20,7 +21,7 @@ from tenon.errors import ArgumentError, DTypeError, ShapeError
 from tenon.graph.op import Op
 from tenon.ops.comparison import where
 from tenon.ops.define import composite, define
-from tenon.ops.exponential import log
+from tenon.ops.portable import DOUBLE, FORMS, SINGLE, Form, OnExpressions, logarithm, of_array, upper_quantile
 from tenon.ops.shape import as_shape, cast, ravel
 from tenon.types import (
     DType,
@@ -38,6 +39,7 @@ from tenon.types import (
 
 MASK = 0xFFFFFFFF
 FRACTION_BITS = {float64: 53, float32: 24, float16: 11, bfloat16: 8}    # uniform numbers are multiples of 2 ** -bits
+FEW = 16                                                                # words that Python makes as fast as NumPy
 CHUNK = 1 << 13                                                         # blocks of four words that NumPy holds in cache
 TURNS, FACTORS, KEY_STEPS = 10, (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)      # of Philox
 
@@ -62,12 +64,16 @@ def philox(counter: tuple[Any, Any, Any, Any], key: tuple[Any, Any]) -> tuple[An
 
 def words(state: Any, count: int, stream: int) -> Any:
     """NumPy: the first `count` words of a draw, u32[count]; both products of a turn are one array."""
+    if count <= FEW:
+        seed, draw = np.asarray(state).tolist()
+        blocks = [philox((block, stream, draw & MASK, draw >> 32), (seed & MASK, seed >> 32))
+                  for block in range(-(-count // 4))]
+        return np.array(blocks, np.uint32).reshape(-1)[:count]
     seed, draw = np.asarray(state)
     low, half, factors, steps = _constants()
     keys = (np.array([seed & low, seed >> half]) + steps) & low
-    blocks = -(-count // 4)
-    out = np.empty((blocks, 4), np.uint32)
-    for start in range(0, blocks, CHUNK):
+    out = np.empty((-(-count // 4), 4), np.uint32)
+    for start in range(0, len(out), CHUNK):
         part = out[start:start + CHUNK]
         even, odd = np.empty((2, 2, len(part)), np.uint64)      # (a, c) and (b, d) of `philox`
         even[0], even[1] = np.arange(start, start + len(part)), draw & low
@@ -113,6 +119,10 @@ random_bits: Op = define(
               "random_bits(u64[3], shape=(3,), stream=0) -> error"])
 
 
+def _canonical(state: TensorType, shape: Any, dtype: Any, stream: int) -> Mapping[str, Any]:
+    return {"shape": as_shape(shape), "dtype": as_dtype(dtype), "stream": stream}
+
+
 def _uniform_type(state: TensorType, *, shape: Any, dtype: Any = "float32", stream: int = 0) -> TensorType:
     if dtype not in FRACTION_BITS:
         raise DTypeError(f"random_uniform: elements of type {as_dtype(dtype).name} are not drawn uniformly from [0, 1)")
@@ -140,9 +150,7 @@ def _uniform_compute(s: Any, i: Any, state: Any, shape: Any, dtype: DType, strea
 
 random_uniform: Op = define(
     "random_uniform", public=False, type=_uniform_type, ref=_uniform_ref, compute=_uniform_compute,
-    canonical=lambda state, shape, dtype, stream: {"shape": as_shape(shape), "dtype": as_dtype(dtype),
-                                                   "stream": stream},
-    vjp=lambda g, y, state, **_: (None,),
+    canonical=_canonical, vjp=lambda g, y, state, **_: (None,),
     doc="Numbers uniform in [0, 1): all multiples of 2 ** -24 (float32) or 2 ** -53 (float64) are equally likely.",
     examples=["random_uniform(u64[2], shape=(3, 5), dtype=f32, stream=0) -> f32[3, 5]",
               "random_uniform(u64[2], shape=(3,), dtype=f64, stream=1) -> f64[3]",
@@ -175,25 +183,63 @@ random_advance: Op = define(
     doc="The state after one more draw.", examples=["random_advance(u64[2]) -> u64[2]"])
 
 
-# ---------------------------------------------------------------- what is composed of them
+# ---------------------------------------------------------------- other distributions
 
-@composite(public=False, examples=["random_normal(u64[2], shape=(3, 5), dtype=f32) -> f32[3, 5]"],
-           canonical=lambda state, shape, dtype: {"shape": as_shape(shape), "dtype": as_dtype(dtype)})
-def random_normal(state: Any, *, shape: Any, dtype: Any = "float32") -> Any:
-    """Numbers from the standard normal distribution, by Box and Muller; complex ones have variance 1 in all."""
-    if dtype.kind == "c":
-        size = real_of(dtype)
-        radius, angle = _polar(state, shape, size, 1.0)
-        return cast(radius * angle.cos(), dtype=dtype) + cast(radius * angle.sin(), dtype=dtype) * 1j
-    wide = float64 if dtype is float64 else float32
-    radius, angle = _polar(state, shape, wide, 2.0)
-    return cast(radius * angle.cos(), dtype=dtype)
+def _transformed(name: str, transform: Callable[[Any, Any, Form, Any], Any], doc: str) -> Op:
+    """Numbers that `transform` makes of random fractions in (0, 1); it is also given a bit, 0 or 1, that is drawn."""
+    def rule(state: TensorType, *, shape: Any, dtype: Any = "float32", stream: int = 0) -> TensorType:
+        if dtype not in FRACTION_BITS:
+            raise DTypeError(f"{name}: elements of type {as_dtype(dtype).name} are not drawn")
+        return _drawn(name, state, dtype, shape)
+
+    def ref(state: Any, shape: Any, dtype: DType, stream: int) -> Any:
+        form = FORMS.get(dtype, SINGLE)
+        drawn = words(state, math.prod(shape) * (2 if dtype is float64 else 1), stream)
+        whole = drawn if form is SINGLE else (drawn[0::2].astype(np.uint64) << 32) ^ drawn[1::2]
+        found = of_array(lambda s, part, form: transform(s, _fraction(s, part, form), form, part & 1), whole, form)
+        return found.reshape(shape)
+
+    def compute(s: Any, i: Any, state: Any, shape: Any, dtype: DType, stream: int) -> Any:
+        form, drawn = FORMS.get(dtype, SINGLE), _element_words(s, i, state, shape, stream, 2 if dtype is float64 else 1)
+        whole = s.cast(drawn[0], uint32) if form is SINGLE else (drawn[0] << 32) ^ drawn[1]
+        with_bits = OnExpressions(s)
+        return s.cast(transform(with_bits, _fraction(with_bits, whole, form), form, whole & 1), dtype)
+
+    return define(name, public=False, type=rule, ref=ref, compute=compute, doc=doc,
+                  vjp=lambda g, y, state, **_: (None,), canonical=_canonical,
+                  examples=[f"{name}(u64[2], shape=(3, 5), dtype=f32, stream=0) -> f32[3, 5]",
+                            f"{name}(u64[2], shape=(3,), dtype=f64, stream=1) -> f64[3]",
+                            f"{name}(u64[2], shape=(3,), dtype=i64, stream=1) -> error"])
 
 
-def _polar(state: Any, shape: Any, dtype: DType, scale: float) -> tuple[Any, Any]:
-    u = random_uniform(state, shape=shape, dtype=dtype, stream=1)
-    v = random_uniform(state, shape=shape, dtype=dtype, stream=2)
-    return (-scale * log(1.0 - u)).sqrt(), v * (2 * math.pi)
+def _fraction(s: Any, whole: Any, form: Form) -> Any:
+    """An odd multiple of 2 ** -32 or 2 ** -53 in (0, 1), as its element type rounds it."""
+    if form is DOUBLE:
+        return s.product(s.cast((whole >> 11) | 1, float64), 2.0 ** -53)
+    below = float(2 ** 32 - 2 ** 8)         # the last number of the type
+    return s.product(s.minimum(s.cast(whole | 1, float32), s.const(below, float32)), 2.0 ** -32)
+
+
+def _normal(s: Any, p: Any, form: Form, sign: Any) -> Any:
+    z = upper_quantile(s, s.product(p, 0.5), form)
+    return s.select(s.eq(sign, 0), z, 0.0 - z)
+
+
+random_normal: Op = _transformed(
+    "random_normal", _normal, "Numbers from the standard normal distribution: its quantiles at random fractions.")
+
+random_exponential: Op = _transformed(
+    "random_exponential", lambda s, p, form, bit: 0.0 - logarithm(s, p, form),
+    "Waiting times between events that come at rate 1; never 0.")
+
+
+def normal_numbers(state: Any, shape: Any, dtype: DType) -> Any:
+    """Numbers from the standard normal distribution; complex ones have variance 1 in all."""
+    if dtype.kind != "c":
+        return random_normal(state, shape=shape, dtype=dtype)
+    parts = (random_normal(state, shape=shape, dtype=real_of(dtype), stream=k) * 0.5 ** 0.5 for k in (0, 1))
+    real, imaginary = (cast(x, dtype=dtype) for x in parts)
+    return real + imaginary * 1j
 
 
 @composite(public=False, examples=["dropout(f32[3, 5], u64[2], p=0.25) -> f32[3, 5]",

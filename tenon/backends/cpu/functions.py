@@ -26,6 +26,7 @@ _FLOAT: dict[str, Callable[..., ir.Value]] = {
     "neg": lambda b, x: b.fneg(x),
     "abs": lambda b, x: b.call(b.module.declare_intrinsic("llvm.fabs", [x.type]), [x]),
     "isnan": lambda b, x: b.fcmp_unordered("uno", x, x),
+    "product": lambda b, x, y: b.fmul(x, y),        # without the flag that lets it be fused with a sum
 }
 _INTEGER: dict[str, Callable[..., ir.Value]] = {
     "neg": lambda b, dtype, x: b.sub(ir.Constant(x.type, 0), x),
