@@ -12,10 +12,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cache
 from itertools import count
+from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -69,9 +69,7 @@ def make_ready() -> None:
     """Let another thread make the native functions of short ways, while a first program is compiled: the memory that
     LLVM takes is given back after that, and would be taken again by the second call."""
     if objects.READABLE:
-        pool = ThreadPoolExecutor(1, thread_name_prefix="tenon-compile")
-        pool.submit(_load_natives)
-        pool.shutdown(wait=False)
+        Thread(target=_load_natives, name="tenon-compile").start()
 
 
 def _load_natives() -> None:
