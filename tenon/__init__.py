@@ -12,8 +12,6 @@ from tenon.array_api import VERSION as __array_api_version__
 from tenon.array_api import can_cast, e, finfo, iinfo, inf, isdtype, nan, newaxis, pi, result_type
 from tenon.array_api import namespace_info as __array_namespace_info__
 from tenon.autocast import autocast, get_autocast_dtype, is_autocast_enabled
-from tenon.capture.control import cond, switch
-from tenon.capture.loops import fori_loop, map, scan, while_loop
 from tenon.capture.watch import unwatched as _unwatched
 from tenon.config import read_show as _read_show
 from tenon.extend import graph_pass, kernel, register_backend, remove_kernel, remove_pass
@@ -65,6 +63,8 @@ globals().update(_ops.PUBLIC)
 
 _MODULES = ("data", "debug", "fft", "nn", "optim")
 _LATER = dict.fromkeys(("alpha_dropout", "scaled_dot_product_attention"), "tenon.nn.functional")
+_LATER |= dict.fromkeys(("cond", "switch"), "tenon.capture.control")
+_LATER |= dict.fromkeys(("fori_loop", "map", "scan", "while_loop"), "tenon.capture.loops")
 _LATER |= {"save": "tenon.storage", "load": "tenon.storage", "explain": "tenon.debug.explain"}
 _LATER |= dict.fromkeys(("get_num_threads", "set_num_threads"), "tenon.runtime.scheduler")
 _LATER |= dict.fromkeys(("autograd", "checkpoint", "custom_vjp", "grad", "hessian", "hvp", "jacfwd", "jacobian",

@@ -16,7 +16,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tenon.autocast import autocasting
-from tenon.capture.attempt import Attempt
 from tenon.capture.captured import Captured
 from tenon.capture.record import Reason, Record, aliases, argument_types, leaf_key, places
 from tenon.capture.replay import Stopped, holds, run, why_not
@@ -234,6 +233,8 @@ class Jitted:
                 return self._attempt(leaves, structure, argument_types(leaves, None))
 
     def _attempt(self, leaves: list[Any], structure: Structure, types: list[TensorType]) -> Captured:
+        from tenon.capture.attempt import Attempt  # local: what captures is loaded when something is first captured
+
         return Attempt(self.function, self.__name__, self.converting, leaves, structure, types).capture()
 
     def _refuse(self, record: Record, reason: Reason) -> None:
