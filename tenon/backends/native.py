@@ -29,7 +29,7 @@ from tenon.backends.fingerprint import fingerprint
 from tenon.backends.llvm import Library, compile_object, environment, obtain, store, stored
 
 WORD, HALF, BOOLEAN, POINTER, NOTHING = ir.IntType(64), ir.IntType(32), ir.IntType(1), ir.PointerType(), ir.VoidType()
-BYTES, HALF_BYTES = 8, 4          # of a word, of half of one
+BYTES = 8               # of a word
 
 
 class Value:
@@ -69,6 +69,9 @@ class Word(Value):
     def __mul__(self, other: Word | int) -> Word:
         return self._binary("mul", other)
 
+    def __floordiv__(self, other: Word | int) -> Word:
+        return self._binary("udiv", other)
+
     def __mod__(self, other: Word | int) -> Word:
         return self._binary("urem", other)
 
@@ -93,6 +96,10 @@ class Word(Value):
     def wide(self) -> Word:
         """As a whole word."""
         return Word(self.b, self.b.zext(self.value, WORD))
+
+    def low(self) -> Word:
+        """The lower 32 bits."""
+        return Word(self.b, self.b.trunc(self.value, HALF))
 
     def pointer(self) -> Pointer:
         """The address that it is."""
@@ -130,9 +137,9 @@ class Pointer(Value):
         """The 32 bits there."""
         return Word(self.b, self.b.load(self.behind(offset).value, typ=HALF))
 
-    def shared(self, offset: Word | int = 0) -> Shared:
-        """The 32 bits there, as what several threads may use at once."""
-        return Shared(self.b, self.behind(offset).value)
+    def shared(self, offset: Word | int = 0, kind: ir.Type = HALF) -> Shared:
+        """The 32 bits there, or the word, as what several threads may use at once."""
+        return Shared(self.b, self.behind(offset).value, kind)
 
     def byte(self) -> Word:
         """The 8 bits there, as a whole word."""
@@ -156,24 +163,28 @@ class Pointer(Value):
 
 
 class Shared(Value):
-    """32 bits that several threads read and write.  An order is one of LLVM's: what each sees of the other's memory."""
+    """What several threads read and write.  An order is one of LLVM's: what each sees of the other's memory."""
 
-    __slots__ = ()
+    __slots__ = ("kind",)
+
+    def __init__(self, b: ir.IRBuilder, value: ir.Value, kind: ir.Type) -> None:
+        super().__init__(b, value)
+        self.kind = kind
 
     def now(self, order: str = "acquire") -> Word:
         """What it is."""
-        return Word(self.b, self.b.load_atomic(self.value, order, HALF_BYTES, typ=HALF))
+        return Word(self.b, self.b.load_atomic(self.value, order, self.kind.width // 8, typ=self.kind))
 
     def set(self, value: Word | int, order: str = "release") -> None:
-        self.b.atomic_rmw("xchg", self.value, _raw(value, HALF), order)
+        self.b.atomic_rmw("xchg", self.value, _raw(value, self.kind), order)
 
     def add(self, value: Word | int, order: str = "seq_cst") -> Word:
         """Add to it; what it was before."""
-        return Word(self.b, self.b.atomic_rmw("add", self.value, _raw(value, HALF), order))
+        return Word(self.b, self.b.atomic_rmw("add", self.value, _raw(value, self.kind), order))
 
     def replace(self, old: Word | int, new: Word | int) -> Word:
         """Let the old value become the new; whether it was the old one, as 32 bits."""
-        made = self.b.cmpxchg(self.value, _raw(old, HALF), _raw(new, HALF), "acquire", "monotonic")
+        made = self.b.cmpxchg(self.value, _raw(old, self.kind), _raw(new, self.kind), "acquire", "monotonic")
         return Word(self.b, self.b.zext(self.b.extract_value(made, 1), HALF))
 
 

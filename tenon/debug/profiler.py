@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from tenon.backends.cpu import driver as native
+from tenon.backends.cpu.shares import PARTS
 from tenon.backends.cpu.steps import KernelStep, leaves, touched
 from tenon.backends.cpu.unit import multiply_adds
 from tenon.capture.constants import WithConstants, given, late_program
@@ -142,6 +143,8 @@ def _times(frame: Frame, layout: Layout, row: np.ndarray) -> list[float]:
     table = np.concatenate([row, [native.END] + [0] * (native.STEP_WORDS - 1)])
     frame.context[native.STEPS] = table.ctypes.data
     shared = row[0] == native.KERNEL_ALL and layout.threads > 1
+    if shared:
+        table[native.LEAST] = PARTS     # nobody does the parts of another
     parts = [(k, layout.threads) for k in range(layout.threads)] if shared else []
     times = [_once(frame, *part) for part in [(0, 1), *parts]]
     frame.context[native.STEPS] = layout.steps.ctypes.data

@@ -19,6 +19,7 @@ from tenon.graph.ir import Input, Literal, Value
 from tenon.graph.kernels import kernel_for
 from tenon.runtime.cells import Cells
 from tenon.runtime.layout import QUICK_WORK, Layout
+from tenon.runtime.memory import aligned_bytes
 from tenon.runtime.results import take
 from tenon.runtime.scheduler import pool
 from tenon.runtime.table import STATUS_WORDS
@@ -45,6 +46,7 @@ class Frame:
         self.objects_at = ctypes.addressof(self.objects)
         self.statuses = np.zeros(layout.status_words, np.int64)
         self.context = np.zeros(native.CONTEXT_WORDS, np.int64)
+        self.claims = aligned_bytes(native.CLAIM_BYTES * layout.threads)
         self.address = self.context.ctypes.data
         self.arena: Array | None = None
         self.arrays: Sequence[Array] = ()
@@ -59,7 +61,8 @@ class Frame:
                 (native.OBJECTS, self.objects_at), (native.BINDINGS, layout.bindings.ctypes.data),
                 (native.BINDING_COUNT, len(layout.bindings) // 2), (native.DATA_OFFSET, DATA_OFFSET),
                 (native.PLACES, layout.places.ctypes.data), (native.PLACE_COUNT, len(layout.places) // 2),
-                (native.MOVES, layout.moves.ctypes.data)):
+                (native.MOVES, layout.moves.ctypes.data), (native.CLAIMS, self.claims.ctypes.data),
+                (native.CLAIM_COUNT, layout.threads if layout.threads > 1 else 0)):
             self.context[word] = value
         self.takes_long = layout.threads > 1 or layout.endless or layout.work >= QUICK_WORK
         self.context[native.ASKS] = self.takes_long

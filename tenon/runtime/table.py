@@ -31,7 +31,7 @@ from tenon.backends.cpu.steps import (
 )
 from tenon.backends.cpu.unit import Unit, count
 from tenon.runtime.side_by_side import Job, side_by_side
-from tenon.runtime.worth import is_parallel, saved, work_of
+from tenon.runtime.worth import is_parallel, least_claim, saved, work_of
 from tenon.types import TensorType, bool_, int64
 
 EVERYONE = -1               # in the place of a thread
@@ -181,7 +181,7 @@ class Table:
                 self.parallel.add(self.segment)
             words = address, at, status, sizes_at
             if thread == EVERYONE:
-                self.row(unit.functions[stage], driver.KERNEL_ALL, *words)
+                self.row(unit.functions[stage], driver.KERNEL_ALL, *words, least_claim(step, self.sizes, self.threads))
             else:
                 self.row(unit.functions[stage], driver.KERNEL_ONE, *words, thread)
 

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from tenon.backends.cpu.shares import PARTS
 from tenon.backends.cpu.steps import BranchStep, KernelStep, LoopStep, Step, touched
 from tenon.backends.cpu.unit import MANY_TURNS, count
 
 PARALLEL_WORK = 30_000      # elements below which one thread is done sooner than others are woken
 MEETING = 4_000             # elements that a thread computes while others are waited for: a microsecond
+CLAIM = 20_000              # elements that are worth a claim of their own: five microseconds
 CUTTING = 1.05              # the work of all threads at a kernel that is cut, to that of one thread alone
 
 Sizes = Mapping[str, int]
@@ -38,6 +40,12 @@ def turns_of(step: LoopStep, sizes: Sizes) -> int:
 def is_parallel(step: Step, sizes: Sizes) -> bool:
     """Whether several threads are of use to a kernel."""
     return isinstance(step, KernelStep) and not step.unit.alone and work_of(step, sizes) >= PARALLEL_WORK
+
+
+def least_claim(step: KernelStep, sizes: Sizes, threads: int) -> int:
+    """How many of a kernel's parts a thread should take at once; all of its own where there is little to do."""
+    parts = -(-CLAIM * PARTS * threads // max(1, work_of(step, sizes)))
+    return PARTS if parts > PARTS // 2 or step.unit.is_one_call(sizes) else parts
 
 
 def saved(steps: Sequence[Step], sizes: Sizes, threads: int) -> float:

@@ -9,6 +9,7 @@ from llvmlite import ir
 
 from tenon.backends import llvm
 from tenon.backends.cpu.codegen import emit_kernel, scratch_size
+from tenon.backends.cpu.shares import PARTS
 from tenon.backends.pieces import text_of
 from tenon.dims import evaluate
 from tenon.errors import OutOfRange
@@ -18,8 +19,8 @@ from tenon.loops.interpret import interpret
 from tenon.loops.lower import lower
 from tenon.loops.text import print_kernel
 
-FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32, ctypes.c_void_p,
-                            ctypes.c_void_p)
+FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int32, ctypes.c_int32,
+                            ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p)
 
 
 def llvm_text(kernel):
@@ -49,8 +50,8 @@ def run(kernel, arrays, sizes=None, threads=1, library=None):
     for k in range(len(kernel.nests)):
         function = FUNCTION(library.address(f"{kernel.name}_{k}"))
         for thread in range(threads):
-            function(pointers.ctypes.data, numbers.ctypes.data, thread, threads, scratch.ctypes.data,
-                     status.ctypes.data)
+            function(pointers.ctypes.data, numbers.ctypes.data, thread * PARTS, (thread + 1) * PARTS, threads,
+                     scratch.ctypes.data, status.ctypes.data)
     for array, raw, start in made:
         assert (raw[:start] == 0x7B).all() and (raw[start + array.nbytes:] == 0x7B).all(), "wrote out of bounds"
     if status[0]:

@@ -14,10 +14,11 @@ from collections.abc import Mapping, Sequence
 from llvmlite import ir
 
 from tenon.backends.cpu import arithmetic as scalar
-from tenon.backends.cpu.arithmetic import I32, I64, POINTER, REORDER, number, register
+from tenon.backends.cpu.arithmetic import I64, POINTER, REORDER, number, register
 from tenon.backends.cpu.attention import attention_scratch, emit_attention
 from tenon.backends.cpu.contraction.emit import loop, loop_flags, prefetch
 from tenon.backends.cpu.products import contraction_scratch, emit_packing_of, emit_product
+from tenon.backends.cpu.shares import SHARE, Share
 from tenon.backends.cpu.streams import AHEAD, elements_of_a_line, streams
 from tenon.backends.cpu.values import ONE, ZERO, Values
 from tenon.backends.cpu.vectors import in_flight, masked_lanes
@@ -39,7 +40,7 @@ from tenon.loops.ir import (
 )
 from tenon.types import int64
 
-SIGNATURE = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, I32, I32, POINTER, POINTER])
+SIGNATURE = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, *SHARE, POINTER, POINTER])
 REDUCTION = {"add": "+", "mul": "*", "min": "min", "max": "max", "any": "|", "all": "&"}
 LOCAL_ALIGNMENT = 64
 UNROLLED = 8        # turns of the longest loop that is unrolled wholly: a longer one is to be vectorised first
@@ -77,7 +78,7 @@ def read_on_the_right(kernel: Kernel) -> list[Buffer]:
 
 def emit_inline(module: ir.Module, kernel: Kernel, name: str) -> list[tuple[ir.Function, list[int]]]:
     """The functions of a kernel without contractions or scratch, for use inside of the module; and which buffers, by
-    number, each takes before (thread, threads, scratch, status)."""
+    number, each takes before (first, until, threads, scratch, status)."""
     made = []
     for stage, nest in enumerate(kernel.nests):
         used = [k for k, buffer in enumerate(kernel.buffers) if buffer in buffers_of(nest.body)]
@@ -145,8 +146,8 @@ def _entry(module: ir.Module, name: str, inner: ir.Function, slots: Sequence[int
 
 def _emit_loops(module: ir.Module, name: str, kernel: Kernel, nest: Nest, arguments: Mapping[Buffer, int],
                 pointers: int, inlining: str = "noinline") -> ir.Function:
-    """void name(pointers..., sizes..., thread, threads, scratch, status)."""
-    kinds = [POINTER] * pointers + [I64] * len(kernel.sizes) + [I32, I32, POINTER, POINTER]
+    """void name(pointers..., sizes..., first, until, threads, scratch, status)."""
+    kinds = [POINTER] * pointers + [I64] * len(kernel.sizes) + [*SHARE, POINTER, POINTER]
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), name)
     function.linkage = "internal"
     for attribute in (inlining, "nounwind"):
@@ -201,9 +202,9 @@ class _Loops(Values):
                  sizes: Mapping[str, ir.Value]):
         self.entry = ir.IRBuilder(function.append_basic_block("entry"))
         super().__init__(ir.IRBuilder(function.append_basic_block("start")), pointers, sizes, kernel.checks)
-        thread, threads, self.scratch, self.status = function.args[-4:]
+        *share, self.scratch, self.status = function.args[-5:]
         self.around: list[Index] = []           # of the loops that are being written
-        self.thread, self.threads = self.b.zext(thread, I64), self.b.zext(threads, I64)
+        self.own = Share(self.b, *share)
 
     def run(self, nest: Nest) -> None:
         """The whole function."""
@@ -212,7 +213,7 @@ class _Loops(Values):
         if any(isinstance(s, Loop) and s.kind == "parallel" for s in nest.body):
             self.block(nest.body)
         else:
-            with self.b.if_then(self.b.icmp_unsigned("==", self.thread, ZERO)):
+            with self.b.if_then(self.b.icmp_unsigned("==", self.own.first, ZERO)):
                 self.block(nest.body)
         self._report()
         self.b.ret_void()
@@ -339,12 +340,13 @@ class _Loops(Values):
         b.position_at_end(done)
 
     def share(self, extent: ir.Value, grain: Expr) -> tuple[ir.Value, ir.Value]:
-        """This thread's part of a parallel loop."""
+        """The part of a parallel loop that a call does."""
         b, each = self.b, self.value(grain)
         chunks = b.udiv(b.add(extent, b.sub(each, ONE)), each)
 
-        def bound(thread: ir.Value) -> ir.Value:
-            position = b.mul(b.udiv(b.mul(chunks, thread), self.threads), each)
+        def bound(chunk: ir.Value) -> ir.Value:
+            position = b.mul(chunk, each)
             return b.select(b.icmp_signed("<", position, extent), position, extent)
 
-        return bound(self.thread), bound(b.add(self.thread, ONE))
+        start, stop = self.own.of(chunks)
+        return bound(start), bound(stop)

@@ -9,7 +9,7 @@ costs some nanoseconds a step, compiling such a module milliseconds a graph (0.1
 
 A step is six words: what it does, and up to five operands.
 
-    END                        KERNEL_ALL  function operands status sizes           every thread
+    END                        KERNEL_ALL  function operands status sizes least     every thread, its share of it
     BARRIER                    KERNEL_ONE  function operands status sizes thread    that thread for all
     HOST step - - - leave      COPY        operands bytes                    thread 0
     MOVE first count           SKIP        step                              thread 0 moves pointers; all others jump
@@ -40,6 +40,7 @@ from dataclasses import dataclass
 from functools import cache, partial
 
 from tenon.backends import native
+from tenon.backends.cpu.shares import PARTS
 from tenon.backends.interrupts import INTERRUPTED, OFTEN, STOPPING, interrupts
 from tenon.backends.llvm import Library
 from tenon.backends.native import BOOLEAN, HALF, NOTHING, POINTER, WORD, Function, Module, Pointer, Word
@@ -55,8 +56,11 @@ CHECK = -1                   # the HOST step that only looks whether a kernel fa
 
 # Words of the context, 8 bytes each.
 (STEPS, POINTERS, SIZES, SCRATCH, SCRATCH_STRIDE, POOL, CALLBACK, FRAME, STATUSES, STATUS_COUNT, STOP, OBJECTS,
- BINDINGS, BINDING_COUNT, DATA_OFFSET, ARENA, PLACES, PLACE_COUNT, MOVES, CELL_NEXT, CELL_END, ASKS) = range(22)
-CONTEXT_WORDS = 22
+ BINDINGS, BINDING_COUNT, DATA_OFFSET, ARENA, PLACES, PLACE_COUNT, MOVES, CELL_NEXT, CELL_END, ASKS, CLAIMS,
+ CLAIM_COUNT) = range(24)
+CONTEXT_WORDS = 24
+LEAST = 5                    # the word of a step that says how many parts of a kernel are worth a call of their own
+CLAIM_BYTES = 64             # between the words in which threads note what of their parts is done, or being done
 
 Callback = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int64, ctypes.c_int64)   # (frame, step) -> 0, or 1 to stop
 
@@ -118,6 +122,8 @@ def _bind(f: Function, context: Pointer) -> None:
     with f.each(context.word(BINDING_COUNT)) as k:
         which, slot = bindings.word(k * 2), bindings.word(k * 2 + 1)
         pointers.put(objects.pointer(which).behind(offset).pointer(), slot)
+    with f.each(context.word(CLAIM_COUNT)) as k:
+        context.pointer(CLAIMS).behind(k * CLAIM_BYTES).put(0)
     with f.each(context.word(PLACE_COUNT)) as k:
         place, slot = places.word(k * 2), places.word(k * 2 + 1)
         pointers.put(arena.behind(place), slot)
@@ -150,6 +156,7 @@ class Walk:
         self.step, self.next = f.variable(self.steps), f.variable(self.steps)
         self.left = f.variable(0)               # whether thread 0 has left what it ran alone
         self.turns, self.asked = f.words(2), f.words(1)
+        self.claims, self.claimed = context.pointer(CLAIMS), f.variable(0)
 
     def begin_step(self) -> None:
         self.step.set(self.next())
@@ -174,10 +181,14 @@ class Walk:
         """Wait for all other threads."""
         meet(self.f, self.pool, self.threads)
 
-    def run(self, thread: Word, threads: Word) -> None:
-        """The kernel of the step."""
-        self.f.through(self.step().at(1), NOTHING, self.place(2), self.sizes.at(self.operand(4)), thread, threads,
-                       self.scratch, self.statuses.at(self.operand(3)))
+    def run(self, first: Word, until: Word, threads: Word) -> None:
+        """Some parts of the kernel of the step."""
+        self.f.through(self.step().at(1), NOTHING, self.place(2), self.sizes.at(self.operand(4)), first.low(),
+                       until.low(), threads, self.scratch, self.statuses.at(self.operand(3)))
+
+    def run_alone(self) -> None:
+        """All of the kernel of the step."""
+        self.run(self.f.word(0), self.f.word(PARTS), self.f.half(1))
 
     def go_on_unless(self, refuses: Callable[[], Word]) -> None:
         """Thread 0 decides whether the program ends here; the others, where they are here too, read what it decided.
@@ -212,13 +223,45 @@ def _end(f: Function, walk: Walk) -> None:
 
 
 def _kernel_all(f: Function, walk: Walk) -> None:
-    walk.run(walk.thread, walk.threads)
+    """This thread's parts; where parts are worth a call, half of what is left at a time, then what others have left.
+
+    So a thread whose core is slower, or taken by another program, does less.
+    """
+    least, first = walk.operand(LEAST), walk.thread.wide() * PARTS
+    alone = walk.threads == 1
+    with f.where(alone):
+        walk.run_alone()
+    with f.unless(alone):
+        at_once = least == PARTS
+        with f.where(at_once):
+            walk.run(first, first + PARTS, walk.threads)
+        with f.unless(at_once):
+            with f.each(walk.threads.wide()) as k:
+                _claim_of(f, walk, (walk.thread.wide() + k) % walk.threads.wide(), least)
+            walk.claimed.set(walk.claimed() + PARTS)
+
+
+def _claim_of(f: Function, walk: Walk, owner: Word, least: Word) -> None:
+    """Claim parts of a thread, and do them, until none are left.
+
+    Its word counts what has been claimed in all such steps, so nobody has to set it back.  Who lags behind finds a
+    larger number there, since nobody leaves a step before all of it is claimed.
+    """
+    word, before = walk.claims.behind(owner * CLAIM_BYTES).shared(kind=WORD), walk.claimed()
+    seen = f.variable(word.now("monotonic"))
+    with f.loop(lambda: seen() < before + PARTS):
+        place: Word = f.call(LARGER, seen(), before) - before
+        half = (f.word(PARTS + 1) - place) // 2
+        until: Word = f.call(SMALLER, place + f.call(LARGER, half, least), PARTS)
+        with f.where(word.replace(seen(), before + until) != 0):
+            walk.run(owner * PARTS + place, owner * PARTS + until, walk.threads)
+        seen.set(word.now("monotonic"))
 
 
 def _kernel_one(f: Function, walk: Walk) -> None:
     """With fewer threads than the table was made for, one stands for several."""
     with f.where(walk.operand(5) % walk.threads.wide() == walk.thread.wide()):
-        walk.run(f.half(0), f.half(1))
+        walk.run_alone()
 
 
 def _barrier(f: Function, walk: Walk) -> None:

@@ -7,6 +7,7 @@ arguments is packed by a program of its own, which is run when they change.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -16,7 +17,7 @@ from tenon.backends.cpu.codegen import emit_kernel, emit_packing_kernel, read_on
 from tenon.backends.cpu.facts import Facts, Shared
 from tenon.backends.cpu.products import contraction_scratch, packed_right
 from tenon.backends.cpu.steps import KernelStep, LoopStep, Step, Storage, homes, leaves, now
-from tenon.backends.cpu.unit import Unit, name_of
+from tenon.backends.cpu.unit import Unit, count, name_of
 from tenon.backends.cpu.unit_cache import find, key_for
 from tenon.backends.pieces import text_of
 from tenon.dims import product
@@ -54,6 +55,11 @@ class Packed(Unit):
         module, outputs = ir.Module(name=self.name), len(self.kernel.inputs)
         emit_kernel(module, self.kernel, {outputs + output: source for output, source in self.shared}, packed=True)
         return text_of(module)
+
+    def is_one_call(self, sizes: Mapping[str, int]) -> bool:
+        """Panels are fetched one ahead, so each call waits for its first, which few rows do not make up for."""
+        results = [node.output.type for node in self.body.nodes if node.op.name == "matmul"]
+        return not results or any(count(x.size, sizes) <= MOST_ROWS * count(x.shape[-1], sizes) for x in results)
 
     def sharing(self, shared: Shared) -> Unit:
         """The same kernel for outputs that have the memory of inputs."""

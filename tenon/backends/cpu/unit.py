@@ -1,6 +1,6 @@
 """Body of a kernel -> its loops and LLVM IR: one function for each stage between two barriers.
 
-    void stage(ptr buffers, ptr sizes, i32 thread, i32 threads, ptr scratch, ptr status)
+    void stage(ptr buffers, ptr sizes, i32 first, i32 until, i32 threads, ptr scratch, ptr status)   (see `shares`)
 """
 
 from __future__ import annotations
@@ -100,6 +100,10 @@ class Unit:
             self._works[key] = sum(node_work(node, sizes) for node in self.body.nodes
                                    if node.op.name not in VIEWS or id(node.output) in stored)
         return self._works[key]
+
+    def is_one_call(self, sizes: Mapping[str, int]) -> bool:
+        """Whether a thread is done sooner if it does its share of the kernel in one call, though it may be late."""
+        return False
 
     def repeated(self, sizes: Mapping[str, int]) -> int:
         """The part of the work that every thread does which has a share in the kernel: packing a factor."""

@@ -17,6 +17,7 @@ from llvmlite import ir
 from tenon.backends.cpu.arithmetic import I32, I64, POINTER
 from tenon.backends.cpu.codegen import SIGNATURE, emit_inline
 from tenon.backends.cpu.facts import Facts, Shared
+from tenon.backends.cpu.shares import whole
 from tenon.backends.cpu.steps import BranchStep, CopyStep, KernelStep, LoopStep, Step, Storage, leaves, now
 from tenon.backends.cpu.unit import MANY_TURNS, Unit
 from tenon.backends.cpu.unit_cache import find, key_for
@@ -287,7 +288,7 @@ class _Emitter:
     def kernel(self, step: KernelStep) -> None:
         buffers = (*step.inputs, *step.outputs, *step.temporaries)
         for function, taken in self.code_of(step.unit):
-            rest = [ir.Constant(I32, 0), ir.Constant(I32, 1), ir.Constant(POINTER, None), ir.Constant(POINTER, None)]
+            rest = [*whole(), ir.Constant(POINTER, None), ir.Constant(POINTER, None)]
             pointers = [self.place(buffers[k]) for k in taken]
             self.b.call(function, [*pointers, *rest][:len(function.args)])
 

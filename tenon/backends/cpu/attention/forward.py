@@ -31,6 +31,7 @@ from tenon.backends.cpu.contraction.emit import (
 )
 from tenon.backends.cpu.contraction.spec import Args
 from tenon.backends.cpu.mathematics import FUNCTIONS
+from tenon.backends.cpu.shares import Share
 from tenon.dims import Dim
 from tenon.loops.ir import Attention
 from tenon.types import bool_
@@ -49,14 +50,13 @@ class Forward(Blocks):
                 "sums": self.queries * self.width + self.across, "peak": self.whole(self.queries),
                 "total": self.whole(self.queries)}
 
-    def body(self, b: ir.IRBuilder, args: Args, thread: ir.Value, threads: ir.Value,
-             parts: Mapping[str, ir.Value]) -> None:
-        """Blocks of queries, dealt to the threads in turn."""
+    def body(self, b: ir.IRBuilder, args: Args, share: Share, parts: Mapping[str, ir.Value]) -> None:
+        """Some of the blocks of queries."""
         x, block = self.x, const(self.queries)
         rows = self.extent(b, args, x.row)
         blocks = ceil_div(b, rows, block)
         tasks = b.mul(self.extent(b, args, *x.batch), blocks)
-        with loop(b, thread, tasks, threads) as (task, _):
+        with loop(b, *share.of(tasks)) as (task, _):
             g, first = b.udiv(task, blocks), b.mul(b.urem(task, blocks), block)
             self.block(b, args, parts, g, first, minimum(b, block, b.sub(rows, first)))
 

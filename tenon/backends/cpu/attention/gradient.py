@@ -22,6 +22,7 @@ from llvmlite import ir
 from tenon.backends.cpu.attention.parts import Blocks, Factors
 from tenon.backends.cpu.contraction.emit import I1, I64, ONE, POINTER, ZERO, address, const, loop, maximum, minimum
 from tenon.backends.cpu.contraction.spec import Args
+from tenon.backends.cpu.shares import Share
 from tenon.dims import Dim
 from tenon.loops.ir import AttentionGradient
 from tenon.types import bool_
@@ -48,9 +49,9 @@ class Gradient(Blocks):
                 "v panels": keys * self.width, "dk": keys * self.depth, "dv": keys * self.width,
                 "weights": scores, "slopes": scores}
 
-    def body(self, b: ir.IRBuilder, args: Args, thread: ir.Value, threads: ir.Value, parts: Parts) -> None:
-        """Heads, dealt to the threads in turn."""
-        with loop(b, thread, self.extent(b, args, *self.x.batch), threads) as (g, _):
+    def body(self, b: ir.IRBuilder, args: Args, share: Share, parts: Parts) -> None:
+        """Some of the heads."""
+        with loop(b, *share.of(self.extent(b, args, *self.x.batch))) as (g, _):
             self.head(b, args, g, parts)
 
     def head(self, b: ir.IRBuilder, args: Args, g: ir.Value, parts: Parts) -> None:

@@ -37,6 +37,7 @@ from tenon.backends.cpu.contraction.spec import Args
 from tenon.backends.cpu.contraction.sums import Left, Lines, Shape, add_products, no_fetches, no_near
 from tenon.backends.cpu.mathematics.exponential import exp_of_negative
 from tenon.backends.cpu.mathematics.notation import Number
+from tenon.backends.cpu.shares import SHARE, Share
 from tenon.backends.cpu.values import Values
 from tenon.dims import Dim, product
 from tenon.loops.expressions import Buffer, Expr, Index, walk
@@ -337,18 +338,17 @@ class Blocks:
     # ------------------------------------------------------------ the whole
 
     def emit(self) -> ir.Function:
-        """void name(pointers..., sizes..., thread, threads, scratch)."""
-        kinds = [*self.kinds, I32, I32, POINTER]
+        """void name(pointers..., sizes..., first, until, threads, scratch)."""
+        kinds = [*self.kinds, *SHARE, POINTER]
         function = ir.Function(self.module, ir.FunctionType(ir.VoidType(), kinds), self.name)
         function.linkage = "internal"
         b = ir.IRBuilder(function.append_basic_block("entry"))
-        args, (thread, threads, scratch) = tuple(function.args[:-3]), function.args[-3:]
+        args, (*share, scratch) = tuple(function.args[:-4]), function.args[-4:]
         parts = self.place_memory(b, args, scratch)
-        self.body(b, args, b.zext(thread, I64), b.zext(threads, I64), parts)
+        self.body(b, args, Share(b, *share), parts)
         b.ret_void()
         return function
 
-    def body(self, b: ir.IRBuilder, args: Args, thread: ir.Value, threads: ir.Value,
-             parts: Mapping[str, ir.Value]) -> None:
-        """All that one of the threads does."""
+    def body(self, b: ir.IRBuilder, args: Args, share: Share, parts: Mapping[str, ir.Value]) -> None:
+        """All that a call does."""
         raise NotImplementedError

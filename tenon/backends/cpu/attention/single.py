@@ -35,6 +35,7 @@ from tenon.backends.cpu.contraction.emit import (
     transpose,
 )
 from tenon.backends.cpu.contraction.spec import Args
+from tenon.backends.cpu.shares import Share
 from tenon.dims import Dim
 from tenon.loops.affine import affine
 from tenon.loops.expressions import Expr, Index, Load, walk
@@ -56,11 +57,10 @@ class Single(Forward):
             found["v"] = self.lanes * self.width
         return found
 
-    def body(self, b: ir.IRBuilder, args: Args, thread: ir.Value, threads: ir.Value,
-             parts: Mapping[str, ir.Value]) -> None:
-        """Queries, dealt to the threads in turn."""
+    def body(self, b: ir.IRBuilder, args: Args, share: Share, parts: Mapping[str, ir.Value]) -> None:
+        """Some of the queries."""
         rows = self.extent(b, args, self.x.row)
-        with loop(b, thread, b.mul(self.extent(b, args, *self.x.batch), rows), threads) as (task, _):
+        with loop(b, *share.of(b.mul(self.extent(b, args, *self.x.batch), rows))) as (task, _):
             self.query(b, args, parts, b.udiv(task, rows), b.urem(task, rows))
 
     def query(self, b: ir.IRBuilder, args: Args, parts: Mapping[str, ir.Value], g: ir.Value, row: ir.Value) -> None:

@@ -9,9 +9,11 @@ from dataclasses import replace
 
 from llvmlite import ir
 
+from tenon.backends.cpu.shares import SHARE, Share
+
 from .ahead import LINE
 from .direct import direct_scratch, direct_tile, emit_direct, tile_count, tile_start
-from .emit import I32, I64, ONE, POINTER, ZERO, ceil_div, const, element_bytes, loop, maximum, minimum
+from .emit import ONE, POINTER, ZERO, ceil_div, const, element_bytes, loop, maximum, minimum
 from .panels import emit_packed, scratch_parts, up
 from .spec import Contraction, Tile, blocks_tile, choose_tiles, extent, left_layout, packs_in_tiles
 from .unpacked import emit_unpacked, stays_unpacked
@@ -21,19 +23,19 @@ MOST_TILES = 3          # of blocks, among which it may be measured which is the
 
 
 def emit_contraction(module: ir.Module, name: str, spec: Contraction, tile: Tile | None = None) -> ir.Function:
-    """void name(arguments..., i32 thread, i32 threads, ptr scratch); scratch: scratch_size(spec) bytes a thread."""
+    """void name(arguments..., i32 first, i32 until, i32 threads, ptr scratch): its share (`shares`).  scratch:
+    scratch_size(spec) bytes a thread."""
     tile = tile or tile_of(spec)
-    kind = ir.FunctionType(ir.VoidType(), [*spec.arguments, I32, I32, POINTER])
+    kind = ir.FunctionType(ir.VoidType(), [*spec.arguments, *SHARE, POINTER])
     function = ir.Function(module, kind, name)
-    args, (thread, threads, scratch) = tuple(function.args[:-3]), function.args[-3:]
+    args, (*given, scratch) = tuple(function.args[:-4]), function.args[-4:]
     b = ir.IRBuilder(function.append_basic_block("entry"))
-    thread, threads = b.zext(thread, I64), b.zext(threads, I64)
+    share = Share(b, *given)
     batch, rows, columns, depth = (extent(b, args, axis) for axis in (spec.batch, spec.rows, spec.columns, spec.depth))
     (row_tiles, row_at), (column_tiles, column_at) = _cuts(b, spec, tile, rows, columns)
-    by_columns = _by_columns(b, spec, tile, threads, (batch, rows, columns), (row_tiles, column_tiles))
+    by_columns = _by_columns(b, spec, tile, share.threads, (batch, rows, columns), (row_tiles, column_tiles))
     tiles = b.select(by_columns, column_tiles, row_tiles)
-    start = b.udiv(b.mul(b.mul(batch, tiles), thread), threads)
-    stop = b.udiv(b.mul(b.mul(batch, tiles), b.add(thread, ONE)), threads)
+    start, stop = share.of(b.mul(batch, tiles))
     blocks = spec.packed is None and tile.schedule == "blocks" and not spec.pairs
     plain = blocks and stays_unpacked(b, spec, rows, columns, depth)
     some = b.icmp_signed(">", b.mul(rows, columns), ZERO)

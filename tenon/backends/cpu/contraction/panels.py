@@ -7,11 +7,12 @@ block of left stays in the second cache meanwhile.  Blocks of columns are cut on
 """
 from llvmlite import ir
 
+from tenon.backends.cpu.shares import SHARE, Share
+
 from . import pairs
 from .ahead import LINE, fetches, line_of, nothing, share_of, sharers, spread
 from .emit import (
     I1,
-    I32,
     I64,
     ONE,
     POINTER,
@@ -237,17 +238,16 @@ def share_of_packed(b: ir.IRBuilder, spec: Contraction, tile: Tile, number: ir.V
 
 
 def emit_packing(module: ir.Module, name: str, spec: Contraction, tile: Tile | None = None) -> ir.Function:
-    """void name(arguments..., i32 thread, i32 threads): pack all of right, which is no batch, for later products."""
+    """void name(arguments..., i32 first, i32 until, i32 threads): pack its share of right, which is no batch."""
     tile = tile or blocks_tile(spec)
     pack = emit_pack(module, f"{name}.pack_right", spec, tile, "right")
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [*spec.arguments, I32, I32]), name)
-    args, (thread, threads) = tuple(function.args[:-2]), function.args[-2:]
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [*spec.arguments, *SHARE]), name)
+    args, given = tuple(function.args[:-3]), function.args[-3:]
     b = ir.IRBuilder(function.append_basic_block("entry"))
     columns, depth = extent(b, args, spec.columns), extent(b, args, spec.depth)
     panels, width = ceil_div(b, columns, const(tile.width)), const(tile.width)
-    thread, threads = b.zext(thread, I64), b.zext(threads, I64)
-    first = b.mul(b.udiv(b.mul(panels, thread), threads), width)
-    end = minimum(b, b.mul(b.udiv(b.mul(panels, b.add(thread, ONE)), threads), width), columns)
+    start, stop = Share(b, *given).of(panels)
+    first, end = b.mul(start, width), minimum(b, b.mul(stop, width), columns)
     depth_block = balanced(b, depth, const(tile.depth), tile.lanes)
     with loop(b, ZERO, depth, depth_block) as (k, _), loop(b, first, end, width) as (n, _):
         size = minimum(b, depth_block, b.sub(depth, k))

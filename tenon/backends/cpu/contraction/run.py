@@ -10,6 +10,7 @@ import numpy as np
 from llvmlite import ir
 
 from tenon.backends import llvm
+from tenon.backends.cpu.shares import PARTS
 from tenon.backends.pieces import text_of
 
 from .blocking import emit_contraction, scratch_size
@@ -30,7 +31,7 @@ class Native:
     def bind(self, *values: Any, thread: int = 0, threads: int = 1) -> Callable[[], None]:
         """The call with these arguments, ready to be timed; it keeps its arrays and its scratch memory."""
         scratch = np.full(self.scratch_size, 255, np.uint8)
-        kept = (*values, thread, threads, scratch)
+        kept = (*values, thread * PARTS, (thread + 1) * PARTS, threads, scratch)
         given = [value.ctypes.data if isinstance(value, np.ndarray) else value for value in kept]
 
         def call(code: Any = self.code, kept: Any = kept) -> None:

@@ -14,7 +14,7 @@ from math import prod
 
 from llvmlite import ir
 
-from tenon.backends.cpu.arithmetic import I32, POINTER, register
+from tenon.backends.cpu.arithmetic import POINTER, register
 from tenon.backends.cpu.contraction.direct import tile_start
 from tenon.backends.cpu.contraction.emit import ONE, ZERO, address, ceil_div, const, loop, maximum, minimum
 from tenon.backends.cpu.contraction.machine import Machine
@@ -22,6 +22,7 @@ from tenon.backends.cpu.convolution.plan import LINE, Tile, direct_plan_of
 from tenon.backends.cpu.convolution.plan import Plan as DirectPlan
 from tenon.backends.cpu.convolution.tiles import Tiles, know_run
 from tenon.backends.cpu.convolution.winograd import Winograd, WinogradPlan, transform_taps, winograd_plan_of
+from tenon.backends.cpu.shares import SHARE
 from tenon.backends.cpu.sliding.cover import know
 from tenon.backends.cpu.sliding.task import Task, up
 from tenon.backends.cpu.values import Values
@@ -64,8 +65,8 @@ def _function(module: ir.Module, name: str, pointers: int, more: list[ir.Type]) 
 
 def emit_convolution(module: ir.Module, name: str, plan: Plan, arguments: Mapping[Buffer, int], pointers: int,
                      packed: int) -> ir.Function:
-    """void name(pointers..., thread, threads, scratch); pointer `packed` is what `emit_panels` has packed."""
-    function = _function(module, name, pointers, [I32, I32, POINTER])
+    """void name(pointers..., first, until, threads, scratch); pointer `packed` is what `emit_panels` has packed."""
+    function = _function(module, name, pointers, [*SHARE, POINTER])
     values = Values(ir.IRBuilder(function.append_basic_block("entry")),
                     {x: function.args[k] for x, k in arguments.items()}, {})
     task = Task(values, *function.args[pointers:])
@@ -206,12 +207,12 @@ class _Blocks:
 
 def emit_panels(module: ir.Module, name: str, plan: Plan, arguments: Mapping[Buffer, int], pointers: int,
                 packed: int) -> ir.Function:
-    """void name(pointers..., thread, threads): pack the right factor to pointer `packed`, a panel after the other."""
-    function = _function(module, name, pointers, [I32, I32])
+    """void name(pointers..., first, until, threads): pack a share of the right factor to pointer `packed`."""
+    function = _function(module, name, pointers, SHARE)
     values = Values(ir.IRBuilder(function.append_basic_block("entry")),
                     {x: function.args[k] for x, k in arguments.items()}, {})
-    thread, threads = function.args[pointers:]
-    task = Task(values, thread, threads, function.args[packed])
+    first, until, threads = function.args[pointers:]
+    task = Task(values, first, until, threads, function.args[packed])
     if isinstance(plan, WinogradPlan):
         transform_taps(plan, task, function.args[packed])
     else:

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from llvmlite import ir
 
-from tenon.backends.cpu.arithmetic import I32, I64, POINTER
+from tenon.backends.cpu.arithmetic import I64, POINTER
+from tenon.backends.cpu.shares import SHARE
 from tenon.backends.cpu.sliding.channels import ChannelPlan, channel_plan_of
 from tenon.backends.cpu.sliding.filters import FilterPlan, filter_plan_of
 from tenon.backends.cpu.sliding.places import Plan, plan_of
@@ -33,8 +34,8 @@ def slides(statement: Contraction) -> Sliding | None:
 
 def emit_sliding(module: ir.Module, name: str, statement: Contraction, found: Sliding,
                  arguments: Mapping[Buffer, int], pointers: int, symbols: Sequence[str]) -> ir.Function:
-    """void name(pointers..., sizes..., thread, threads, scratch)."""
-    kinds = [POINTER] * pointers + [I64] * len(symbols) + [I32, I32, POINTER]
+    """void name(pointers..., sizes..., first, until, threads, scratch)."""
+    kinds = [POINTER] * pointers + [I64] * len(symbols) + [*SHARE, POINTER]
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), kinds), name)
     function.attributes.add("nounwind")
     for argument in (*function.args[:pointers], function.args[-1]):
@@ -42,7 +43,7 @@ def emit_sliding(module: ir.Module, name: str, statement: Contraction, found: Sl
     b = ir.IRBuilder(function.append_basic_block("entry"))
     sizes = dict(zip(symbols, function.args[pointers:], strict=False))
     values = Values(b, {buffer: function.args[k] for buffer, k in arguments.items()}, sizes)
-    _plan(statement, found).emit(Task(values, *function.args[-3:]))
+    _plan(statement, found).emit(Task(values, *function.args[-4:]))
     b.ret_void()
     return function
 

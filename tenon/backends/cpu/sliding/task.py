@@ -9,7 +9,6 @@ from llvmlite import ir
 
 from tenon.backends.cpu.arithmetic import I64, POINTER, register
 from tenon.backends.cpu.contraction.emit import (
-    ONE,
     ZERO,
     address,
     ceil_div,
@@ -20,6 +19,7 @@ from tenon.backends.cpu.contraction.emit import (
     minimum,
 )
 from tenon.backends.cpu.epilogue import joined
+from tenon.backends.cpu.shares import Share
 from tenon.backends.cpu.sliding.cover import Cover, know
 from tenon.backends.cpu.values import Values
 from tenon.loops.expressions import Expr
@@ -34,15 +34,13 @@ LATENCY = 4             # cycles until a sum can be added to
 class Task:
     """What a function of a statement begins with: its values, its share of the work, its scratch memory."""
 
-    def __init__(self, values: Values, thread: ir.Value, threads: ir.Value, scratch: ir.Value) -> None:
+    def __init__(self, values: Values, first: ir.Value, until: ir.Value, threads: ir.Value, scratch: ir.Value) -> None:
         self.values, self.b, self.scratch = values, values.b, scratch
-        self.thread, self.threads = self.b.zext(thread, I64), self.b.zext(threads, I64)
+        self.own = Share(self.b, first, until, threads)
 
     def share(self, tasks: int) -> tuple[ir.Value, ir.Value]:
-        """The first task of this thread, and the first one that is not its own any more."""
-        ends = self.thread, self.b.add(self.thread, ONE)
-        start, stop = (self.b.udiv(self.b.mul(const(tasks), end), self.threads) for end in ends)
-        return start, stop
+        """The first task of this call, and the one behind its last."""
+        return self.own.of(const(tasks))
 
     @contextmanager
     def batches(self, axis: Axis, units: int) -> Iterator[tuple[ir.Value, ir.Value]]:
