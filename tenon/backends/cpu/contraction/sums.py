@@ -37,7 +37,8 @@ from .emit import (
 
 LINE = 64               # bytes of a cache line
 CHUNKS_BEFORE = 3       # of depth, before the end of a tile, all is fetched that it needs there
-LINES_AHEAD = 4         # of memory are fetched while a panel is packed: more would compete for the first cache
+LINES_AHEAD = 4         # of memory are fetched while a panel is packed: more would compete for the first cache,
+LINES_FAR = 16          # so these are fetched to the second one, where panels that crowd there were not fetched before
 BYTE = ir.IntType(8)
 LINES_BYTES = 16        # of an entry of a table of Lines
 STEPS = 4               # of depth are one turn of the innermost loop
@@ -215,13 +216,14 @@ class _Sums:
         return [load_vector(b, place, shape.element, shape.lanes) for place in places]
 
     def packed_now(self, k: ir.Value, line: ir.Value) -> list[ir.Value]:
-        """Line k of right in memory, which is written to the panel; one of the next is fetched."""
+        """Line k of right in memory, which is written to the panel; two of the next are fetched."""
         b, shape = self.b, self.shape
         start, apart = self.memory
         source = address(b, start, b.mul(k, apart), shape.element)
-        following = address(b, source, b.mul(apart, const(LINES_AHEAD)), shape.element)
-        for place in self.cache_lines():
-            prefetch(b, b.gep(following, [const(place)], source_etype=BYTE))
+        for ahead, nearness in ((LINES_FAR, 2), (LINES_AHEAD, 3)):
+            following = address(b, source, b.mul(apart, const(ahead)), shape.element)
+            for place in self.cache_lines():
+                prefetch(b, b.gep(following, [const(place)], source_etype=BYTE), nearness)
         vectors = self.vectors_of(source)
         for v, value in enumerate(vectors):
             store_vector(b, value, address(b, line, const(v * shape.lanes), shape.element))
