@@ -21,6 +21,7 @@ from tenon.graph.kernels import KERNELS, kernel_for
 from tenon.graph.op import Op, set_default_interpreter
 from tenon.graph.remember import once_a_graph
 from tenon.heavy import WORK, heavy_program
+from tenon.opened import Opened, opened
 from tenon.ops import shape as shape_ops
 from tenon.ops.define import call_by
 from tenon.ops.loops import while_gradient
@@ -101,6 +102,7 @@ class Plan:
     numbers: tuple[DType | None, ...]       # the types of the inputs where there are numbers among them
     several: bool                           # outputs
     dtype: np.dtype[Any]                    # of the first output
+    opened: Opened | None = None            # what is done instead, where a gradient is recorded operator by operator
 
 
 MOST_PLANS = 4096
@@ -141,6 +143,8 @@ class Eager(TensorInterpreter):
                                 for x, d in zip(inputs, plan.numbers, strict=True)])
                 arrays = [np.asarray(x.value, x.type.dtype.numpy) if type(x) is Literal else a
                           for a, x in zip(arrays, agreed, strict=True)]
+            if plan.opened is not None:
+                return plan.opened.run(inputs)
             out = plan.run(*arrays)
         except OF_NUMPY:
             return super().apply(op, inputs, attrs)
@@ -227,8 +231,8 @@ def _add_attrs(key: list[Any], attrs: Mapping[str, Any]) -> bool:
 def _plan(op: Op, arrays: Sequence[Any], attrs: dict[str, Any], record: bool) -> Plan | None:
     """The plan for calls like this one, which went well; None where every call is to be made in full."""
     composite = op.expand is not None
-    opened = composite and (op.vjp is None if record else not op.is_own)
-    if opened or op is call or op is while_gradient or op.effect or op.data_dependent:
+    whole = not composite or (op.vjp is not None if record else op.is_own)
+    if op is call or op is while_gradient or op.effect or op.data_dependent or not (whole or op.is_own):
         return None
     given = [x.dtype if isinstance(x, np.ndarray) else None for x in arrays]
     dtypes = [dtype for _, dtype in agree(op, tuple(Tensor(x) if isinstance(x, np.ndarray) else x for x in arrays))]
@@ -239,19 +243,31 @@ def _plan(op: Op, arrays: Sequence[Any], attrs: dict[str, Any], record: bool) ->
     canonical = canonical_attrs(op, types, attrs)
     inferred = op.type(*types, **canonical)
     outputs = inferred if isinstance(inferred, tuple) else (inferred,)
-    narrow = any(g is not None and g.itemsize == 2 for g in given)
-    program = heavy_program(op, types, outputs, canonical) if all(isinstance(x, ARRAYS) for x in arrays) else None
-    run = partial(run_whole, program) if program else _direct(op, canonical) if not narrow else None
-    if run is None and composite and op.ref is None:
-        if op.promote is None and any(not isinstance(x, ARRAYS) for x in arrays):
-            return None                     # what numbers mean is up to the definition
-        recipe = recipe_of(expansion(op, types, canonical))
-        if recipe is None and not record:
-            return None
-        run = None if recipe is None else partial(run_whole, recipe)
+    if not whole:
+        steps = opened(op, types, canonical, _runner) if None not in given else None
+        return steps and Plan(_run_quietly, canonical, outputs, (), len(outputs) > 1, outputs[0].dtype.numpy, steps)
+    if composite and op.ref is None and op.promote is None and any(not isinstance(x, ARRAYS) for x in arrays):
+        return None                         # what numbers mean is up to the definition
+    run = _runner(op, types, outputs, canonical, all(isinstance(x, ARRAYS) for x in arrays))
+    if run is None and not record:
+        return None
     run = run or partial(_run_reference, op, canonical, outputs)
     return Plan(run, canonical, outputs, () if None not in given else tuple(dtypes), len(outputs) > 1,
                 outputs[0].dtype.numpy)
+
+
+def _runner(op: Op, types: Sequence[TensorType | None], outputs: Sequence[TensorType], attrs: Mapping[str, Any],
+            on_arrays: bool = True) -> Callable[..., Any] | None:
+    """What computes an operator on arrays of these types; None for a composite that has no recipe."""
+    program = heavy_program(op, types, outputs, attrs) if on_arrays else None
+    if program is not None:
+        return partial(run_whole, program)
+    narrow = any(t is not None and t.dtype.bits == 16 for t in types)
+    run = None if narrow else _direct(op, attrs)
+    if run is None and op.expand is not None and op.ref is None:
+        recipe = recipe_of(expansion(op, tuple(types), attrs))
+        return None if recipe is None else partial(run_whole, recipe)
+    return run or partial(_run_reference, op, attrs, outputs)
 
 
 def _direct(op: Op, attrs: Mapping[str, Any]) -> Callable[..., Any] | None:

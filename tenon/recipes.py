@@ -54,15 +54,16 @@ class Recipe:
             given = [values[k] for k in places]
             found = function(*given) if into < 0 else function(*given, values[into])
             if len(outs) == 1:
-                values[outs[0]] = _promised(found, types[outs[0]])
+                values[outs[0]] = promised(found, types[outs[0]])
             else:
                 for k, x in zip(outs, found, strict=True):
-                    values[k] = _promised(x, types[k])
+                    values[k] = promised(x, types[k])
             for k in dead:
                 values[k] = None
 
 
-def _promised(x: Any, type_: TensorType) -> Any:
+def promised(x: Any, type_: TensorType) -> Any:
+    """What a reference gave, as an array of this type."""
     return x if type(x) is np.ndarray and x.dtype is type_.dtype.numpy else as_type(x, type_)
 
 
