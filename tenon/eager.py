@@ -245,7 +245,8 @@ def _plan(op: Op, arrays: Sequence[Any], attrs: dict[str, Any], record: bool) ->
     outputs = inferred if isinstance(inferred, tuple) else (inferred,)
     if not whole:
         steps = opened(op, types, canonical, _runner) if None not in given else None
-        return steps and Plan(_run_quietly, canonical, outputs, (), len(outputs) > 1, outputs[0].dtype.numpy, steps)
+        return None if steps is None else Plan(_run_quietly, canonical, outputs, (), len(outputs) > 1,
+                                               outputs[0].dtype.numpy, steps)
     if composite and op.ref is None and op.promote is None and any(not isinstance(x, ARRAYS) for x in arrays):
         return None                         # what numbers mean is up to the definition
     run = _runner(op, types, outputs, canonical, all(isinstance(x, ARRAYS) for x in arrays))

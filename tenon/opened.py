@@ -63,7 +63,7 @@ class Opened:
         return found if len(found) > 1 else found[0]
 
 
-def opened(op: Op, types: Sequence[TensorType], attrs: Mapping[str, Any], runner: Runner) -> Opened | None:
+def opened(op: Op, types: Sequence[TensorType | None], attrs: Mapping[str, Any], runner: Runner) -> Opened | None:
     """The steps of a composite on inputs of these types; None where only its definition tells what it does."""
     graph = _whole(expansion(op, tuple(types), attrs))
     if len(graph.nodes) > MOST_NODES or any(_is_special(node) for node in graph.nodes):
