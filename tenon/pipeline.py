@@ -40,6 +40,7 @@ from tenon.passes.heads_last import heads_last
 from tenon.passes.hoist import hoist
 from tenon.passes.merge_duplicates import merge_duplicates
 from tenon.passes.merge_loops import merge_loops
+from tenon.passes.narrow_convolutions import narrow_convolutions
 from tenon.passes.nested import Pass
 from tenon.passes.simplify import simplify
 from tenon.passes.specialize import specialize
@@ -74,6 +75,7 @@ PASSES: dict[str, Pass] = {
     "absorb_scales": absorb_scales,
     "channels_last": channels_last,
     "drop_barriers": drop_barriers,
+    "narrow_convolutions": narrow_convolutions,
     "fuse": later("fuse"),
     "order": later("order"),
     "recompute": later("recompute"),
@@ -85,8 +87,9 @@ OWN_PASSES = dict(PASSES)        # beside which users may add their own (tn.grap
 # Loops that nobody reads must not be merged with others; merging leaves some results unread.
 OPTIMIZE = ["expand", "split_strides", "simplify", "fold", "specialize", "turn_products", "simplify",
             "merge_duplicates", "drop_dead", "find_attention", "heads_last", "merge_loops", "hoist", "unroll",
-            "drop_dead", "all_turns", "drop_barriers", "fuse", "order", "recompute"]
-ON_CONSTANTS = ("absorb_scales", "channels_last", "drop_dead")     # before fuse, where some parameters are constants
+            "drop_dead", "all_turns", "drop_barriers", "narrow_convolutions", "fuse", "order", "recompute"]
+# Before fuse, where some parameters are constants.
+ON_CONSTANTS = ("absorb_scales", "channels_last", "narrow_convolutions", "drop_dead")
 ON_KERNELS = ("fuse", "order", "recompute")
 
 
@@ -118,7 +121,14 @@ def begin_on_cpu(graph: Graph) -> None:
     begin(graph)
 
 
-CPU = Backend("cpu", native_program, claims=claimed_by_cpu, fuses=True, prepare=prepare_cpu, begin=begin_on_cpu)
+def multiplies_pairs() -> bool:
+    """Whether this processor has matrix registers."""
+    from tenon.backends.cpu.contraction.machine import host  # local, as above
+    return host().pairs
+
+
+CPU = Backend("cpu", native_program, claims=claimed_by_cpu, fuses=True, prepare=prepare_cpu, begin=begin_on_cpu,
+              multiplies_pairs=multiplies_pairs)
 BACKENDS: dict[str, Backend] = {backend.name: backend for backend in (CPU, REFERENCE)}
 
 
@@ -183,7 +193,7 @@ def compile_in_two(graph: Graph, constants: Sequence[int], backend: Backend | st
     noted = replace(graph, notes={**graph.notes, CONSTANTS: tuple(constants)})
     emit("graph", name=graph.name, captured=graph)
     with _compiling(graph, chosen):
-        kernels = OPTIMIZE.index("fuse")
+        kernels = OPTIMIZE.index("narrow_convolutions")         # scales are absorbed before
         cut = cut_constants(_remembered(noted, [*OPTIMIZE[:kernels], *ON_CONSTANTS], chosen))
         rest = OPTIMIZE[OPTIMIZE.index("drop_barriers"):]       # channels_last keeps constants apart by some
         early, late = (_made(_remembered(half, rest, chosen), chosen) if half.results else None
@@ -250,4 +260,6 @@ always_check = False     # tests set it: every graph is verified after every pas
 
 def _claiming(run: Callable[..., Graph], backend: Backend) -> Pass:
     """`expand` leaves to the backend what it claims, and `find_attention` what it does not."""
+    if run is narrow_convolutions:
+        return partial(run, pairs=backend.multiplies_pairs())
     return partial(run, claimed=backend.claims) if run in (expand, find_attention) else run

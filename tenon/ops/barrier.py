@@ -22,6 +22,12 @@ barrier = define(
         "not merged with what was computed from the inputs: `tn.checkpoint` recomputes behind one.",
     examples=["barrier(f32[2, 3]) -> f32[2, 3]"])
 
+stored = define(
+    "stored", public=False, type=lambda x: x, ref=lambda x: x, compute=lambda s, i, x: x(i), elementwise=True,
+    vjp=lambda g, y, x: (g,),
+    doc="The input unchanged, in memory of its own: what reads it does not compute it again.",
+    examples=["stored(f32[2, 3]) -> f32[2, 3]"])
+
 stop_gradient = define(
     "stop_gradient", public=False, type=lambda x: x, ref=lambda x: x, expand=lambda x: x, batch="front",
     vjp=lambda g, y, x: (None,),

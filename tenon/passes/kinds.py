@@ -35,6 +35,7 @@ from tenon.loops.expressions import (
     walk,
 )
 from tenon.loops.lower import loop_indices
+from tenon.ops.barrier import stored
 from tenon.passes.bodies import has_loops
 from tenon.types import TensorType
 
@@ -95,7 +96,7 @@ def _kind(op: Op, inputs: tuple[Literal | TensorType | None, ...], attrs: tuple[
     reductions = [x for x in parts if isinstance(x, Reduce)]
     if reductions:
         return Kind("contraction" if any(map(_is_product, reductions)) else "reduce", expensive=True)
-    if _is_view(expression):
+    if _is_view(expression) and op is not stored:
         used = {x for x in parts if isinstance(x, Index)}
         return Kind("view", repeats=any(x not in used for x in loop_indices(type)[0] if isinstance(x, Index)))
     return Kind("map", any(isinstance(x, Call) and x.name != "neg" for x in parts))

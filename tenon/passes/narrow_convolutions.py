@@ -1,0 +1,115 @@
+"""Graph -> the same graph with convolutions of bfloat16 and float16 as the processor multiplies such numbers.
+
+    conv(x, w)               ->  first(conv_channels_last(around(last(x)), last(w)))
+    conv_input_grad(g, w)    ->  the same of g and the turned kernel
+    conv_weight_grad(x, g)   ->  conv_weight_grad(around(x), g)
+    any other                ->  cast(conv(cast(x, f32), cast(w, f32)))
+
+Where the processor multiplies pairs of bfloat16 that are neighbours along the depth of a product, images are stored
+with zeros around them and, unless it is their places that are summed over, with their channels last; so pairs are read
+as they lie.  Where it does not, or there are no pairs, all numbers are converted once, and not again by every window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from math import prod
+from typing import Any
+
+from tenon.graph.build import copy, rebuild
+from tenon.graph.ir import Graph, Input, Node, Value
+from tenon.ops.barrier import stored
+from tenon.ops.channels_last import conv_channels_last, first, last
+from tenon.ops.convolution import conv, conv_input_grad, conv_weight_grad
+from tenon.ops.pieces import pad_op
+from tenon.ops.repeating import flip
+from tenon.ops.shape import cast
+from tenon.passes.nested import nested
+from tenon.types import bfloat16, float16, float32
+
+CONVOLUTIONS = (conv, conv_input_grad, conv_weight_grad)
+CHUNK = 32              # elements along depth that are multiplied at a time
+FEWEST = 8              # rows and columns of such a product
+Pads = Sequence[tuple[int, int]]
+
+
+def narrow_convolutions(graph: Graph, pairs: bool = False) -> Graph:
+    """Rewrite every convolution of 16 bits; `pairs` says whether those of bfloat16 can be multiplied."""
+    return nested(partial(_rewritten, pairs=pairs))(graph)
+
+
+def _rewritten(graph: Graph, pairs: bool) -> Graph:
+    if not any(_is_narrow(node) for node in graph.nodes):
+        return graph
+
+    def visit(node: Node, inputs: tuple[Input, ...]) -> Any:
+        if not _is_narrow(node):
+            return copy(node, inputs)
+        found = _in_pairs(node, *inputs) if pairs and _has_pairs(node) else None
+        return _widened(node, *inputs) if found is None else found
+    return rebuild(graph, visit)
+
+
+def _is_narrow(node: Node) -> bool:
+    """Whether it is a convolution of 16 bits that is not rewritten yet."""
+    done = all(isinstance(x, Value) and x.node is not None and x.node.op is stored for x in node.inputs)
+    return node.op in CONVOLUTIONS and node.output.dtype in (bfloat16, float16) and not done
+
+
+def _widened(node: Node, x: Any, y: Any) -> Any:
+    wide = (stored(cast(z, dtype=float32)) for z in (x, y))
+    return cast(node.op(*wide, **node.attrs), dtype=node.output.dtype)
+
+
+def _has_pairs(node: Node) -> bool:
+    """Whether sizes are known and even, and the product is large enough."""
+    if node.output.dtype is not bfloat16 or node.attrs["groups"] != 1:
+        return False
+    x, y = (z.shape for z in node.inputs if isinstance(z, Value))
+    if not all(isinstance(n, int) and n > 0 for n in (*x, *y, *node.output.shape)):
+        return False
+    steps = all(n == 1 for n in node.attrs["stride"])
+    match node.op.name:
+        case "conv":
+            depth, last_axis, others = prod(y[1:]), y[1], (prod((x[0], *node.output.shape[2:])), y[0])
+        case "conv_input_grad":
+            depth, last_axis, others = y[0] * prod(y[2:]), y[0], (prod((x[0], *node.output.shape[2:])), y[1])
+        case _:
+            depth, last_axis, others = y[0] * prod(y[2:]), y[-1], (y[1], prod(node.output.shape[1:]))
+    return depth % CHUNK == 0 and last_axis % 2 == 0 and min(others) >= FEWEST and (steps or node.op is conv)
+
+
+def _in_pairs(node: Node, x: Any, y: Any) -> Any:
+    """The product of pairs; None where a gradient would cut elements off."""
+    attrs = {name: value for name, value in node.attrs.items() if name != "groups"}
+    if node.op is conv:
+        return _channels_last(x, y, attrs["padding"], attrs["stride"], attrs["dilation"])
+    if node.op is conv_weight_grad:
+        if any(n < 0 for pads in attrs["padding"] for n in pads):
+            return None
+        wide = stored(_around(x, attrs["padding"], leading=2))
+        return conv_weight_grad(wide, stored(y), groups=1, **{**attrs, "padding": ((0, 0),) * len(attrs["padding"])})
+    reach = [d * (k - 1) for d, k in zip(attrs["dilation"], y.shape[2:], strict=True)]
+    low = [r - p for r, (p, _) in zip(reach, attrs["padding"], strict=True)]
+    high = [n - m - a + r for n, m, a, r in zip(attrs["sizes"], x.shape[2:], low, reach, strict=True)]
+    turned = flip(y, axis=tuple(range(2, y.ndim))).swapaxes(0, 1)
+    return _channels_last(x, turned, list(zip(low, high, strict=True)), attrs["stride"], attrs["dilation"])
+
+
+def _channels_last(x: Any, w: Any, padding: Pads, stride: Any, dilation: Any) -> Any:
+    """The convolution of an image that is stored with zeros around it and its channels last."""
+    if any(n < 0 for pads in padding for n in pads):
+        return None
+    image = stored(_around(last(x), padding, leading=1))
+    none = ((0, 0),) * len(padding)
+    return first(conv_channels_last(image, first(stored(last(w))), stride=stride, padding=none, dilation=dilation))
+
+
+def _around(x: Any, padding: Pads, leading: int) -> Any:
+    """x with zeros before and after the axes that follow the leading ones."""
+    if not any(n for pads in padding for n in pads):
+        return x
+    low, high = zip(*padding, strict=True)
+    rest = (0,) * (x.ndim - leading - len(padding))
+    return pad_op(x, 0, low=((0,) * leading + low + rest), high=((0,) * leading + high + rest))

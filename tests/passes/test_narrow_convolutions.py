@@ -1,0 +1,70 @@
+"""Convolutions of 16 bits: the same numbers as the definition, in pairs and widened, for sizes and steps of all kinds.
+
+Numbers are -1, 0 and 1, and sums of them below 257, which bfloat16 holds exactly: so every order of adding gives the same.
+"""
+
+from functools import partial
+from itertools import product
+
+import numpy as np
+import pytest
+
+from tenon.graph.build import trace
+from tenon.graph.interpret import interpret
+from tenon.graph.text import print_graph
+from tenon.ops.convolution import conv, conv_input_grad, conv_weight_grad
+from tenon.ops.windows import window_counts
+from tenon.passes.narrow_convolutions import narrow_convolutions
+from tenon.pipeline import compile
+from tenon.types import TensorType, bfloat16, float16
+
+
+def graphs(dtype, sizes, channels, outputs, kernel, padding, groups=1, **attrs):
+    """A convolution and its two gradients."""
+    counts = window_counts("conv", sizes, kernel, attrs["stride"], padding, attrs["dilation"])
+    x, w, g = (TensorType(dtype, shape) for shape in (
+        (2, channels, *sizes), (outputs, channels // groups, *kernel), (2, outputs, *counts)))
+    attrs |= {"padding": padding, "groups": groups}
+    return (trace(partial(conv, **attrs), x, w), trace(partial(conv_input_grad, sizes=sizes, **attrs), g, w),
+            trace(partial(conv_weight_grad, kernel=kernel, **attrs), x, g))
+
+
+def values(graph):
+    random = np.random.default_rng(0)
+    return [random.choice([-1, 0, 0, 0, 1], p.shape).astype(p.dtype.numpy) for p in graph.params]
+
+
+def agree(graph, run):
+    arrays = values(graph)
+    expected = interpret(graph, [x.astype(np.float32) for x in arrays])[0]
+    assert np.abs(expected).max() <= 256
+    found = run(arrays)[0]
+    assert found.dtype == graph.results[0].dtype.numpy
+    np.testing.assert_array_equal(found.astype(np.float32), expected)
+
+
+@pytest.mark.parametrize("pairs", [True, False])
+def test_rewritten_convolutions_agree_with_the_definition(pairs):
+    paired = 0
+    for size, k, s, d, low, channels in product((8, 5), (1, 2, 3), (1, 2), (1, 2), (0, 1), (32, 16, 3)):
+        for graph in graphs(bfloat16, (size, 8), channels, 16, (k, 1), ((low, 1), (0, 0)), stride=(s, 1),
+                            dilation=(d, 1)):
+            rewritten = narrow_convolutions(graph, pairs)
+            agree(graph, lambda arrays, rewritten=rewritten: interpret(rewritten, arrays))
+            assert print_graph(narrow_convolutions(rewritten, pairs)) == print_graph(rewritten)
+            paired += "f32" not in print_graph(rewritten)
+    assert paired > 60 if pairs else not paired
+
+
+@pytest.mark.parametrize(("sizes", "kernel", "attrs"), [
+    ((8, 12), (3, 3), {"stride": (1, 1), "dilation": (1, 1), "padding": ((1, 1), (1, 1))}),
+    ((9, 13), (3, 2), {"stride": (2, 3), "dilation": (1, 2), "padding": ((1, 0), (2, 1))}),
+    ((16,), (5,), {"stride": (1,), "dilation": (2,), "padding": ((4, 4),)}),
+    ((4, 4, 6), (3, 1, 3), {"stride": (1, 1, 1), "dilation": (1, 1, 1), "padding": ((1, 1), (0, 0), (1, 1))}),
+    ((8, 8), (1, 1), {"stride": (1, 1), "dilation": (1, 1), "padding": ((0, 0), (0, 0))}),
+    ((8, 8), (3, 3), {"stride": (1, 1), "dilation": (1, 1), "padding": ((-1, 1), (3, -2))}),
+])
+def test_machine_code_agrees_with_the_definition(sizes, kernel, attrs):
+    for dtype, channels, outputs, groups in (bfloat16, 32, 16, 1), (bfloat16, 6, 8, 2), (float16, 5, 3, 1):
+        for graph in graphs(dtype, sizes, channels, outputs, kernel, groups=groups, **attrs):
+            agree(graph, compile(graph).run)
