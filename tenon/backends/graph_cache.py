@@ -20,7 +20,7 @@ from tenon.errors import GraphError
 from tenon.graph.ir import Graph
 from tenon.graph.record import graph_of, places_of, record_of
 from tenon.graph.text import print_graph
-from tenon.observe import emit
+from tenon.observe import emit, span
 
 
 def remembered(graph: Graph, passes: Sequence[str], run: Callable[[Graph], Graph]) -> Graph:
@@ -38,7 +38,8 @@ def remembered(graph: Graph, passes: Sequence[str], run: Callable[[Graph], Graph
     record = llvm.stored(key)
     if record is not None:
         emit("graph_cache.hit", graph=graph.name)
-        return replace(graph_of(json.loads(record), places), notes=graph.notes)
+        with span("from_disk", graph=graph.name):
+            return replace(graph_of(json.loads(record), places), notes=graph.notes)
     made = run(graph)
     try:
         llvm.store(key, json.dumps(record_of(made, places)).encode())

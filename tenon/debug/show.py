@@ -4,7 +4,8 @@
 
     graph             every graph that is compiled, as it was captured
     loops, llvm, asm  the kernels of every program
-    time              what capturing, passes, kernels and machine code took; what is indented is a part of a later line
+    time              what capturing, passes, kernels and machine code took; what is indented is a part of a later line;
+                      `from disk` in the place of all passes where an earlier process ran them on the same graph
     memory            the plan of an arena, its lower bound and the gap
     guards            what was captured; fallbacks: what runs by part or eagerly, and why
 """
@@ -18,7 +19,7 @@ from typing import Any
 from tenon.observe import Event, subscribe
 
 TIMED = ("capture", "compile", "layout", "first_run")       # one after the other: together, what a first call takes
-WITHIN = ("pass", "assemble", "machine_code")               # parts of these, which come before their whole
+WITHIN = ("pass", "from_disk", "assemble", "machine_code")      # parts of these, which come before their whole
 
 
 def show(words: Collection[str], write: Callable[[str], object] | None = None) -> Callable[[], None]:

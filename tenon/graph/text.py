@@ -21,12 +21,13 @@ from typing import Any
 from tenon.dims import SymbolicDim, parse_dim
 from tenon.errors import GraphError, Location, TenonError
 from tenon.graph.build import literal
-from tenon.graph.ir import Graph, Input, Literal, Node, Value, graphs_in
+from tenon.graph.ir import Graph, Literal, Node, Value, graphs_in
 from tenon.graph.op import OPS, Op
 from tenon.graph.remember import once_a_graph
 from tenon.types import BY_SHORT, DType, TensorType
 
 INDENT = "    "
+_WRITTEN_AS_IN_PYTHON = frozenset({int, bool, float, str, type(None)})
 _NUMBERS = {"inf": math.inf, "nan": math.nan}
 
 
@@ -73,12 +74,13 @@ def value_names(graph: Graph) -> dict[Value, str]:
         names[param] = _unused(wanted, taken)
     number = 0
     for node in graph.nodes:
-        while f"v{number}" in taken:
+        while (base := f"v{number}") in taken:
             number += 1
-        base = f"v{number}"
         number += 1
-        single = len(node.outputs) == 1
-        names.update({x: base if single else f"{base}[{x.index}]" for x in node.outputs})
+        if len(node.outputs) == 1:
+            names[node.outputs[0]] = base
+        else:
+            names.update((x, f"{base}[{x.index}]") for x in node.outputs)
     return names
 
 
@@ -93,30 +95,31 @@ def _unused(wanted: str, taken: set[str]) -> str:
 
 def _left(node: Node, names: Mapping[Value, str]) -> str:
     if len(node.outputs) == 1:
-        return f"{names[node.output]}: {node.output.type}"
+        made = node.outputs[0]
+        return f"{names[made]}: {made.type}"
     base = names[node.outputs[0]].partition("[")[0]
     return f"{base}: tuple[{', '.join(str(x.type) for x in node.outputs)}]"
 
 
 def _call(node: Node, names: Mapping[Value, str], titles: Mapping[Graph, str]) -> str:
-    natural = next((x.dtype for x in node.inputs if isinstance(x, Value)), None)
-    args = [_input(x, names, natural) for x in node.inputs]
+    args = [names[x] if isinstance(x, Value) else _literal(x, node) for x in node.inputs]
     args += [f"{name}={attribute_text(value, titles)}" for name, value in node.attrs.items()]
     if node.after:
         args.append(f"after=[{', '.join(names[x] for x in node.after)}]")
     return f"{node.op.name}({', '.join(args)})"
 
 
-def _input(x: Input, names: Mapping[Value, str], natural: DType | None) -> str:
+def _literal(x: Literal | None, node: Node) -> str:
     if x is None:
         return "None"
-    if isinstance(x, Value):
-        return names[x]
+    natural = next((y.dtype for y in node.inputs if isinstance(y, Value)), None)
     return repr(x.value) if x.dtype is natural else f"{x.dtype.short}({x.value!r})"
 
 
 def attribute_text(value: Any, titles: Mapping[Graph, str] | None = None) -> str:
     """What an attribute is written as; raises GraphError for what has no text form."""
+    if type(value) in _WRITTEN_AS_IN_PYTHON or (type(value) is tuple and all(type(x) is int for x in value)):
+        return repr(value)          # nearly all
     match value:
         case Graph() if titles is not None:
             return titles[value]

@@ -45,11 +45,29 @@ def side_by_side(jobs: Sequence[Job | None], threads: int) -> list[dict[int, int
     """
     regions, step = [], 0
     times = [0.0 if job is None else job.time(threads) for job in jobs]
+    needed = _needed(jobs)
     while step < len(jobs):
-        region = _region(jobs, times, step, threads)
+        second = min(needed[step + 1:step + LONGEST_CHAIN], default=step) < step
+        region = _region(jobs, times, step, threads) if second else {}
         regions += [region] if region else []
         step += len(region) or 1
     return regions
+
+
+def _needed(jobs: Sequence[Job | None]) -> list[int]:
+    """For each job the last one before it in whose chain it must be, -1 where there is none."""
+    needed = []
+    touched: dict[Hashable, int] = {}
+    written: dict[Hashable, int] = {}
+    for step, job in enumerate(jobs):
+        if job is None:
+            needed.append(step)
+            continue
+        before = [written.get(x, -1) for x in job.reads] + [touched.get(x, -1) for x in job.writes]
+        needed.append(max(before, default=-1))
+        touched.update(dict.fromkeys((*job.reads, *job.writes), step))
+        written.update(dict.fromkeys(job.writes, step))
+    return needed
 
 
 def _region(jobs: Sequence[Job | None], times: Sequence[float], first: int, threads: int) -> dict[int, int]:

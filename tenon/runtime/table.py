@@ -162,7 +162,14 @@ class Table:
 
     def memory(self, storages: Sequence[Storage]) -> tuple[Storage, ...]:
         """All memory that may be meant, with arguments for the results that take their place."""
-        return tuple(dict.fromkeys(self.taken.get(y, y) for x in storages for y in homes(x)))
+        taken = self.taken
+        found: dict[Storage, None] = {}
+        for x in storages:
+            if x.into is None and x.kind != "moving":       # nearly all
+                found[taken.get(x, x)] = None
+            else:
+                found.update((taken.get(y, y), None) for y in homes(x))
+        return tuple(found)
 
     def kernel(self, step: KernelStep, thread: int) -> None:
         at = self.place_operands(touched(step))

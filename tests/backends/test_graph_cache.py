@@ -12,6 +12,7 @@ import tenon as tn
 from tenon import pipeline
 from tenon.backends import llvm
 from tenon.backends.code_cache import CodeCache
+from tenon.debug.show import show
 from tenon.graph.ir import Graph
 from tenon.graph.record import graph_of, places_of, record_of
 from tenon.graph.text import key_of, parse_graph, print_graph
@@ -106,6 +107,19 @@ def test_passes_run_once_and_places_are_those_of_the_graph_at_hand(hits):
     np.testing.assert_array_equal(program.run([X, rows])[0], want)
     with pytest.raises(tn.errors.OutOfRange, match=r"net.py:51"):
         program.run([X, np.array([0, 3])])
+
+
+def test_times_say_that_a_graph_came_from_the_disk(hits):
+    lines: list[str] = []
+    stop = show({"time"}, lines.append)
+    try:
+        for _ in range(2):
+            pipeline.compile(graph_at(1), "cpu")
+    finally:
+        stop()
+    first, second = "".join(lines).split("# time: compile", 1)
+    assert "fold" in first and "from disk" not in first
+    assert "from disk" in second and "fold" not in second
 
 
 def test_other_attributes_other_types_and_one_place_for_two_are_other_graphs(hits):
