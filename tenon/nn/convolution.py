@@ -26,6 +26,7 @@ class _Convolution(Module):
     """Weight, bias and options of a convolution over `count` axes."""
 
     count = 0
+    options = ("in_channels", "out_channels", "kernel_size", "stride", "padding", "dilation", "groups", "padding_mode")
 
     def __init__(self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, padding: Any = 0,
                  dilation: Any = 1, groups: int = 1, bias: bool = True, padding_mode: str = "zeros",
@@ -52,13 +53,37 @@ class _Convolution(Module):
             init.uniform_within_(self.bias, init.fans(self.weight)[0])
 
     def extra_repr(self) -> str:
-        shown = [f"{self.in_channels}, {self.out_channels}, kernel={self.kernel_size}"]
-        for name, usual in (("stride", (1,)), ("padding", (0,)), ("dilation", (1,))):
-            value = getattr(self, name)
-            if value != usual * self.count:
-                shown.append(f"{name}={value}")
-        shown += [f"groups={self.groups}"] if self.groups != 1 else []
-        return ", ".join(shown + (["bias=False"] if self.bias is None else []))
+        return text_of(self)
+
+
+def text_of(layer: Any) -> str:
+    """The options of a layer, where they are not what they usually are."""
+    shown = [f"{layer.in_channels}, {layer.out_channels}, kernel={layer.kernel_size}"]
+    for name, usual in (("stride", (1,)), ("padding", (0,)), ("dilation", (1,))):
+        value = getattr(layer, name)
+        if value != usual * layer.count:
+            shown.append(f"{name}={value}")
+    shown += [f"groups={layer.groups}"] if layer.groups != 1 else []
+    return ", ".join(shown + (["bias=False"] if layer.bias is None else []))
+
+
+def convolved(layer: Any, x: Any, weight: Any, bias: Any) -> Any:
+    """The direct convolution of x with a weight, by the options of a layer."""
+    padding: Any = layer.padding
+    if layer.padding_mode != "zeros":
+        x, padding = _padded(layer, x), 0
+    return PUBLIC[f"conv{layer.count}d"](x, weight, bias, layer.stride, padding, layer.dilation, layer.groups)
+
+
+def _padded(layer: Any, x: Any) -> Any:
+    if layer.padding == "valid":
+        return x
+    if layer.padding == "same":
+        total = [d * (k - 1) for k, d in zip(layer.kernel_size, layer.dilation)]
+        sides = [(n // 2, n - n // 2) for n in total]
+    else:
+        sides = [(n, n) for n in sizes_of(layer.padding, layer.count)]
+    return pad(x, [(0, 0)] * (x.ndim - layer.count) + sides, mode=PAD_MODES[layer.padding_mode])
 
 
 class _Direct(_Convolution):
@@ -74,20 +99,7 @@ class _Direct(_Convolution):
                          dtype=dtype)
 
     def forward(self, x: Any) -> Any:
-        padding: Any = self.padding
-        if self.padding_mode != "zeros":
-            x, padding = self._padded(x), 0
-        return PUBLIC[f"conv{self.count}d"](x, self.weight, self.bias, self.stride, padding, self.dilation, self.groups)
-
-    def _padded(self, x: Any) -> Any:
-        if self.padding == "valid":
-            return x
-        if self.padding == "same":
-            total = [d * (k - 1) for k, d in zip(self.kernel_size, self.dilation)]
-            sides = [(n // 2, n - n // 2) for n in total]
-        else:
-            sides = [(n, n) for n in sizes_of(self.padding, self.count)]
-        return pad(x, [(0, 0)] * (x.ndim - self.count) + sides, mode=PAD_MODES[self.padding_mode])
+        return convolved(self, x, self.weight, self.bias)
 
 
 class _Transposed(_Convolution):

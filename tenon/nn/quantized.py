@@ -1,9 +1,10 @@
 """Layers whose weights are 8-bit integers with a scale a row, for use, not for training.
 
-    net = nn.quantize(net.eval())       # in place: Linear and Embedding, a quarter of the memory
+    net = nn.quantize(net.eval())       # in place: Linear, Embedding and convolutions, a quarter of the memory
 
 Inputs and sums stay floating.  A product multiplies by the integers, converted while they are read, and its results by
-the scales, so nothing is ever stored as floats.
+the scales, so nothing is ever stored as floats; but for a compiled convolution, which keeps its integers as floats in
+the order in which it reads them.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tenon.errors import ArgumentError, DTypeError
+from tenon.nn.convolution import Conv1d, Conv2d, Conv3d, convolved, text_of
 from tenon.nn.embedding import Embedding
 from tenon.nn.linear import Linear
 from tenon.nn.module import Module, changed
@@ -21,13 +23,13 @@ from tenon.ops.projections import embedding, linear
 from tenon.ops.shape import cast, reshape_op
 from tenon.tensor import Tensor, tensor
 
-__all__ = ["QuantizedEmbedding", "QuantizedLinear", "quantize"]
+__all__ = ["QuantizedConv", "QuantizedEmbedding", "QuantizedLinear", "quantize"]
 
 LARGEST = 127       # so that every code has its opposite
 
 
 class _Quantized(Module):
-    """`codes` [rows, columns], 8-bit integers, and `scale` [rows]: the weight is codes * scale, row by row."""
+    """`codes` [rows, ...], 8-bit integers, and `scale` [rows]: the weight is codes * scale, row by row."""
 
     codes: Any
     scale: Any
@@ -40,7 +42,12 @@ class _Quantized(Module):
     @property
     def weight(self) -> Any:
         """The weight as it is used, in floating point."""
-        return cast(self.codes, dtype=self.scale.dtype) * reshape_op(self.scale, shape=(-1, 1))
+        return cast(self.codes, dtype=self.scale.dtype) * _beside(self.scale, self.codes.ndim - 1)
+
+
+def _beside(rows: Any, axes: int) -> Any:
+    """A number a row, with so many axes of size 1 behind it."""
+    return reshape_op(rows, shape=(-1, *[1] * axes))
 
 
 class QuantizedLinear(_Quantized):
@@ -72,31 +79,56 @@ class QuantizedEmbedding(_Quantized):
         self._take(layer.weight)
 
     def forward(self, x: Any) -> Any:
-        scale = embedding(x, reshape_op(self.scale, shape=(-1, 1)))
+        scale = embedding(x, _beside(self.scale, 1))
         return cast(embedding(x, self.codes), dtype=scale.dtype) * scale
 
     def extra_repr(self) -> str:
         return f"{self.num_embeddings}, {self.embedding_dim}"
 
 
-LAYERS: dict[type, Callable[[Any], Module]] = {Linear: QuantizedLinear, Embedding: QuantizedEmbedding}
+class QuantizedConv(_Quantized):
+    """A convolution with a kernel of 8-bit integers, a scale a filter; made of a `Conv1d` to `Conv3d`.
+
+    >>> nn.quantize(nn.Conv2d(3, 16, 3)).codes.shape
+    (16, 3, 3, 3)
+    """
+
+    def __init__(self, layer: Any):
+        self.count = layer.count
+        for name in layer.options:
+            setattr(self, name, getattr(layer, name))
+        self._take(layer.weight)
+        self.register_buffer("bias", None if layer.bias is None else layer.bias.detach())
+
+    def forward(self, x: Any) -> Any:
+        y = convolved(self, x, cast(self.codes, dtype=x.dtype), None) * _beside(self.scale, self.count)
+        return y if self.bias is None else y + _beside(self.bias, self.count)
+
+    def extra_repr(self) -> str:
+        return text_of(self)
+
+
+LAYERS: dict[type, Callable[[Any], Module]] = {
+    Linear: QuantizedLinear, Embedding: QuantizedEmbedding, **dict.fromkeys((Conv1d, Conv2d, Conv3d), QuantizedConv)}
 
 
 def encoded(weight: Any) -> tuple[Tensor, Tensor]:
-    """8-bit codes and a scale a row, such that codes * scale is within half a scale of the weight [rows, columns]."""
+    """8-bit codes and a scale a row, such that codes * scale is within half a scale of the weight [rows, ...]."""
     if weight.dtype.kind != "f":
         raise DTypeError(f"quantize: the weight is {weight.type}, only floating weights have 8-bit codes")
     exact = np.asarray(weight.detach()).astype(np.float64)
     if not np.isfinite(exact).all():
         raise ArgumentError("quantize: a weight is infinite or not a number")
-    scale = (np.abs(exact).max(axis=1, initial=0.0) / LARGEST).astype(weight.dtype.numpy)
-    divisor = np.where(scale == 0, 1, scale).astype(np.float64)
-    codes = np.clip(np.rint(exact / divisor[:, None]), -LARGEST, LARGEST).astype(np.int8)
+    scale = (np.abs(exact).max(axis=tuple(range(1, exact.ndim)), initial=0.0) / LARGEST).astype(weight.dtype.numpy)
+    divisor = np.where(scale == 0, 1, scale).astype(np.float64).reshape(-1, *[1] * (exact.ndim - 1))
+    codes = np.clip(np.rint(exact / divisor), -LARGEST, LARGEST).astype(np.int8)
     return tensor(codes), tensor(scale)
 
 
 def quantize(module: Any, choose: Callable[[str, Module], bool] = lambda name, layer: True) -> Any:
-    """Give every Linear and Embedding in a module 8-bit weights, in place; returns the module, or what it became.
+    """Give every Linear, Embedding and Conv1d to Conv3d in a module 8-bit weights, in place.
+
+    Returns the module, or what it became.
 
     `choose(name, layer)` may leave layers as they are.  The layers have no parameters any more: gradients flow through
     them, and not to them.  A state dict of a quantised network is loaded into one that was quantised the same way.

@@ -8,15 +8,15 @@ from tenon import data, nn, optim
 from tenon.nn.quantized import encoded
 
 
-@pytest.mark.parametrize("shape", [(5, 7), (1, 1), (0, 3), (3, 0), (64, 33)])
+@pytest.mark.parametrize("shape", [(5, 7), (1, 1), (0, 3), (3, 0), (64, 33), (4, 3, 2, 5), (3, 0, 3)])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
 def test_codes_are_within_half_a_scale_of_the_weight(shape, dtype):
     weight = tn.asarray(np.random.default_rng(0).standard_normal(shape)).astype(dtype)
     codes, scale = encoded(weight)
     assert codes.dtype == tn.int8 and scale.shape == shape[:1] and scale.dtype == weight.dtype
-    difference = np.abs(weight.numpy().astype("f8") - codes.numpy() * scale.numpy().astype("f8")[:, None])
-    assert (difference <= 0.5 * (1 + 2.0**-7) * scale.numpy().astype("f8")[:, None]).all() and np.abs(codes).max() <= 127 \
-        if codes.size else True
+    rows = scale.numpy().astype("f8").reshape(-1, *[1] * (len(shape) - 1))
+    difference = np.abs(weight.numpy().astype("f8") - codes.numpy() * rows)
+    assert (difference <= 0.5 * (1 + 2.0**-7) * rows).all() and np.abs(codes).max() <= 127 if codes.size else True
 
 
 def test_rows_of_zeros_stay_zero_and_numbers_that_are_none_are_refused():
@@ -49,6 +49,39 @@ def test_weights_are_not_stored_as_floats():
         captured = tn.jit(lambda x: layer(x)).capture(x)
         assert captured.program.late.packs == () and captured.program.parts.made_from == ()
         assert captured.program.late.peak_bytes < 512 * 1024
+
+
+CONVOLUTIONS = [
+    (nn.Conv1d, (6, 10, 5), {"stride": 2, "padding": 3}, (2, 6, 19)),
+    (nn.Conv2d, (16, 33, 3), {"padding": 1}, (2, 16, 9, 11)),
+    (nn.Conv2d, (8, 12, (3, 1)), {"padding": "same", "groups": 4, "bias": False, "dilation": 2}, (1, 8, 7, 7)),
+    (nn.Conv2d, (12, 12, 3), {"padding": 1, "groups": 12, "padding_mode": "reflect"}, (1, 12, 7, 7)),
+    (nn.Conv3d, (3, 9, 2), {}, (1, 3, 4, 5, 6)),
+]
+
+
+@pytest.mark.parametrize(("kind", "sizes", "options", "shape"), CONVOLUTIONS, ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_convolution_is_that_with_the_weight_that_the_codes_stand_for(kind, sizes, options, shape, dtype):
+    tn.manual_seed(0)
+    layer = kind(*sizes, **options).to(dtype)
+    quantized = nn.QuantizedConv(layer)
+    x = tn.rand(*shape).astype(dtype)
+    layer.weight.assign(quantized.weight)
+    exact = layer(x).numpy()
+    for call in (quantized, tn.jit(quantized), tn.jit(quantized, constants=False)):
+        with tn.no_grad():
+            np.testing.assert_allclose(call(x).numpy(), exact, rtol=1e-5, atol=1e-5)
+    assert not list(quantized.parameters()) and quantized.extra_repr() == layer.extra_repr()
+
+
+def test_a_compiled_convolution_keeps_floats_in_the_order_in_which_it_reads_them():
+    layer, x = nn.QuantizedConv(nn.Conv2d(64, 128, 3, padding=1)), tn.rand(1, 64, 9, 9)
+    call = tn.jit(lambda x: layer(x))
+    with tn.no_grad():
+        call(x)
+        captured = call.capture(x)
+    assert len(captured.program.late.packs) == 1 and captured.program.parts.made_from == ()
 
 
 def test_an_embedding():

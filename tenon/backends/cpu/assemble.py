@@ -39,6 +39,7 @@ MakeUnit = Callable[[Graph], Unit | None]
 VIEWS = (reshape_op,)       # the same bytes under another type
 MOST_GROWTH = 2             # times the bytes that a factor is made of, for its panels,
 SMALL = 1 << 16             # and as many bytes in any case
+WIDE = 4                    # bytes of an element as panels hold it
 
 
 @dataclass(eq=False)
@@ -126,12 +127,17 @@ class Assembler:
         """The step; a product whose right factor is made of constants takes panels, which `packing` makes."""
         if not self.constants:
             return step
-        from tenon.backends.cpu.prepack import Packing, in_two, right_of  # local: with it come all emitters
+        from tenon.backends.cpu.prepack import (  # local: with it come all emitters
+            Packing,
+            in_two,
+            is_convolution,
+            right_of,
+        )
         if isinstance(step, KernelStep) and isinstance(step.unit, Packing) and self.constants.issuperset(step.inputs):
             self.packing.append(step)       # before a loop
             return step
         found = right_of(step)
-        if found is None or not self.constants.issuperset(found[0]) or not _is_as_small(*found):
+        if found is None or not self.constants.issuperset(found[0]) or not _is_as_small(*found, is_convolution(step)):
             return step
         assert isinstance(step, KernelStep)
         packing, packed = in_two(step, *found)
@@ -211,7 +217,11 @@ class Assembler:
         return listed
 
 
-def _is_as_small(made_from: Sequence[Storage], size: int) -> bool:
-    """Whether panels take about the memory of what they are made of: 8-bit weights are worth their small size."""
-    given = sum(product(x.type.shape) * x.type.dtype.itemsize for x in made_from)
+def _is_as_small(made_from: Sequence[Storage], size: int, convolution: bool) -> bool:
+    """Whether panels take about the memory of what they are made of: 8-bit weights are worth their small size.
+
+    Those of a convolution, which computes far more than it reads, are not: they count as if they were wide.
+    """
+    least = WIDE if convolution else 1
+    given = sum(product(x.type.shape) * max(x.type.dtype.itemsize, least) for x in made_from)
     return isinstance(given, int) and size <= max(MOST_GROWTH * given, SMALL)

@@ -116,13 +116,17 @@ def _scratch(kernel: Kernel) -> int:
     return contraction_scratch(statement, packed=True)
 
 
+def is_convolution(step: Step) -> bool:
+    """Whether the step is a convolution that was turned for the sake of packing."""
+    return isinstance(step, KernelStep) and any(node.op is conv_channels_last for node in step.unit.body.nodes)
+
+
 def right_of(step: Step, most_rows: int | None = None) -> tuple[tuple[Storage, ...], int] | None:
     """(what the right factor is made of, its bytes when it is packed) of a product with no more rows than that."""
     if not isinstance(step, KernelStep) or type(step.unit) is not Unit:
         return None
     facts = step.unit.facts
-    is_turned = any(node.op is conv_channels_last for node in step.unit.body.nodes)     # for the sake of packing
-    if (facts.scratch == 0 and not is_turned) or facts.sizes or facts.stages != 1:
+    if (facts.scratch == 0 and not is_convolution(step)) or facts.sizes or facts.stages != 1:
         return None
     kernel = step.unit.kernel
     statement = kernel.nests[0].body[0]
