@@ -19,6 +19,7 @@ import numpy as np
 from tenon.errors import ArgumentError
 from tenon.locks import Lock
 from tenon.ops import random as draws
+from tenon.ops.creation import arange
 from tenon.ops.define import lift
 from tenon.ops.getitem import getitem
 from tenon.ops.portable import normal_quantile, portable_log, scaled
@@ -26,6 +27,9 @@ from tenon.ops.searching import argsort, topk
 from tenon.ops.shape import as_shape, cast
 from tenon.tensor import Tensor, tensor
 from tenon.types import as_dtype, broadcast_shapes, float32, float64, int64
+
+
+MOST_PLACES = 1 << 24
 
 
 class Generator:
@@ -122,8 +126,9 @@ def randint(low: int, high: Any = None, size: Any = None, dtype: Any = int64,
 
 def randperm(n: int, dtype: Any = int64, generator: Generator | None = None) -> Any:
     """0, 1, ... n - 1 in random order."""
-    order = argsort(_draw(generator, lambda state: draws.random_integers(state, low=0, count=2 ** 63, shape=(n,))),
-                    axis=0)
+    keys = _draw(generator, lambda state: draws.random_integers(state, low=0, count=2 ** 63, shape=(n,)))
+    unique = n <= MOST_PLACES       # their last bits are the place: any way of ordering them gives one order
+    order = argsort((keys & -MOST_PLACES) | arange(n) if unique else keys, axis=0, stable=not unique)
     return order if as_dtype(dtype) is int64 else cast(order, dtype=dtype)
 
 

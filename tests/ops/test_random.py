@@ -111,6 +111,24 @@ def test_permutations():
     assert sorted(tn.random.shuffle(x).tolist()) == x.tolist()
 
 
+def test_permutations_of_any_length_are_the_same_compiled():
+    def draw(x):
+        return tn.randperm(x.shape[0])
+    compiled = tn.jit(draw)
+    for n in (1, 2, 7, 130, 64, 0):
+        tn.manual_seed(n)
+        eager = draw(tn.zeros(n)).tolist()
+        tn.manual_seed(n)
+        assert compiled(tn.zeros(n)).tolist() == eager
+        assert sorted(eager) == list(range(n))
+
+
+def test_every_order_is_as_likely():
+    orders = np.array([tn.randperm(3).tolist() for _ in range(600)])
+    _, counts = np.unique(orders, axis=0, return_counts=True)
+    assert len(counts) == 6 and abs(counts - 100).max() < 40
+
+
 def test_dropout_keeps_the_mean_and_its_gradient_the_mask():
     x = tn.ones(COUNT, requires_grad=True)
     y = tn.dropout(x, 0.25)
