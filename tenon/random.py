@@ -28,7 +28,6 @@ from tenon.ops.shape import as_shape, cast
 from tenon.tensor import Tensor, tensor
 from tenon.types import as_dtype, broadcast_shapes, float32, float64, int64
 
-
 MOST_PLACES = 1 << 24
 
 

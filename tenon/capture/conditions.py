@@ -19,7 +19,7 @@ import numpy as np
 from tenon.backends.cpu import conditions as native
 from tenon.backends.cpu import objects
 from tenon.capture.guards import CLASS, MISSING, Group, Guards
-from tenon.capture.reach import FUNCTION, cell_contents
+from tenon.capture.reading import FUNCTION, cell_contents
 
 
 class GuardConditions:

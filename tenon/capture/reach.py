@@ -18,14 +18,31 @@ import types
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache, lru_cache, partial
-from operator import attrgetter, itemgetter
+from functools import cache, partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
-from tenon.capture.guards import CLASS, MISSING, Group, Guards, is_atom
+from tenon.capture.classes import functions_of, has_own, inherited_names, is_library
+from tenon.capture.guards import CLASS, Group, Guards, is_atom
 from tenon.capture.names import module_of, names_of, only_appends
+from tenon.capture.reading import (
+    FUNCTION,
+    PARTIAL,
+    all_bytes,
+    cell_contents,
+    elements,
+    frozen,
+    generator_state,
+    misses,
+    read_slots,
+    referent,
+    refill,
+    set_generator_state,
+    slot_names,
+    value_of,
+)
 from tenon.capture.watch import LIBRARIES, PACKAGE, Kept, follows
 from tenon.tensor import Tensor
 
@@ -34,8 +51,6 @@ LARGEST_ARRAY = 1 << 16         # bytes whose change is noticed by comparing the
 MOST_KEPT = 1 << 26             # bytes of an array that are put back when the function changes it
 BYTES = (bytearray, memoryview, array.array)
 CONTAINERS = (list, tuple, dict, set, frozenset, deque)
-FUNCTION = attrgetter("__code__", "__defaults__", "__kwdefaults__")
-PARTIAL = attrgetter("func", "args", "keywords")
 
 
 class Reach:
@@ -192,7 +207,7 @@ class Reach:
 
     def _add_cached(self, function: Any, path: str) -> None:
         """`functools.lru_cache`: what it remembers is good until it is cleared."""
-        self._items(_misses, function, _misses(function), path)
+        self._items(misses, function, misses(function), path)
         self.add(function.__wrapped__, path)
 
     # ------------------------------------------------------------ containers
@@ -222,7 +237,7 @@ class Reach:
             return
         if isinstance(value, set):
             self._hold(value)
-            self._items(_frozen, value, (frozenset(value),), path, follow=False)
+            self._items(frozen, value, (frozenset(value),), path, follow=False)
         for item in value:
             self.add(item, f"an item of {path}")
 
@@ -239,9 +254,9 @@ class Reach:
     # ------------------------------------------------------------ bytes, arrays, generators of random numbers
 
     def _add_bytes(self, value: Any, path: str) -> None:
-        self._items(_bytes, value, _bytes(value), path, follow=False)
+        self._items(all_bytes, value, all_bytes(value), path, follow=False)
         if self.codes is None and not getattr(value, "readonly", False):
-            self.kept.append(Kept(value, bytes, _refill, path))
+            self.kept.append(Kept(value, bytes, refill, path))
 
     def _add_array(self, value: np.ndarray, path: str) -> None:
         self.arrays.append((value, path))
@@ -256,12 +271,12 @@ class Reach:
             if value.nbytes > LARGEST_ARRAY:
                 self.opaque.append(f"{path} is a NumPy array of {value.nbytes} bytes, read outside the graph")
             else:
-                self._items(_elements, value, _elements(value), path, follow=False)
+                self._items(elements, value, elements(value), path, follow=False)
 
     def _add_random(self, value: Any, path: str) -> None:
         if self.codes is None:
             read, put_back = (random.Random.getstate, random.Random.setstate) if isinstance(value, random.Random) else \
-                (_state, _set_state) if isinstance(value, np.random.Generator) else \
+                (generator_state, set_generator_state) if isinstance(value, np.random.Generator) else \
                 (partial(np.random.RandomState.get_state, legacy=False), np.random.RandomState.set_state)
             self.kept.append(Kept(value, read, put_back, path))
 
@@ -286,13 +301,13 @@ class Reach:
         for reference, path in self._references:
             target = reference()
             if target is None or id(target) in self.known():
-                self._items(_referent, reference, (target,), path)
+                self._items(referent, reference, (target,), path)
             else:
                 self.opaque.append(f"{path} refers weakly to what may be gone in another call")
         self._references.clear()
 
     def _add_variable(self, value: contextvars.ContextVar[Any], path: str) -> None:
-        self._items(_value, value, _value(value), path)
+        self._items(value_of, value, value_of(value), path)
 
     # ------------------------------------------------------------ modules, classes, objects
 
@@ -347,9 +362,9 @@ class Reach:
             return
         self.add(cls, cls.__name__)
         table = getattr(value, "__dict__", None)
-        slots = [s for base in cls.__mro__ for s in _slots(base) if self._names is None or s in self._names]
+        slots = [s for base in cls.__mro__ for s in slot_names(base) if self._names is None or s in self._names]
         if slots:
-            read = partial(_read_slots, slots)
+            read = partial(read_slots, slots)
             self._items(read, value, read(value), path, [f".{s}" for s in slots])
             self._hold(value)
         if not isinstance(table, dict):
@@ -401,92 +416,3 @@ def kinds() -> tuple[tuple[Any, Callable[[Reach, Any, str], None]], ...]:
         (weakref.ref, Reach._add_reference),
         (contextvars.ContextVar, Reach._add_variable),
     )
-
-
-def has_own(tensor: Tensor) -> bool:
-    """Whether a tensor is of a user's class or has a user's attributes."""
-    return not module_of(type(tensor)).startswith("tenon.") or bool(getattr(tensor, "__dict__", None))
-
-
-def is_library(cls: type) -> bool:
-    """Whether the class comes with Python or an installed package, and is not Tenon's."""
-    name = module_of(cls)
-    if name.startswith("tenon.") or name == "__main__":
-        return False
-    top = name.partition(".")[0]
-    if top in sys.stdlib_module_names:
-        return True
-    file = getattr(sys.modules.get(name), "__file__", None)
-    return file is not None and file.startswith(LIBRARIES)
-
-
-@lru_cache(maxsize=1024)
-def inherited_names(cls: Any) -> frozenset[str]:
-    """The attributes that code of a class's library bases reads, such as `data` of a `UserDict`."""
-    bases = [b for b in cls.__mro__ if is_library(b) and module_of(b) not in ("builtins", "abc", "typing", "enum")]
-    codes = [f.__code__ for base in bases for member in vars(base).values() for f in functions_of(member)]
-    return frozenset().union(*(names_of(code).attributes for code in codes))
-
-
-def functions_of(member: Any) -> list[types.FunctionType]:
-    """The Python functions of a member of a class: a method, a property, a cached property."""
-    found = [member, getattr(member, "__func__", None), getattr(member, "fget", None), getattr(member, "fset", None),
-             member.func if isinstance(member, functools.cached_property) else None]
-    return [f for f in found if isinstance(f, types.FunctionType)]
-
-
-def _slots(cls: type) -> tuple[str, ...]:
-    slots = vars(cls).get("__slots__", ())
-    listed = (slots,) if isinstance(slots, str) else tuple(slots)
-    return tuple(s for s in listed if not s.startswith("__")) if not module_of(cls).startswith("tenon.") else ()
-
-
-def _read_slots(names: Sequence[str], holder: Any) -> tuple[Any, ...]:
-    return tuple([getattr(holder, name, MISSING) for name in names])
-
-
-def cell_contents(cell: Any) -> tuple[Any, ...]:
-    try:
-        return (cell.cell_contents,)
-    except ValueError:
-        return (MISSING,)
-
-
-def _misses(function: Any) -> tuple[Any, ...]:
-    return (function.cache_info().misses,)
-
-
-def _frozen(value: Any) -> tuple[Any, ...]:
-    return (frozenset(value),)
-
-
-def _bytes(value: Any) -> tuple[Any, ...]:
-    return (bytes(value),)
-
-
-def _refill(value: Any, before: bytes) -> None:
-    if isinstance(value, array.array):
-        del value[:]
-        value.frombytes(before)
-    else:
-        value[:] = before
-
-
-def _elements(value: np.ndarray) -> tuple[Any, ...]:
-    return (value.dtype.str, value.shape, value.tobytes())
-
-
-def _state(value: np.random.Generator) -> Any:
-    return value.bit_generator.state
-
-
-def _set_state(value: np.random.Generator, state: Any) -> None:
-    value.bit_generator.state = state
-
-
-def _referent(value: Any) -> tuple[Any, ...]:
-    return (value(),)
-
-
-def _value(value: contextvars.ContextVar[Any]) -> tuple[Any, ...]:
-    return (value.get(MISSING),)

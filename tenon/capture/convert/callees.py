@@ -14,7 +14,7 @@ from typing import Any
 
 from tenon.capture.convert.source import Unconvertible
 from tenon.capture.convert.template import HELPER
-from tenon.capture.reach import cell_contents
+from tenon.capture.reading import cell_contents
 from tenon.capture.watch import PACKAGE, STANDS_FOR, follows, unwatched
 from tenon.state import recorder
 from tenon.tensor import Tensor

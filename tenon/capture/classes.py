@@ -1,0 +1,45 @@
+"""What is asked of classes: whose they are, which functions their members are, what their libraries' code reads."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+from functools import lru_cache
+from typing import Any
+
+from tenon.capture.names import module_of, names_of
+from tenon.capture.watch import LIBRARIES
+from tenon.tensor import Tensor
+
+
+def has_own(tensor: Tensor) -> bool:
+    """Whether a tensor is of a user's class or has a user's attributes."""
+    return not module_of(type(tensor)).startswith("tenon.") or bool(getattr(tensor, "__dict__", None))
+
+
+def is_library(cls: type) -> bool:
+    """Whether the class comes with Python or an installed package, and is not Tenon's."""
+    name = module_of(cls)
+    if name.startswith("tenon.") or name == "__main__":
+        return False
+    top = name.partition(".")[0]
+    if top in sys.stdlib_module_names:
+        return True
+    file = getattr(sys.modules.get(name), "__file__", None)
+    return file is not None and file.startswith(LIBRARIES)
+
+
+@lru_cache(maxsize=1024)
+def inherited_names(cls: Any) -> frozenset[str]:
+    """The attributes that code of a class's library bases reads, such as `data` of a `UserDict`."""
+    bases = [b for b in cls.__mro__ if is_library(b) and module_of(b) not in ("builtins", "abc", "typing", "enum")]
+    codes = [f.__code__ for base in bases for member in vars(base).values() for f in functions_of(member)]
+    return frozenset().union(*(names_of(code).attributes for code in codes))
+
+
+def functions_of(member: Any) -> list[types.FunctionType]:
+    """The Python functions of a member of a class: a method, a property, a cached property."""
+    found = [member, getattr(member, "__func__", None), getattr(member, "fget", None), getattr(member, "fset", None),
+             member.func if isinstance(member, functools.cached_property) else None]
+    return [f for f in found if isinstance(f, types.FunctionType)]

@@ -1,0 +1,74 @@
+"""What guards compare: a holder -> a tuple of what it holds; and how some of it is put back."""
+
+from __future__ import annotations
+
+import array
+import contextvars
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Any
+
+import numpy as np
+
+from tenon.capture.guards import MISSING
+from tenon.capture.names import module_of
+
+FUNCTION = attrgetter("__code__", "__defaults__", "__kwdefaults__")
+PARTIAL = attrgetter("func", "args", "keywords")
+
+
+def slot_names(cls: type) -> tuple[str, ...]:
+    slots = vars(cls).get("__slots__", ())
+    listed = (slots,) if isinstance(slots, str) else tuple(slots)
+    return tuple(s for s in listed if not s.startswith("__")) if not module_of(cls).startswith("tenon.") else ()
+
+
+def read_slots(names: Sequence[str], holder: Any) -> tuple[Any, ...]:
+    return tuple([getattr(holder, name, MISSING) for name in names])
+
+
+def cell_contents(cell: Any) -> tuple[Any, ...]:
+    try:
+        return (cell.cell_contents,)
+    except ValueError:
+        return (MISSING,)
+
+
+def misses(function: Any) -> tuple[Any, ...]:
+    return (function.cache_info().misses,)
+
+
+def frozen(value: Any) -> tuple[Any, ...]:
+    return (frozenset(value),)
+
+
+def all_bytes(value: Any) -> tuple[Any, ...]:
+    return (bytes(value),)
+
+
+def refill(value: Any, before: bytes) -> None:
+    if isinstance(value, array.array):
+        del value[:]
+        value.frombytes(before)
+    else:
+        value[:] = before
+
+
+def elements(value: np.ndarray) -> tuple[Any, ...]:
+    return (value.dtype.str, value.shape, value.tobytes())
+
+
+def generator_state(value: np.random.Generator) -> Any:
+    return value.bit_generator.state
+
+
+def set_generator_state(value: np.random.Generator, state: Any) -> None:
+    value.bit_generator.state = state
+
+
+def referent(value: Any) -> tuple[Any, ...]:
+    return (value(),)
+
+
+def value_of(value: contextvars.ContextVar[Any]) -> tuple[Any, ...]:
+    return (value.get(MISSING),)
