@@ -276,7 +276,7 @@ def even_and_odd(x: Number, coefficients: Sequence[float]) -> Number:
 def scaled(x: Number, exponent: Bits) -> Number:
     """x * 2**exponent, rounded once, however large the exponent: one instruction where `can_scale` holds."""
     b, lanes = x.b, f"v{x.lanes}" if x.lanes else ""
-    name = f"llvm.ldexp.{lanes}f32.{lanes}i32"
+    name = f"llvm.ldexp.{lanes}f{x.format.bits}.{lanes}i{x.format.bits}"
     kind = ir.FunctionType(x.value.type, [x.value.type, exponent.value.type])
     function = b.module.globals.get(name) or ir.Function(b.module, kind, name=name)
     return Number(b, b.call(function, [x.value, exponent.value]))
@@ -284,7 +284,7 @@ def scaled(x: Number, exponent: Bits) -> Number:
 
 def can_scale(kind: Format) -> bool:
     """Whether the processor has an instruction for `scaled`; without it LLVM would call a library."""
-    return kind is SINGLE and has_feature("avx512f")
+    return has_feature("avx512f" if kind is SINGLE else "avx512dq")     # which makes 64-bit lanes numbers
 
 
 def widen(x: Number) -> Number:
