@@ -109,3 +109,37 @@ def test_nothing_beyond_the_end_is_touched(threads: None) -> None:
     got = act(tn.asarray(given)).numpy()
     assert (got[:, :19] == 1).all()
     assert np.isnan(got[:, 19:]).all()
+
+
+@pytest.mark.parametrize("name", ["sin", "cos", "tan"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_an_angle_has_the_same_bits_whatever_is_beside_it(name: str, dtype: str, threads: None) -> None:
+    """Where all of many angles are small they are reduced by a shorter way."""
+    function = getattr(tn, name)
+    compiled = tn.jit(lambda x: function(x))
+    small = np.random.default_rng(3).normal(size=5000).astype(dtype) * 30
+    large = np.array([1e6, 2.0**20, np.nextafter(np.dtype(dtype).type(2.0**20), np.inf), -3e8, 1e30, np.inf, np.nan])
+    mixed = small.copy()
+    mixed[[0, 1023, 1024, 2100, 2101, 3000, 4999]] = large
+    same = mixed == small
+    with np.errstate(invalid="ignore"):
+        exact = getattr(np, name)(mixed.astype("longdouble")).astype(dtype)
+    got = compiled(tn.asarray(mixed)).numpy()
+    np.testing.assert_array_equal(got[same], compiled(tn.asarray(small)).numpy()[same])
+    np.testing.assert_allclose(got, exact, 1e-6 if dtype == "float32" else 1e-14)
+
+
+def test_angles_that_a_loop_names_are_seen(threads: None) -> None:
+    """In rows, beside sums, and written over the memory that they come from."""
+    @tn.jit
+    def act(x: Any) -> Any:
+        angle = x * 3 + 1
+        x[:, 1:] = tn.sin(angle[:, 1:]) + tn.cos(angle[:, 1:])
+        return x, (tn.sin(angle) * angle).sum(axis=1), tn.sin(tn.exp(x)).sum(axis=0)
+    given = np.random.default_rng(4).normal(size=(6, 2051))
+    given[2, 100] = 1e9
+    angle = given * 3 + 1
+    x, rows, columns = (part.numpy() for part in act(tn.asarray(given.copy())))
+    np.testing.assert_allclose(x[:, 1:], (np.sin(angle) + np.cos(angle))[:, 1:], 1e-12, 1e-12)
+    np.testing.assert_allclose(rows, (np.sin(angle) * angle).sum(1), 1e-9)
+    np.testing.assert_allclose(columns, np.sin(np.exp(x)).sum(0), 1e-9, 1e-9)

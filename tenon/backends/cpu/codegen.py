@@ -10,6 +10,7 @@ a checked index fails the function writes (k + 1, the index, the size) for kerne
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from llvmlite import ir
 
@@ -17,18 +18,32 @@ from tenon.backends.cpu import arithmetic as scalar
 from tenon.backends.cpu.arithmetic import I64, POINTER, REORDER, number, register
 from tenon.backends.cpu.attention import attention_scratch, emit_attention
 from tenon.backends.cpu.contraction.emit import loop, loop_flags, prefetch
+from tenon.backends.cpu.mathematics.angle import NEAR
 from tenon.backends.cpu.products import contraction_scratch, emit_packing_of, emit_product
 from tenon.backends.cpu.shares import SHARE, Share
 from tenon.backends.cpu.streams import AHEAD, elements_of_a_line, streams
 from tenon.backends.cpu.values import ONE, ZERO, Values
-from tenon.backends.cpu.vectors import in_flight, masked_lanes
+from tenon.backends.cpu.vectors import angles, in_flight, masked_lanes
 from tenon.dims import Dim, maximum
-from tenon.loops.expressions import Buffer, Const, Expr, Index, Load, identity, walk
+from tenon.loops.expressions import (
+    Binary,
+    Buffer,
+    Call,
+    Const,
+    Expr,
+    Index,
+    Load,
+    Local,
+    constant,
+    identity,
+    walk,
+)
 from tenon.loops.ir import (
     Accumulator,
     Block,
     Contraction,
     Kernel,
+    Let,
     Loop,
     Nest,
     Pairs,
@@ -38,11 +53,13 @@ from tenon.loops.ir import (
     roots,
     statements,
 )
-from tenon.types import int64
+from tenon.types import bool_, int64
 
 SIGNATURE = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, *SHARE, POINTER, POINTER])
 REDUCTION = {"add": "+", "mul": "*", "min": "min", "max": "max", "any": "|", "all": "&"}
 LOCAL_ALIGNMENT = 64
+WITHOUT_COPIES = "llvm.loop.unroll.disable"
+LOOKED_AT = 1024    # elements, of which it is seen together whether all are small
 UNROLLED = 8        # turns of the longest loop that is unrolled wholly: a longer one is to be vectorised first
 MOST_COPIES = 36    # of the innermost statements, where loops that are unrolled are nested: 2 x 2 phases of 3 x 3 taps
 
@@ -300,13 +317,39 @@ class _Loops(Values):
         self.known.update(before)
 
     def turns(self, statement: Loop, start: ir.Value, stop: ir.Value, first: ir.Value = ZERO) -> None:
-        """The body for first + start <= index < first + stop: in whole vectors, and what is left behind a mask."""
+        """The body for first + start <= index < first + stop."""
         if copies(statement) <= MOST_COPIES:
             self.some_turns(statement, start, stop, first, "llvm.loop.unroll.full")
-            return
+        elif found := angles(statement):
+            self.near_or_far(statement, found, start, stop, first)
+        else:
+            self.vectors(statement, start, stop, first)
+
+    def near_or_far(self, statement: Loop, angles: Sequence[Expr], start: ir.Value, stop: ir.Value,
+                    first: ir.Value) -> None:
+        """The same, some turns at a time, by the shorter way where all angles are small."""
+        b, step = self.b, ir.Constant(I64, LOOKED_AT)
+        near = Local("near", bool_)
+        small = (Binary("<=", Call("abs", (x,)), constant(NEAR, x.dtype)) for x in angles)
+        named = (x for x in statement.body if isinstance(x, Let))
+        look = replace(statement, body=(*named, *(Update(near, "all", x) for x in small)))
+        with loop(b, start, stop, step) as (begin, _):
+            end = scalar.binary(b, "min", b.add(begin, step), stop, int64)
+            self.statement(Accumulator(near, "all"))
+            self.vectors(look, begin, end, first)
+            with b.if_else(self.value(near)) as (all_are, some_are_not):
+                with all_are:
+                    self.near = True
+                    self.vectors(statement, begin, end, first)
+                with some_are_not:
+                    self.near = False
+                    self.some_turns(statement, begin, end, first, WITHOUT_COPIES, "llvm.loop.interleave.count=2")
+
+    def vectors(self, statement: Loop, start: ir.Value, stop: ir.Value, first: ir.Value = ZERO) -> None:
+        """The body for first + start <= index < first + stop: in whole vectors, and what is left behind a mask."""
         lanes, turns = masked_lanes(statement), _distance(start, stop)
         count = in_flight(statement, lanes, _least_share(statement) if turns is None else turns)
-        flags = "llvm.loop.unroll.disable", f"llvm.loop.interleave.count={count}"
+        flags = WITHOUT_COPIES, f"llvm.loop.interleave.count={count}"
         if lanes is None:
             self.some_turns(statement, start, stop, first, *flags)
             return

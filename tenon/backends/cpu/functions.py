@@ -6,14 +6,16 @@ from collections.abc import Callable, Sequence
 
 from llvmlite import ir
 
-from tenon.backends.cpu.mathematics import FUNCTIONS
+from tenon.backends.cpu.mathematics import FUNCTIONS, NEAR_FUNCTIONS
 from tenon.types import DType
 
 
-def call(b: ir.IRBuilder, name: str, dtype: DType, args: Sequence[ir.Value]) -> ir.Value:
-    """The value of a function of operands of this type."""
+def call(b: ir.IRBuilder, name: str, dtype: DType, args: Sequence[ir.Value], near: bool = False) -> ir.Value:
+    """The value of a function of operands of this type; `near`: which are known not to be large."""
     if dtype.kind != "f":
         return _INTEGER[name](b, dtype, *args)
+    if near and name in NEAR_FUNCTIONS:
+        return NEAR_FUNCTIONS[name](b, *args)
     return _FLOAT[name](b, *args) if name in _FLOAT else FUNCTIONS[name](b, *args)
 
 

@@ -49,6 +49,7 @@ class Values:
     # For each check: whether it failed, and the largest index that did, negative ones as if they were beyond all
     # others.  Both are reductions, which leave the loop to be made of vectors.
     failed: list[tuple[ir.Value, ir.Value]] = field(default_factory=list)
+    near: bool = False      # whether the operands of functions that take longer for large ones are known to be small
 
     def block(self, body: Block) -> None:
         """Statements, one after the other; a run of stores happens once all of its values are known.
@@ -99,7 +100,7 @@ class Values:
             case Binary(op=op, left=left, right=right):
                 return self.binary(op, left, right)
             case Call(name=name, args=args):
-                return functions.call(b, name, args[0].dtype, [self.value(arg) for arg in args])
+                return functions.call(b, name, args[0].dtype, [self.value(arg) for arg in args], self.near)
             case Select(condition=condition, then=then, otherwise=otherwise):
                 return b.select(self.value(condition), self.value(then), self.value(otherwise))
             case Cast(x=inner, dtype=dtype):

@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from tenon.backends.cpu.contraction.machine import host
+from tenon.backends.cpu.mathematics import NEAR_FUNCTIONS
 from tenon.backends.llvm import has_feature
 from tenon.dims import Dim
 from tenon.loops.affine import affine, is_same
 from tenon.loops.cost import FUNCTION, operations
-from tenon.loops.expressions import Binary, CheckedIndex, Const, Expr, Load, walk
+from tenon.loops.expressions import Binary, Call, CheckedIndex, Const, Expr, Load, walk
 from tenon.loops.ir import Let, Loop, Store, Update, roots
 from tenon.types import int64
 
@@ -63,6 +64,15 @@ def masked_lanes(loop: Loop) -> int | None:
     widths = [x.buffer.type.dtype.itemsize for x in touched]
     widths += [x.local.dtype.itemsize for x in loop.body if isinstance(x, Update)]
     return host().vector_bytes // max(widths)
+
+
+def angles(loop: Loop) -> list[Expr]:
+    """The operands of functions that take longer for large ones; none where telling which are large is work itself."""
+    calls = (x for x in walk(*_roots(loop)) if isinstance(x, Call) and x.name in NEAR_FUNCTIONS)
+    found = list(dict.fromkeys(x.args[0] for x in calls if x.dtype.kind == "f"))
+    simple = all(isinstance(x, (Let, Store, Update)) for x in loop.body)
+    named = [x.value for x in loop.body if isinstance(x, Let)]
+    return found if simple and sum(map(operations, walk(*found, *named))) < FUNCTION else []
 
 
 def _roots(loop: Loop) -> Iterator[Expr]:

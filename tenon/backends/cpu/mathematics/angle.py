@@ -6,16 +6,17 @@ of x. Single precision works in doubles and selects among four pairs of them; do
 every 16 exponents, which it loads from a table of 2 KB.
 """
 
-import math
 from dataclasses import dataclass
 from fractions import Fraction
 
 from llvmlite import ir
 
 from tenon.backends.cpu.mathematics.notation import DOUBLE, Bits, Number, fma, intrinsic, narrow, where, widen
-from tenon.backends.cpu.mathematics.pairs import nearest_integer, quick_two_sum, two_product, two_sum
+from tenon.backends.cpu.mathematics.pairs import Pair, nearest_integer, quick_two_sum, two_product, two_sum
 
 HALF_PI = (1.5707963267948966, 6.123233995736766e-17)
+HALF_PI_SHORT = (1.5707963267341256, 6.077100506506192e-11, 3.5215598651832e-27)  # of 33, 53 and 53 bits
+NEAR = 2.0**20
 
 
 @dataclass(frozen=True)
@@ -27,18 +28,29 @@ class Angle:
     tail: Number | None = None
 
 
-def reduce_single(x: Number) -> Angle:
+def reduce_single(x: Number, near: bool = False) -> Angle:
     """For floats: r to 24 bits."""
-    wide = reduce_single_wide(x)
+    wide = reduce_single_wide(x, near)
     # The number of quarter turns fits 32 bits: it is only wanted modulo 4.
     quarters = wide.quarters
     low = Bits(x.b, x.b.trunc(quarters.value, quarters.type_with(ir.IntType(32))))
     return Angle(low, narrow(wide.r))
 
 
-def reduce_single_wide(x: Number) -> Angle:
+def reduce_single_wide(x: Number, near: bool = False) -> Angle:
     """For floats, with r a double, right to about 2**-55."""
     wide = widen(x)
+    n, shifted = nearest_integer(wide, 1.0 / HALF_PI[0])
+    r = fma(-n, HALF_PI[1], fma(-n, HALF_PI[0], wide))      # the inner one is exact
+    if near:
+        return Angle(shifted.bits(), r)
+    far_shifted, far_r = reduce_far_single(wide)
+    inside = abs(wide) <= NEAR
+    return Angle(where(inside, shifted, far_shifted).bits(), where(inside, r, far_r))
+
+
+def reduce_far_single(wide: Number) -> Pair:
+    """(a number whose low bits are the number of quarter turns, r)."""
     size = abs(wide)
     high, low = (wide.constant(part) for part in SINGLE_PARTS[0][1])
     for start, (high_part, low_part) in SINGLE_PARTS[1:]:
@@ -49,11 +61,32 @@ def reduce_single_wide(x: Number) -> Angle:
     multiple = (product + 4.0 * DOUBLE.to_integer) - 4.0 * DOUBLE.to_integer
     kept, rest = product - multiple, fma(wide, low, error)
     n, shifted = nearest_integer(kept + rest)
-    return Angle(shifted.bits(), ((kept - n) + rest) * HALF_PI[0])
+    return shifted, ((kept - n) + rest) * HALF_PI[0]
 
 
-def reduce_double(x: Number) -> Angle:
-    """For doubles: r + tail to 120 bits behind the point, enough for the doubles nearest to multiples of pi/2.
+def reduce_double(x: Number, near: bool = False) -> Angle:
+    """For doubles: r + tail to as many bits as the doubles nearest to multiples of pi/2 need."""
+    angle = reduce_near_double(x)
+    if near:
+        return angle
+    far, inside = reduce_far_double(x), abs(x) <= NEAR
+    assert angle.tail is not None
+    assert far.tail is not None
+    return Angle(where(inside, angle.quarters.number(), far.quarters.number()).bits(),
+                 where(inside, angle.r, far.r), where(inside, angle.tail, far.tail))
+
+
+def reduce_near_double(x: Number) -> Angle:
+    """n * pi/2 is subtracted in three parts: the first one exactly, of the second what is rounded off is kept."""
+    first, second, third = HALF_PI_SHORT
+    n, shifted = nearest_integer(x, 1.0 / HALF_PI[0])
+    product, product_error = two_product(n, second)
+    r, error = two_sum(fma(-n, first, x), -product)
+    return Angle(shifted.bits(), r, fma(-n, third, error - product_error))
+
+
+def reduce_far_double(x: Number) -> Angle:
+    """r + tail to 120 bits behind the point, enough for the doubles nearest to multiples of pi/2.
 
     |x| is written as a * 2**(16 * row - bias) with 1 <= a < 2**16.
     """
@@ -75,15 +108,9 @@ def reduce_double(x: Number) -> Angle:
     r, r_error = two_product(t, HALF_PI[0])
     # x - x is nan where x is infinite, and nothing elsewhere.
     r_tail = fma(t, HALF_PI[1], fma(tail, HALF_PI[0], r_error)) + (x - x)
-    # Small angles are their own rest, and negative ones turn the other way.
-    small = abs(x) < math.pi / 4
-    negative = x.sign_bit()
-    quarters = where(small, 0.0, where(negative, -n, n))
-    return Angle(
-        (quarters + DOUBLE.to_integer).bits(),
-        where(small, x, where(negative, -r, r)),
-        where(small, 0.0, where(negative, -r_tail, r_tail)),
-    )
+    negative = x.sign_bit()                                     # such angles turn the other way
+    quarters = where(negative, -n, n) + DOUBLE.to_integer
+    return Angle(quarters.bits(), where(negative, -r, r), where(negative, -r_tail, r_tail))
 
 
 def modulo_4(x: Number) -> Number:

@@ -16,24 +16,24 @@ C = {32: (0.04166664555668831, -0.0013887309469282627, 2.4432327336398885e-05),
           2.0875703159242444e-09, -1.1358618396382678e-11)}  # fmt: skip
 
 
-def sin(x: Number) -> Number:
-    """The sine, within 1 ulp (single precision: 1.6), for every argument."""
-    turn = reduce_double(x) if x.is_double else reduce_single(x)
+def sin(x: Number, near: bool = False) -> Number:
+    """The sine, within 1 ulp (single precision: 1.6), for every argument, or those up to NEAR."""
+    turn = reduce_double(x, near) if x.is_double else reduce_single(x, near)
     sine, cosine = sin_and_cos(turn)
     y = with_sign_of(where(is_odd(turn.quarters), cosine, sine), turn.quarters)
     return where(x.equals(0.0), x, y)
 
 
-def cos(x: Number) -> Number:
-    """The cosine, within 1 ulp (single precision: 1.6), for every argument."""
-    turn = reduce_double(x) if x.is_double else reduce_single(x)
+def cos(x: Number, near: bool = False) -> Number:
+    """The cosine, within 1 ulp (single precision: 1.6), for every argument, or those up to NEAR."""
+    turn = reduce_double(x, near) if x.is_double else reduce_single(x, near)
     sine, cosine = sin_and_cos(turn)
     return with_sign_of(where(is_odd(turn.quarters), sine, cosine), turn.quarters + 1)
 
 
-def tan(x: Number) -> Number:
-    """The tangent, within 2 ulp (single precision: 1, by way of doubles), for every argument."""
-    turn = reduce_double(x) if x.is_double else reduce_single_wide(x)
+def tan(x: Number, near: bool = False) -> Number:
+    """The tangent, within 2 ulp (single precision: 1, by way of doubles), for every argument, or those up to NEAR."""
+    turn = reduce_double(x, near) if x.is_double else reduce_single_wide(x, near)
     sine, cosine = sin_and_cos_pairs(turn)
     odd = is_odd(turn.quarters)
     y = quotient((where(odd, -cosine[0], sine[0]), where(odd, -cosine[1], sine[1])),
