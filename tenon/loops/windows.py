@@ -189,16 +189,25 @@ def _note(condition: Expr, limits: dict[tuple[object, ...], _Limits]) -> bool:
             _limits(inner, int(spread), limits).whole = True
             return True
         case Binary(op=">=" | "<" as op, left=left, right=Const(value=limit)):
-            inner, spread = left, 1
-            if isinstance(left, Binary) and left.op == "//" and isinstance(left.right, Const):
-                inner, spread = left.left, int(left.right.value)
+            inner, spread, start = _quotient(left)
             found = _limits(inner, spread, limits)
+            limit = int(limit) - start
             if op == ">=":
-                found.low = int(limit)
+                found.low = limit
             else:
-                found.high = int(limit)
+                found.high = limit
             return True
     return False
+
+
+def _quotient(x: Expr) -> tuple[Expr, int, int]:
+    """(e, n, c) where x is e // n + c; or x itself, undivided."""
+    form = affine(x)
+    (atom, times), *others = form.terms.items() or [(x, 0)]
+    if isinstance(atom, Binary) and atom.op == "//" and isinstance(atom.right, Const) and times == 1 and not others \
+            and isinstance(form.constant, int):
+        return atom.left, int(atom.right.value), form.constant
+    return x, 1, 0
 
 
 def _limits(inner: Expr, spread: int, limits: dict[tuple[object, ...], _Limits]) -> _Limits:

@@ -33,6 +33,7 @@ from tenon.backends.cpu.values import Values
 from tenon.loops.windows import Axis, Slide, Windows, count
 
 FAR = 1 << 20           # multiples of a spread that make every coordinate positive
+MOST_VECTORS = 4        # of a phase of a row, which are written out one by one
 
 
 def know(values: Values, axis: Axis, flat: ir.Value) -> None:
@@ -163,31 +164,53 @@ class _Copy:
     def row(self, source: ir.Value, target: ir.Value, valid: ir.Value) -> None:
         """One row: from its coordinate 0 in memory to its first phase in the copy."""
         b, cover, slide = self.b, self.cover, self.cover.slides[-1]
-        begin = b.add(self.beginning(len(cover.slides) - 1), const(slide.shift))
         if slide.step > 2 or slide.spread > 2:
             self.one_by_one(source, target, valid)
             return
-        with loop(b, ZERO, const(cover.phase), const(cover.lanes * slide.spread), short=True) as (i, _):
-            if slide.spread == 2:
-                self.spread(source, address(b, target, i, self.element), b.add(begin, i), valid)
-            elif slide.step == 2:
-                self.halves(source, address(b, target, i, self.element), b.add(begin, b.shl(i, ONE)), valid)
-            else:
-                self.put(self.vector(source, b.add(begin, i), valid), address(b, target, i, self.element))
+        run, none = cover.lanes * slide.spread, zero(ir.VectorType(self.element, cover.lanes))
+        if len(cover.slides) > 1 and cover.phase <= MOST_VECTORS * run:
+            with b.if_else(valid, likely=True) as (there, missing):
+                with there:
+                    for i in range(0, cover.phase, run):
+                        self.run(source, target, const(i), slide.first + slide.shift + i * slide.step, None)
+                with missing:
+                    for i in range(0, cover.phase * slide.step, cover.lanes):
+                        self.put(none, address(b, target, const(i), self.element))
+            return
+        begin = b.add(self.beginning(len(cover.slides) - 1), const(slide.shift))
+        with loop(b, ZERO, const(cover.phase), const(run), short=True) as (i, _):
+            self.run(source, target, i, b.add(begin, b.mul(i, const(slide.step))), valid)
+
+    def run(self, source: ir.Value, target: ir.Value, i: ir.Value, u: ir.Value | int, valid: ir.Value | None) -> None:
+        """Place i of each phase of a row and those beside it, from coordinate u on (from u / 2 if zeros lie between).
+
+        Where the coordinate is known while the code is written, the row is there.
+        """
+        slide, start = self.cover.slides[-1], address(self.b, target, i, self.element)
+        if slide.spread == 2:
+            self.spread(source, start, u, valid)
+        elif slide.step == 2:
+            self.halves(source, start, u, valid)
+        else:
+            self.put(self.vector(source, u, valid), start)
 
     def put(self, value: ir.Value, where: ir.Value) -> None:
         store_vector(self.b, value, where)
 
-    def vector(self, source: ir.Value, u: ir.Value, valid: ir.Value) -> ir.Value:
+    def vector(self, source: ir.Value, u: ir.Value | int, valid: ir.Value | None) -> ir.Value:
         """The elements from coordinate u on, zeros where there are none."""
         b, slide, lanes = self.b, self.cover.slides[-1], self.cover.lanes
-        low, high = (b.select(valid, b.sub(const(limit), u), ZERO) for limit in (slide.low, slide.high))
-        low, high = (self.clamped(x) for x in (low, high))
         kind = scalar.in_memory(self.dtype)
         kind = ir.IntType(16) if self.dtype.bits == 16 else kind
-        none = zero(ir.VectorType(kind, lanes))
-        where = b.gep(source, [u], source_etype=kind)
-        return widened(b, masked_load(b, where, between(b, low, high, lanes), none), self.dtype, lanes)
+        if isinstance(u, int):
+            some = [slide.low <= u + k < slide.high for k in range(lanes)]
+            where, mask = b.gep(source, [const(u)], source_etype=kind), ir.Constant(ir.VectorType(I1, lanes), some)
+        else:
+            assert valid is not None
+            low, high = (self.clamped(b.select(valid, b.sub(const(limit), u), ZERO))
+                         for limit in (slide.low, slide.high))
+            where, mask = b.gep(source, [u], source_etype=kind), between(b, low, high, lanes)
+        return widened(b, masked_load(b, where, mask, zero(ir.VectorType(kind, lanes))), self.dtype, lanes)
 
     def clamped(self, x: ir.Value) -> ir.Value:
         """As 32 bits; what is far outside stays outside."""
@@ -195,28 +218,32 @@ class _Copy:
         x = b.select(b.icmp_signed("<", x, far), x, far)
         return b.trunc(b.select(b.icmp_signed(">", x, ZERO), x, ZERO), I32)
 
-    def halves(self, source: ir.Value, target: ir.Value, u: ir.Value, valid: ir.Value) -> None:
+    def halves(self, source: ir.Value, target: ir.Value, u: ir.Value | int, valid: ir.Value | None) -> None:
         """Two phases: the even elements from coordinate u on, and the odd ones."""
         b, lanes = self.b, self.cover.lanes
-        pair = [self.vector(source, b.add(u, const(k)), valid) for k in (0, lanes)]
+        pair = [self.vector(source, u + k if isinstance(u, int) else b.add(u, const(k)), valid) for k in (0, lanes)]
         for phase in range(2):
             chosen = ir.Constant(ir.VectorType(I32, lanes), list(range(phase, 2 * lanes, 2)))
             self.put(b.shuffle_vector(*pair, chosen), address(b, target, const(phase * self.cover.phase), self.element))
 
-    def spread(self, source: ir.Value, target: ir.Value, e: ir.Value, valid: ir.Value) -> None:
+    def spread(self, source: ir.Value, target: ir.Value, e: ir.Value | int, valid: ir.Value | None) -> None:
         """Two vectors: elements with a zero between any two, the first being the coordinate e / 2 if that is whole."""
         b, lanes = self.b, self.cover.lanes
-        odd = b.and_(e, ONE)
-        u = b.ashr(b.add(e, odd), ONE)
-        found = self.vector(source, u, valid)
-        none = zero(found.type)
+        odd = e & 1 if isinstance(e, int) else b.and_(e, ONE)
+        found = self.vector(source, (e + odd) // 2 if isinstance(e, int) else b.ashr(b.add(e, odd), ONE), valid)
         for half in range(2):
-            some = []
-            for shift in range(2):
-                numbers = [half * lanes // 2 + k // 2 if k % 2 == shift else lanes for k in range(lanes)]
-                some.append(b.shuffle_vector(found, none, ir.Constant(ir.VectorType(I32, lanes), numbers)))
-            value = b.select(b.icmp_signed("==", odd, ONE), some[1], some[0])
-            self.put(value, address(b, target, const(half * lanes), self.element))
+            where = address(b, target, const(half * lanes), self.element)
+            if isinstance(odd, int):
+                self.put(self.apart(found, half, odd), where)
+                continue
+            value = b.select(b.icmp_signed("==", odd, ONE), *(self.apart(found, half, shift) for shift in (1, 0)))
+            self.put(value, where)
+
+    def apart(self, found: ir.Value, half: int, shift: int) -> ir.Value:
+        """Half of a vector's elements with zeros between them, and in front of the first if there is a shift."""
+        lanes = self.cover.lanes
+        numbers = [half * lanes // 2 + k // 2 if k % 2 == shift else lanes for k in range(lanes)]
+        return self.b.shuffle_vector(found, zero(found.type), ir.Constant(ir.VectorType(I32, lanes), numbers))
 
     def one_by_one(self, source: ir.Value, target: ir.Value, valid: ir.Value) -> None:
         """A row with a long step, or many zeros between its elements."""
