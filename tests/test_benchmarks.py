@@ -1,10 +1,11 @@
 """The table of benchmarks: a row runs in a process of its own, results are compared, lines say how far ahead Tenon is."""
 
 import json
+import re
 
 import pytest
 
-from benchmarks import sweep, table
+from benchmarks import scaling, sweep, table
 from benchmarks.bursts import sample
 from benchmarks.models import WORKLOADS
 from benchmarks.rows import ROWS, Row
@@ -19,6 +20,12 @@ def test_a_row_runs_without_peers(capsys, tmp_path):
     (found,) = json.loads((tmp_path / "found.json").read_text())
     assert found["row"] == "four_matmuls" and 0 < found["values"]["tenon"] < 1 and not found["disagrees"]
     assert (tmp_path / "found.png").stat().st_size > 1000
+
+
+def test_the_gain_of_a_second_thread_is_shown_beside_that_of_the_machine(capsys):
+    scaling.main(["four_matmuls", "--seconds", "0.05", "--peers"])
+    assert re.fullmatch(r"four_matmuls +machine FMA [\d.]+x copy [\d.]+x   tenon [\d.e-]+ / [\d.e-]+ ms, [\d.]+x\n",
+                        capsys.readouterr().out)
 
 
 def test_a_row_of_processes():
