@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
-from tenon.capture.captured import Captured, conclude
+from tenon.capture.captured import Captured
+from tenon.capture.conclude import conclude
 from tenon.capture.convert.entry import convert
 from tenon.capture.convert.session import Session
 from tenon.capture.convert.state import World

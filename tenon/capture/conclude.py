@@ -1,0 +1,176 @@
+"""A function that has returned -> its capture: what it leaves behind as results of the graph, and places for them."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Container, Mapping, Sequence
+from typing import Any
+
+from tenon.capture.captured import Captured, Inputs
+from tenon.capture.convert.choice import Choice
+from tenon.capture.convert.several import FirstRows, Several
+from tenon.capture.effects import MISSING, Effect
+from tenon.capture.guards import is_atom
+from tenon.capture.leaves import FromContainers, FromGraph, FromOutside, FromSize, Nest, OneOf, RowsOf
+from tenon.capture.left import Left
+from tenon.capture.numbers import Number, one_kind
+from tenon.capture.presence import use
+from tenon.capture.reach import Reach
+from tenon.capture.trace import Argument, Capture, GradientOf, Held, Source, capturing
+from tenon.capture.watch import UnsafeCall
+from tenon.dims import Assumptions, SymbolicDim
+from tenon.graph.ir import Graph, Value
+from tenon.tensor import Tensor
+from tenon.types import TensorType
+
+SHARED = (type, types.ModuleType, types.BuiltinFunctionType)
+
+
+def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[TensorType], reach: Reach,
+             known: Container[int], arguments: Sequence[Any], assumptions: Assumptions) -> Captured:
+    """Everything the captured call leaves behind, as results of the graph and places for them.
+
+    `arguments` are the containers among them.  Raises UnsafeCall when the function leaves an object that is new in
+    every call, and not among those `known` before.
+    """
+    leaves = _Leaves(capture, Left(known, (result, *(change.value for change in changes)) if changes else result),
+                     known, arguments)
+    output = Nest(leaves.left.structure, tuple(map(leaves.leaf, leaves.left.leaves)), bool(changes))
+    effects = [(change, leaves.numbers.get(id(change.holder))) for change in changes]
+    assigned, gradients = leaves.stores()
+    differentiable = any(x.own.node is not None and not x.own.node.released for x in leaves.tracked) \
+        or any(carries for _, _, carries in assigned)
+    failed = None if capture.failed is False else leaves.index_of(capture.failed)
+    ends = leaves.ends()
+    with capturing(capture):
+        _refuse_new_leaves(leaves.tracked, ends)
+        flowing = [leaves.values[p] for x in ends if isinstance(p := x.payload, Value) and p in leaves.values]
+        there = {source: leaves.index_of(flag) for source, flag in capture.gradients_by_data(ends).items()}
+    graph, sources = capture.finish(list(leaves.values))
+    held = [(seen.tensor, seen.tensor.own.requires_grad, seen.tensor.own.grad is None, seen.start.type)
+            for seen in capture.seen.values() if isinstance(seen.source, Held)]
+    same = [(seen.source.position, seen.tensor) for key, seen in capture.seen.items()
+            if isinstance(seen.source, Argument) and key in reach.tensors]
+    outside = reach.tensors.union(id(x) for x, *_ in held).difference(id(x) for _, x in same)
+    constants = () if capture.recorded or differentiable else _constants(sources, assigned)
+    by_data = tuple((k, there[id(source)]) for k, source in enumerate(sources) if id(source) in there)
+    return Captured(graph, sources, types, reach.guards(), assumptions, output, assigned, gradients, effects,
+                    _flags(capture), differentiable, _wanted(capture, graph, sources, flowing), held, same,
+                    Inputs(sources), frozenset(outside), _apart(reach, changes, leaves.numbers),
+                    frozenset(reach.codes or ()), constants, by_data, failed)
+
+
+class _Leaves:
+    """What the leaves of results and effects are to a call: results of the graph, tensors from outside, values."""
+
+    def __init__(self, capture: Capture, left: Left, known: Container[int], arguments: Sequence[Any]):
+        self.capture, self.left, self.known = capture, left, known
+        self.values: dict[Value, int] = {}      # the results of the graph
+        self.tracked: list[Tensor] = []
+        self.numbers = {id(x): k for k, x in enumerate(arguments)}
+        self._gradients = {id(seen.state.grad): seen for seen in capture.seen.values() if seen.state.grad is not None}
+
+    def index_of(self, tensor: Tensor) -> int:
+        """Which result of the graph a tensor is."""
+        payload = tensor.own.payload
+        assert isinstance(payload, Value)
+        return self.values.setdefault(payload, len(self.values))
+
+    def one_of(self, x: Choice) -> OneOf:
+        """A value that is one of several."""
+        return OneOf(tuple((self.leaf(p), self.left.opened_later(y, self.leaf)) for p, y in x.options))
+
+    def leaf(self, x: Any) -> Any:
+        """What a leaf is to a call."""
+        seen = self.capture.seen
+        if id(x) in seen:
+            return FromOutside(seen[id(x)].source)
+        if id(x) in self.numbers:
+            return FromContainers(self.numbers[id(x)])
+        if id(x) in self._gradients:
+            source = self._gradients[id(x)].source
+            assert not isinstance(source, GradientOf)
+            return FromOutside(GradientOf(source))
+        if type(x) is SymbolicDim:
+            return FromSize(x)
+        if type(x) in (Several, FirstRows):
+            rows = x.rows if type(x) is Several else (x.rows,)
+            return RowsOf(tuple(map(self.leaf, rows)), self.leaf(x.count), x.form if type(x) is Several else None)
+        if id(x) in self.left.shared:
+            return self.left.share(x, self.leaf)
+        if type(x) is Choice:
+            return self.one_of(x)
+        return self._made(x) if isinstance(x, Tensor) and isinstance(x.own.payload, Value) else self._plain(x)
+
+    def _plain(self, x: Any) -> Any:
+        if not (is_atom(x) or id(x) in self.known or x is MISSING or isinstance(x, SHARED)):
+            raise UnsafeCall(f"the function makes an object of type {type(x).__name__}, new in every call")
+        return x
+
+    def _made(self, x: Tensor) -> FromGraph:
+        """A tensor that the function made."""
+        self.tracked.append(one_kind(x))
+        node, own = x.own.node, type(x) not in (Tensor, Number)
+        if own and getattr(x, "__dict__", None):
+            raise UnsafeCall(f"the function makes a tensor of class {type(x).__name__}, which has attributes")
+        return FromGraph(self.index_of(x), x.own.requires_grad, node is not None and node.released,
+                         self.left.name(x), x.weak is not None, type(x) if own else None, node is None,
+                         None if x.own.grad is None else self.leaf(x.own.grad))
+
+    def stores(self) -> tuple[list[tuple[Source, int, bool]], list[tuple[Source, int | OneOf | None]]]:
+        """The tensors from outside that get new elements (and whether these carry a gradient), or another `.grad`."""
+        assigned: list[tuple[Source, int, bool]] = []
+        gradients: list[tuple[Source, int | OneOf | None]] = []
+        for seen in self.capture.seen.values():
+            if seen.assigned:
+                payload, node = seen.state.payload, seen.state.node
+                assert isinstance(payload, Value)
+                carries = node is not None and not node.released
+                assigned.append((seen.source, self.values.setdefault(payload, len(self.values)), carries))
+            if seen.grad_changed:
+                kept: Any = seen.state.grad
+                gradients.append((seen.source, self.one_of(kept) if type(kept) is Choice else
+                                  None if kept is None else self.index_of(kept)))
+        return assigned, gradients
+
+    def ends(self) -> list[Tensor]:
+        """The tensors from which gradients flow back through the call."""
+        outside = [seen.tensor for seen in self.capture.seen.values()
+                   if seen.assigned and seen.state.node is not None and not seen.state.node.released]
+        return [x for x in self.tracked if x.own.node is not None and not x.own.node.released] + outside
+
+
+def _flags(capture: Capture) -> list[tuple[Source, bool]]:
+    """The tensors from outside whose `requires_grad` is set."""
+    return [(seen.source, seen.state.requires_grad) for seen in capture.seen.values()
+            if seen.state.requires_grad != seen.tensor.own.requires_grad]
+
+
+def _wanted(capture: Capture, graph: Graph, sources: Sequence[Source], flowing: Sequence[int]) -> tuple[int, ...]:
+    """The inputs that require a gradient, and may get one."""
+    requiring = {id(seen.source) for seen in capture.seen.values() if seen.tensor.own.requires_grad}
+    return tuple(k for k, source in enumerate(sources) if id(source) in requiring and any(
+        use(graph, k, result) is not False for result in flowing))
+
+
+def _apart(reach: Reach, changes: Sequence[Effect], arguments: Mapping[int, int]) -> frozenset[int]:
+    """The identities of what must not be a container among the arguments."""
+    found = {id(g.holder) for g in reach.groups}.union(id(change.holder) for change in changes)
+    return frozenset(found.difference(arguments)) if arguments else frozenset()
+
+
+def _refuse_new_leaves(left: Sequence[Tensor], ends: Sequence[Tensor]) -> None:
+    """A call on the tape gives gradients to its inputs, not to a leaf that the function made and left."""
+    made = {id(x) for x in left if x.node is None and x.requires_grad}
+    for end in ends if made else ():
+        nodes = [] if end.node is None else end.node.tape()
+        if any(id(x.slot) in made for node in nodes for x in node.inputs if isinstance(x, Tensor) and x.requires_grad):
+            raise UnsafeCall("the function leaves a tensor that requires a gradient, beside what it computed from it",
+                             passing=True)
+
+
+def _constants(sources: Sequence[Source], assigned: Sequence[tuple[Source, int, bool]]) -> tuple[int, ...]:
+    """The inputs that every call finds as they are and leaves so: tensors from outside, such as weights."""
+    own = {id(source) for source, _, _ in assigned}
+    return tuple(k for k, source in enumerate(sources) if isinstance(source, Held) and id(source) not in own
+                 and (source.own or isinstance(source.holder, Tensor)))
