@@ -39,7 +39,7 @@ from .emit import (
 )
 from .pairs import pack_pairs
 from .spec import Access, Contraction, Index, Operand, Size, Tile, copies_rows, left_layout, reads_in_place
-from .turning import addresses, from_lines
+from .turning import addresses, from_lines, lines_at
 
 MOST_RUNS = 5           # of memory in a vector, which a masked load each brings together
 
@@ -190,22 +190,34 @@ class Pack:
         """Neighbours along depth are neighbours in memory: load lanes x lanes squares and transpose them."""
         b, lanes = self.b, self.lanes
         pointer, element, widen = self.source()
-        k_start, last = unravel(b, self.k0, self.depth_sizes), b.sub(self.count, ONE)
+        k_start = unravel(b, self.k0, self.depth_sizes)
         whole = self.depth if self.in_whole_squares() else b.and_(self.depth, const(-lanes))
+        starts = addresses(b, lanes)
         with loop(b, ZERO, const(self.width), const(lanes), short=True) as (group, _):
-            rows = []
-            for i in range(lanes):                              # past the end the last row serves, to no effect
-                outer = unravel(b, b.add(self.first, minimum(b, b.add(group, const(i)), last)), self.outer_sizes)
-                rows.append(pointer(b, self.args, self.g, outer, k_start))
-            with loop(b, ZERO, whole, const(lanes), short=True) as (k, _):
-                loaded = [widen(b, load_vector(b, address(b, row, k, element), element, lanes)) for row in rows]
-                for step, column in enumerate(transpose(b, loaded)):
-                    store_vector(b, column, self.slot(b.add(k, const(step)), group))
+            with loop(b, ZERO, const(lanes), short=True) as (i, _):
+                row = pointer(b, self.args, self.g, self.outer_at(b.add(group, i)), k_start)
+                b.store(row, address(b, starts, i, POINTER))
+            self.whole_squares(starts, group, whole)
             if whole is not self.depth:
-                with loop(b, whole, self.depth, short=True) as (k, _):
-                    for i, row in enumerate(rows):
-                        value = b.load(address(b, row, k, element), typ=element)
-                        b.store(widen(b, value), self.slot(k, b.add(group, const(i))))
+                with loop(b, ZERO, const(lanes), short=True) as (i, _):
+                    row = b.load(address(b, starts, i, POINTER), typ=POINTER)
+                    with loop(b, whole, self.depth, short=True) as (k, _):
+                        value = widen(b, b.load(address(b, row, k, element), typ=element))
+                        b.store(value, self.slot(k, b.add(group, i)))
+
+    def whole_squares(self, starts: ir.Value, group: ir.Value, depth: ir.Value) -> None:
+        """A vector of columns, whose elements begin where the table says."""
+        b, lanes = self.b, self.lanes
+        if self.operand.narrow is None:
+            pieces.call(b, from_lines, (self.spec.element, lanes), [starts, self.slot(ZERO, group), depth,
+                                                                    const(self.width)])
+            return
+        _, element, widen = self.source()
+        rows = lines_at(b, starts, lanes)
+        with loop(b, ZERO, depth, const(lanes), short=True) as (k, _):
+            loaded = [widen(b, load_vector(b, address(b, row, k, element), element, lanes)) for row in rows]
+            for step, column in enumerate(transpose(b, loaded)):
+                store_vector(b, column, self.slot(b.add(k, const(step)), group))
 
     def source(self) -> tuple[Access, ir.Type, Callable[[ir.IRBuilder, ir.Value], ir.Value]]:
         """Where elements are, their type there, and what makes them elements of the sums."""
