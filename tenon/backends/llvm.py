@@ -329,6 +329,7 @@ def _target() -> tuple[Any, str, str]:
     """(target, name of the processor, its features); the first use makes LLVM ready for this machine."""
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
+    llvm.initialize_native_asmparser()
     if sys.platform == "linux":  # so that exp() and its kin are found where Python itself was not linked to them
         with suppress(OSError):
             ctypes.CDLL("libm.so.6", mode=ctypes.RTLD_GLOBAL)

@@ -12,6 +12,7 @@ from llvmlite import ir
 
 from tenon.backends import pieces
 
+from .assembly import Turn, add_turns, is_spoken
 from .emit import (
     I1,
     I64,
@@ -171,24 +172,44 @@ class _Sums:
         b, shape = self.b, self.shape
         lanes, none = const(shape.lanes), zero(ir.VectorType(shape.element, shape.lanes))
         near, steps = self.rows_near(), 1 if self.memory else min(STEPS, shape.lanes)
-        whole = b.and_(self.depth, const(-steps))
-        with loop(b, ZERO, whole, lanes, [none] * (shape.rows * shape.vectors)) as (k0, state):
+        whole, count = b.and_(self.depth, const(-steps)), shape.rows * shape.vectors
+        turn = Turn(shape.element, shape.rows, shape.vectors, shape.size, steps, *(n * shape.size for n in shape[4:]))
+        spoken = not self.memory and is_spoken(turn, shape.lanes)
+        state = [none] * count + (self.vectors_of(self.right) if spoken else [])
+        with loop(b, ZERO, whole, lanes, state) as (k0, state):
             chunk = b.udiv(k0, lanes)
             self.fetch_ahead(chunk)
             self.fetch_near(chunk, near)
             self.fetch_left(chunk)
-            self.add_steps(k0, minimum(b, b.sub(whole, k0), lanes), steps, state)
+            some = minimum(b, b.sub(whole, k0), lanes)
+            if spoken:
+                self.add_turns(turn, k0, b.udiv(some, const(steps)), state)
+            else:
+                self.add_steps(k0, some, steps, state)
+        state = state[:count]
         if steps > 1:
             with loop(b, whole, self.depth, lanes, state, short=True) as (k0, state):
                 self.add_steps(k0, b.sub(self.depth, k0), 1, state)
         return state
 
+    def add_turns(self, turn: Turn, k0: ir.Value, count: ir.Value, state: State) -> None:
+        """The same as `add_steps`, in the machine's own words; `state` holds the line at k0, too."""
+        b, shape = self.b, self.shape
+        first, last = (address(b, self.right, b.mul(k, const(shape.line)), shape.element)
+                       for k in (k0, b.sub(self.depth, ONE)))
+        state[:] = add_turns(b, turn, state, address(b, self.left.start, self.step_of(k0), shape.element),
+                             b.mul(self.left.row, const(shape.size)), first, last, count)
+
+    def step_of(self, k0: ir.Value) -> ir.Value:
+        """How many elements step k0 of a row is behind its first."""
+        b, shape = self.b, self.shape
+        chunk, inside = b.udiv(k0, const(shape.lanes)), b.and_(k0, const(shape.lanes - 1))
+        return b.add(b.mul(chunk, self.left.chunk), b.mul(inside, const(shape.step)))
+
     def add_steps(self, k0: ir.Value, count: ir.Value, at_once: int, state: State) -> None:
         """Some steps of one chunk, from k0 on; there is one at least."""
         b, shape = self.b, self.shape
-        chunk, inside = b.udiv(k0, const(shape.lanes)), b.and_(k0, const(shape.lanes - 1))
-        start = b.add(b.mul(chunk, self.left.chunk), b.mul(inside, const(shape.step)))
-        start = address(b, self.left.start, start, shape.element)
+        start = address(b, self.left.start, self.step_of(k0), shape.element)
         first = address(b, self.right, b.mul(k0, const(shape.line)), shape.element)
         with loop(b, ZERO, count, const(at_once), state, short=True, sure=True) as (k, sums):
             left = address(b, start, b.mul(k, const(shape.step)), shape.element)
@@ -261,15 +282,20 @@ class _Sums:
     def fetch_near(self, chunk: ir.Value, near: tuple[ir.Value, ir.Value]) -> None:
         """Fetch, for some rows, where their sums will go, and what the caller reads then."""
         b, (each, begin) = self.b, near
-        first = b.mul(b.sub(chunk, begin), each)
-        end = minimum(b, b.add(first, each), const(self.shape.rows))
-        with loop(b, maximum(b, first, ZERO), end, short=True) as (i, _):
-            self.fetch_line(self.line_of(self.sums, i))
-            with loop(b, ZERO, self.near.count, short=True) as (k, _):
-                where = b.gep(self.near.table, [b.mul(k, const(LINES_BYTES))], source_etype=BYTE)
-                start = b.load(where, typ=POINTER)
-                apart = b.load(b.gep(where, [const(LINES_BYTES // 2)], source_etype=BYTE), typ=I64)
-                self.fetch_line(self.line_of(Lines(start, apart), i))
+        with b.if_then(b.icmp_signed(">=", chunk, begin), likely=False):
+            first = b.mul(b.sub(chunk, begin), each)
+            with loop(b, first, minimum(b, b.add(first, each), const(self.shape.rows)), short=True) as (i, _):
+                self.fetch_row(i)
+
+    def fetch_row(self, i: ir.Value) -> None:
+        """What one row needs when the sums are finished."""
+        b = self.b
+        self.fetch_line(self.line_of(self.sums, i))
+        with loop(b, ZERO, self.near.count, short=True) as (k, _):
+            where = b.gep(self.near.table, [b.mul(k, const(LINES_BYTES))], source_etype=BYTE)
+            start = b.load(where, typ=POINTER)
+            apart = b.load(b.gep(where, [const(LINES_BYTES // 2)], source_etype=BYTE), typ=I64)
+            self.fetch_line(self.line_of(Lines(start, apart), i))
 
     def fetch_line(self, start: ir.Value) -> None:
         """Fetch as many neighbours as the tile has columns."""

@@ -1,0 +1,66 @@
+"""The innermost loop in the machine's own words adds what LLVM's loop adds, in the same order."""
+import ctypes
+
+import numpy as np
+import pytest
+from llvmlite import ir
+
+from tenon.backends import pieces
+from tenon.backends.cpu.contraction import sums
+from tenon.backends.cpu.contraction.assembly import Turn, is_spoken
+from tenon.backends.cpu.contraction.emit import I1, I64, POINTER, const
+from tenon.backends.cpu.contraction.run import load
+from tenon.backends.cpu.contraction.sums import Left, Lines, Shape, add_products, no_fetches, no_near
+from tenon.backends.llvm import has_feature
+
+SHAPES = [(1, 1, 1), (8, 3, 1), (6, 4, 1), (14, 2, 1), (9, 3, 9), (15, 1, 1), (16, 1, 1), (28, 1, 28), (5, 4, 5)]
+KINDS = {"f32": (ir.FloatType(), np.float32), "f64": (ir.DoubleType(), np.float64)}
+
+
+def piece(shape: Shape, row: int) -> object:
+    """void product(i64 depth, ptr left, ptr right, ptr result)."""
+    pieces._written.cache_clear()
+    module = ir.Module("product")
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64, POINTER, POINTER, POINTER]), "product")
+    depth, left, right, result = function.args
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    chunk = shape.lanes * shape.step
+    add_products(b, shape, depth, Left(left, const(row), const(chunk), const(row)), right,
+                 Lines(result, const(shape.width * shape.size)), I1(0), no_near(result), no_fetches(right))
+    b.ret_void()
+    return load(module, "product", None, [ctypes.c_int64, *[ctypes.c_void_p] * 3])
+
+
+@pytest.mark.skipif(not has_feature("avx512f"), reason="the words are those of AVX-512")
+@pytest.mark.parametrize("element", KINDS)
+@pytest.mark.parametrize(("rows", "vectors", "step"), SHAPES)
+def test_sums_have_the_same_bits_in_both_ways(monkeypatch, rows, vectors, step, element):
+    kind, dtype = KINDS[element]
+    lanes, random, most = 64 // dtype().itemsize, np.random.default_rng(0), 45
+    shape = Shape(kind, rows, vectors, lanes, step, vectors * lanes)
+    turn = Turn(kind, rows, vectors, shape.size, 4, step * shape.size, shape.line * shape.size)
+    assert is_spoken(turn, lanes) and not is_spoken(turn, lanes // 2)
+    left = random.standard_normal((most, rows) if step > 1 else (rows, most)).astype(dtype)
+    made = {}
+    for spoken in True, False:
+        with monkeypatch.context() as patch:
+            patch.setattr(sums, "is_spoken", lambda turn, lanes, spoken=spoken: spoken)
+            made[spoken] = piece(shape, most)
+    for depth in 1, 2, 3, 4, 5, 15, 16, 17, 19, 20, 32, most:
+        right = random.standard_normal((depth, shape.width)).astype(dtype)      # nothing behind the last line is read
+        results = [np.full((rows, shape.width), np.nan, dtype) for _ in made]
+        for call, result in zip(made.values(), results, strict=True):
+            call(depth, left.ctypes.data, right.ctypes.data, result.ctypes.data)
+        np.testing.assert_array_equal(*results)
+        factor = left[:depth].T if step > 1 else left[:, :depth]
+        np.testing.assert_allclose(results[0], factor @ right, rtol=1e-4, atol=1e-4)
+
+
+def test_other_machines_and_numbers_have_loops_of_llvm(monkeypatch):
+    turn = Turn(ir.FloatType(), 8, 3, 4, 4, 4, 192)
+    monkeypatch.setattr("tenon.backends.cpu.contraction.assembly.has_feature", lambda name: True)
+    assert is_spoken(turn, 16)
+    assert not is_spoken(turn._replace(element=ir.IntType(32)), 16)
+    assert not is_spoken(turn._replace(rows=9, vectors=4), 16)
+    monkeypatch.setattr("tenon.backends.cpu.contraction.assembly.has_feature", lambda name: False)
+    assert not is_spoken(turn, 16)
