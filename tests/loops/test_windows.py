@@ -85,3 +85,11 @@ def test_a_convolution_and_what_is_done_with_its_result_are_one_nest():
              f"    v1: {y} = maximum(v0, 0.0)", "    return v1")
     kernel = check(parse_graph("\n".join(lines) + "\n"), data(x), data(w), interpreted=False, tolerance=1e-3)
     assert len(kernel.nests) == 1
+
+
+def test_rows_in_long_runs_are_put_together_while_they_are_packed():
+    """The gradient of a kernel of one tap: a row is one run an image, and no copy of all rows is made."""
+    x, w, y, attrs = types(2, 200, (6, 6), 210, (1, 1), 1, ((0, 0), (0, 0)), 1, 1)
+    graph = graph_of("conv_weight_grad", (x, y), w, kernel=(1, 1), **attrs)
+    kernel = check(graph, data(x), data(y), interpreted=False, tolerance=1e-3)
+    assert kernel.temporaries == ()
