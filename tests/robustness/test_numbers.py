@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tenon as tn
+from tenon import nn
 
 NAN, INF = np.nan, np.inf
 SPECIAL = np.array([1, NAN, 3, -INF, INF, 0.0, -0.0], np.float32)
@@ -105,3 +106,14 @@ def test_floats_outside_an_integer_type_go_to_its_ends(dtype, source):
         array, want = np.append(array, source(-1.5)), [*want, -1]
     for f in (lambda x: x.astype(dtype), tn.jit(lambda x: x.astype(dtype))):
         assert f(tn.asarray(array)).tolist() == want
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("pooled", [lambda y: nn.functional.adaptive_max_pool2d(y, (1, 3)),
+                                    lambda y: tn.take(y, np.array([[0, 1], [1, 0]]), axis=2).max(axis=3),
+                                    lambda y: tn.linalg.vector_norm(y, ord=np.inf, axis=(2, 3))])
+def test_the_largest_element_is_the_same_where_it_is_computed_again(pooled, dtype):
+    x, w, b = (np.random.default_rng(0).standard_normal(s).astype(dtype) for s in ((5, 8, 2, 1), (8, 1, 1), (8, 1, 1)))
+    gradient = tn.grad(lambda x, w, b: (pooled(x * w + b) ** 2).sum(), argnums=(0, 1, 2))
+    for found, expected in zip(tn.jit(gradient)(x, w, b), gradient(x, w, b)):
+        np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-5, atol=1e-6)

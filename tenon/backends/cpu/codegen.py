@@ -15,7 +15,7 @@ from dataclasses import replace
 from llvmlite import ir
 
 from tenon.backends.cpu import arithmetic as scalar
-from tenon.backends.cpu.arithmetic import I64, POINTER, REORDER, number, register
+from tenon.backends.cpu.arithmetic import FREE, I64, POINTER, REORDER, number, register
 from tenon.backends.cpu.attention import attention_scratch, emit_attention
 from tenon.backends.cpu.contraction.emit import loop, loop_flags, prefetch
 from tenon.backends.cpu.mathematics.angle import NEAR
@@ -212,6 +212,27 @@ def buffers_of(body: Block) -> set[Buffer]:
     return read | {s.buffer for s in listed if isinstance(s, Store)}
 
 
+def is_exact(kernel: Kernel) -> bool:
+    """Whether the kernel looks for extremes, or for elements that are equal to something.
+
+    The gradient of a maximum goes to the elements that are equal to it, which may be computed again for that, here or
+    in another kernel.  An element has the same bits wherever it is computed if no multiply and add is fused.
+    """
+    listed = [s for nest in kernel.nests for s in statements(nest.body)]
+    return any(_is_extreme(s) for s in listed) or any(
+        isinstance(x, Binary) and x.op in ("==", "!=") and x.left.dtype.kind == "f" and x.left is not x.right
+        for s in listed for x in walk(*roots(s)))
+
+
+def _is_extreme(statement: Stmt) -> bool:
+    match statement:
+        case Update(kind=kind, local=local):
+            return kind in ("min", "max") and local.dtype.kind == "f"
+        case Store(buffer=buffer, value=Binary(op="min" | "max", left=Load(buffer=before))):
+            return before is buffer and buffer.type.dtype.kind == "f"
+    return False
+
+
 class _Loops(Values):
     """Writes the statements of a nest into a function."""
 
@@ -222,6 +243,7 @@ class _Loops(Values):
         *share, self.scratch, self.status = function.args[-5:]
         self.around: list[Index] = []           # of the loops that are being written
         self.own = Share(self.b, *share)
+        self.flags = () if is_exact(kernel) else FREE
 
     def run(self, nest: Nest) -> None:
         """The whole function."""

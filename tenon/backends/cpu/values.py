@@ -50,6 +50,7 @@ class Values:
     # others.  Both are reductions, which leave the loop to be made of vectors.
     failed: list[tuple[ir.Value, ir.Value]] = field(default_factory=list)
     near: bool = False      # whether the operands of functions that take longer for large ones are known to be small
+    flags: tuple[str, ...] = FREE       # of arithmetic on floats
 
     def block(self, body: Block) -> None:
         """Statements, one after the other; a run of stores happens once all of its values are known.
@@ -117,7 +118,7 @@ class Values:
         x, y = self.value(left), self.value(right)
         if left.dtype is int64 and op in ("//", "%") and at_least(bounds(left)[0], 0) and at_least(bounds(right)[0], 1):
             return self.b.udiv(x, y) if op == "//" else self.b.urem(x, y)
-        return scalar.binary(self.b, op, x, y, left.dtype, FREE)
+        return scalar.binary(self.b, op, x, y, left.dtype, self.flags)
 
     def address(self, buffer: Buffer, offset: Expr) -> ir.Value:
         return self.b.gep(self.pointers[buffer], [self.value(offset)], inbounds=True,
