@@ -18,7 +18,7 @@ from typing import Any
 
 from tenon.backends.base import Backend, Executable
 from tenon.backends.reference import REFERENCE
-from tenon.config import config
+from tenon.config import ConfigError, config
 from tenon.errors import ArgumentError
 from tenon.garbage import collect_young, collected_at_the_end
 from tenon.graph.ir import AUTOTUNE, CONSTANTS, Graph, Node
@@ -228,9 +228,12 @@ def choose(backend: Backend | str | None) -> Backend:
     if isinstance(backend, Backend):
         return backend
     name = backend or config().backend
-    if name not in BACKENDS:
-        raise ArgumentError(f"no backend named {name!r}", hint=f"one of {', '.join(BACKENDS)}")
-    return BACKENDS[name]
+    if name in BACKENDS:
+        return BACKENDS[name]
+    hint = f"one of {', '.join(BACKENDS)}"
+    if backend:
+        raise ArgumentError(f"no backend named {name!r}", hint=hint)
+    raise ConfigError(f"TENON_BACKEND: no backend named {name!r}", hint=hint)
 
 
 def run_passes(graph: Graph, passes: Sequence[tuple[str, Pass]], trace: list[Step] | None = None,

@@ -1,6 +1,8 @@
 """TENON_* variables: each is understood, and what has no meaning is refused by name."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -35,3 +37,11 @@ def test_a_meaningless_value_is_refused_by_name(variable, value):
 
 def test_no_more_cores_are_counted_than_the_process_may_run_on():
     assert 1 <= usable_cores() <= (os.cpu_count() or 1)
+
+
+@pytest.mark.parametrize(("variable", "value"), [("TENON_THREADS", "two"), ("TENON_BACKEND", "gpu")])
+def test_a_jitted_function_tells_and_does_not_run_without_its_program(variable, value):
+    program = "import tenon as tn; tn.jit(lambda x: x * 2)(tn.ones(3))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                          env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1]), variable: value})
+    assert done.returncode == 1 and f"ConfigError: {variable}: " in done.stderr, done.stderr

@@ -18,6 +18,7 @@ from tenon.capture.donation import are_alone
 from tenon.capture.leaves import FromContainers, FromGraph, FromOutside, FromSize, OneOf, Rows, RowsOf, Shared
 from tenon.capture.residuals import recorded_call
 from tenon.capture.trace import Argument, GradientOf, Held, Source
+from tenon.config import ConfigError
 from tenon.dims import Dim, evaluate, learn
 from tenon.errors import CaptureError, TenonError
 from tenon.graph.ir import Value
@@ -116,6 +117,8 @@ def run(captured: Captured, leaves: Sequence[Any], containers: Sequence[Any] = (
             given = captured.donations
             donated = given if given and are_alone(holders, arrays, given) else ()
             results = Results(captured.program.run(arrays, donated))
+    except ConfigError:         # which has nothing to do with the function
+        raise
     except TenonError as error:
         raise Stopped(error) from error
     return settle(captured, leaves, results, captured.assigned, containers)
