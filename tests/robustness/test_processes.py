@@ -85,7 +85,7 @@ def child(work):
     if not pid:
         work()
         os._exit(0)
-    for _ in range(500):
+    for _ in range(6000):
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
             assert status == 0
