@@ -6,7 +6,7 @@ import pytest
 
 JUDGES = ("torch", "onnx", "onnxruntime")
 
-collect_ignore_glob = [f"test_{judge}_*.py" for judge in JUDGES if not find_spec(judge)]
+collect_ignore_glob = [f"{prefix}{judge}_*.py" for judge in JUDGES if not find_spec(judge) for prefix in ("", "test_")]
 
 
 @pytest.fixture(autouse=True)
