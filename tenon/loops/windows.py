@@ -14,6 +14,7 @@ from typing import Literal
 
 from tenon.loops.affine import Affine, affine, from_affine
 from tenon.loops.expressions import Binary, Const, Expr, Index, Load
+from tenon.types import bfloat16
 
 Axis = tuple[Index, ...]
 MOST_TAPS = 64          # are written out one by one
@@ -309,7 +310,12 @@ class Sliding:
 
 
 def sliding(left: Expr, right: Expr, batch: Axis, rows: Axis, columns: Axis, depth: Axis) -> Sliding | None:
-    """How windows slide in a product where nothing else is as fast; else None."""
+    """How windows slide in a product where nothing else is as fast; else None.
+
+    Numbers of bfloat16 are multiplied in pairs, or have been widened (tenon.passes.narrow_convolutions).
+    """
+    if left.dtype is bfloat16:
+        return None
     for one, other, places, filters in (left, right, rows, columns), (right, left, columns, rows):
         if not isinstance(other, Load) or other.mask is not None or not _are_known(batch, filters):
             continue
