@@ -59,6 +59,9 @@ class Optimizer:
     slots: tuple[str, ...] = ()
 
     def __init__(self, params: Iterable[Any], **options: Any):
+        if isinstance(params, Tensor):
+            raise ArgumentError(f"{type(self).__name__}: a list of parameters was expected, not one tensor "
+                                f"{params.type}", hint="give [x]")
         given = list(params)
         if not given:
             raise ArgumentError(f"{type(self).__name__}: no parameters were given",

@@ -112,6 +112,8 @@ def test_state_dict_round_trip_continues_exactly() -> None:
 
 def test_errors() -> None:
     p = nn.Parameter([1.0])
+    with pytest.raises(ArgumentError, match="Adam: a list of parameters was expected, not one tensor"):
+        optim.Adam(nn.Parameter([1.0, 2.0]))
     with pytest.raises(ArgumentError, match="SGD: no parameters were given"):
         optim.SGD([])
     with pytest.raises(ArgumentError, match="Adam: lr must not be negative, got -1"):
