@@ -30,7 +30,7 @@ from tenon.ops.getitem import setitem
 from tenon.recording import differentiating, is_grad_enabled
 from tenon.sharing import adopted
 from tenon.state import Deferred, Examples, Payload, TensorState, changed, journal, recorder
-from tenon.types import DEFAULT_OF_KIND, DTYPE_OF, DType, Shape, TensorType, as_dtype, check_device, float32
+from tenon.types import DEFAULT_OF_KIND, DTYPE_OF, DType, Shape, TensorType, among, as_dtype, check_device, float32
 
 if TYPE_CHECKING:
     from tenon.tape import TapeNode
@@ -131,6 +131,20 @@ class Tensor(Elements):
         check_device(device)
         if stream is not None:
             raise ArgumentError("to_device: the CPU has no streams")
+        return self
+
+    def to(self, *given: Any, dtype: Any = None, device: Any = None) -> Tensor:
+        """This tensor in another element type, on a device, or both, or as another tensor is; there is one device.
+
+        >>> tn.ones(2).to("cpu", tn.float16)
+        tensor([1., 1.], dtype=float16)
+        """
+        wanted = among(*(x.dtype if isinstance(x, Tensor) else x for x in given), dtype, device)
+        converted: Tensor = self if wanted is None or wanted is self.dtype else self.astype(wanted)
+        return converted
+
+    def cpu(self) -> Tensor:
+        """This tensor, which is there."""
         return self
 
     def __array_namespace__(self, /, *, api_version: str | None = None) -> Any:

@@ -209,3 +209,14 @@ def test_scalars_of_numpy_that_are_numbers_of_python_promote_as_those_do(number)
         for f in (lambda x, y: x * y, lambda x, y: y + x):
             for found in (f(x, number), tn.jit(f)(x, number)):
                 assert found.dtype == f(x, plain).dtype
+
+
+def test_to_converts_and_knows_one_device():
+    x, other = tn.ones(2), tn.ones(1, dtype=tn.float64)
+    assert [x.to(*given).dtype for given in ((tn.int32,), ("cpu",), ("cpu", "f16"), (other,), (None,))] == [
+        tn.int32, tn.float32, tn.float16, tn.float64, tn.float32]
+    assert tn.jit(lambda x: x.to("float16").cpu())(x).dtype == tn.float16
+    for move in (x.to, tn.nn.Linear(2, 2).to, tn.jit(lambda device: x.to(device))):
+        with pytest.raises(tn.errors.ArgumentError, match="'cuda' is no element type, and no device"):
+            move("cuda")
+    assert tn.nn.Linear(2, 2).to("cpu").to(dtype="float64").weight.dtype == tn.float64

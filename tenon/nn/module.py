@@ -20,7 +20,7 @@ from tenon.errors import ArgumentError, DTypeError
 from tenon.nn.describe import as_html, as_text
 from tenon.recording import no_grad
 from tenon.tensor import Tensor, tensor
-from tenon.types import as_dtype
+from tenon.types import among
 
 M = TypeVar("M", bound="Module")
 epoch = 0       # how often an attribute of any module that is no tensor has changed
@@ -207,9 +207,12 @@ class Module:
             fn(module)
         return self
 
-    def to(self: M, dtype: Any) -> M:
-        """Convert floating parameters and buffers to another type, in place; returns the module."""
-        wanted = as_dtype(dtype)
+    def to(self: M, *given: Any, dtype: Any = None, device: Any = None) -> M:
+        """Convert floating parameters and buffers to another type, in place; returns the module.  There is one device.
+        """
+        wanted = among(*given, dtype, device)
+        if wanted is None:
+            return self
         with no_grad():
             for x in [*self.parameters(), *self.buffers()]:
                 if x.dtype.is_differentiable and x.dtype is not wanted:
