@@ -43,7 +43,8 @@ def test_other_element_types(dtype):
         text = print_graph(graph).replace("f32", str(TensorType(dtype, ())))
         arrays = [data(t).astype(dtype.numpy) for t in inputs]
         kernel = check(parse_graph(text), *arrays, interpreted=False, tolerance={64: 1e-9, 16: 0.2}[dtype.bits])
-        assert is_sliding(kernel, "winograd places", "winograd filters")
+        expected = dtype is not bfloat16        # which is multiplied in pairs, or widened before
+        assert is_sliding(kernel, "winograd places", "winograd filters") == expected
 
 
 def test_results_are_as_close_as_those_of_sums_in_a_row():
