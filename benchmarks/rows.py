@@ -140,7 +140,7 @@ def diffusion_row(part: str, narrow: bool = False) -> Row:
     def make(library: str) -> Run | None:
         from benchmarks import diffusion
 
-        able = there(library, diffusion.MAKE) and not (narrow and library == "jax")
+        able = there(library, diffusion.libraries(part, narrow))
         return diffusion.MAKE[library](part, *diffusion.SIZE, narrow) if able else None
     return Row(make, tolerance=6e-2 if narrow else 2e-3)
 
