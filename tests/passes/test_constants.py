@@ -4,10 +4,11 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, reject
 from hypothesis import strategies as st
 
 import tenon as tn
+from tenon.errors import OutOfRange
 from tenon.graph.build import trace
 from tenon.graph.interpret import interpret
 from tenon.graph.ir import CONSTANTS
@@ -106,8 +107,12 @@ def test_a_scale_that_is_no_constant_stays_where_it_is():
 def test_a_random_graph_in_two_is_the_graph(graph, data):
     constants = data.draw(st.lists(st.integers(0, len(graph.params) - 1), unique=True).map(sorted))
     arrays = values(graph)
+    try:
+        wanted = interpret(graph, arrays)
+    except OutOfRange:          # other tests are about what is not there
+        reject()
     _, results = in_two(noted(graph, constants), arrays)
-    for result, expected in zip(results, interpret(graph, arrays), strict=True):
+    for result, expected in zip(results, wanted, strict=True):
         np.testing.assert_array_equal(result, expected)
 
 
