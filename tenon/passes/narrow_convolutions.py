@@ -25,7 +25,7 @@ from tenon.ops.convolution import conv, conv_input_grad, conv_weight_grad
 from tenon.ops.pieces import pad_op
 from tenon.ops.repeating import flip
 from tenon.ops.shape import cast
-from tenon.passes.nested import nested
+from tenon.passes.nested import inside
 from tenon.types import bfloat16, float16, float32
 
 CONVOLUTIONS = (conv, conv_input_grad, conv_weight_grad)
@@ -36,10 +36,7 @@ Pads = Sequence[tuple[int, int]]
 
 def narrow_convolutions(graph: Graph, pairs: bool = False) -> Graph:
     """Rewrite every convolution of 16 bits; `pairs` says whether those of bfloat16 can be multiplied."""
-    return nested(partial(_rewritten, pairs=pairs))(graph)
-
-
-def _rewritten(graph: Graph, pairs: bool) -> Graph:
+    graph = inside(graph, partial(narrow_convolutions, pairs=pairs))
     if not any(_is_narrow(node) for node in graph.nodes):
         return graph
 

@@ -13,7 +13,6 @@ from tenon.backends.cpu.lowering import ir_of, kernel_of
 from tenon.backends.cpu.streams import FEWEST
 from tenon.graph.ir import Graph
 from tenon.graph.text import parse_graph
-from tenon.runtime.scheduler import get_num_threads, set_num_threads
 
 NAMES = "exp", "sin", "square", "tanh", "negative", "cos"
 WRITES = ", i32 1, i32 3, i32 1)"       # of llvm.prefetch: to write, to the first cache, data
@@ -38,14 +37,6 @@ def test_what_many_streams_write_is_fetched() -> None:
     assert fetches(body(FEWEST - 1, 40, 256)) == 0          # processors do that
     assert fetches(body(6, 4, 16)) == 0                     # all of it is in the first cache
     assert fetches(body(6, 40, 250)) == 0                   # rows are not whole lines
-
-
-@pytest.fixture(params=[1, 3])
-def threads(request: Any) -> Any:
-    before = get_num_threads()
-    set_num_threads(request.param)
-    yield
-    set_num_threads(before)
 
 
 def halves(x: Any, y: Any) -> Any:

@@ -14,7 +14,6 @@ from tenon.backends.llvm import has_feature
 from tenon.graph.text import parse_graph
 from tenon.loops.expressions import Const
 from tenon.loops.ir import Kernel, Loop, statements
-from tenon.runtime.scheduler import get_num_threads, set_num_threads
 
 MASKED = '"llvm.loop.vectorize.predicate.enable"'
 with_masks = pytest.mark.skipif(not has_feature("avx512bw"), reason="vectors of this processor have no masks")
@@ -64,14 +63,6 @@ def test_only_what_is_left_over_is_masked() -> None:
     assert MASKED not in ir_of(flat, ())                # each thread's part is whole vectors
     odd = kernel("v0", "v0: f32[4097] = exp(x)", x="f32[4097]")
     assert MASKED in ir_of(odd, ())
-
-
-@pytest.fixture(params=[1, 3])
-def threads(request: Any) -> Any:
-    before = get_num_threads()
-    set_num_threads(request.param)
-    yield
-    set_num_threads(before)
 
 
 def together(x: Any) -> Any:

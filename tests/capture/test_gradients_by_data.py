@@ -104,26 +104,31 @@ def test_backward_twice_before_a_step():
         assert grads(w, v) == [None, [-4.0, -6.0]]
 
 
+def layered(layers, make=optim.Adam):
+    """Two experts of so many layers, and a step of an optimizer for the one that is chosen."""
+    tn.manual_seed(0)
+    experts = [nn.Sequential(*(nn.Linear(3, 3) for _ in range(layers))) for _ in range(2)]
+    opt = make([p for expert in experts for p in expert.parameters()], lr=0.1)
+
+    def step(x):
+        y = experts[0](x) if x.sum() > 0 else experts[1](x)
+        loss = (y ** 2).sum()
+        loss.backward()
+        opt.step()
+        opt.zero_grad()
+        return loss.detach()
+    return step, opt
+
+
 @pytest.mark.parametrize("make", [optim.Adam, optim.AdamW, lambda p, lr: optim.SGD(p, lr=lr, momentum=0.9)])
 def test_an_optimizer_passes_over_an_expert_that_was_not_chosen(make):
     seen = []
     for jit in (lambda f: f, lambda f: tn.jit(f, fullgraph=True)):
-        tn.manual_seed(0)
-        experts = [nn.Linear(2, 1), nn.Linear(2, 1)]
-        params = [p for expert in experts for p in expert.parameters()]
-        opt = make(params, lr=0.1)
-
-        @jit
-        def step(x, experts=experts, opt=opt):
-            y = experts[0](x) if x.sum() > 0 else experts[1](x)
-            loss = (y ** 2).sum()
-            loss.backward()
-            opt.step()
-            opt.zero_grad()
-            return loss.detach()
+        step, opt = layered(1, make)
+        step = jit(step)
         for sign in (1.0, 1.0, -1.0, -1.0, 1.0, -1.0):
-            step(tn.tensor([[1.0, 2.0]]) * sign)
-        seen.append([p.detach().numpy() for p in params])
+            step(tn.tensor([[1.0, 2.0, 3.0]]) * sign)
+        seen.append([p.detach().numpy() for p in opt.param_groups[0]["params"]])
     for a, b in zip(*seen, strict=True):
         np.testing.assert_allclose(b, a, rtol=1e-5)
 
@@ -147,22 +152,6 @@ def test_backward_around_the_call_leaves_none_too(loss):
             w.grad = v.grad = None
         seen.append(steps)
     assert seen[0] == seen[1]
-
-
-def layered(layers, moments=False):
-    """Two experts of so many layers, and a step of Adam for the one that is chosen."""
-    tn.manual_seed(0)
-    experts = [nn.Sequential(*(nn.Linear(3, 3) for _ in range(layers))) for _ in range(2)]
-    opt = optim.Adam([p for expert in experts for p in expert.parameters()], lr=0.1)
-
-    def step(x):
-        y = experts[0](x) if x.sum() > 0 else experts[1](x)
-        loss = (y ** 2).sum()
-        loss.backward()
-        opt.step()
-        opt.zero_grad()
-        return loss.detach()
-    return step, opt
 
 
 def test_parameters_that_share_a_flag_share_a_condition():

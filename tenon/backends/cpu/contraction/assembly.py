@@ -1,9 +1,9 @@
 """The innermost loop of a register tile in the words of x86's processors, where the order of loads matters.
 
 LLVM loads a line of right, and an element of left, just before they are used.  Where a core runs two threads, each of
-which looks half as far ahead, that takes 1 to 2 % longer than here, where a vector of the next line is loaded as soon
-as the last product with this one is under way, and two elements of left are on their way at any time.  LLVM has less to
-do, too: a third of its time.  What is added to a sum, and in which order, is the same.
+which looks half as far ahead, the loop takes 1 to 2 % longer than here, where a vector of the next line is loaded as
+soon as the last product with this one is under way, and two elements of left are on their way at any time.  LLVM has
+less to do, too: about a quarter less.  What is added to a sum, and in which order, is the same.
 """
 from __future__ import annotations
 
