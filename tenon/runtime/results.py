@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,13 +23,22 @@ MOST_IDLE = 1 << 28         # bytes that wait to be used again
 _idle: dict[int, list[Any]] = {}    # by size; lists are changed by single operations, so no lock is needed
 
 
+def _give_back(memory: Any, idle: dict[int, list[Any]] = _idle, most: int = MOST_IDLE) -> None:
+    size = len(memory)
+    waiting = sum(size * len(blocks) for size, blocks in list(idle.items()))
+    if waiting + size > most:
+        idle.clear()
+    idle.setdefault(size, []).append(memory)
+
+
 class Lease(np.ndarray):
     """The bytes of a result, which all views of the result hold; its base is no array, so that NumPy keeps to that."""
 
-    def __del__(self) -> None:
+    # The names are bound here: when Python ends, modules are emptied before all that lies in them has gone.
+    def __del__(self, kind: Any = ctypes.Array, give_back: Callable[[Any], None] = _give_back) -> None:
         memory: Any = self.base
-        if isinstance(memory, ctypes.Array) and self.nbytes == ctypes.sizeof(memory):
-            _give_back(memory)
+        if isinstance(memory, kind) and self.nbytes == len(memory):
+            give_back(memory)
 
 
 def take(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
@@ -42,11 +52,3 @@ def take(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         fresh: Any = aligned_bytes(size)
         memory = (ctypes.c_char * size).from_buffer(fresh)
     return np.ndarray(shape, dtype, buffer=Lease((size,), np.uint8, memory))
-
-
-def _give_back(memory: Any) -> None:
-    size = ctypes.sizeof(memory)
-    waiting = sum(size * len(blocks) for size, blocks in list(_idle.items()))
-    if waiting + size > MOST_IDLE:
-        _idle.clear()
-    _idle.setdefault(size, []).append(memory)

@@ -59,3 +59,12 @@ def test_results_of_other_threads_and_at_the_end_of_the_interpreter_are_no_troub
             "ts = [threading.Thread(target=work) for _ in range(4)]; [t.start() for t in ts]; [t.join() for t in ts]")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0 and not done.stderr
+
+
+@pytest.mark.parametrize("left", ["{}", "dict.fromkeys(vars(results)) | {'__builtins__': __builtins__}"])
+def test_a_result_that_outlives_the_modules_is_no_trouble(left):
+    import subprocess
+    code = ("import numpy as np; from tenon.runtime import results; x = results.take((300000,), np.dtype(np.int8))\n"
+            f"left = {left}; vars(results).clear(); vars(results).update(left); del x")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0 and not done.stderr
