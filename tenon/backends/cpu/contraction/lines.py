@@ -31,8 +31,9 @@ from .emit import (
 )
 from .spec import Args, Contraction, Index, Tile, element_of
 
-LINE_VECTORS = 256      # of sums are kept in the first cache, up to LINES lines being added to them at once
-LINES = 4
+LINE_VECTORS = 256      # of sums are kept in the first cache
+LINES = 8               # are added to them at once: so many streams a processor follows, and reads faster than one;
+FACTORS = 16            # fewer for several rows, each of which has a factor for every line in a register
 TOGETHER = 4            # rows that a line of right is read for at a time, with 32 registers
 Side = Literal["left", "right"]
 
@@ -97,7 +98,7 @@ class _Strip:
         with loop(b, ZERO, self.length, lanes) as (j, _):
             for i in range(self.count):
                 store_vector(b, zero(self.lines.vector), self.place(i, j))
-        at_once = LINES if self.count > 1 else 1        # one stream of memory is read faster than several
+        at_once = min(LINES, FACTORS // self.count)
         whole = b.and_(product(b, self.lines.depth), const(-at_once))
         with loop(b, ZERO, whole, const(at_once)) as (k, _):
             self.add_lines(k, at_once)
