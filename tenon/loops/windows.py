@@ -385,9 +385,9 @@ def _are_long(windows: Windows) -> bool:
 
 
 def _has_square_windows(windows: Windows) -> bool:
-    """Whether windows are 3 x 3, of neighbours, one step apart."""
+    """Whether windows are 3 x 3, one step apart."""
     return len(windows.slides) == 2 and windows.load.dtype.kind == "f" and all(
-        s.taps == 3 and s.step == 1 and abs(s.reach) == 1 and s.spread == 1 and s.high > s.low for s in windows.slides)
+        s.taps == 3 and s.step == 1 and s.spread == 1 and s.high > s.low for s in windows.slides)
 
 
 def _has_square_taps(windows: Windows, other: Load) -> bool:
@@ -401,15 +401,20 @@ def saves_multiplications(windows: Windows, filters: Axis, whole_channels: bool 
 
     Filters fill whole vectors, and so do channels where both are sides of what is added up.
     """
-    down, across = (s.places for s in windows.slides)
     images, channels, outputs = count(windows.outside), count(windows.channels), count(filters)
     if min(channels, outputs) < MANY_FILTERS:
         return False
-    plain = 9 * down * across * images * channels * outputs / 2
+    plain = 9 * prod(s.places for s in windows.slides) * images * channels * outputs / 2
     channels, outputs = _whole(channels) if whole_channels else channels, _whole(outputs)
-    tiles = -(-down // 2) * -(-across // 2) * images
+    tiles = prod(tiles_along(s) for s in windows.slides) * images
     beside = tiles * (channels * 40 + outputs * 60) + channels * outputs * 120     # to transform elements, sums, taps
     return 16 * tiles * channels * outputs / 2 + beside < plain
+
+
+def tiles_along(slide: Slide) -> int:
+    """How many tiles of two windows, whose places are as far apart as their taps, stand along a slide."""
+    gap = abs(slide.reach)
+    return -(-slide.places // (2 * gap)) * gap
 
 
 def _whole(filters: int) -> int:

@@ -28,7 +28,8 @@ CASES = [
 
 def types(batch, channels, sizes, outputs, kernel, stride, padding, dilation, groups):
     """(types of x, w and y, the attributes)"""
-    attrs = {"stride": (stride,) * len(sizes), "padding": padding, "dilation": (dilation,) * len(sizes)}
+    dilation = dilation if isinstance(dilation, tuple) else (dilation,) * len(sizes)
+    attrs = {"stride": (stride,) * len(sizes), "padding": padding, "dilation": dilation}
     x = TensorType(float32, (batch, channels, *sizes))
     w = TensorType(float32, (outputs, channels // groups, *kernel))
     y = TensorType(float32, (batch, outputs, *window_counts("conv", sizes, kernel, **attrs)))

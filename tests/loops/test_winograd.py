@@ -26,6 +26,9 @@ CASES = [
     (2, 16, (3, 6, 8), 33, (3, 3, 3), 1, ((1, 1), *SAME), 1, 1),            # planes are images, taps across channels
     (1, 24, (5, 6, 8), 32, (2, 3, 3), 1, ((0, 3), *SAME), 1, 1),
     (1, 32, (2, 3, 8, 6), 32, (2, 2, 3, 3), 1, ((1, 0), (0, 1), *SAME), 1, 1),
+    (2, 48, (16, 12), 48, (3, 3), 1, ((2, 2), (2, 2)), 2, 1),               # dilated: tiles stand inside one another
+    (1, 48, (50, 31), 48, (3, 3), 1, ((0, 4), (3, 0)), (2, 3), 1),          # several blocks an image, places left over
+    (1, 48, (7, 40), 48, (3, 3), 1, ((5, 5), (1, 1)), (5, 1), 1),           # more tiles than places
 ]
 
 
@@ -115,7 +118,8 @@ def test_threads_share_blocks_or_panels():
 
 @settings(max_examples=4, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.integers(1, 5), st.integers(30, 70), st.integers(30, 70), st.tuples(st.integers(3, 20), st.integers(3, 20)),
-       st.tuples(*[st.tuples(st.integers(0, 2), st.integers(0, 2))] * 2))
-def test_any_sizes(images, channels, filters, sizes, padding):
-    for graph, inputs in three((images, channels, sizes, filters, (3, 3), 1, padding, 1, 1)):
+       st.tuples(*[st.tuples(st.integers(0, 2), st.integers(0, 2))] * 2), st.tuples(*[st.integers(1, 3)] * 2))
+def test_any_sizes(images, channels, filters, sizes, padding, dilation):
+    sizes = tuple(n + 2 * d for n, d in zip(sizes, dilation, strict=True))
+    for graph, inputs in three((images, channels, sizes, filters, (3, 3), 1, padding, dilation, 1)):
         check(graph, *map(data, inputs), interpreted=False, tolerance=1e-3)

@@ -5,13 +5,15 @@
 What is multiplied is summed over channels first, so it is a product of matrices for each of the 16 frequencies.  The
 gradient of w is G' ((A y A') * (B' d B)) G, summed over tiles.  All coefficients are 0, 1, -1 and 1/2, and a tile adds
 up 4 numbers at most each way, so the result is as close as that of 9 times as many products added up in a row.
+Windows of dilation d have tiles of elements that are d apart, d of which stand inside one another along an axis.
 
 Lavin, Gray: Fast algorithms for convolutional neural networks, 2015.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -44,7 +46,7 @@ from tenon.backends.cpu.sliding.task import up
 from tenon.backends.cpu.values import Values
 from tenon.loops.affine import affine
 from tenon.loops.expressions import Expr, Load
-from tenon.loops.windows import Axis, Slide, Windows, count
+from tenon.loops.windows import Axis, Slide, Windows, count, tiles_along
 from tenon.types import DType
 
 TAPS, SIDE, STEP = 3, 4, 2      # of a window, of what a tile covers, from tile to tile
@@ -113,14 +115,20 @@ class Tiles:
         return self.windows.slides
 
     @property
+    def gaps(self) -> tuple[int, int]:
+        """How far apart the elements of a tile are: as many tiles stand inside one another."""
+        down, across = (abs(slide.reach) for slide in self.slides)
+        return down, across
+
+    @property
     def down(self) -> int:
         """Rows of tiles of an image."""
-        return -(-self.slides[0].places // STEP)
+        return tiles_along(self.slides[0])
 
     @property
     def across(self) -> int:
         """Tiles of a row."""
-        return -(-self.slides[1].places // STEP)
+        return tiles_along(self.slides[1])
 
     @property
     def block(self) -> int:
@@ -139,7 +147,7 @@ class Tiles:
     def pitch(self) -> int:
         """Columns of a copy: what a row of tiles covers, and the whole vectors that rows are copied in."""
         last = self.slides[1]
-        return max(STEP * (self.across + 1), self.before(last) + up(last.high - last.low, self.lanes),
+        return max(STEP * (self.across + self.gaps[1]), self.before(last) + up(last.high - last.low, self.lanes),
                    up(last.places, self.lanes))
 
     @staticmethod
@@ -150,7 +158,7 @@ class Tiles:
     @property
     def copied(self) -> int:
         """Elements of the copy of one vector of channels."""
-        return STEP * (self.rows + 1) * self.pitch * self.lanes
+        return STEP * (self.rows + self.gaps[0]) * self.pitch * self.lanes
 
     def apart(self, width: int) -> int:
         """Elements from one frequency to the next, of all tiles of a block: never a power of two."""
@@ -159,11 +167,11 @@ class Tiles:
 
 def tiles_of(windows: Windows, lanes: int) -> Tiles:
     """Blocks of about TILES tiles, all of about one size."""
-    whole = Tiles(windows, lanes, 1, -(-windows.slides[0].places // STEP))
-    images, outside = max(TILES // whole.block, 1), count(windows.outside)
-    rows = whole.down if whole.block * 2 <= TILES * 3 else max(TILES // whole.across, 1)
+    whole = Tiles(windows, lanes, 1, tiles_along(windows.slides[0]))
+    images, outside, gap = max(TILES // whole.block, 1), count(windows.outside), whole.gaps[0]
+    rows = whole.down if whole.block * 2 <= TILES * 3 else max(TILES // whole.across, gap)
     images = -(-outside // -(-outside // images))
-    return Tiles(windows, lanes, images, -(-whole.down // -(-whole.down // rows)))
+    return Tiles(windows, lanes, images, up(-(-whole.down // -(-whole.down // rows)), gap))
 
 
 @dataclass(frozen=True)
@@ -308,7 +316,7 @@ class Elements(Copies):
         """Those of a block, of some vectors of channels."""
         b, tiles, (down, across) = self.b, self.tiles, self.tiles.slides
         begin = b.add(b.mul(block.first, const(STEP)), const(down.first + down.shift))
-        rows = b.mul(b.add(block.rows, ONE), const(STEP))
+        rows = b.mul(b.add(block.rows, const(tiles.gaps[0])), const(STEP))
         with loop(b, *vectors, short=True) as (vector, _), loop(b, ZERO, block.images, short=True) as (i, _):
             know(self.values, tiles.windows.outside, b.add(block.image, i))
             starts = self.starts(tiles.windows.channels, b.mul(vector, const(self.lanes)), tiles.windows.base)
@@ -317,29 +325,40 @@ class Elements(Copies):
             place = b.add(b.mul(b.sub(vector, vectors[0]), const(self.layout.vector)),
                           b.mul(b.mul(i, const(tiles.rows * tiles.across)), const(self.layout.tile)))
             numbers = tiles.across, tiles.pitch, self.layout.tile, self.layout.frequency
-            pieces.call(b, transform_elements, (self.element, self.lanes), [
+            pieces.call(b, transform_elements, (self.element, self.lanes, tiles.gaps), [
                 self.copy, address(b, self.target, place, self.element), block.rows, *map(const, numbers)])
 
 
-def transform_elements(b: ir.IRBuilder, element: ir.Type, lanes: int, copy: ir.Value, target: ir.Value, rows: ir.Value,
-                       across: ir.Value, pitch: ir.Value, apart: ir.Value, frequency: ir.Value) -> None:
+@contextmanager
+def over_tiles(b: ir.IRBuilder, number: ir.Value, gap: int) -> Iterator[tuple[ir.Value, ir.Value]]:
+    """A loop over so many tiles along one axis: (the tile, where it begins)."""
+    with loop(b, ZERO, b.udiv(number, const(gap)), short=True) as (run, _), loop(b, ZERO, const(gap), short=True) as (
+            phase, _):
+        first = b.mul(run, const(gap))
+        yield b.add(first, phase), b.add(b.mul(first, const(STEP)), phase)
+
+
+def transform_elements(b: ir.IRBuilder, element: ir.Type, lanes: int, gaps: tuple[int, int], copy: ir.Value,
+                       target: ir.Value, rows: ir.Value, across: ir.Value, pitch: ir.Value, apart: ir.Value,
+                       frequency: ir.Value) -> None:
     """Write a piece: rows of tiles, transformed; columns that two of them cover are transformed once."""
-    line = b.mul(pitch, const(lanes))
+    line, (down, beside) = b.mul(pitch, const(lanes)), gaps
 
     def columns(start: ir.Value, number: ir.Value) -> Line:
         """Two columns of a tile, each transformed."""
         found: Line = []
         for x in range(STEP):
-            at = address(b, start, b.mul(b.add(number, const(x)), const(lanes)), element)
-            found += of_elements(b, [load_vector(b, address(b, at, b.mul(line, const(y)), element), element, lanes)
-                                     for y in range(SIDE)])
+            at = address(b, start, b.mul(b.add(number, const(x * beside)), const(lanes)), element)
+            found += of_elements(b, [load_vector(b, address(b, at, b.mul(line, const(y * down)), element), element,
+                                                 lanes) for y in range(SIDE)])
         return found
-    with loop(b, ZERO, rows, short=True) as (row, _):
-        start = address(b, copy, b.mul(row, b.mul(line, const(STEP))), element)
-        with loop(b, ZERO, across, carried=columns(start, ZERO), short=True) as (j, known):
-            left, right = list(known), columns(start, b.mul(b.add(j, ONE), const(STEP)))
+    with over_tiles(b, rows, down) as (row, first), loop(b, ZERO, const(beside), short=True) as (phase, _):
+        start = address(b, copy, b.add(b.mul(first, line), b.mul(phase, const(lanes))), element)
+        with loop(b, ZERO, b.udiv(across, const(beside)), carried=columns(start, ZERO), short=True) as (j, known):
+            left, right = list(known), columns(start, b.mul(b.add(j, ONE), const(STEP * beside)))
             known[:] = right
-            place = address(b, target, b.mul(b.add(b.mul(row, across), j), apart), element)
+            tile = b.add(b.mul(row, across), b.add(b.mul(j, const(beside)), phase))
+            place = address(b, target, b.mul(tile, apart), element)
             for y in range(SIDE):
                 square = [left[y], left[SIDE + y], right[y], right[SIDE + y]]
                 store_line(b, of_elements(b, square), place, y, frequency, element)
@@ -375,7 +394,7 @@ class Gradients(Copies):
             line = b.mul(b.mul(i, const(tiles.rows * tiles.across)), const(self.layout.tile))
             place = b.add(line, b.mul(b.urem(vector, vectors), const(self.lanes)))
             numbers = tiles.across, tiles.pitch, self.layout.tile, self.layout.frequency
-            pieces.call(b, transform_places, (self.element, self.lanes), [
+            pieces.call(b, transform_places, (self.element, self.lanes, tiles.gaps), [
                 self.copy, address(b, self.panel(b.udiv(vector, vectors), ZERO), place, self.element), block.rows,
                 *map(const, numbers)])
 
@@ -386,14 +405,16 @@ class Gradients(Copies):
         return address(b, self.target, at, self.element)
 
 
-def transform_places(b: ir.IRBuilder, element: ir.Type, lanes: int, copy: ir.Value, target: ir.Value, rows: ir.Value,
-                     across: ir.Value, pitch: ir.Value, apart: ir.Value, frequency: ir.Value) -> None:
+def transform_places(b: ir.IRBuilder, element: ir.Type, lanes: int, gaps: tuple[int, int], copy: ir.Value,
+                     target: ir.Value, rows: ir.Value, across: ir.Value, pitch: ir.Value, apart: ir.Value,
+                     frequency: ir.Value) -> None:
     """Write a piece: what the places of rows of tiles have, transformed."""
-    line = b.mul(pitch, const(lanes))
-    with loop(b, ZERO, rows, short=True) as (row, _), loop(b, ZERO, across, short=True) as (j, _):
-        at = b.add(b.mul(row, b.mul(line, const(STEP))), b.mul(j, const(STEP * lanes)))
-        square = [[load_vector(b, address(b, copy, b.add(b.add(at, b.mul(line, const(y))), const(x * lanes)), element),
-                               element, lanes) for x in range(STEP)] for y in range(STEP)]
+    line, (down, beside) = b.mul(pitch, const(lanes)), gaps
+    with over_tiles(b, rows, down) as (row, first), over_tiles(b, across, beside) as (j, column):
+        at = b.add(b.mul(first, line), b.mul(column, const(lanes)))
+        square = [[load_vector(b, address(b, copy, b.add(b.add(at, b.mul(line, const(y * down))),
+                                                         const(x * beside * lanes)), element), element, lanes)
+                   for x in range(STEP)] for y in range(STEP)]
         place = address(b, target, b.mul(b.add(b.mul(row, across), j), apart), element)
         for y, found in enumerate(both_ways(b, of_sums, square)):
             store_line(b, found, place, y, frequency, element)

@@ -54,6 +54,7 @@ from tenon.backends.cpu.sliding.winograd import (
     block_of,
     both_ways,
     of_taps,
+    over_tiles,
     panels_of,
     store_line,
     tiles_of,
@@ -248,7 +249,7 @@ class _Winograd:
         b, plan, lanes = self.b, self.plan, self.lanes
         width, tile = self.panels.width, b.mul(image, const(self.tiles.rows * self.tiles.across))
         sums = address(b, self.sums, b.add(b.mul(tile, const(width)), b.mul(v, const(lanes))), self.element)
-        pieces.call(b, transform_sums, (self.element, lanes), [
+        pieces.call(b, transform_sums, (self.element, lanes, self.tiles.gaps), [
             sums, self.inside, block.rows, *map(const, (self.tiles.across, plan.run, width, self.tiles.apart(width)))])
         place = b.mul(block.first, const(STEP))
         lines = minimum(b, b.mul(block.rows, const(STEP)), b.sub(const(self.slides[0].places), place))
@@ -296,15 +297,17 @@ def multiply(b: ir.IRBuilder, element: ir.Type, panels: Panels, line: int, eleme
                 store_vector(b, value, address(b, where, const(number * panels.lanes), element))
 
 
-def transform_sums(b: ir.IRBuilder, element: ir.Type, lanes: int, sums: ir.Value, target: ir.Value, rows: ir.Value,
-                   across: ir.Value, run: ir.Value, width: ir.Value, frequency: ir.Value) -> None:
+def transform_sums(b: ir.IRBuilder, element: ir.Type, lanes: int, gaps: tuple[int, int], sums: ir.Value,
+                   target: ir.Value, rows: ir.Value, across: ir.Value, run: ir.Value, width: ir.Value,
+                   frequency: ir.Value) -> None:
     """Write a piece: rows of tiles, each to two rows of results."""
-    with loop(b, ZERO, rows, short=True) as (row, _), loop(b, ZERO, across, short=True) as (j, _):
+    down, beside = gaps
+    with over_tiles(b, rows, down) as (row, first), over_tiles(b, across, beside) as (j, column):
         where = address(b, sums, b.mul(b.add(b.mul(row, across), j), width), element)
         square = [[load_vector(b, address(b, where, b.mul(const(y * SIDE + x), frequency), element), element, lanes)
                    for x in range(SIDE)] for y in range(SIDE)]
-        corner = b.add(b.mul(row, b.mul(run, const(STEP))), b.mul(j, const(STEP)))
+        corner = b.add(b.mul(first, run), column)
         for y, line in enumerate(both_ways(b, to_sums, square)):
             for x, value in enumerate(line):
-                at = b.mul(b.add(corner, b.add(b.mul(run, const(y)), const(x))), const(lanes))
+                at = b.mul(b.add(corner, b.add(b.mul(run, const(y * down)), const(x * beside))), const(lanes))
                 store_vector(b, value, address(b, target, at, element))
