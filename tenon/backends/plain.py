@@ -10,7 +10,7 @@ good as all, in a fifth of the time (`llvm.compile_object`); what has loops over
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from llvmlite import ir
@@ -28,11 +28,20 @@ def text_of(module: ir.Module) -> str:
     for function in list(module.functions):
         if _is_large(function):
             outline(function, gains_whole)
-    plain = [f for f in module.functions if f.blocks and "alwaysinline" not in f.attributes
-             and not any(gains(x.instructions) for x in innermost(natural_loops(f)))]
+    plain = [f for f in module.functions if f.blocks and "alwaysinline" not in f.attributes and is_plain(f)]
     if sum(len(block.instructions) for f in plain for block in f.blocks) < WORTHWHILE:
         return str(module)
-    return f"{HEAD}{' '.join(f.name for f in plain)}\n{module}"
+    return headed([f.name for f in plain], str(module))
+
+
+def headed(names: Iterable[str], text: str) -> str:
+    """The text of a module in which these functions are plain."""
+    return f"{HEAD}{' '.join(names)}\n{text}"
+
+
+def is_plain(function: ir.Function) -> bool:
+    """Whether a few passes do it as much good as all."""
+    return not any(gains(x.instructions) for x in innermost(natural_loops(function)))
 
 
 def _is_large(function: ir.Function) -> bool:
