@@ -233,6 +233,9 @@ def normalize_axis(axis: Any, ndim: int, what: str = "axis") -> int:
     """`axis` counted from the front; raises ShapeError if it is no axis of an `ndim`-dimensional tensor."""
     if isinstance(axis, bool) or not hasattr(axis, "__index__"):
         raise DTypeError(f"{what} must be an integer, not {axis!r}")
+    if getattr(axis, "ndim", 0):
+        raise DTypeError(f"{what} must be an integer, not a tensor of {axis.ndim} axes",
+                         hint="tensors come before numbers: tn.gather(x, indices, axis=1), x.index_add(indices, rows)")
     index = axis.__index__()
     if not -ndim <= index < ndim:
         raise AxisError(f"{what} {index} is out of range for a tensor of {ndim} dimensions",

@@ -7,11 +7,12 @@ from typing import Any
 from tenon.errors import ArgumentError
 from tenon.nn import init
 from tenon.nn.module import Module, Parameter
+from tenon.ops.bags import embedding_bag
 from tenon.ops.creation import empty
 from tenon.ops.projections import embedding
 from tenon.recording import no_grad
 
-__all__ = ["Embedding"]
+__all__ = ["Embedding", "EmbeddingBag"]
 
 
 class Embedding(Module):
@@ -52,3 +53,23 @@ class Embedding(Module):
     def extra_repr(self) -> str:
         padding = "" if self.padding_idx is None else f", padding_idx={self.padding_idx}"
         return f"{self.num_embeddings}, {self.embedding_dim}{padding}"
+
+
+class EmbeddingBag(Embedding):
+    """The sum, mean or maximum of the rows of `weight` that each bag of indices names: see `tn.embedding_bag`.
+
+    >>> nn.EmbeddingBag(10, 4)(tn.tensor([1, 2, 9]), tn.tensor([0, 2])).shape
+    (2, 4)
+    """
+
+    def __init__(self, num_embeddings: int, embedding_dim: int, mode: str = "mean", include_last_offset: bool = False,
+                 padding_idx: int | None = None, dtype: Any = "float32"):
+        super().__init__(num_embeddings, embedding_dim, padding_idx, dtype)
+        self.mode, self.include_last_offset = mode, include_last_offset
+
+    def forward(self, x: Any, offsets: Any = None, per_sample_weights: Any = None) -> Any:
+        return embedding_bag(x, self.weight, offsets, self.mode, per_sample_weights, self.include_last_offset,
+                             self.padding_idx)
+
+    def extra_repr(self) -> str:
+        return f"{super().extra_repr()}, mode={self.mode!r}"

@@ -5,6 +5,7 @@ from tenon.ops import (
     arithmetic,
     arranging,
     attention,
+    bags,
     barrier,
     call,
     channels_last,
@@ -37,6 +38,7 @@ from tenon.ops import (
     reduction,
     repeating,
     rounding,
+    sampling,
     scan,
     searching,
     selecting,
@@ -99,10 +101,12 @@ FAMILIES = (
     attention,
     recurrent,
     upsampling,
+    sampling,
     distances,
     fourier,
     statistics,
     selecting,
+    bags,
 )
 install_methods()
 

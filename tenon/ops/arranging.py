@@ -185,6 +185,16 @@ def transpose(x: Any, *axes: Any) -> Any:
 
 
 @function
+def permute_(x: Any, *order: Any, axes: Any = None) -> Any:
+    """The axes in another order, `permute(x, (2, 0, 1))` or `x.permute(2, 0, 1)`: axis k is axis `axes[k]` of x.
+
+    >>> tn.zeros(2, 3, 4).permute(2, 0, 1).shape
+    (4, 2, 3)
+    """
+    return permute(x, axes=listed(order) if axes is None else axes)
+
+
+@function
 def moveaxis(x: Any, source: Any, destination: Any) -> Any:
     """The axes `source` (an integer or several) moved to `destination`; the others keep their order."""
     x = lift(x)
@@ -286,5 +296,5 @@ def column_stack(*tensors: Any) -> Any:
     return concat_op(*(reshape_op(x, shape=(-1, 1)) if x.ndim <= 1 else x for x in parts), axis=1)
 
 
-aliases(sum_to=sum_to, unsqueeze=expand_dims, permute_dims=permute, movedim=moveaxis, swapdims=swapaxes, cat=concat,
+aliases(sum_to=sum_to, unsqueeze=expand_dims, permute_dims=permute_, movedim=moveaxis, swapdims=swapaxes, cat=concat,
         concatenate=concat, row_stack=vstack, broadcast_tensors=broadcast_arrays)

@@ -173,11 +173,13 @@ def view_as_complex(x: Any) -> Any:
 # ---------------------------------------------------------------- several values for one place
 
 IDENTITY: dict[str, Any] = {"add": 0, "mul": 1, "max": -np.inf, "min": np.inf}
+ALSO = {"sum": "add", "prod": "mul", "amax": "max", "amin": "min"}         # PyTorch's words
 
 
 def _combined(name: str, write: Callable[..., Any], x: Any, at: Any, values: Any, axis: int, reduce: str,
               include_self: bool) -> Any:
     """`write` with what one place gets combined; without x there, or as a mean, too."""
+    reduce = ALSO.get(reduce, reduce)
     if reduce not in (*IDENTITY, "mean"):
         raise ArgumentError(f"{name}: reduce={reduce!r} is unknown", hint="one of add, mul, max, min, mean")
     kind = "add" if reduce == "mean" else reduce
@@ -199,7 +201,9 @@ def _filled(value: Any, shape: Any, dtype: Any) -> Any:
 @function
 def scatter_reduce(x: Any, indices: Any, values: Any, axis: int = 0, reduce: str = "add",
                    include_self: bool = True) -> Any:
-    """x with the values that `indices` send to one place combined with it: add, mul, max, min, mean, as PyTorch.
+    """x with the values that `indices` send to one place combined with it: add, mul, max, min or mean.
+
+    PyTorch's words are taken too: sum, prod, amax, amin.
 
     `include_self=False` leaves out what x holds there.
 

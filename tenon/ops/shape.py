@@ -90,7 +90,7 @@ reshape_op: Op = define(
     examples=["reshape(f32[2, 6], shape=(3, 4)) -> f32[3, 4]", "reshape(f32[2, 6], shape=(5, 2)) -> error"])
 
 permute: Op = define(
-    "permute", type=lambda x, *, axes: x.with_shape([x.shape[a] for a in axes]),
+    "permute", public=False, type=lambda x, *, axes: x.with_shape([x.shape[a] for a in axes]),
     canonical=lambda x, axes: {"axes": _permutation(x, axes)},
     ref=np.transpose, vjp=lambda g, y, x, axes: (permute(g, axes=inverse_permutation(axes)),),
     compute=lambda s, i, x, axes: x(tuple(i[axes.index(k)] for k in range(len(axes)))),

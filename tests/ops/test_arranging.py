@@ -226,3 +226,18 @@ def test_a_symbolic_size_gives_what_the_number_gives(name: str) -> None:
         got, = interpret(graph, [x])
         assert got.shape == expected.shape and got.dtype == expected.dtype
         np.testing.assert_allclose(got, expected, rtol=1e-6)
+
+
+def test_an_order_of_axes_is_a_sequence_or_several_numbers() -> None:
+    x = tn.zeros(2, 3, 4)
+    for y in (x.permute(2, 0, 1), x.permute((2, 0, 1)), tn.permute(x, [2, 0, 1]), tn.permute_dims(x, axes=(-1, 0, 1))):
+        assert y.shape == (4, 2, 3)
+    with pytest.raises(ShapeError, match="needs 3 axes"):
+        x.permute(1, 2)
+
+
+def test_a_tensor_in_the_place_of_an_axis_is_told_where_it_belongs() -> None:
+    x, at = tn.zeros(2, 3), tn.tensor([[0], [1]])
+    for call in (lambda: x.gather(1, at), lambda: x.index_add(0, at[:, 0], x), lambda: x.index_select(0, at[:, 0])):
+        with pytest.raises(DTypeError, match="tensors come before numbers"):
+            call()
