@@ -4,7 +4,7 @@
 |---------------|------------------------------------------------------------------------------|------------------|
 | TENON_BACKEND | what runs the graphs: `cpu` (machine code), `reference` (NumPy), or your own | cpu              |
 | TENON_THREADS | how many threads a compiled program uses                                     | the usable cores |
-| TENON_CACHE   | the directory that keeps machine code between processes, or `off`            | ~/.cache/tenon   |
+| TENON_CACHE   | the directory that keeps machine code between processes, or `off` or `0`     | ~/.cache/tenon   |
 | TENON_SHOW    | what to print, comma separated: graph, loops, llvm, asm, guards, fallbacks, time, memory | nothing |
 """
 
@@ -22,6 +22,7 @@ from tenon.errors import TenonError
 
 SHOWABLE = ("graph", "loops", "llvm", "asm", "guards", "fallbacks", "time", "memory")
 MOST_THREADS = 1024
+OFF, ON = ("off", "0", "no", "none", "false"), ("on", "1", "yes", "true")      # words that name no directory
 
 
 class ConfigError(TenonError, ValueError):
@@ -80,8 +81,11 @@ def _threads(text: str) -> int:
 
 def _cache_dir(environ: Mapping[str, str]) -> Path | None:
     chosen = environ.get("TENON_CACHE", "").strip()
-    if chosen.lower() == "off":
+    if chosen.lower() in OFF:
         return None
+    if chosen.lower() in ON:
+        raise ConfigError(f"TENON_CACHE: {chosen!r} is neither a directory nor one of {', '.join(OFF)}",
+                          hint=f"without the variable there is a cache; a directory of that name is ./{chosen}")
     try:
         if chosen:
             return Path(chosen).expanduser().absolute()

@@ -20,14 +20,20 @@ def test_every_variable_is_read():
     assert read_config(environ) == Config("reference", 3, Path("/x/y"), frozenset({"graph", "time"}))
 
 
-def test_the_cache_can_be_turned_off():
-    assert read_config({"TENON_CACHE": "off"}).cache_dir is None
+@pytest.mark.parametrize("word", ["off", "0", "No", "none", "FALSE", " off "])
+def test_the_cache_can_be_turned_off(word):
+    assert read_config({"TENON_CACHE": word}).cache_dir is None
+
+
+def test_a_directory_may_have_such_a_name():
+    assert read_config({"TENON_CACHE": "./0"}).cache_dir == Path.cwd() / "0"
 
 
 @pytest.mark.parametrize(
     ("variable", "value"),
     [("TENON_BACKEND", "cpu,gpu")]
     + [("TENON_THREADS", text) for text in ("0", "-1", "two", "1.5", "²", "9" * 5000)]
+    + [("TENON_CACHE", text) for text in ("1", "on", "True")]
     + [("TENON_SHOW", "graph,graphs")],
 )
 def test_a_meaningless_value_is_refused_by_name(variable, value):
