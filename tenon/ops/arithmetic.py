@@ -50,7 +50,8 @@ def _sign(s: Any, x: Any) -> Any:
     one, zero = s.const(1, x.dtype), s.const(0, x.dtype)
     if x.dtype.kind == "u":
         return s.select(x > 0, one, zero)
-    return s.select(x > 0, one, s.select(x < 0, s.const(-1, x.dtype), x))
+    rest = x + zero if x.dtype.is_floating else x       # nan stays; -0 becomes 0, as NumPy's
+    return s.select(x > 0, one, s.select(x < 0, s.const(-1, x.dtype), rest))
 
 
 def _signbit(s: Any, x: Any) -> Any:

@@ -36,6 +36,16 @@ def test_elements(name):
     agrees(getattr(tn, name), getattr(np, name), SPECIAL)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_sign_of_zero(dtype):
+    names = ["sin", "tan", "asin", "atan", "sinh", "tanh", "asinh", "atanh", "expm1", "log1p", "sqrt", "floor", "ceil",
+             "round", "trunc", "sign", "abs", "negative", "square", "positive"]
+    zeros = np.array([-0.0, 0.0, -0.0], dtype)
+    for name, found in zip(names, tn.jit(lambda x: [getattr(tn, name)(x) for name in names])(tn.asarray(zeros))):
+        want = np.signbit(getattr(np, name)(zeros))
+        assert np.signbit(found.numpy()).tolist() == want.tolist(), name
+
+
 @pytest.mark.parametrize("name", ["maximum", "minimum", "equal", "less", "greater_equal"])
 def test_pairs(name):
     agrees(getattr(tn, name), getattr(np, name), SPECIAL, SPECIAL[::-1].copy())

@@ -39,7 +39,7 @@ def tanh(x: Number) -> Number:
         r, scale = fma(k, -LN2, a + a), power_of_two(shifted)       # LN2 in one part will do for so small a k
         outer = 1.0 - 2.0 / fma(polynomial_part(r), scale, scale + 1.0)
         z = x * x
-        return where(a < TANH_NEAR, fma(x * z, polynomial(z, T), x), copysign(outer, x))
+        return copysign(where(a < TANH_NEAR, fma(x * z, polynomial(z, T), x), outer), x)    # which -0 needs too
     e, lost = expm1_of_negative(-2.0 * abs(x))
     bottom, bottom_low = quick_two_sum(x.constant(2.0), e)
     return copysign(quotient((e, lost), (bottom, bottom_low + lost)), x)
