@@ -197,6 +197,13 @@ def test_other_types(dtype):
                                    else 0.1)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_narrow_weights_are_packed_in_squares(dtype):
+    x, w = (tn.asarray((np.arange(rows * 64).reshape(rows, 64) % 7 - 3) / 4).astype(dtype) for rows in (4, 16))
+    call = in_use(lambda x: nn.functional.linear(x, w))     # sums of quarters, which both types hold
+    assert call(x).astype("float64").tolist() == (x.astype("float64") @ w.astype("float64").T).astype(dtype).tolist()
+
+
 def test_batches_of_any_size():
     net, _ = network()
     call = in_use(net)

@@ -41,7 +41,7 @@ def test_the_sign_of_zero(dtype):
     names = ["sin", "tan", "asin", "atan", "sinh", "tanh", "asinh", "atanh", "expm1", "log1p", "sqrt", "floor", "ceil",
              "round", "trunc", "sign", "abs", "negative", "square", "positive"]
     zeros = np.array([-0.0, 0.0, -0.0], dtype)
-    for name, found in zip(names, tn.jit(lambda x: [getattr(tn, name)(x) for name in names])(tn.asarray(zeros))):
+    for name, found in zip(names, tn.jit(lambda x: [getattr(tn, each)(x) for each in names])(tn.asarray(zeros))):
         want = np.signbit(getattr(np, name)(zeros))
         assert np.signbit(found.numpy()).tolist() == want.tolist(), name
 

@@ -21,6 +21,7 @@ def const(value: int) -> ir.Constant:
 
 
 ZERO, ONE = const(0), const(1)
+_BYTES = {"half": 2, "float": 4, "double": 8}
 
 
 @contextmanager
@@ -148,7 +149,7 @@ def address(b: ir.IRBuilder, base: ir.Value, offset: ir.Value, element: ir.Type)
 
 
 def element_bytes(element: ir.Type) -> int:
-    return int(element.width) // 8 if isinstance(element, ir.IntType) else {"float": 4, "double": 8}[str(element)]
+    return int(element.width) // 8 if isinstance(element, ir.IntType) else _BYTES[str(element)]
 
 
 def load_vector(b: ir.IRBuilder, where: ir.Value, element: ir.Type, lanes: int) -> ir.Value:
