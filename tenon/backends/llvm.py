@@ -28,6 +28,7 @@ import llvmlite
 import llvmlite.binding as llvm
 from llvmlite.binding import ffi
 
+from tenon.backends import half
 from tenon.backends.code_cache import CodeCache, make_key
 from tenon.backends.pieces import PREFIX, needing, needs, parted
 from tenon.backends.plain import cut
@@ -60,6 +61,9 @@ class Library:
             builder.import_symbol(name, address)
         for name, library in zip(names, self._pieces, strict=True):
             builder.import_symbol(name, library.address(name))
+        for name, ours in half.FUNCTIONS.items():
+            if name.encode() in data:
+                builder.import_symbol(name, _half().address(ours))
         try:
             self._loaded = builder.link(_linker(), self.name)
         except RuntimeError as error:
@@ -76,6 +80,12 @@ class Library:
             except RuntimeError as error:
                 raise CodeError(f"{name}: {error}") from None
         return int(tracker[name])
+
+
+@cache
+def _half() -> Library:
+    """The conversions of float16 that this processor lacks."""
+    return compile(half.MODULE)
 
 
 def provide(functions: Mapping[str, int]) -> None:
