@@ -15,10 +15,10 @@ from tenon.dims import product
 from tenon.loops.affine import affine, is_same
 from tenon.loops.build import offset
 from tenon.loops.contraction import Product
-from tenon.loops.expressions import Buffer, Expr, Index, Load, Reduce, replace
+from tenon.loops.expressions import Buffer, Cast, Expr, Index, Load, Reduce, replace
 from tenon.loops.target import Target
 from tenon.loops.windows import sliding, windows_of
-from tenon.types import TensorType
+from tenon.types import TensorType, bfloat16, float32
 
 SEVERAL = 192           # columns of one block
 LARGEST = 1 << 22       # elements of a copy
@@ -62,7 +62,11 @@ def _slides(found: Product) -> bool:
 def _lies_well(found: Product) -> bool:
     """Whether rows are dense already, or in long runs, or lie side by side as they are packed."""
     x, depth = found.left, found.sum.indices
-    if not isinstance(x, Load) or x.mask is not None or x.dtype is not found.sum.dtype or x.dtype.bits < 32:
+    if isinstance(x, Cast) and x.dtype is bfloat16 and x.x.dtype is float32:
+        x = x.x                 # rounded while it is packed
+    elif x.dtype is not found.sum.dtype:
+        return False
+    if not isinstance(x, Load) or x.mask is not None:
         return False
     terms = affine(x.offset).terms
     if found.rows and is_same(terms.get(found.rows[-1], 0), 1):

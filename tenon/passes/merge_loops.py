@@ -3,6 +3,7 @@
 A gradient runs its loop again for what must be kept of every iteration (`tenon.ops.loops`).  Where that second loop
 starts from the same inputs, and goes on as long, the two are one loop with the results of both.  Values that both carry
 and start alike are supposed to be the same, and found to be by merging duplicates in a body that does the work of both.
+Where several start alike, as all states of a cell do, the first of one and the first of the other are tried first.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from tenon.graph.build import Builder, call_graph
 from tenon.graph.cut import copy_nodes, has_effect
-from tenon.graph.ir import Graph, Node, Value
+from tenon.graph.ir import Graph, Input, Node, Value
 from tenon.graph.op import using
 from tenon.ops.loops import scan, while_loop
 from tenon.passes.control import Control, is_control
@@ -80,8 +81,9 @@ def _merged(a: Control, b: Control) -> Merged | None:
     """One node for two; None where they do not go together, or have nothing in common."""
     if a.choice != b.choice or a.rest != b.rest or len(a.graphs) != len(b.graphs):
         return None
-    twins = {j: i for i, x in enumerate(a.carried) for j, y in enumerate(b.carried) if x == y}
+    likely = [_alike(a.carried, b.carried, j) for j in range(len(b.carried))]
     while True:
+        twins = {j: found[0] for j, found in enumerate(likely) if found}
         union = _Union(a, b, twins)
         graphs = [union.both(f, g) for f, g in zip(a.graphs, b.graphs, strict=True)]
         body, first = graphs[-1].results, len(a.bodies[0].results)
@@ -89,7 +91,7 @@ def _merged(a: Control, b: Control) -> Merged | None:
         if not differ:
             break
         for j in differ:
-            del twins[j]
+            del likely[j][0]
     if a.op is while_loop:
         if graphs[0].results[0] is not graphs[0].results[1]:
             return None
@@ -97,6 +99,12 @@ def _merged(a: Control, b: Control) -> Merged | None:
     if a.op is scan and len(graphs[-1].nodes) == len(a.bodies[0].nodes) + len(b.bodies[0].nodes):
         return None
     return union.node(graphs)
+
+
+def _alike(a: Sequence[Input], b: Sequence[Input], j: int) -> list[int]:
+    """Places in a of what b has at j, the likeliest first: the first that starts so in each, then the second."""
+    places, rank = [i for i, x in enumerate(a) if x == b[j]], b[:j].count(b[j])
+    return [i for _, i in sorted(enumerate(places), key=lambda found: abs(found[0] - rank))]
 
 
 class _Union:

@@ -64,6 +64,14 @@ def test_all_layouts_and_edges(left: str, right: str, rows: int, depth: int, col
     check(made, arrays_for(made))
 
 
+@pytest.mark.parametrize("left", ["mk", "km"])
+@pytest.mark.parametrize("kind", ["bf16", "f32"])
+def test_no_factor_is_copied_before_it_is_packed(left: str, kind: str) -> None:
+    made = product(32, 64, 256, left, kind=kind)
+    assert not any(unit.kernel.temporaries for unit in made.kernels)
+    check(made, arrays_for(made))
+
+
 @pytest.mark.parametrize(("rows", "depth", "columns"), [(40, 50, 40), (7, 64, 64), (64, 31, 64), (1, 64, 300), (64, 64, 1)])
 def test_others_are_products_of_float32(rows: int, depth: int, columns: int) -> None:
     made = product(rows, depth, columns)
