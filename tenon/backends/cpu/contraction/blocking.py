@@ -140,6 +140,6 @@ def packed_size(spec: Contraction, tile: Tile | None = None) -> int | None:
     if rows is None or columns is None or depth is None or spec.batch:
         return None
     b = ir.IRBuilder()
-    if not spec.pairs and stays_unpacked(b, spec, const(rows), const(columns), const(depth)) is not False:
+    if not spec.pairs and stays_unpacked(b, spec, const(rows), const(columns), const(depth), once=True) is not False:
         return None
     return up(columns, tile.width) * depth * element_bytes(spec.element)

@@ -1,18 +1,26 @@
-"""Lines of an operand, read where they are by vectors, and added to sums that stay in the first cache.
+"""Lines of an operand, read where they are as streams of memory, and added to sums that stay in the first cache.
 
-A line is a run of right's columns for one step of depth, or of left's rows.  Of right, a line is read once for several
-rows; of left, for one column.
+    sums[i, j] = sum over k of near[i, k] * line k [j]
+
+A line is a run of right's columns for one step of depth, or of left's rows.  So many lines as a processor follows
+streams are multiplied at a time, by the factors of a few rows (columns), before the next ones are read: panels of them
+would be read in short pieces of many pages of memory.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Literal
 
 from llvmlite import ir
 
+from tenon.backends import pieces
+
 from .dots import Bounds
 from .emit import (
     I32,
+    ONE,
+    POINTER,
     ZERO,
     address,
     between,
@@ -23,25 +31,23 @@ from .emit import (
     masked_load,
     minimum,
     multiply_add,
+    prefetch,
     product,
     splat,
     store_vector,
     unravel,
     zero,
 )
+from .machine import shares
 from .spec import Args, Contraction, Index, Tile, element_of
 
-LINE_VECTORS = 256      # of sums are kept in the first cache
-LINES = 8               # are added to them at once: so many streams a processor follows, and reads faster than one;
-FACTORS = 16            # fewer for several rows, each of which has a factor for every line in a register
-TOGETHER = 4            # rows that a line of right is read for at a time, with 32 registers
+STRIP_VECTORS = 256     # of sums of the rows that are added up together, which stay in the first cache
+LINES = 16              # are added to them at once
+WIDE = 32               # bytes, beyond which vectors come with 32 registers:
+ROWS, SUMS = (4, 8), (8, 16)        # so many rows at a time, and so many vectors of sums in registers
+LONG = 4096             # bytes of a strip, whose lines a processor fetches by itself
+BLOCK = 16              # rows whose sums are in memory at a time
 Side = Literal["left", "right"]
-
-
-def _rows_together(spec: Contraction, tile: Tile) -> int:
-    """Rows that a line of right is read for at a time; their factors stay in registers."""
-    most = TOGETHER if tile.lanes * element_bytes(spec.element) > 32 else TOGETHER // 2
-    return min(spec.known[0] or 1, most)
 
 
 def reads_lines(spec: Contraction, side: Side) -> bool:
@@ -53,101 +59,155 @@ def reads_lines(spec: Contraction, side: Side) -> bool:
 
 
 class Lines:
-    """Sums along the lines of one side or the other."""
+    """Sums along the lines of one side or the other; what is said of rows is true of columns, where left's are read."""
 
-    def __init__(self, b: ir.IRBuilder, spec: Contraction, tile: Tile, args: Args, g: Index, rows: list[ir.Value],
-                 columns: list[ir.Value], depth: list[ir.Value]) -> None:
-        self.b, self.spec, self.lanes, self.args, self.g = b, spec, tile.lanes, args, g
-        self.rows, self.columns, self.depth = rows, columns, depth
-        self.vector, self.together = ir.VectorType(spec.element, tile.lanes), _rows_together(spec, tile)
-        self.longest = LINE_VECTORS // self.together        # vectors of a strip
-        self.strip = b.alloca(self.vector, LINE_VECTORS)
+    def __init__(self, b: ir.IRBuilder, spec: Contraction, tile: Tile, args: Args, g: Index, side: Side) -> None:
+        self.b, self.spec, self.args, self.g, self.side = b, spec, args, g, side
+        self.element, self.lanes = spec.element, tile.lanes
+        self.vector = ir.VectorType(spec.element, tile.lanes)
+        wide = tile.lanes * element_bytes(spec.element) > WIDE
+        count = spec.known[0 if side == "right" else 1]
+        self.block = min(count or 1, BLOCK)
+        self.heights = list(dict.fromkeys((*(size for size, _ in shares(self.block, ROWS[wide])), 1)))
+        self.registers = SUMS[wide]
+        self.strip = STRIP_VECTORS // self.heights[0] * tile.lanes
+        self.fetches = self.strip * element_bytes(spec.element) < LONG
+        self.pitch = self.strip + tile.lanes            # so that rows do not compete for places in the first cache
+        self.depth_sizes, rows, columns = ([size(b, args) for size in axis]
+                                           for axis in (spec.depth, spec.rows, spec.columns))
+        self.depth = product(b, self.depth_sizes) if self.depth_sizes else ONE
+        self.near, self.far, self.near_sizes, self.far_sizes = \
+            (spec.left, spec.right, rows, columns) if side == "right" else (spec.right, spec.left, columns, rows)
+        with b.goto_entry_block():
+            self.sums = b.alloca(self.vector, self.block * self.pitch // tile.lanes)
+            self.starts = b.alloca(POINTER, 2 * LINES)
+            self.factors = b.alloca(spec.element, LINES * self.heights[0])
 
-    def emit(self, side: Side, across: Bounds, along: Bounds) -> None:
-        """Strips along columns (right) or rows (left)."""
-        b, step = self.b, const(self.longest * self.lanes)
-        several = self.together if side == "right" else 1
-        whole = b.sub(across[1], b.urem(b.sub(across[1], across[0]), const(several)))
-        for count, bounds in {1: (whole, across[1]), several: (across[0], whole)}.items():
-            with loop(b, *bounds, const(count)) as (i, _), loop(b, *along, step) as (j, _):
-                m, n = (i, j) if side == "right" else (j, i)
-                _Strip(self, side, m, n, minimum(b, step, b.sub(along[1], j)), count).emit()
+    def emit(self, across: Bounds, along: Bounds) -> None:
+        """All sums of these rows and columns: strip after strip."""
+        b = self.b
+        with loop(b, *across, const(self.block), short=True) as (i, _), \
+                loop(b, *along, const(self.strip), short=True) as (j, _):
+            count = minimum(b, const(self.block), b.sub(across[1], i))
+            length = minimum(b, const(self.strip), b.sub(along[1], j))
+            self.add_up(i, j, count, length)
+            self.store(i, j, count, length)
+
+    def add_up(self, first: ir.Value, start: ir.Value, count: ir.Value, length: ir.Value) -> None:
+        """The sums of a strip."""
+        b = self.b
+        with loop(b, ZERO, count, short=True) as (i, _), loop(b, ZERO, length, const(self.lanes), short=True) as (j, _):
+            store_vector(b, zero(self.vector), self.place(i, j))
+        with loop(b, ZERO, self.depth, const(LINES), short=True) as (k, _):
+            self.find_lines(start, k)
+            lines, before = minimum(b, const(LINES), b.sub(self.depth, k)), ZERO
+            for height in self.heights:
+                end = b.sub(count, b.urem(b.sub(count, before), const(height)))
+                with loop(b, before, end, const(height), short=True) as (i, _):
+                    self.find_factors(b.add(first, i), k, lines, height)
+                    constants = self.element, height, self.vectors(height), self.lanes, self.pitch, self.fetches
+                    given = self.starts, self.factors, self.place(i, ZERO), lines, length
+                    pieces.call(b, add_lines, constants, given)
+                before = end
+
+    def vectors(self, height: int) -> int:
+        """Of the sums of so many rows that are in registers."""
+        return max(count for count in (1, 2, 4) if count * height <= self.registers)
+
+    def find_lines(self, start: ir.Value, k: ir.Value) -> None:
+        """Write down where lines begin, from step k on, and those that come after them."""
+        b, last, pointer = self.b, self.b.sub(self.depth, ONE), self.far.pointer
+        assert pointer is not None
+        outer = unravel(b, start, self.far_sizes)
+        with loop(b, ZERO, const(2 * LINES), short=True) as (line, _):
+            step = self.step(minimum(b, b.add(k, line), last))
+            b.store(pointer(b, self.args, self.g, outer, step), address(b, self.starts, line, POINTER))
+
+    def find_factors(self, first: ir.Value, k: ir.Value, lines: ir.Value, height: int) -> None:
+        """Write down the factors of so many rows, line by line."""
+        b = self.b
+        rows = [unravel(b, b.add(first, const(i)), self.near_sizes) for i in range(height)]
+        with loop(b, ZERO, lines, short=True) as (line, _):
+            for i, row in enumerate(rows):
+                factor = element_of(b, self.spec, self.near, self.args, self.g, row, self.step(b.add(k, line)))
+                place = b.add(b.mul(line, const(height)), const(i))
+                b.store(factor, address(b, self.factors, place, self.element))
+
+    def step(self, k: ir.Value) -> Index:
+        """The composite index of a step of depth."""
+        return unravel(self.b, k, self.depth_sizes) if self.depth_sizes else ()
+
+    def place(self, i: ir.Value, j: ir.Value) -> ir.Value:
+        """Where sum j of row i is kept."""
+        return address(self.b, self.sums, self.b.add(self.b.mul(i, const(self.pitch)), j), self.element)
+
+    def store(self, first: ir.Value, start: ir.Value, count: ir.Value, length: ir.Value) -> None:
+        """Hand the sums over: all together, or vectors of columns, and the rest and rows one by one."""
+        b, spec = self.b, self.spec
+        if self.side == "right" and spec.finish is not None:
+            spec.finish(b, self.args, self.g, first, start, count, length, self.sums, self.pitch)
+            return
+        whole = b.and_(length, const(-self.lanes)) if self.side == "right" else ZERO
+        with loop(b, ZERO, count, short=True) as (i, _):
+            with loop(b, ZERO, whole, const(self.lanes), short=True) as (j, _):
+                total = load_vector(b, self.place(i, j), self.element, self.lanes)
+                spec.store(b, self.args, self.g, b.add(first, i), b.add(start, j), total, self.lanes)
+            with loop(b, whole, length, short=True) as (j, _):
+                one, here = b.load(self.place(i, j), typ=self.element), (b.add(first, i), b.add(start, j))
+                spec.store(b, self.args, self.g, *(here if self.side == "right" else here[::-1]), one, 1)
+
+
+def add_lines(b: ir.IRBuilder, element: ir.Type, rows: int, vectors: int, lanes: int, pitch: int, fetches: bool,
+              starts: ir.Value, factors: ir.Value, sums: ir.Value, count: ir.Value, length: ir.Value) -> None:
+    """A piece: add `count` lines, one at least, to the sums of some rows.
+
+    `starts` says where they begin, and behind LINES of them where the next ones do, which are fetched; `factors` are
+    those of the rows for a line, side by side.
+    """
+    strip = _Strip(b, element, rows, lanes, pitch, fetches, starts, factors, sums, count)
+    width = const(vectors * lanes)
+    whole = b.sub(length, b.urem(length, width))
+    with loop(b, ZERO, whole, width, short=True) as (j, _):
+        strip.add(j, [None] * vectors)
+    with loop(b, whole, length, const(lanes), short=True) as (j, _):
+        room = b.trunc(minimum(b, b.sub(length, j), const(lanes)), I32)
+        strip.add(j, [between(b, I32(0), room, lanes)])
 
 
 class _Strip:
-    """The sums of `count` rows from `m` by `length` columns from `n`; of left's lines, `length` rows by `count`.
+    """The values that the two loops of the piece share."""
 
-    Those of a row lie one after the other, those of the next row `longest` vectors behind.
-    """
+    def __init__(self, b: ir.IRBuilder, element: ir.Type, rows: int, lanes: int, pitch: int, fetches: bool,
+                 starts: ir.Value, factors: ir.Value, sums: ir.Value, count: ir.Value) -> None:
+        self.b, self.element, self.rows, self.lanes, self.pitch, self.fetches = b, element, rows, lanes, pitch, fetches
+        self.starts, self.factors, self.sums, self.count = starts, factors, sums, count
 
-    def __init__(self, lines: Lines, side: Side, m: ir.Value, n: ir.Value, length: ir.Value, count: int) -> None:
-        self.lines, self.b, self.spec, self.lanes = lines, lines.b, lines.spec, lines.lanes
-        self.side, self.m, self.n, self.length, self.count = side, m, n, length, count
-        b, spec = self.b, self.spec
-        self.near, far, near_at, far_at, near_sizes, far_sizes = \
-            (spec.left, spec.right, m, n, lines.rows, lines.columns) if side == "right" else \
-            (spec.right, spec.left, n, m, lines.columns, lines.rows)
-        assert far.pointer is not None
-        self.pointer, self.far_index = far.pointer, unravel(b, far_at, far_sizes)
-        self.near_indices = [unravel(b, b.add(near_at, const(i)), near_sizes) for i in range(count)]
-        self.whole_vectors = b.and_(length, const(-self.lanes))
-        self.rest = b.sub(length, self.whole_vectors)
+    def add(self, j: ir.Value, masks: Sequence[ir.Value | None]) -> None:
+        """The products of a few vectors of every line, from place j on, of which these lanes are there."""
+        b, lanes, vectors = self.b, self.lanes, len(masks)
+        places = [address(b, self.sums, b.add(j, const(i * self.pitch + v * lanes)), self.element)
+                  for i in range(self.rows) for v in range(vectors)]
+        sums = [load_vector(b, place, self.element, lanes) for place in places]
+        with loop(b, ZERO, self.count, carried=sums, short=True, sure=True) as (line, sums):
+            others = self.read(line, j, masks)
+            for i in range(self.rows):
+                place = address(b, self.factors, b.add(b.mul(line, const(self.rows)), const(i)), self.element)
+                factor = splat(b, b.load(place, typ=self.element), lanes)
+                for v, other in enumerate(others):
+                    sums[i * vectors + v] = multiply_add(b, factor, other, sums[i * vectors + v])
+        for place, total in zip(places, sums, strict=True):
+            store_vector(b, total, place)
 
-    def emit(self) -> None:
-        b, lanes = self.b, const(self.lanes)
-        with loop(b, ZERO, self.length, lanes) as (j, _):
-            for i in range(self.count):
-                store_vector(b, zero(self.lines.vector), self.place(i, j))
-        at_once = min(LINES, FACTORS // self.count)
-        whole = b.and_(product(b, self.lines.depth), const(-at_once))
-        with loop(b, ZERO, whole, const(at_once)) as (k, _):
-            self.add_lines(k, at_once)
-        with loop(b, whole, product(b, self.lines.depth)) as (k, _):
-            self.add_lines(k, 1)
-        self.store()
-
-    def place(self, i: int, j: ir.Value) -> ir.Value:
-        """Where sum j of row i is kept."""
-        behind = const(i * self.lines.longest * self.lanes)
-        return address(self.b, self.lines.strip, self.b.add(j, behind), self.spec.element)
-
-    def add_lines(self, first: ir.Value, count: int) -> None:
-        """The products of `count` steps of depth."""
-        b, spec, args, g = self.b, self.spec, self.lines.args, self.lines.g
-        steps = [unravel(b, b.add(first, const(i)), self.lines.depth) for i in range(count)]
-        factors = [[splat(b, element_of(b, spec, self.near, args, g, index, k), self.lanes) for k in steps]
-                   for index in self.near_indices]
-        starts = [self.pointer(b, args, g, self.far_index, k) for k in steps]
-        with loop(b, ZERO, self.whole_vectors, const(self.lanes)) as (j, _):
-            self.add_vectors(factors, starts, j, None)
-        with b.if_then(b.icmp_signed(">", self.rest, ZERO)):
-            mask = between(b, I32(0), b.trunc(self.rest, I32), self.lanes)
-            self.add_vectors(factors, starts, self.whole_vectors, mask)
-
-    def add_vectors(self, factors: list[list[ir.Value]], starts: list[ir.Value], j: ir.Value,
-                    mask: ir.Value | None) -> None:
-        """The vector of every line at place j, by the factors of every row."""
-        b, element = self.b, self.spec.element
-        places = [address(b, start, j, element) for start in starts]
-        others = [load_vector(b, place, element, self.lanes) if mask is None
-                  else masked_load(b, place, mask, zero(self.lines.vector)) for place in places]
-        for i, row_factors in enumerate(factors):
-            total = load_vector(b, self.place(i, j), element, self.lanes)
-            for factor, other in zip(row_factors, others, strict=True):
-                total = multiply_add(b, factor, other, total)
-            store_vector(b, total, self.place(i, j))
-
-    def store(self) -> None:
-        """Hand the sums over: vectors of columns, the rest and rows one by one."""
-        b, store, args, g = self.b, self.spec.store, self.lines.args, self.lines.g
-        if self.side == "right":
-            with loop(b, ZERO, self.whole_vectors, const(self.lanes)) as (j, _):
-                for i in range(self.count):
-                    total = load_vector(b, self.place(i, j), self.spec.element, self.lanes)
-                    store(b, args, g, b.add(self.m, const(i)), b.add(self.n, j), total, self.lanes)
-        first = self.whole_vectors if self.side == "right" else ZERO
-        with loop(b, first, self.length, short=True) as (step, _):
-            for i in range(self.count):
-                one = b.load(self.place(i, step), typ=self.spec.element)
-                row, column = (const(i), step) if self.side == "right" else (step, const(i))
-                store(b, args, g, b.add(self.m, row), b.add(self.n, column), one, 1)
+    def read(self, line: ir.Value, j: ir.Value, masks: Sequence[ir.Value | None]) -> list[ir.Value]:
+        """The vectors of a line; those of a later one are fetched."""
+        b, lanes, found = self.b, self.lanes, []
+        start, following = (b.load(address(b, self.starts, b.add(line, const(behind)), POINTER), typ=POINTER)
+                            for behind in (0, LINES))
+        none = zero(ir.VectorType(self.element, lanes))
+        for v, mask in enumerate(masks):
+            place = address(b, start, b.add(j, const(v * lanes)), self.element)
+            if self.fetches:
+                prefetch(b, address(b, following, b.add(j, const(v * lanes)), self.element), 2)
+            found.append(load_vector(b, place, self.element, lanes) if mask is None
+                         else masked_load(b, place, mask, none))
+        return found

@@ -11,21 +11,25 @@ from llvmlite import ir
 
 from .dots import Bounds, are_dots, emit_dots
 from .emit import ONE, ZERO, const, known, loop, product, unravel, zero
-from .lines import TOGETHER, Lines, Side, reads_lines
+from .lines import BLOCK, Lines, Side, reads_lines
 from .spec import Args, Contraction, Index, Tile, element_of, reads_in_place, region_function
 
-FEW = 3                 # rows (columns) up to which right (left) is read once, from where it is
+FEW = 3                 # rows (columns) up to which right (left) is read once, from where it is;
+FEW_BY_LINES = 4        # where right has lines, more: even of what could be packed once for many products,
+LONG_LINES = 128        # and up to BLOCK of what could not, if lines are so long
 TINY = 6 * 16 * 16      # products, up to which packing does not pay
 
 
-def stays_unpacked(b: ir.IRBuilder, spec: Contraction, rows: ir.Value, columns: ir.Value,
-                   depth: ir.Value) -> ir.Value | bool:
-    """Whether an operand is used so little that packing it costs more than it brings; a bool if sizes are known."""
+def stays_unpacked(b: ir.IRBuilder, spec: Contraction, rows: ir.Value, columns: ir.Value, depth: ir.Value,
+                   once: bool = False) -> ir.Value | bool:
+    """Whether an operand is used so little that packing it, perhaps `once` for many products, costs more than it
+    brings; a bool if sizes are known."""
     left_by_depth, right_by_depth = (reads_in_place(x, len(spec.depth)) for x in (spec.left, spec.right))
     few_rows, few_columns = reads_lines(spec, "right") or right_by_depth, reads_lines(spec, "left") or left_by_depth
     sizes = known(rows, columns, depth)
     if sizes is not None:
-        few = TOGETHER if reads_lines(spec, "right") and sizes[0] == spec.known[0] else FEW
+        few = FEW if not reads_lines(spec, "right") or None in spec.known else \
+            BLOCK if sizes[1] >= LONG_LINES and not once else FEW_BY_LINES
         return math.prod(sizes) <= TINY or (few_rows and sizes[0] <= few) or (few_columns and sizes[1] <= FEW)
     plain = b.icmp_signed("<=", b.mul(b.mul(rows, columns), depth), const(TINY))
     if few_rows:
@@ -65,13 +69,13 @@ class _Unpacked:
         batch, self.rows, self.columns, self.depth = ([size(b, args) for size in axis] for axis in
                                                       (spec.batch, spec.rows, spec.columns, spec.depth))
         self.g: Index = unravel(b, g, batch)
-        self.lines = Lines(b, spec, tile, args, self.g, self.rows, self.columns, self.depth)
 
     def emit(self, side: Side) -> None:
         """By vectors of this side, where they can be read."""
         b, across, along = self.b, self.row_bounds, self.column_bounds
         if reads_lines(self.spec, side):
-            self.lines.emit(side, *((across, along) if side == "right" else (along, across)))
+            lines = Lines(b, self.spec, self.tile, self.args, self.g, side)
+            lines.emit(*((across, along) if side == "right" else (along, across)))
         elif are_dots(self.spec):
             emit_dots(b, self.spec, self.tile, self.args, self.g, across, along, side == "left")
         else:

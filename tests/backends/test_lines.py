@@ -1,0 +1,65 @@
+"""Few rows (or columns) of a product read the lines of the other side where they lie."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from llvmlite import ir
+
+import tenon as tn
+from tenon.backends.cpu.contraction.dense import F32, F64, matmul
+from tenon.backends.cpu.contraction.lines import BLOCK
+from tenon.backends.cpu.contraction.run import Native
+from tenon.backends.cpu.contraction.spec import Contraction
+from tenon.backends.cpu.contraction.unpacked import FEW, stays_unpacked
+
+SIZES = [(8, 140, 515), (10, 33, 200), (13, 130, 129), (16, 16, 1030), (5, 17, 129), (7, 0, 131), (1, 33, 4100), (9, 1, 4)]
+KINDS = {F32: np.float32, F64: np.float64}
+
+
+def unpacked(spec: Contraction, once: bool = False) -> bool:
+    m, n, k = (ir.Constant(ir.IntType(64), size) for size in spec.known)
+    return bool(stays_unpacked(ir.IRBuilder(), spec, m, n, k, once))
+
+
+def check(spec: Contraction, a: np.ndarray, b: np.ndarray, left: str, right: str) -> None:
+    """The product of a batch, the same for any number of threads."""
+    product, found = Native(spec), []
+    (batch, m, k), n = a.shape, b.shape[2]
+    stored = [np.ascontiguousarray(x if plain else x.swapaxes(1, 2)) for x, plain in ((a, left == "mk"), (b, right == "kn"))]
+    for threads in (1, 3):
+        found.append(np.full((batch, m, n), np.nan, a.dtype))
+        for thread in range(threads):
+            product(found[-1], *stored, batch, m, n, k, thread=thread, threads=threads)
+    np.testing.assert_allclose(found[0], a @ b, rtol=1e-4, atol=1e-3)
+    np.testing.assert_array_equal(found[0], found[1])
+
+
+@pytest.mark.parametrize("element", [F32, F64], ids=["f32", "f64"])
+@pytest.mark.parametrize("turned", [False, True], ids=["rows", "columns"])
+@pytest.mark.parametrize("factors_turned", [False, True])
+def test_few_rows_and_few_columns(element: ir.Type, turned: bool, factors_turned: bool) -> None:
+    random = np.random.default_rng(0)
+    for few, depth, many in SIZES:
+        few = min(few, FEW) if turned else few
+        m, n = (many, few) if turned else (few, many)
+        left, right = ("km", "nk" if factors_turned else "kn") if turned else ("km" if factors_turned else "mk", "kn")
+        a, b = (random.normal(size=(2, *shape)).astype(KINDS[element]) for shape in ((m, depth), (depth, n)))
+        check(matmul(element, left, right, known=(m, n, depth)), a, b, left, right)
+
+
+def test_which_products_read_lines() -> None:
+    assert unpacked(matmul(F32, known=(BLOCK, 1024, 1024)))
+    assert unpacked(matmul(F32, "km", known=(1024, FEW, 1024)))
+    assert not unpacked(matmul(F32, "km", known=(1024, FEW + 1, 1024)))            # and not stored by vectors
+    assert not unpacked(matmul(F32, known=(BLOCK + 1, 1024, 1024)))
+    assert not unpacked(matmul(F32, known=(BLOCK, 64, 1024)))                      # lines are short
+    assert not unpacked(matmul(F32, known=(BLOCK, 1024, 1024)), once=True)         # panels are read faster still
+
+
+@pytest.mark.parametrize("rows, depth, columns", [(8, 700, 515), (11, 300, 600)])
+def test_an_epilogue_takes_the_sums_of_a_strip(rows: int, depth: int, columns: int) -> None:
+    random = np.random.default_rng(0)
+    x, w, bias = (random.normal(size=size).astype(np.float32) for size in ((rows, depth), (depth, columns), columns))
+    found = tn.jit(lambda x, w, bias: tn.relu(x @ w + bias))(tn.tensor(x), tn.tensor(w), tn.tensor(bias))
+    np.testing.assert_allclose(found.numpy(), np.maximum(x @ w + bias, 0), rtol=1e-4, atol=1e-3)
