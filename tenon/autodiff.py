@@ -7,9 +7,9 @@ computed at once, recorded, or differentiated again, as the innermost interprete
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from typing import Any, Protocol
 
+from tenon.dataclasses import replace
 from tenon.errors import GradientError, Location
 from tenon.graph.build import Builder, call_graph, copy, expansion, inline, rebuild, types_of
 from tenon.graph.cut import pullback_of, set_derivative

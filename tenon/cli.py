@@ -8,11 +8,11 @@ import platform
 import runpy
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import tenon
+from tenon.dataclasses import dataclass
 from tenon.errors import ArgumentError, TenonError, user_location
 
 Run = Callable[[argparse.Namespace], int]

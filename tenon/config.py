@@ -14,11 +14,14 @@ import math
 import os
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
+from typing import TYPE_CHECKING
 
+from tenon.dataclasses import dataclass
 from tenon.errors import TenonError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 SHOWABLE = ("graph", "loops", "llvm", "asm", "guards", "fallbacks", "time", "memory")
 MOST_THREADS = 1024
@@ -80,6 +83,7 @@ def _threads(text: str) -> int:
 
 
 def _cache_dir(environ: Mapping[str, str]) -> Path | None:
+    from pathlib import Path  # local: slow to load
     chosen = environ.get("TENON_CACHE", "").strip()
     if chosen.lower() in OFF:
         return None
@@ -108,6 +112,7 @@ def usable_cores() -> int:
 
 def _container_limits() -> list[float]:
     """Cores' worth of time allowed by each control group (version 2) that this process is in."""
+    from pathlib import Path  # local, as above
     limits = []
     root = Path("/sys/fs/cgroup")
     with suppress(OSError):

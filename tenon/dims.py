@@ -12,20 +12,20 @@ Users take sizes for integers: what a polynomial cannot be (a float, a key of a 
 from __future__ import annotations
 
 import ast
-import dataclasses
 import sys
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from numbers import Integral, Number
 from types import FrameType
 from typing import Any, TypeAlias
 
+from tenon.dataclasses import dataclass, field
 from tenon.errors import PACKAGE, TenonError
 
 SMALLEST_SYMBOLIC_SIZE = 2
+METHODS = ("/dataclasses.py", "/reprlib.py")      # where those of dataclasses are, Python's and ours
 
 
 class UndecidedSize(TenonError):
@@ -376,7 +376,7 @@ def _asked_by_user() -> bool:
     if _assumptions.get() is None:
         return False
     frame: FrameType | None = sys._getframe(2)
-    while frame is not None and (frame.f_code.co_filename == dataclasses.__file__ or (
+    while frame is not None and (frame.f_code.co_filename.endswith(METHODS) or (
             frame.f_code.co_filename == "<string>" and frame.f_code.co_name.startswith("__"))):
         frame = frame.f_back        # a method of a dataclass
     return frame is not None and not frame.f_code.co_filename.startswith((PACKAGE, weakref.__file__))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
 from typing import Any
 
@@ -12,6 +11,7 @@ import numpy as np
 from tenon.autocast import autocasting, holds_recast, recast
 from tenon.autodiff import call
 from tenon.backends.base import Executable
+from tenon.dataclasses import dataclass
 from tenon.dims import SymbolicDim
 from tenon.errors import ADDRESSABLE, OF_NUMPY, DTypeError, TenonError, out_of_memory, step_error
 from tenon.graph.build import agree, canonical_attrs, expansion, literal

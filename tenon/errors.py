@@ -6,13 +6,14 @@ import linecache
 import os
 import re
 import sys
-from dataclasses import dataclass
 from itertools import islice
 from types import CodeType, FrameType
 
+from tenon.dataclasses import dataclass
+
 ADDRESSABLE = 1 << 47       # bytes
 PACKAGE = os.path.dirname(__file__) + os.sep     # not pathlib: it takes long to import
-STARTS_WITH_A_NAME = re.compile(r"[\w.]+(\(.*?\)|\[.*?\])?( = value)?: ")
+STARTS_WITH_A_NAME = r"[\w.]+(\(.*?\)|\[.*?\])?( = value)?: "     # compiled by the first error
 
 
 @dataclass(frozen=True)
@@ -80,7 +81,7 @@ class TenonError(Exception):
     def __init__(self, what: str, where: Location | None = None, why: str | None = None, hint: str | None = None):
         self.what, self.why, self.hint = what, why, hint
         self.where = where or user_location()
-        self._nameless = "" if STARTS_WITH_A_NAME.match(what) else what
+        self._nameless = "" if re.match(STARTS_WITH_A_NAME, what) else what
         super().__init__(what)
 
     def named(self, operator: str) -> None:

@@ -13,7 +13,6 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from tenon.locks import Lock
 
@@ -88,17 +87,18 @@ DO_NOT_NEED = 4         # of Linux
 def _unchanged_pages(library: str) -> Iterator[tuple[int, int]]:
     """(address, bytes) of what Linux has mapped from the file of a library, cannot be written and never was."""
     try:
-        text = Path("/proc/self/smaps").read_text()
+        with open("/proc/self/smaps") as file:
+            text = file.read()
     except OSError:
         return
-    for found in _MAPPING.finditer(text):
+    for found in re.finditer(_MAPPING, text, re.MULTILINE):
         start, end = (int(found[part], 16) for part in ("start", "end"))
         if library in found["file"] and "w" not in found["rights"] and "Private_Dirty:         0 kB" in found["fields"]:
             yield start, end - start
 
 
-_MAPPING = re.compile(r"^(?P<start>[0-9a-f]+)-(?P<end>[0-9a-f]+) (?P<rights>\S+) \S+ \S+ \d+ +(?P<file>/.*)\n"
-                      r"(?P<fields>(?:[A-Z]\w+:.*\n)+)", re.MULTILINE)
+_MAPPING = (r"^(?P<start>[0-9a-f]+)-(?P<end>[0-9a-f]+) (?P<rights>\S+) \S+ \S+ \d+ +(?P<file>/.*)\n"
+            r"(?P<fields>(?:[A-Z]\w+:.*\n)+)")
 
 
 def _after_fork() -> None:

@@ -14,9 +14,9 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
 from types import TracebackType
 
+from tenon.dataclasses import dataclass, field
 from tenon.locks import Lock
 
 

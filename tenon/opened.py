@@ -9,11 +9,11 @@ these types; the tape is that of the definition.  Only calls of Tenon's own oper
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tenon.dataclasses import dataclass
 from tenon.graph.build import call_graph, copy, expansion, rebuild, types_of
 from tenon.graph.ir import Graph, Literal, Node, Value, graphs_in
 from tenon.graph.op import OPS, Op

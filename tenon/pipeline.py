@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -19,6 +18,7 @@ from typing import Any
 from tenon.backends.base import Backend, Executable
 from tenon.backends.reference import REFERENCE
 from tenon.config import ConfigError, config
+from tenon.dataclasses import dataclass, replace
 from tenon.errors import ArgumentError
 from tenon.garbage import collect_young, collected_at_the_end
 from tenon.graph.ir import AUTOTUNE, CONSTANTS, Graph, Node

@@ -10,12 +10,12 @@ itself runs.  So it does where NumPy raises: it knows what to say.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tenon.autocast import autocasting
+from tenon.dataclasses import dataclass
 from tenon.errors import OF_NUMPY, TenonError
 from tenon.graph.build import Builder
 from tenon.graph.ir import Value

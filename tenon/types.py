@@ -7,13 +7,13 @@ float) the float wins, as in PyTorch and JAX.  Defaults: float32, int64, complex
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
+from tenon.dataclasses import dataclass
 from tenon.dims import Dim, product
 from tenon.errors import ArgumentError, AxisError, DTypeError, ShapeError
 

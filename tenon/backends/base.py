@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
+from tenon.dataclasses import dataclass
 from tenon.graph.ir import Graph, Node
 
 Array = np.ndarray[Any, np.dtype[Any]]

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 
 import numpy as np
 
 from tenon.backends import llvm
 from tenon.backends.code_cache import make_key
 from tenon.backends.fingerprint import fingerprint
+from tenon.dataclasses import replace
 from tenon.errors import GraphError
 from tenon.graph.ir import Graph
 from tenon.graph.record import graph_of, places_of, record_of

@@ -16,12 +16,12 @@ from __future__ import annotations
 import ctypes
 import platform
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 
 from tenon.backends import native
 from tenon.backends.llvm import Library, provide
 from tenon.backends.native import HALF, NOTHING, POINTER, WORD, Function, Module, Pointer
+from tenon.dataclasses import dataclass
 from tenon.locks import Lock
 
 INTERRUPTED, STOPPING, RAISE = "tenon_interrupted", "tenon_stopping", "tenon_raise_interrupt"

@@ -10,9 +10,10 @@ A loop can be taken out that leaves nothing in registers: no instruction after i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from llvmlite import ir
+
+from tenon.dataclasses import dataclass
 
 _KEPT = ir.instructions.SwitchInstr, ir.instructions.ExtractValue, ir.instructions.InsertValue  # operands lie elsewhere
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from llvmlite import ir
 
 from tenon.backends.outline import NaturalLoop, innermost, natural_loops, outline
+from tenon.dataclasses import dataclass
 
 HEAD = "; plain: "
 WORTHWHILE = 200        # instructions, for which a module is cut in two

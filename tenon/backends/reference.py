@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from tenon.backends.base import Array, Backend
+from tenon.dataclasses import dataclass
 from tenon.graph.interpret import interpret
 from tenon.graph.ir import Graph
 

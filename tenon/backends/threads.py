@@ -16,13 +16,13 @@ import ctypes
 import platform
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from tenon.backends import native
 from tenon.backends.llvm import Library
 from tenon.backends.native import HALF, NOTHING, POINTER, WORD, Function, Module, Pointer, Word
+from tenon.dataclasses import dataclass
 from tenon.locks import Lock
 
 # A cell is a word to wait on and, behind it, how many threads sleep on it.

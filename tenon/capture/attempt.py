@@ -7,7 +7,6 @@ raises UnsafeCall, a size whose number is asked for PinnedSize or UndecidedSize,
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import CodeType
 from typing import Any
 
@@ -24,6 +23,7 @@ from tenon.capture.replay import Stopped, sizes_of
 from tenon.capture.trace import Capture, Held, capturing
 from tenon.capture.tree import Structure, unfold
 from tenon.capture.watch import UnsafeCall, Watch
+from tenon.dataclasses import dataclass
 from tenon.dims import Assumptions, UndecidedSize, assuming
 from tenon.errors import CaptureError
 from tenon.tensor import Tensor

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import types
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from types import CodeType
 from typing import Any
@@ -22,6 +21,7 @@ from tenon.capture.guards import Guards
 from tenon.capture.leaves import FromContainers, Nest, OneOf
 from tenon.capture.residuals import Halves, halves
 from tenon.capture.trace import Argument, Held, Source
+from tenon.dataclasses import dataclass
 from tenon.dims import Assumptions
 from tenon.eager import program_of
 from tenon.graph.ir import Graph

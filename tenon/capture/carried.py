@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tenon.capture.agree import as_tensor, described, is_data, is_number, labels, lifted, same
 from tenon.capture.tree import Structure, flatten, form
+from tenon.dataclasses import dataclass
 from tenon.errors import ArgumentError, DTypeError, ShapeError
 from tenon.graph.promotion import common
 from tenon.tensor import Tensor

@@ -11,12 +11,12 @@ write to is read in every call (`tenon.sharing`), and so is a tensor that turns 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tenon.backends.base import Executable
+from tenon.dataclasses import dataclass
 from tenon.graph.ir import Graph
 from tenon.locks import Lock
 from tenon.observe import emit, span

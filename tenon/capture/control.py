@@ -8,7 +8,6 @@ the node, the tensors that any of them assigns are among its results.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tenon.capture.agree import agreed_type, as_tensor, as_tensors, condition_of, is_known, labels, lifted
@@ -17,6 +16,7 @@ from tenon.capture.convert.entry import convert
 from tenon.capture.convert.session import Session
 from tenon.capture.trace import capturing
 from tenon.capture.tree import Structure, flatten, form
+from tenon.dataclasses import dataclass
 from tenon.errors import ArgumentError, DTypeError, ShapeError
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import interpreter

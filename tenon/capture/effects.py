@@ -10,12 +10,12 @@ from __future__ import annotations
 import types
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from operator import is_
 from typing import Any
 
 from tenon.capture.names import module_of
+from tenon.dataclasses import dataclass
 from tenon.state import changed
 
 MISSING = object()

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from operator import attrgetter, call, is_
 from typing import Any
 
 import numpy as np
 
+from tenon.dataclasses import dataclass
 from tenon.types import DType
 
 ATOMS = (bool, int, float, complex, str, bytes, type(None), np.dtype, range, type(Ellipsis), slice)

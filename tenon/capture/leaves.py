@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from tenon.capture.effects import MISSING
 from tenon.capture.trace import Source
 from tenon.capture.tree import Structure
+from tenon.dataclasses import dataclass
 from tenon.dims import SymbolicDim
 
 

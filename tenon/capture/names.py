@@ -5,10 +5,11 @@ from __future__ import annotations
 import dis
 import types
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
 from typing import Any
+
+from tenon.dataclasses import dataclass
 
 LOOKS_UP = frozenset({"vars", "dir", "__dict__", "setattr", "delattr", "__getattribute__"})
 LOADS = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})

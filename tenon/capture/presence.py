@@ -8,13 +8,13 @@ A gradient that is not there is not one of zeros: an optimizer passes over param
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import reduce
 from itertools import groupby
 from operator import or_
 from typing import Any
 
 from tenon.capture.convert.choice import Choice
+from tenon.dataclasses import replace
 from tenon.graph.build import Builder, copy, inline
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import using

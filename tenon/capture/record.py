@@ -7,13 +7,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
-from dataclasses import dataclass, field
 from typing import Any
 
 from tenon.capture.captured import Captured
 from tenon.capture.guards import is_atom
 from tenon.capture.segments import Parts
 from tenon.capture.tree import Structure
+from tenon.dataclasses import dataclass, field
 from tenon.dims import SMALLEST_SYMBOLIC_SIZE, Dim, substitute, symbol, symbols
 from tenon.errors import Location
 from tenon.graph.ir import Node

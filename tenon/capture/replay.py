@@ -6,7 +6,6 @@ That is its results, assignments, gradients and effects.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,7 @@ from tenon.capture.leaves import FromContainers, FromGraph, FromOutside, FromSiz
 from tenon.capture.residuals import recorded_call
 from tenon.capture.trace import Argument, GradientOf, Held, Source
 from tenon.config import ConfigError
+from tenon.dataclasses import dataclass, replace
 from tenon.dims import Dim, evaluate, learn
 from tenon.errors import CaptureError, TenonError
 from tenon.graph.ir import Value

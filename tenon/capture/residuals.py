@@ -9,13 +9,13 @@ has derivatives of any order.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from tenon.autodiff import call
 from tenon.capture.presence import use
+from tenon.dataclasses import dataclass, replace
 from tenon.dims import told_by
 from tenon.eager import program_of
 from tenon.errors import GradientError

@@ -10,7 +10,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from types import MethodType
 from typing import Any
 
@@ -20,6 +19,7 @@ from tenon.autocast import autocasting
 from tenon.capture.checks import unread
 from tenon.capture.presence import reached_by_data
 from tenon.capture.watch import UnsafeCall, Watch, unwatched
+from tenon.dataclasses import dataclass
 from tenon.eager import TensorInterpreter
 from tenon.errors import TenonError, user_location
 from tenon.graph.build import PYTHON_SCALARS, Builder, canonical_attrs, literal, separate

@@ -6,12 +6,11 @@ opened into all its attributes and made again without its constructor: it may ha
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from tenon.capture.effects import slots_of
+from tenon.dataclasses import dataclass, is_dataclass
 from tenon.errors import ArgumentError
 
 
@@ -114,7 +113,7 @@ def _open(tree: Any) -> tuple[tuple[Any, ...], Iterable[Any]] | None:
         return tuple(tree), tree.values()
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         return tree._fields, tree
-    if dataclasses.is_dataclass(kind) and getattr(kind, "__new__", None) is object.__new__:
+    if is_dataclass(kind) and getattr(kind, "__new__", None) is object.__new__:
         attributes = {**slots_of(tree), **getattr(tree, "__dict__", {})}
         return tuple(attributes), list(attributes.values())
     return None

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from functools import cache
 from itertools import count
 from threading import Thread
@@ -27,6 +26,7 @@ from tenon.capture.leaves import FromGraph
 from tenon.capture.replay import Results, Stopped, run, settle
 from tenon.capture.trace import Argument, GradientOf, Held, Source
 from tenon.capture.tree import LEAF, Structure, unfold
+from tenon.dataclasses import replace
 from tenon.runtime.results import SMALLEST, Lease, take
 from tenon.sharing import EXPORTS
 from tenon.state import TensorState

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import _random
 import datetime
 import gc
 import io
-import random
 import sys
 import types
 import warnings
@@ -13,13 +13,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from tenon.capture.names import module_of
 from tenon.capture.streams import Streams
+from tenon.dataclasses import dataclass, field
 from tenon.errors import PACKAGE, CaptureError, Location, location_of
 from tenon.graph.ir import Node
 from tenon.locks import Lock
@@ -272,7 +272,7 @@ def is_unrepeatable(function: Any) -> bool:
                 or getattr(function, "__module__", None) in ("time", "_random", "_warnings")
                 or getattr(function, "__name__", None) in DRAWING
                 or (getattr(function, "__module__", None) in OPERATING_SYSTEM and function.__name__ in FILES)
-                or isinstance(owner, (random.Random, np.random.Generator, np.random.RandomState, io.IOBase)))
+                or isinstance(owner, (_random.Random, np.random.Generator, np.random.RandomState, io.IOBase)))
 
 
 def _writes(function: Any, frame: types.FrameType | None) -> bool:
@@ -332,13 +332,14 @@ class _Sources:
     """The global generators of random numbers, which library code draws from without a trace."""
 
     def __init__(self) -> None:
-        self.python = random.getstate()
+        import random  # local: slow to load, and wanted when something is captured
+        self.random, self.python = random, random.getstate()
         self.numpy: Any = np.random.get_state(legacy=False)
 
     def put_back(self) -> str:
         """Undo what was drawn, for the run that draws it again; says from which."""
-        if random.getstate() != self.python:
-            random.setstate(self.python)
+        if self.random.getstate() != self.python:
+            self.random.setstate(self.python)
             return "random"
         if not _equal(np.random.get_state(legacy=False), self.numpy):
             np.random.set_state(self.numpy)

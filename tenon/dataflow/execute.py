@@ -11,11 +11,11 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from tenon.dataclasses import dataclass, field
 from tenon.dataflow.ir import Dataflow, Edge, Primitive, Vertex
 from tenon.errors import GraphError
 from tenon.graph.interpret import concrete, concrete_type, evaluate_op, running

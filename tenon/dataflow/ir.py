@@ -14,10 +14,10 @@ in large-scale machine learning", EuroSys 2018.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
+from tenon.dataclasses import dataclass, field
 from tenon.errors import Location
 from tenon.graph.ir import Literal
 from tenon.graph.op import Op

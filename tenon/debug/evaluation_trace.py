@@ -11,10 +11,10 @@ A. Walther, "Evaluating Derivatives", 2008.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from tenon.autodiff import pullback
+from tenon.dataclasses import dataclass
 from tenon.debug.console import plain_table, table
 from tenon.debug.symbolic import Expression, number, pulled, simplified
 from tenon.errors import ArgumentError

@@ -4,7 +4,6 @@ in, what would be captured again, what is assigned, and what runs by part and wh
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from html import escape
 from typing import Any
 
@@ -13,6 +12,7 @@ from tenon.capture.guards import is_atom
 from tenon.capture.record import Reason, Record, argument_names
 from tenon.capture.trace import Argument, GradientOf
 from tenon.capture.tree import unfold
+from tenon.dataclasses import dataclass
 from tenon.debug.notebook import MONOSPACE, block
 from tenon.debug.source_lines import GRAPH, PYTHON, STOP, Line, source_lines
 from tenon.dims import SymbolicDim

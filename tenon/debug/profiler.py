@@ -13,7 +13,6 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from tenon.backends.cpu.steps import KernelStep, leaves, touched
 from tenon.backends.cpu.unit import multiply_adds
 from tenon.capture.constants import WithConstants, given, late_program
 from tenon.capture.tree import unfold
+from tenon.dataclasses import dataclass
 from tenon.dims import evaluate
 from tenon.errors import ArgumentError, Location
 from tenon.graph.ir import Node

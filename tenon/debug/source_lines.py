@@ -6,9 +6,9 @@ import linecache
 import os
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
 from types import CodeType
 
+from tenon.dataclasses import dataclass
 from tenon.errors import Location
 from tenon.graph.ir import Node
 

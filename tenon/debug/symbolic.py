@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from tenon.autodiff import open_composites
+from tenon.dataclasses import dataclass
 from tenon.errors import ArgumentError, GradientError
 from tenon.graph.build import trace
 from tenon.graph.ir import Graph, Literal, Value

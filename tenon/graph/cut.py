@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from tenon.dataclasses import dataclass
 from tenon.graph.build import Builder
 from tenon.graph.ir import Graph, Node, Value, graphs_in
 from tenon.graph.remember import once_a_graph

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from tenon.dataclasses import dataclass, field
 from tenon.dims import SymbolicDim, evaluate, learn
 from tenon.errors import GraphError
 from tenon.graph.build import expansion

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tenon.dataclasses import dataclass, field
 from tenon.dims import Dim, SymbolicDim, symbols
 from tenon.errors import Location
 from tenon.graph.operators import Operators

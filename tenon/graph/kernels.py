@@ -8,9 +8,9 @@ oracle that the reference backend runs.  Of several kernels that claim a node, t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from tenon.dataclasses import dataclass
 from tenon.graph.ir import Node
 from tenon.graph.op import Op
 from tenon.types import TensorType

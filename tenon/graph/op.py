@@ -20,11 +20,12 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
 import numpy as np
 
+from tenon.dataclasses import dataclass, field
 from tenon.errors import PACKAGE, ArgumentError, TenonError
 from tenon.types import TensorType
 
@@ -148,9 +149,6 @@ class Op:
     examples: Sequence[str] = ()                        # "relu(f32[2, 3]) -> f32[2, 3]", "... -> error"
     doc: str = ""
     signature: Signature = field(init=False)
-    # Whether all that it means is code of Tenon and NumPy: the same in every process, and of no effect.
-    is_own: bool = field(init=False)
-    differentiates_itself: bool = field(init=False)     # and its rule of gradients too
     inputs: int = field(init=False)
     quick: Callable[..., Any] | None = field(init=False, default=None)      # a call without attributes (tenon.quick)
 
@@ -162,13 +160,18 @@ class Op:
         self.signature = Signature.of(self.type)
         self.inputs = len(self.signature.data)
         self.__doc__, self.__name__ = self.doc, self.name
-        rules = [inspect.unwrap(rule) for rule in (self.type, self.ref, self.compute, self.expand, self.fill,
-                                                   self.canonical, self.promote) if rule is not None]
-        codes = [rule.__code__ for rule in rules if hasattr(rule, "__code__")]
-        self.is_own = all(code.co_filename.startswith(KNOWN_CODE) for code in codes)
-        rule = getattr(inspect.unwrap(self.vjp), "__code__", None) if self.vjp is not None else None
-        self.differentiates_itself = self.is_own and rule is not None and rule.co_filename.startswith(KNOWN_CODE)
         OPS[self.name] = self
+
+    @cached_property
+    def is_own(self) -> bool:
+        """Whether all that it means is code of Tenon and NumPy: the same in every process, and of no effect."""
+        rules = (self.type, self.ref, self.compute, self.expand, self.fill, self.canonical, self.promote)
+        return all(_is_known(rule) is not False for rule in rules if rule is not None)
+
+    @cached_property
+    def differentiates_itself(self) -> bool:
+        """Whether its rule of gradients is such code too."""
+        return self.is_own and self.vjp is not None and _is_known(self.vjp) is True
 
     @property
     def is_host(self) -> bool:
@@ -207,3 +210,9 @@ class Op:
 
     def __repr__(self) -> str:
         return f"<Op {self.name}({self.signature})>"
+
+
+def _is_known(rule: Callable[..., Any]) -> bool | None:
+    """Whether the code of a rule is Tenon's or NumPy's; None where it has none, as what C code does."""
+    code = getattr(inspect.unwrap(rule), "__code__", None)
+    return None if code is None else code.co_filename.startswith(KNOWN_CODE)

@@ -15,9 +15,9 @@ import ast
 import hashlib
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
+from tenon.dataclasses import dataclass
 from tenon.dims import SymbolicDim, parse_dim
 from tenon.errors import GraphError, Location, TenonError
 from tenon.graph.build import literal

@@ -6,8 +6,8 @@ Bounds decide what a reshape leaves behind: with `j < 4`, `(4*i + j) // 4` is `i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from tenon.dataclasses import dataclass
 from tenon.dims import Dim
 from tenon.dims import _bounds as dim_bounds
 from tenon.loops.expressions import Binary, Call, CheckedIndex, Const, Expr, Index, Size, constant, size

@@ -15,9 +15,9 @@ on sizes only, so the result does not depend on the number of threads.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from dataclasses import replace as changed
 
+from tenon.dataclasses import dataclass
+from tenon.dataclasses import replace as changed
 from tenon.dims import Dim, product
 from tenon.loops.build import offset
 from tenon.loops.columns import lies_across

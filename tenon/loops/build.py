@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
+from tenon.dataclasses import dataclass
 from tenon.dims import Dim
 from tenon.graph.ir import Graph, Literal, Node, Value
 from tenon.loops.affine import Affine, affine, from_affine

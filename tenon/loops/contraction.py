@@ -10,8 +10,8 @@ packing.  The index along which results are contiguous is among the columns.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from tenon.dataclasses import dataclass
 from tenon.dims import product
 from tenon.loops.affine import affine, is_same
 from tenon.loops.expressions import Binary, CheckedIndex, Expr, Index, Load, Reduce, parts, size

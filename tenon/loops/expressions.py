@@ -13,13 +13,13 @@ expressions are int64.  Floats narrower than 32 bits are float32 until they are 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, ClassVar, TypeVar
 from weakref import KeyedRef, WeakValueDictionary
 
 import numpy as np
 
+from tenon.dataclasses import dataclass
 from tenon.dims import Dim, SymbolicDim, product
 from tenon.errors import Location
 from tenon.types import DType, TensorType, bool_, int64

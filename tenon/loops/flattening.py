@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
+from tenon.dataclasses import replace
 from tenon.loops.affine import affine, is_same
 from tenon.loops.expressions import Expr, Index, Load, Reduce, parts, size, walk
 from tenon.loops.simplify import simplify, substitute

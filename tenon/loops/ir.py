@@ -10,8 +10,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
+from tenon.dataclasses import dataclass, field
 from tenon.loops.expressions import Buffer, CheckedIndex, Expr, Index, Local, size
 from tenon.types import DType
 

@@ -10,8 +10,8 @@ A row is kept where computing an element again costs more than storing it once a
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
+from tenon.dataclasses import dataclass
 from tenon.loops.cost import operations
 from tenon.loops.expressions import Buffer, Expr, Index, Reduce, size, walk
 from tenon.loops.simplify import substitute

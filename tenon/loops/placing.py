@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import count
 
+from tenon.dataclasses import dataclass, field
 from tenon.loops.expressions import (
     OPERATION,
     Binary,

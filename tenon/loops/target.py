@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
+from tenon.dataclasses import dataclass
 from tenon.dims import Dim, product
 from tenon.loops.contraction import Product, as_product
 from tenon.loops.expressions import (

@@ -8,10 +8,10 @@ window be found in the copy at a distance that is known.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import gcd, prod
 from typing import Literal
 
+from tenon.dataclasses import dataclass
 from tenon.loops.affine import Affine, affine, from_affine
 from tenon.loops.expressions import Binary, Const, Expr, Index, Load
 from tenon.types import bfloat16

@@ -7,9 +7,9 @@ again, a block at a time (Dao et al., 2022), and neither has to keep them.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
+from tenon.dataclasses import dataclass
 from tenon.errors import ShapeError
 from tenon.graph.promotion import Kinds, floating
 from tenon.ops.arranging import expand_dims, swapaxes

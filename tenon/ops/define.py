@@ -6,7 +6,6 @@ method too.  Adding an operator is one definition in one family file; nothing el
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, TypeVar, cast
@@ -101,7 +100,7 @@ def composite(examples: Sequence[str] = (), vjp: Callable[..., Any] | None = Non
             return results if len(results) > 1 else results[0]
         rule.__wrapped__ = fn  # type: ignore[attr-defined]
         op = define(fn.__name__.rstrip("_"), public=public, type=rule, expand=fn, vjp=vjp, promote=promote, ref=ref,
-                    canonical=canonical, doc=inspect.getdoc(fn) or "", examples=examples, domain=domain,
+                    canonical=canonical, doc=fn.__doc__ or "", examples=examples, domain=domain,
                     autocast=autocast)
         return op
     return decorate

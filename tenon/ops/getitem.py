@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from tenon.dataclasses import dataclass, field
 from tenon.dims import Dim, product
 from tenon.errors import DTypeError, OutOfRange, ShapeError
 from tenon.graph.build import literal

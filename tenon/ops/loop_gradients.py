@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
+from tenon.dataclasses import dataclass
 from tenon.graph.build import Builder, call_graph
 from tenon.graph.cut import depending, derivative_of, part, pullback_of, split
 from tenon.graph.ir import Graph, Value

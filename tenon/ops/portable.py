@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from tenon.dataclasses import dataclass
 from tenon.graph.op import Op
 from tenon.graph.promotion import same
 from tenon.ops.define import check_kind, define, unary

@@ -14,9 +14,9 @@ than what it is made of.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
+from tenon.dataclasses import dataclass, replace
 from tenon.dims import SymbolicDim
 from tenon.graph.build import copy, current_builder, rebuild
 from tenon.graph.cut import has_effect, is_cheap, needed, part

@@ -9,9 +9,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Any
 
+from tenon.dataclasses import dataclass, replace
 from tenon.graph.build import Builder, current_builder
 from tenon.graph.cut import copy_nodes
 from tenon.graph.ir import Graph, Input, Literal, Node, Value

@@ -11,9 +11,9 @@ The copy is a kernel of its own, or a part of the kernel that reads it first.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import cast
 
+from tenon.dataclasses import replace
 from tenon.graph.ir import Graph, Node, Value
 from tenon.ops.call import fused
 from tenon.passes.bodies import body_of, has_loops

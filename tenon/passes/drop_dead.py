@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from tenon.dataclasses import replace
 from tenon.graph.build import Builder, current_builder
 from tenon.graph.cut import has_effect, map_graphs, needed
 from tenon.graph.ir import Graph, Node, Value

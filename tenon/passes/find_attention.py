@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 
+from tenon.dataclasses import dataclass
 from tenon.graph.build import Builder, copy, inline
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.op import using

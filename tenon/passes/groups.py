@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import cached_property
 
+from tenon.dataclasses import dataclass
 from tenon.dims import Dim
 from tenon.garbage import collect_young
 from tenon.graph.ir import Graph, Node, Value

@@ -6,8 +6,7 @@ computed before the loop, unless it costs no more than to keep it, or may fail: 
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from tenon.dataclasses import replace
 from tenon.graph.build import copy, current_builder, rebuild
 from tenon.graph.cut import copy_nodes, depending, has_effect, is_cheap, needed
 from tenon.graph.ir import Graph, Input, Node, Value

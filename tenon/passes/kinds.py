@@ -11,10 +11,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from tenon.dataclasses import dataclass
 from tenon.graph.build import types_of
 from tenon.graph.ir import Graph, Literal, Node, Value
 from tenon.graph.op import Op

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
+from tenon.dataclasses import replace
 from tenon.graph.build import copy, rebuild
 from tenon.graph.cut import has_effect
 from tenon.graph.ir import Graph, Input, Node

@@ -9,8 +9,8 @@ Where several start alike, as all states of a cell do, the first of one and the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 
+from tenon.dataclasses import dataclass, replace
 from tenon.graph.build import Builder, call_graph
 from tenon.graph.cut import copy_nodes, has_effect
 from tenon.graph.ir import Graph, Input, Node, Value

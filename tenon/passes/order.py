@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
-from dataclasses import replace
 from itertools import pairwise
 
+from tenon.dataclasses import replace
 from tenon.dims import Dim
 from tenon.graph.cut import has_effect
 from tenon.graph.ir import Graph, Node, Value

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import replace
 from itertools import pairwise
 
+from tenon.dataclasses import replace
 from tenon.graph.build import Builder
 from tenon.graph.cut import has_effect
 from tenon.graph.ir import Graph, Node, Value

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 
 import numpy as np
 
+from tenon.dataclasses import dataclass, field
 from tenon.graph.cut import has_effect, needed, part
 from tenon.graph.interpret import interpret
 from tenon.graph.ir import Graph, Input, Literal, Node, Value

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 
+from tenon.dataclasses import dataclass
 from tenon.graph.ir import Literal, Node, Value
 from tenon.ops.arithmetic import divide, multiply, subtract
 from tenon.ops.comparison import where

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
+from tenon.dataclasses import dataclass
 from tenon.graph.cut import has_effect
 from tenon.graph.ir import MEMORY_BUDGET, Graph, Node, Value
 from tenon.observe import emit

@@ -7,8 +7,7 @@ A value that is computed again becomes what a view is: it belongs to whoever rea
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
+from tenon.dataclasses import dataclass, field
 from tenon.graph.ir import Node, Value
 from tenon.loops.cost import OPERATION
 from tenon.passes.groups import bytes_of

@@ -13,10 +13,10 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import permutations
 from typing import Any
 
+from tenon.dataclasses import dataclass, field
 from tenon.graph.build import PYTHON_SCALARS
 from tenon.graph.ir import Literal, Node, Value
 from tenon.graph.op import Op, using

@@ -6,9 +6,9 @@ them.  Two branches that only compute a few scalars are computed both, and chose
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
+from tenon.dataclasses import replace
 from tenon.graph.build import Builder, call_graph, copy, rebuild
 from tenon.graph.cut import copy_nodes, has_effect
 from tenon.graph.ir import Graph, Input, Literal, Node, Value

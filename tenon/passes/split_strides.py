@@ -9,11 +9,11 @@ the zeros between the windows.  Transposed convolutions are such gradients.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product
 from math import gcd
 from typing import Any
 
+from tenon.dataclasses import dataclass
 from tenon.graph.build import current_builder, rebuild
 from tenon.graph.cut import map_graphs
 from tenon.graph.ir import Graph, Input, Node, Value

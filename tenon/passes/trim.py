@@ -7,8 +7,8 @@ operand that no graph reads.  `drop_dead` asks for this where it meets such a no
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import replace
 
+from tenon.dataclasses import replace
 from tenon.graph.cut import has_effect, needed
 from tenon.graph.ir import Graph, Node, Value
 from tenon.passes.control import Control

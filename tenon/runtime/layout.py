@@ -6,7 +6,6 @@ Between two barriers the threads are not in step, so memory may be used again on
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from tenon.backends.base import Array
 from tenon.backends.cpu.assemble import Assembly
 from tenon.backends.cpu.steps import AllocateStep, CopyStep, HostStep, KernelStep, Step, Storage, homes
 from tenon.backends.cpu.unit import Unit, count
+from tenon.dataclasses import dataclass, field
 from tenon.graph.interpret import concrete_type
 from tenon.graph.ir import DONATED
 from tenon.runtime.failing import last_failing

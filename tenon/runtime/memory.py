@@ -11,15 +11,18 @@ best is kept and then mended (Pisarchyk and Lee, "Efficient memory management fo
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+
+from tenon.dataclasses import dataclass
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 ALIGNMENT = 64  # a cache line, and the widest vector
 HUGE_PAGE = 2 * 2**20
-Ints = NDArray[np.int64]
+Ints: TypeAlias = "NDArray[np.int64]"
 
 
 @dataclass(frozen=True)

@@ -10,12 +10,14 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tenon.runtime.memory import aligned_bytes
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 SMALLEST = 1 << 18          # bytes; the allocator keeps what is smaller
 MOST_IDLE = 1 << 28         # bytes that wait to be used again

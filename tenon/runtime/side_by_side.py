@@ -9,8 +9,8 @@ packing an operand.  Where there are as many equal chains as threads, a thread t
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Sequence
-from dataclasses import dataclass, field
 
+from tenon.dataclasses import dataclass, field
 from tenon.runtime.worth import CUTTING, MEETING
 
 LONGEST = 48                # steps of a region

@@ -11,9 +11,9 @@ no rule of their own.  An operator's own `batch` goes first: a rule, or the name
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from tenon.dataclasses import dataclass
 from tenon.dims import Dim, product
 from tenon.graph.ir import Graph, Literal
 from tenon.graph.op import OPS, Op, using

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from tenon.autocast import autocast_is, autocasting
 from tenon.capture.control import recomputed
 from tenon.capture.trace import is_capturing
 from tenon.capture.tree import flatten
+from tenon.dataclasses import dataclass, field
 from tenon.recording import is_grad_enabled
 from tenon.state import Changes
 from tenon.tape import TapeNode, linked, saved

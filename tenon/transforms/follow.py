@@ -7,13 +7,13 @@ inside a derivative therefore never sees the other's leaves, and differentiating
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tenon.autodiff import backward
 from tenon.capture.tree import Structure, flatten, form
+from tenon.dataclasses import dataclass
 from tenon.errors import ArgumentError, GradientError
 from tenon.ops.creation import zeros_like
 from tenon.recording import differentiating, enable_grad, is_grad_enabled

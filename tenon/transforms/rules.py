@@ -7,11 +7,11 @@ be differentiated from outside; in a batch it is the batch of the function, with
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from tenon.capture.subgraph import subgraph
 from tenon.capture.trace import Capture
+from tenon.dataclasses import dataclass
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import interpreter, using
 from tenon.ops.custom import custom_call

@@ -1,5 +1,4 @@
 """The contraction template against NumPy: element types, layouts, sizes, epilogues, convolution, threads."""
-from dataclasses import replace
 from functools import cache
 from itertools import product
 
@@ -14,6 +13,7 @@ from tenon.backends.cpu.contraction.dense import F32, F64, convolution, fixed, m
 from tenon.backends.cpu.contraction.emit import I32, I64, address, const
 from tenon.backends.cpu.contraction.machine import Machine
 from tenon.backends.cpu.contraction.run import Native
+from tenon.dataclasses import replace
 
 ELEMENTS = {"f32": (F32, np.float32), "f64": (F64, np.float64), "i32": (I32, np.int32), "i64": (I64, np.int64)}
 LAYOUTS = list(product(("mk", "km"), ("kn", "nk")))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gc
 import os
 from collections import OrderedDict
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ import tenon as tn
 from tenon.backends import llvm
 from tenon.backends.code_cache import CodeCache
 from tenon.backends.cpu import lowering, unit_cache
+from tenon.dataclasses import replace
 from tenon.errors import OutOfRange
 from tenon.graph.ir import DONATED
 from tenon.graph.text import parse_graph

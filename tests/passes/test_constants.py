@@ -1,13 +1,12 @@
 """What depends on constant parameters alone is cut off; scales of products are brought to their weights."""
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
 
 import tenon as tn
+from tenon.dataclasses import replace
 from tenon.errors import OutOfRange
 from tenon.graph.build import trace
 from tenon.graph.interpret import interpret

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 import tenon as tn
 from tenon import nn, optim
+from tenon.dataclasses import replace
 from tenon.graph.interpret import interpret
 from tenon.graph.ir import MEMORY_BUDGET
 from tenon.graph.text import parse_graph

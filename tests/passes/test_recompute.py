@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 
 import tenon as tn
 from tenon import nn, optim
+from tenon.dataclasses import replace
 from tenon.errors import ArgumentError, OutOfRange
 from tenon.graph.interpret import interpret
 from tenon.graph.ir import MEMORY_BUDGET

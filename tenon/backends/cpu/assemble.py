@@ -12,7 +12,6 @@ that calls NumPy.  Sub-graphs of branches and loops become steps inside of steps
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -28,6 +27,7 @@ from tenon.backends.cpu.steps import (
     share,
 )
 from tenon.backends.cpu.unit import Unit
+from tenon.dataclasses import dataclass, replace
 from tenon.dims import product
 from tenon.graph.interpret import evaluate_op
 from tenon.graph.ir import CONSTANTS, Graph, Input, Literal, Node, Value

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass
 from functools import cache
 from typing import Any
 
@@ -45,6 +44,7 @@ from tenon.backends.cpu.driver import driver
 from tenon.backends.interrupts import RAISE, interrupts
 from tenon.backends.llvm import Library
 from tenon.backends.native import BOOLEAN, HALF, NOTHING, POINTER, WORD, Function, Module, Pointer, Word
+from tenon.dataclasses import astuple, dataclass
 from tenon.locks import Lock
 
 # Words of a table behind those of its conditions.

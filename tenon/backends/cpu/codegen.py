@@ -10,7 +10,6 @@ a checked index fails the function writes (k + 1, the index, the size) for kerne
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from llvmlite import ir
 
@@ -24,6 +23,7 @@ from tenon.backends.cpu.shares import SHARE, Share
 from tenon.backends.cpu.streams import AHEAD, elements_of_a_line, streams
 from tenon.backends.cpu.values import ONE, ZERO, Values
 from tenon.backends.cpu.vectors import angles, in_flight, masked_lanes
+from tenon.dataclasses import replace
 from tenon.dims import Dim, maximum
 from tenon.loops.expressions import (
     Binary,

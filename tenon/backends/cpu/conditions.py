@@ -18,10 +18,10 @@ An input is a tensor that the caller passes or that somebody holds, or its gradi
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
 
 from tenon.backends.cpu import objects
 from tenon.backends.native import BOOLEAN, BYTES, POINTER, WORD, Function, Module, Pointer, Word
+from tenon.dataclasses import dataclass, field, fields
 
 DICTIONARY, ENTRY, WHOLE = range(3)
 PAIR_WORDS, LIST_WORDS, ENTRY_WORDS = 2, 3, 4

@@ -36,7 +36,6 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cache, partial
 
 from tenon.backends import native
@@ -45,6 +44,7 @@ from tenon.backends.interrupts import INTERRUPTED, OFTEN, STOPPING, interrupts
 from tenon.backends.llvm import Library
 from tenon.backends.native import BOOLEAN, HALF, NOTHING, POINTER, WORD, Function, Module, Pointer, Word
 from tenon.backends.threads import meet
+from tenon.dataclasses import dataclass
 from tenon.locks import Lock
 
 END, KERNEL_ALL, KERNEL_ONE, BARRIER, HOST, COPY, JUMP, JUMP_UNLESS, JUMP_WHILE, MOVE, SKIP, CHOOSE, \

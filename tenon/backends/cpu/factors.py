@@ -7,7 +7,6 @@ mask as the range of indices that lies in memory; any other factor is computed a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 
@@ -19,6 +18,7 @@ from tenon.backends.cpu.contraction.machine import host
 from tenon.backends.cpu.contraction.spec import PAIR_LANES, Args, Narrow, Size
 from tenon.backends.cpu.contraction.spec import Index as Places
 from tenon.backends.cpu.values import Values
+from tenon.dataclasses import dataclass
 from tenon.dims import product
 from tenon.loops.affine import affine, from_affine, is_same
 from tenon.loops.expressions import Binary, Buffer, Cast, Expr, Index, Load, Select, size

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from tenon.dataclasses import dataclass
 from tenon.dims import Dim
 from tenon.types import TensorType
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from itertools import product
 
 from llvmlite import ir
@@ -12,6 +11,7 @@ from tenon.backends.cpu.codegen import buffers_of, emit_kernel, scratch_size
 from tenon.backends.cpu.facts import Check, Facts, Shared
 from tenon.backends.cpu.products import schedules_of
 from tenon.backends.pieces import text_of
+from tenon.dataclasses import replace
 from tenon.dims import symbols
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.text import key_of

@@ -8,7 +8,6 @@ arguments is packed by a program of its own, which is run when they change.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from functools import cached_property
 
 from llvmlite import ir
@@ -20,6 +19,7 @@ from tenon.backends.cpu.steps import KernelStep, LoopStep, Step, Storage, homes,
 from tenon.backends.cpu.unit import Unit, count, name_of
 from tenon.backends.cpu.unit_cache import find, key_for
 from tenon.backends.pieces import text_of
+from tenon.dataclasses import dataclass, replace
 from tenon.dims import product
 from tenon.graph.text import key_of
 from tenon.loops.ir import Contraction, Kernel

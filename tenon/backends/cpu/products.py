@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from llvmlite import ir
 
@@ -19,6 +18,7 @@ from tenon.backends.cpu.epilogue import are_straight, joined, only_stored
 from tenon.backends.cpu.factors import Axis, Factors
 from tenon.backends.cpu.sliding import emit_sliding, slides, sliding_scratch
 from tenon.backends.cpu.values import ONE, ZERO, Values
+from tenon.dataclasses import dataclass
 from tenon.dims import product
 from tenon.loops.affine import affine, is_same
 from tenon.loops.expressions import Buffer, Expr, Load, walk

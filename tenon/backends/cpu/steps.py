@@ -11,10 +11,10 @@ that a scan has come to, or one of two buffers that a loop fills by turns.  A `M
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 
 from tenon.backends.base import Array
 from tenon.backends.cpu.unit import Unit
+from tenon.dataclasses import dataclass, field
 from tenon.dims import Dim
 from tenon.graph.ir import Literal, Node
 from tenon.types import TensorType

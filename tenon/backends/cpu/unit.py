@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from dataclasses import dataclass, replace
 from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, ClassVar
 
 from tenon.backends.cpu.facts import Facts, Shared
 from tenon.backends.cpu.unit_cache import find, key_for
+from tenon.dataclasses import dataclass, replace
 from tenon.dims import Dim, evaluate
 from tenon.errors import Location
 from tenon.graph.ir import Graph, Node, Value

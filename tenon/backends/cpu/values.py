@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from llvmlite import ir
 
 from tenon.backends.cpu import arithmetic as scalar
 from tenon.backends.cpu import functions
 from tenon.backends.cpu.arithmetic import FREE, I64, number, register
+from tenon.dataclasses import dataclass, field
 from tenon.dims import Dim, Maximum, Quotient
 from tenon.loops.affine import at_least, bounds
 from tenon.loops.expressions import (

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
@@ -22,6 +21,7 @@ from tenon.backends.cpu.steps import BranchStep, CopyStep, KernelStep, LoopStep,
 from tenon.backends.cpu.unit import MANY_TURNS, Unit
 from tenon.backends.cpu.unit_cache import find, key_for
 from tenon.backends.interrupts import INTERRUPTED, SELDOM, interrupts
+from tenon.dataclasses import dataclass
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.text import print_graph
 from tenon.types import bool_

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tenon.capture.convert.choice import Choice
@@ -32,6 +31,7 @@ from tenon.capture.convert.undecided import (
     total,
 )
 from tenon.capture.numbers import Number, strong
+from tenon.dataclasses import dataclass
 from tenon.ops.arranging import concat, stack
 
 if TYPE_CHECKING:

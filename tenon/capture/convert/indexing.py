@@ -6,7 +6,6 @@ An index that is out of range for the data lets the call run eagerly.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tenon.capture.convert.growing import together
@@ -30,6 +29,7 @@ from tenon.capture.convert.undecided import (
 )
 from tenon.capture.effects import MISSING
 from tenon.capture.numbers import Number, as_tensor, strong
+from tenon.dataclasses import dataclass
 from tenon.ops.comparison import clip, logical_or, maximum, where
 from tenon.ops.creation import arange
 from tenon.ops.indexing import take

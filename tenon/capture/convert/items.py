@@ -8,13 +8,13 @@ value or the one that it has.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 from tenon.capture.convert.choice import Choice
 from tenon.capture.guards import same_atom
 from tenon.capture.numbers import Number, as_tensor, is_number, kind_of, strong
+from tenon.dataclasses import dataclass
 from tenon.graph.ir import Graph, Value
 from tenon.ops.comparison import greater_equal, less, logical_or, where
 from tenon.ops.control import switch

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import types
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -15,6 +14,7 @@ from tenon.capture.convert.several import FirstRows, Several, same_form
 from tenon.capture.effects import MISSING
 from tenon.capture.guards import is_atom, same_atom
 from tenon.capture.names import module_of
+from tenon.dataclasses import is_dataclass
 from tenon.tensor import Tensor
 
 WHOLE = (Tensor, type, types.ModuleType, types.FunctionType, types.MethodType, types.BuiltinFunctionType)
@@ -47,7 +47,7 @@ def rebuilt(x: Any, parts: Sequence[Any]) -> Any:
     if isinstance(x, tuple):
         make: Callable[[Sequence[Any]], Any] = getattr(type(x), "_make", tuple)
         return make(parts)
-    new = copy.copy(x) if not dataclasses.is_dataclass(x) else object.__new__(type(x))
+    new = copy.copy(x) if not is_dataclass(x) else object.__new__(type(x))
     if isinstance(new, dict):
         new.update(zip(x, parts, strict=True))
     elif isinstance(new, list):

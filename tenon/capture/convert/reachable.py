@@ -7,7 +7,6 @@ import functools
 import types
 from collections import deque
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from tenon.capture.convert.several import FirstRows, Several
 from tenon.capture.effects import slots_of
 from tenon.capture.guards import is_atom
 from tenon.capture.names import module_of
+from tenon.dataclasses import dataclass, field
 from tenon.tensor import Tensor
 
 

@@ -6,9 +6,10 @@ import ast
 import linecache
 import types
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
+
+from tenon.dataclasses import dataclass
 
 Function = ast.FunctionDef | ast.Lambda
 

@@ -7,7 +7,6 @@ the gradient of a tensor: whatever code may change.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from tenon.capture.convert.undecided import is_perhaps
 from tenon.capture.effects import MISSING, Effect, Snapshot, read_slot
 from tenon.capture.guards import Group
 from tenon.capture.watch import UnsafeCall, place_of
+from tenon.dataclasses import dataclass
 from tenon.state import TensorState
 from tenon.tensor import Tensor
 

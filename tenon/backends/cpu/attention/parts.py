@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import ClassVar
 
 from llvmlite import ir
@@ -39,6 +38,7 @@ from tenon.backends.cpu.mathematics.exponential import exp_of_negative
 from tenon.backends.cpu.mathematics.notation import Number
 from tenon.backends.cpu.shares import SHARE, Share
 from tenon.backends.cpu.values import Values
+from tenon.dataclasses import dataclass
 from tenon.dims import Dim, product
 from tenon.loops.expressions import Buffer, Expr, Index, walk
 from tenon.loops.ir import Pairs, Store

@@ -5,11 +5,11 @@ blocks of depth depends on sizes only, and every element is summed by the same s
 number of threads gives the same bits.
 """
 from collections.abc import Callable
-from dataclasses import replace
 
 from llvmlite import ir
 
 from tenon.backends.cpu.shares import SHARE, Share
+from tenon.dataclasses import replace
 
 from .ahead import LINE
 from .direct import direct_scratch, direct_tile, emit_direct, tile_count, tile_start

@@ -11,7 +11,6 @@ import ctypes
 import platform
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from math import ceil
 from pathlib import Path
@@ -19,6 +18,7 @@ from pathlib import Path
 import llvmlite.binding as llvm
 
 from tenon.backends.llvm import has_matrix_registers
+from tenon.dataclasses import dataclass
 
 FMA_UNITS = 2           # vector multiply-adds, and loads, that start in a cycle
 FMA_LATENCY = 4         # cycles until one can be added to

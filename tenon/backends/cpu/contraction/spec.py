@@ -7,10 +7,11 @@ get composite indices as tuples, so that nobody divides for an element; `store` 
 """
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Literal
 
 from llvmlite import ir
+
+from tenon.dataclasses import dataclass
 
 from .emit import I64, ONE, element_bytes, product, zero
 from .machine import Machine, host, tiles_by_time

@@ -6,9 +6,9 @@
 `lines` whether this tile packs the panel: it reads lines in memory, and writes them to the panel for the others.
 Between blocks of depth sums wait where they will be stored at last, or, where an epilogue is to be applied, in `sums`.
 """
-from dataclasses import dataclass
-
 from llvmlite import ir
+
+from tenon.dataclasses import dataclass
 
 from .ahead import ahead_types, by_lines, spread
 from .emit import (

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from math import prod
 
 from llvmlite import ir
@@ -33,6 +32,7 @@ from tenon.backends.cpu.contraction.emit import (
 )
 from tenon.backends.cpu.sliding.cover import know
 from tenon.backends.cpu.values import Values
+from tenon.dataclasses import dataclass
 from tenon.loops.affine import affine
 from tenon.loops.expressions import Index, Load
 from tenon.loops.windows import Axis, Slide, Windows, count, windows_of

@@ -10,7 +10,6 @@ what a block of them covers, with zeros around it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import product as combinations
 from math import prod
 
@@ -20,6 +19,7 @@ from tenon.backends.cpu.contraction.machine import FMA_LATENCY, FMA_UNITS, FREE_
 from tenon.backends.cpu.convolution.border import Border, border_of
 from tenon.backends.cpu.convolution.lanes import is_of_vectors
 from tenon.backends.cpu.epilogue import joined
+from tenon.dataclasses import dataclass
 from tenon.loops.affine import affine
 from tenon.loops.expressions import Index, Load
 from tenon.loops.ir import Contraction

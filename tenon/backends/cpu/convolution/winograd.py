@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from itertools import product
 
 from llvmlite import ir
@@ -54,6 +53,7 @@ from tenon.backends.cpu.sliding.winograd import (
     to_sums,
 )
 from tenon.backends.cpu.values import Values
+from tenon.dataclasses import dataclass
 from tenon.loops.affine import affine
 from tenon.loops.ir import Contraction
 from tenon.loops.windows import Slide, Windows, count, windows_of

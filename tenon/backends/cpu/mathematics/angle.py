@@ -6,13 +6,13 @@ of x. Single precision works in doubles and selects among four pairs of them; do
 every 16 exponents, which it loads from a table of 2 KB.
 """
 
-from dataclasses import dataclass
 from fractions import Fraction
 
 from llvmlite import ir
 
 from tenon.backends.cpu.mathematics.notation import DOUBLE, Bits, Number, fma, intrinsic, narrow, where, widen
 from tenon.backends.cpu.mathematics.pairs import Pair, nearest_integer, quick_two_sum, two_product, two_sum
+from tenon.dataclasses import dataclass
 
 HALF_PI = (1.5707963267948966, 6.123233995736766e-17)
 HALF_PI_SHORT = (1.5707963267341256, 6.077100506506192e-11, 3.5215598651832e-27)  # of 33, 53 and 53 bits

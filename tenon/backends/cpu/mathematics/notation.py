@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Union
 
 from llvmlite import ir
 
 from tenon.backends.llvm import has_feature
+from tenon.dataclasses import dataclass
 
 Operand = Union["Number", float]
 

@@ -10,7 +10,6 @@ of a row while the code is written: the tiles at both ends of a row have code of
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from itertools import product as combinations
 
@@ -38,6 +37,7 @@ from tenon.backends.cpu.convolution.lanes import Lanes, is_of_vectors
 from tenon.backends.cpu.sliding.cover import know
 from tenon.backends.cpu.sliding.task import Task, up
 from tenon.backends.cpu.values import Values
+from tenon.dataclasses import dataclass
 from tenon.loops.affine import affine
 from tenon.loops.expressions import Index, Load, size
 from tenon.loops.ir import Contraction

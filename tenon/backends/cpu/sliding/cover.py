@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from math import prod
 
 from llvmlite import ir
@@ -30,6 +29,7 @@ from tenon.backends.cpu.contraction.emit import (
 )
 from tenon.backends.cpu.contraction.turning import widened
 from tenon.backends.cpu.values import Values
+from tenon.dataclasses import dataclass
 from tenon.loops.windows import Axis, Slide, Windows, count
 
 FAR = 1 << 20           # multiples of a spread that make every coordinate positive

@@ -13,7 +13,6 @@ line of filters for each channel and tap, and are turned in squares at last.  Th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import pairwise
 from itertools import product as combinations
 from math import prod
@@ -40,6 +39,7 @@ from tenon.backends.cpu.contraction.turning import addresses, from_lines, to_lin
 from tenon.backends.cpu.sliding.cover import Cover, know
 from tenon.backends.cpu.sliding.task import LATENCY, Task, finish_taps, up
 from tenon.backends.cpu.values import Values
+from tenon.dataclasses import dataclass, replace
 from tenon.loops.affine import affine
 from tenon.loops.expressions import Load
 from tenon.loops.ir import Contraction

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from itertools import product as combinations
 from math import prod
 
@@ -40,6 +39,7 @@ from tenon.backends.cpu.contraction.machine import Machine, host
 from tenon.backends.cpu.epilogue import joined, only_stored
 from tenon.backends.cpu.sliding.cover import Cover, know
 from tenon.backends.cpu.sliding.task import LATENCY, SPARE, Task, block_of, up
+from tenon.dataclasses import dataclass, replace
 from tenon.loops.affine import affine
 from tenon.loops.expressions import Load, size
 from tenon.loops.ir import Contraction

@@ -12,7 +12,6 @@ A batch is computed by one thread, so sums do not depend on how many there are.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from itertools import product as combinations
 from math import prod
 
@@ -39,6 +38,7 @@ from tenon.backends.cpu.contraction.machine import Machine, host
 from tenon.backends.cpu.contraction.turning import widened
 from tenon.backends.cpu.sliding.cover import Cover, know
 from tenon.backends.cpu.sliding.task import SPARE, Task, block_of, up
+from tenon.dataclasses import dataclass, replace
 from tenon.loops.expressions import Load
 from tenon.loops.ir import Contraction
 from tenon.loops.windows import Axis, Sliding, Windows, count

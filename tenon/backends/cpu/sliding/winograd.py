@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from functools import cached_property
 
 from llvmlite import ir
@@ -44,6 +43,7 @@ from tenon.backends.cpu.contraction.turning import addresses, in_memory, lines_a
 from tenon.backends.cpu.sliding.cover import know
 from tenon.backends.cpu.sliding.task import up
 from tenon.backends.cpu.values import Values
+from tenon.dataclasses import dataclass
 from tenon.loops.affine import affine
 from tenon.loops.expressions import Expr, Load
 from tenon.loops.windows import Axis, Slide, Windows, count, tiles_along

@@ -11,7 +11,6 @@ Threads share groups of filters, or vectors of channels, so every sum has one or
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from llvmlite import ir
 
@@ -48,6 +47,7 @@ from tenon.backends.cpu.sliding.winograd import (
     to_taps,
 )
 from tenon.backends.cpu.values import Values
+from tenon.dataclasses import dataclass
 from tenon.loops.expressions import Load
 from tenon.loops.ir import Contraction
 from tenon.loops.windows import Axis, Sliding, Windows, count

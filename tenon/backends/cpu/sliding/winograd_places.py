@@ -12,7 +12,6 @@ Threads share blocks, or panels where there are few blocks.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 from llvmlite import ir
@@ -60,6 +59,7 @@ from tenon.backends.cpu.sliding.winograd import (
     tiles_of,
     to_sums,
 )
+from tenon.dataclasses import dataclass
 from tenon.loops.affine import affine
 from tenon.loops.expressions import Load, size
 from tenon.loops.ir import Contraction
