@@ -17,7 +17,7 @@ PARTIAL = frozenset(OPS[name] for name in (
 # Operators that may find an index outside an axis, or a matrix that they cannot do.
 INDEXING = frozenset(OPS[name] for name in ("take", "gather", "wrap_index", "one_hot", "put", "scatter"))
 SOLVING = frozenset(OPS[name] for name in (
-    "cholesky", "eig", "eigh", "inv", "lu", "pinv", "qr", "solve", "svd", "svdvals"))
+    "cholesky", "eig", "eigh", "inv", "lu", "pinv", "qr", "solve", "solve_triangular", "svd", "svdvals"))
 
 
 def unread(graph: Graph) -> list[Value]:

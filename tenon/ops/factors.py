@@ -27,6 +27,7 @@ from tenon.types import TensorType
 
 QRResult = namedtuple("QRResult", "Q R")
 LUResult = namedtuple("LUResult", "P L U")
+BLOCK = 32          # rows of a triangle that are solved for at once
 
 
 def lapack(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
@@ -81,13 +82,39 @@ solve_op: Op = define(
     examples=["solve(f32[1, 2, 2], f32[1, 2, 4]) -> f32[1, 2, 4]", "solve(f32[3, 3], f32[2, 4]) -> error"])
 
 
+def _triangular_ref(a: Any, b: Any, upper: bool) -> Any:
+    """Block of rows after block of rows: most of it is products; NumPy does not expose LAPACK's trtrs."""
+    n, half = a.shape[-1], np.triu if upper else np.tril
+    x, starts = np.array(b), range(0, n, BLOCK)
+    for start in reversed(starts) if upper else starts:
+        rows = slice(start, min(start + BLOCK, n))
+        done = slice(rows.stop, n) if upper else slice(0, start)
+        rest = x[..., rows, :] - a[..., rows, done] @ x[..., done, :]
+        x[..., rows, :] = np.linalg.solve(half(a[..., rows, rows]), rest)
+    return x
+
+
+def _triangular_vjp(g: Any, y: Any, a: Any, b: Any, upper: bool) -> tuple[Any, Any]:
+    right = triangular_op(adjoint(a), g, upper=not upper)
+    return (lambda: -(triu if upper else tril)(matmul(right, adjoint(y)))), right
+
+
+triangular_op: Op = define(
+    "solve_triangular", public=False, type=lambda a, b, *, upper: _solve_type(a, b), promote=floating,
+    vjp=_triangular_vjp, ref=lapack("solve_triangular", _triangular_ref), domain=((1.0, 2.0), (-2.0, 2.0)),
+    doc="The solution x of a @ x = b, of whose matrices only the upper triangle is read, or only the lower one.",
+    examples=["solve_triangular(f32[2, 1, 1], f32[2, 1, 4], upper=False) -> f32[2, 1, 4]",
+              "solve_triangular(f32[1, 1], f32[1, 3], upper=True) -> f32[1, 3]",
+              "solve_triangular(f32[3, 3], f32[2, 4], upper=True) -> error"])
+
+
 # ---------------------------------------------------------------- positive definite matrices
 
 def _cholesky_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
     inner = tril(matmul(adjoint(y), g))
     inner = inner - diag_embed(diagonal(inner, 0, -2, -1)) * 0.5
-    left = solve_op(adjoint(y), inner)                                  # L^-H inner L^-1
-    return (hermitian(adjoint(solve_op(adjoint(y), adjoint(left)))),)
+    left = triangular_op(adjoint(y), inner, upper=True)                 # L^-H inner L^-1
+    return (hermitian(adjoint(triangular_op(adjoint(y), adjoint(left), upper=True))),)
 
 
 cholesky_op: Op = define(
@@ -125,7 +152,7 @@ def _qr_vjp(g: Any, y: Any, x: Any, complete: bool) -> tuple[Any]:
     inner = matmul(r, adjoint(gr)) - matmul(adjoint(gq), q)
     low = tril(inner, -1)
     inner = low + adjoint(low) + diag_embed(cast(real(diagonal(inner, 0, -2, -1)), dtype=x.dtype))
-    return (adjoint(solve_op(r, adjoint(gq + matmul(q, inner)))),)      # (...) R^-H
+    return (adjoint(triangular_op(r, adjoint(gq + matmul(q, inner)), upper=True)),)     # (...) R^-H
 
 
 qr_op: Op = define(

@@ -18,8 +18,7 @@ from tenon.ops.creation import eye
 from tenon.ops.cutting import narrow
 from tenon.ops.decompositions import svd, svdvals, threshold
 from tenon.ops.define import define, function, lift
-from tenon.ops.diagonal import tril, triu
-from tenon.ops.factors import lapack, solve_op, square_type
+from tenon.ops.factors import lapack, solve_op, square_type, triangular_op
 from tenon.ops.linalg import matmul, mT
 from tenon.ops.products import adjoint, square
 from tenon.ops.reduction import count_nonzero, sum_
@@ -41,14 +40,18 @@ def solve(x: Any, y: Any) -> Any:
     >>> tn.linalg.solve(tn.tensor([[2.0, 0.0], [0.0, 4.0]]), tn.tensor([2.0, 2.0]))
     tensor([1. , 0.5])
     """
-    x, y = square("solve", x), lift(y)
+    return _solved("solve", solve_op, x, y)
+
+
+def _solved(name: str, op: Op, x: Any, y: Any, **attrs: Any) -> Any:
+    """What an operator for stacks gives for a vector, or where leading axes broadcast."""
+    x, y = square(name, x), lift(y)
     if y.ndim == 1:
-        y = expand_dims(y, -1)
-        return solve(x, y)[..., 0]
+        return _solved(name, op, x, expand_dims(y, -1), **attrs)[..., 0]
     if y.shape[-2] != x.shape[-1]:
-        raise ShapeError(f"solve: {x.type} and the right-hand side {y.type} do not fit")
+        raise ShapeError(f"{name}: {x.type} and the right-hand side {y.type} do not fit")
     lead = broadcast_shapes(x.shape[:-2], y.shape[:-2])
-    return solve_op(_spread(x, lead), _spread(y, lead))
+    return op(_spread(x, lead), _spread(y, lead), **attrs)
 
 
 def _spread(x: Any, lead: Any) -> Any:
@@ -60,11 +63,12 @@ def _spread(x: Any, lead: Any) -> Any:
 def solve_triangular(x: Any, y: Any, upper: bool = False, left: bool = True, unitriangular: bool = False) -> Any:
     """The solution of x @ z = y (or z @ x = y where `left=False`), reading only one triangle of x."""
     x = square("solve_triangular", x)
-    x = triu(x) if upper else tril(x)
     if unitriangular:
         one = eye(x.shape[-1], dtype=x.dtype)
         x = where(one != 0, one, x)
-    return solve(x, y) if left else mT(solve(mT(x), mT(y)))
+    if not left:
+        return mT(solve_triangular(mT(x), mT(y), not upper))
+    return _solved("solve_triangular", triangular_op, x, y, upper=bool(upper))
 
 
 @function

@@ -235,9 +235,9 @@ ALONG_AXIS = (
 LAST_AXES = (
     "add_windows", "barrier", "diagonal", "max_pool_grad", "max_pool_op", "max_pool_positions", "max_pool_taps",
     "one_hot", "windows", "wrap_index", "cholesky", "det", "eig", "eigh", "inv", "lu", "matrix_exp", "pinv", "qr",
-    "slogdet", "solve", "frexp", "svd", "svdvals", "celu", "elu", "gelu", "hardsigmoid", "hardswish", "hardtanh",
-    "leaky_relu", "logsigmoid", "mish", "relu", "relu6", "selu", "silu", "softplus", "softsign", "tanhshrink",
-    "log_ndtr", "ndtri", "entr",
+    "slogdet", "solve", "solve_triangular", "frexp", "svd", "svdvals", "celu", "elu", "gelu", "hardsigmoid",
+    "hardswish", "hardtanh", "leaky_relu", "logsigmoid", "mish", "relu", "relu6", "selu", "silu", "softplus",
+    "softsign", "tanhshrink", "log_ndtr", "ndtri", "entr",
 )
 LAST_AXES_OF_FIRST = (
     "embedding", "layer_norm", "rms_norm",

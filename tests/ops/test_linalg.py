@@ -202,6 +202,23 @@ def test_solving(kind):
     check_gradient(tn.linalg.solve, a, b, order=2)
     check_gradient(tn.linalg.inv, a[0], order=2)
     check_gradient(lambda a, b: tn.linalg.solve_triangular(a, b, unitriangular=True), a[0], b[0])
+    check_gradient(lambda a, b: tn.linalg.solve_triangular(a, b, upper=True), a, b, order=2)
+
+
+@both
+@pytest.mark.parametrize("upper", [False, True])
+@pytest.mark.parametrize("size", [0, 1, 32, 71])
+def test_triangles_of_which_the_other_half_is_not_read(size, upper, kind):
+    a, b = normal(2, size, size, kind=kind) + 20 * np.eye(size), normal(2, size, 3, kind=kind)
+    half = np.triu(a) if upper else np.tril(a)
+    hidden = np.where(half == 0, np.nan, a)
+    same(tn.linalg.solve_triangular(hidden, b, upper=upper), np.linalg.solve(half, b))
+    same(tn.jit(tn.linalg.solve_triangular)(tn.tensor(hidden), tn.tensor(b), upper=upper), np.linalg.solve(half, b))
+
+
+def test_a_triangle_with_a_zero_on_its_diagonal_has_no_inverse():
+    with pytest.raises(LinearAlgebraError, match="solve_triangular: singular matrix"):
+        tn.linalg.solve_triangular(np.tril(np.ones((3, 3))) - np.diag([0.0, 0, 1]), np.ones(3))
 
 
 @both
