@@ -71,6 +71,14 @@ def test_lines_that_crowd_in_the_first_cache_are_packed() -> None:
     assert direct_tile(matmul(F32, right="nk", known=(50, 50, 50)), WIDE).schedule == "panels"
 
 
+def test_a_tile_has_no_more_rows_than_the_first_cache_has_places_for() -> None:
+    assert direct_tile(matmul(F32, known=(1024, 16, 1000)), WIDE).rows > 12
+    for element, depth in (F32, 1024), (F64, 512):
+        tile = direct_tile(matmul(element, known=(1024, 16, depth)), WIDE)
+        assert tile.rows + tile.vectors <= 12
+    assert direct_tile(matmul(F32, "km", known=(1024, 16, 1024)), WIDE).rows > 12
+
+
 def test_large_products_and_unknown_sizes_are_cut_into_blocks() -> None:
     assert direct_tile(matmul(F32, known=(64, 1024, 1024)), WIDE) is None
     assert direct_tile(matmul(F32, known=(256, 256, 256)), WIDE) is None

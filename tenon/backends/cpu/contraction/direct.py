@@ -64,7 +64,8 @@ def direct_tile(spec: Contraction, machine: Machine | None = None) -> Tile | Non
     if spec.near and rows * columns * size * (1 + len(spec.near)) * SHARE > machine.second_cache:
         return None             # which panels of columns would go through in steps of rows, again and again
     lanes = machine.vector_bytes // size
-    height, vectors = exact_tile(machine, lanes, rows, columns, depth)
+    near = places(spec.left, spec, machine) if spec.left.contiguous == "depth" else None
+    height, vectors = exact_tile(machine, lanes, rows, columns, depth, near)
     return Tile(height, vectors, lanes, depth, columns, rows, "lines" if lines else "panels")
 
 
@@ -75,9 +76,13 @@ def reads_lines(spec: Contraction) -> bool:
 
 def without_place(spec: Contraction, machine: Machine) -> float:
     """The share of the lines of right that the others drive out of the first cache."""
-    apart, depth = (spec.right.apart or 0) * element_bytes(spec.element), spec.known[2] or 0
-    places = WAY // math.gcd(apart, WAY) * (machine.first_cache // WAY)
-    return max(1 - places / depth, 0)
+    return max(1 - places(spec.right, spec, machine) / (spec.known[2] or 1), 0)
+
+
+def places(x: Operand, spec: Contraction, machine: Machine) -> int:
+    """How many lines of memory, as far apart as an operand's, the first cache has places for."""
+    apart = (x.apart or 0) * element_bytes(spec.element)
+    return WAY // math.gcd(apart, WAY) * (machine.first_cache // WAY)
 
 
 def in_place(x: Operand, outer: int, depth: int) -> bool:

@@ -95,13 +95,18 @@ def tiles_by_time(machine: Machine, lanes: int, rows: int | None = None,
     return [tile for *_, tile in sorted(found)]
 
 
-def exact_tile(machine: Machine, lanes: int, rows: int, columns: int, depth: int) -> tuple[int, int]:
+def exact_tile(machine: Machine, lanes: int, rows: int, columns: int, depth: int,
+               places: int | None = None) -> tuple[int, int]:
     """(rows, vectors) of the largest tile where rows and columns are shared out evenly, in the least time.
+
+    The first cache may have `places` only for the lines that rows of left, and one of right, lie in.
 
     >>> exact_tile(Machine(vector_bytes=64, registers=32), 16, 64, 64, 64)
     (6, 4)
     >>> exact_tile(Machine(vector_bytes=64, registers=32), 16, 1, 128, 128)
     (1, 7)
+    >>> exact_tile(Machine(vector_bytes=64, registers=32), 16, 1024, 16, 1024, places=12)
+    (11, 1)
     """
     def cost(height: int, vectors: int) -> float:
         sums, loads = height * vectors, height + vectors
@@ -114,7 +119,8 @@ def exact_tile(machine: Machine, lanes: int, rows: int, columns: int, depth: int
     found, across = [], ceil(columns / lanes)
     widest = 4 if rows >= FMA_LATENCY else machine.registers // 2 - 1
     for vectors in range(1, min(widest, across) + 1):
-        for height in range(1, min((machine.registers - vectors - 1) // vectors, rows) + 1):
+        most = min((machine.registers - vectors - 1) // vectors, rows, max((places or machine.registers) - vectors, 1))
+        for height in range(1, most + 1):
             total = sum(down * panels * cost(h, v) for h, down in shares(rows, height)
                         for v, panels in shares(across, vectors))
             found.append((round(total, 6), -height * vectors, (shares(rows, height)[0][0], vectors)))
