@@ -1,11 +1,13 @@
 """Small products that are not cut into blocks: every layout, edge, machine and number of threads against NumPy."""
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
 import pytest
+from llvmlite import ir
 
 import tenon as tn
-from tenon.backends.cpu.contraction import choose_tile
+from tenon.backends.cpu.contraction import choose_tile, emit_contraction
 from tenon.backends.cpu.contraction.dense import F32, F64, matmul
 from tenon.backends.cpu.contraction.direct import direct_tile
 from tenon.backends.cpu.contraction.machine import Machine
@@ -77,6 +79,18 @@ def test_a_tile_has_no_more_rows_than_the_first_cache_has_places_for() -> None:
         tile = direct_tile(matmul(element, known=(1024, 16, depth)), WIDE)
         assert tile.rows + tile.vectors <= 12
     assert direct_tile(matmul(F32, "km", known=(1024, 16, 1024)), WIDE).rows > 12
+
+
+@pytest.mark.parametrize("left, right", LAYOUTS)
+def test_a_product_of_a_batch_fetches_the_factors_of_the_next_one(left: str, right: str) -> None:
+    """Past the last one nothing is read: what is behind it are numbers that are none."""
+    for element, sizes in (F32, (20, 100, 64)), (F64, (9, 20, 33)):
+        spec = matmul(element, left, right, known=sizes)
+        for batch in (spec.batch, ()):
+            module = ir.Module()
+            emit_contraction(module, "product", replace(spec, batch=batch), direct_tile(spec, WIDE))
+            assert ("llvm.prefetch" in str(module)) == bool(batch)
+        check(WIDE, sizes, left, right, element, batch=3)
 
 
 def test_large_products_and_unknown_sizes_are_cut_into_blocks() -> None:

@@ -4,8 +4,8 @@
 
 `spec` the description, `packing` operands to panels, `tiles` the register tile, `panels` the loops around it,
 `ahead` what is fetched meanwhile, `blocking` threads and the choice of a schedule, `pairs` products of bfloat16 in
-matrix registers, `direct` small products of known sizes, `unpacked` those that are too narrow for either, `emit` the IR
-they are made of; `dense` worked examples.
+matrix registers, `direct` small products of known sizes, which fetch the `following` one, `unpacked` those that are too
+narrow for either, by `lines` or `dots`, `emit` the IR they are made of; `dense` worked examples.
 """
 from .blocking import emit_contraction, packed_size, scratch_size, tiles_of
 from .panels import emit_packing

@@ -36,6 +36,7 @@ from .emit import (
     unravel,
     zero,
 )
+from .following import Following
 from .machine import Machine, exact_tile, host, shares
 from .packing import emit_pack
 from .spec import Contraction, Operand, Tile, region_function
@@ -204,12 +205,15 @@ class _Direct:
     def rectangle(self, m: ir.Value, n: ir.Value, height: int, count: int, right: tuple[ir.Value, int],
                   masks: Sequence[ir.Value | None], before: ir.Value) -> None:
         """The tile, of vectors the lanes of which that are in the masks are columns; `before` lanes are not."""
-        b, lanes, element = self.b, self.tile.lanes, self.spec.element
+        b, spec, lanes, element = self.b, self.spec, self.tile.lanes, self.spec.element
         start_left, row_apart, left_apart = self.left(m)
         none = zero(ir.VectorType(element, lanes))
         usual = (height, len(masks)) == (self.tile.rows, self.tile.vectors) and not any(masks)
         steps = STEPS if usual and self.depth % STEPS == 0 else 1
+        following = Following(b, spec, self.tile, self.args, self.flat, m, n, height, steps) if spec.batch else None
         with loop(b, ZERO, const(self.depth), const(steps), [none] * (height * len(masks)), short=True) as (k, sums):
+            if following is not None:
+                following.fetch(k)
             lines = address(b, right[0], b.mul(k, const(right[1])), element)
             columns = address(b, start_left, b.mul(k, const(left_apart)), element)
             for step in range(steps):
