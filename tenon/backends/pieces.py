@@ -53,7 +53,7 @@ def _written(write: Write, constants: tuple[Hashable, ...], kinds: tuple[Any, ..
     text = str(module)
     name = PREFIX + make_key(text)
     text = text.replace(f'@"{PREFIX}"', f'@"{name}"')
-    return name, f"{plain.HEAD}{name}\n{text}"
+    return name, plain.headed([name], text)
 
 
 def text_of(module: ir.Module) -> str:

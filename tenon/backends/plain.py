@@ -18,6 +18,7 @@ from tenon.backends.outline import NaturalLoop, innermost, natural_loops, outlin
 from tenon.dataclasses import dataclass
 
 HEAD = "; plain: "
+DRIVERS = "; drivers: "  # in the line behind it: those of the plain functions that do little themselves
 WORTHWHILE = 200        # instructions, for which a module is cut in two
 LARGE = 3000            # instructions of a function, for which all passes take seconds: loops are taken out of it
 NO_VECTORS = "llvm.loop.vectorize.width"    # which is 1 wherever the emitter says it
@@ -31,17 +32,28 @@ def text_of(module: ir.Module) -> str:
     plain = [f for f in module.functions if f.blocks and "alwaysinline" not in f.attributes and is_plain(f)]
     if sum(len(block.instructions) for f in plain for block in f.blocks) < WORTHWHILE:
         return str(module)
-    return headed([f.name for f in plain], str(module))
+    return headed([f.name for f in plain], str(module), [f.name for f in plain if is_driver(f)])
 
 
-def headed(names: Iterable[str], text: str) -> str:
+def headed(names: Iterable[str], text: str, drivers: Iterable[str] = ()) -> str:
     """The text of a module in which these functions are plain."""
-    return f"{HEAD}{' '.join(names)}\n{text}"
+    return f"{HEAD}{' '.join(names)}\n{DRIVERS}{' '.join(drivers)}\n{text}"
 
 
 def is_plain(function: ir.Function) -> bool:
     """Whether a few passes do it as much good as all."""
     return not any(gains(x.instructions) for x in innermost(natural_loops(function)))
+
+
+def is_driver(function: ir.Function) -> bool:
+    """Whether all that it does often is to call functions that do much: its own instructions hardly matter."""
+    found = innermost(natural_loops(function))
+    return bool(found) and all(any(_is_call(x) and _does_much(x.callee) for x in loop.instructions) for loop in found)
+
+
+def _does_much(callee: ir.Value) -> bool:
+    """Whether the emitter says that LLVM shall not copy a function to where it is called, or it is a piece."""
+    return isinstance(callee, ir.Function) and (not callee.blocks or "noinline" in callee.attributes)
 
 
 def _is_large(function: ir.Function) -> bool:
@@ -99,6 +111,7 @@ class Parts:
     others: str             # empty where all functions are plain
     plain: str
     names: tuple[str, ...]  # of the plain ones
+    drivers: tuple[str, ...]    # those of the plain ones that do little themselves
     hidden: tuple[str, ...]
     inlined: tuple[str, ...]    # those of the others that LLVM may copy into the plain ones
 
@@ -107,8 +120,8 @@ def cut(text: str) -> Parts | None:
     """The plain functions of a module and the others; None where nobody says which they are."""
     if not text.startswith(HEAD):
         return None
-    head, _, text = text.partition("\n")
-    names = head.removeprefix(HEAD).split(" ")
+    head, second, text = text.split("\n", 2)
+    names, drivers = head.removeprefix(HEAD).split(" "), second.removeprefix(DRIVERS).split()
     kinds: dict[str, bool | None] = {}      # whether it is plain; None for what is part of those that call it
 
     def kind(found: re.Match[str]) -> bool | None:
@@ -121,8 +134,8 @@ def cut(text: str) -> Parts | None:
     plain, others = part(True), part(False)
     found = [x for x in _DEFINITION.finditer(text) if x["linkage"] and kinds[x["name"]] is not None]
     inlined = [x["name"] for x in found if not kinds[x["name"]] and " noinline" not in x["end"]]
-    return Parts(others if False in kinds.values() else "", plain, tuple(names), tuple(x["name"] for x in found),
-                 tuple(inlined))
+    return Parts(others if False in kinds.values() else "", plain, tuple(names), tuple(drivers),
+                 tuple(x["name"] for x in found), tuple(inlined))
 
 
 _DEFINITION = re.compile(r'^define (?P<linkage>internal )?(?P<type>[^@\n]*)@"?(?P<name>[^"(\n]+)"?\((?P<end>[^\n]*)\n'

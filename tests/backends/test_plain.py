@@ -10,7 +10,7 @@ from tenon.backends.cpu.contraction.dense import F32, matmul
 from tenon.backends.cpu.contraction.emit import ZERO, loop, splat, store_vector
 from tenon.backends.cpu.contraction.run import Native
 from tenon.backends.outline import innermost, natural_loops
-from tenon.backends.plain import HEAD, cut, gains, text_of
+from tenon.backends.plain import HEAD, cut, gains, is_driver, text_of
 
 
 def product(bias_relu: bool = False) -> ir.Module:
@@ -55,6 +55,39 @@ def masks(b, i, count, where):
 def test_what_gains_is_scalars_to_be_vectors_and_masks_to_be_taken_out(fill, short, expected):
     (found,) = natural_loops(one_loop(fill, short))
     assert gains(found.instructions) is expected
+
+
+def test_the_loops_around_tiles_are_drivers_and_what_packs_or_computes_is_none():
+    assert cut(text_of(product())).drivers == ("product", "product.packed")
+
+
+def calling(attribute, defined=True):
+    """What calls a function of its module in a loop."""
+    def fill(b, i, count, where):
+        callee = ir.Function(b.module, ir.FunctionType(ir.VoidType(), [ir.IntType(64)]), "callee")
+        if attribute:
+            callee.attributes.add(attribute)
+        if defined:
+            ir.IRBuilder(callee.append_basic_block()).ret_void()
+        b.call(callee, [i])
+    return fill
+
+
+@pytest.mark.parametrize("fill, expected", [
+    (calling("noinline"), True), (calling(None, defined=False), True), (calling(None), False),
+    (calling("alwaysinline"), False), (vectors, False)])
+def test_a_driver_calls_in_its_innermost_loops_what_is_not_copied_into_them(fill, expected):
+    assert is_driver(one_loop(fill)) is expected
+
+
+def test_a_driver_is_not_optimised_and_the_tile_is():
+    text = llvm.optimised(text_of(product()))
+    unoptimised = [number for number, words in (line.split(" = ") for line in text.splitlines()
+                                                if line.startswith("attributes")) if "optnone" in words]
+    ends = {name: line.rpartition(")")[2] for line in text.splitlines() if line.startswith("define")
+            for name in ("@product(", "@product.packed(", "@product.tile(", "@product.pack_right(") if name in line}
+    found = {name for name, end in ends.items() if any(f"{x.split()[1]} " in f"{end} " for x in unoptimised)}
+    assert len(ends) == 4 and found == {"@product(", "@product.packed("}
 
 
 def test_a_short_module_is_left_whole():
