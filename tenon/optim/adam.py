@@ -8,7 +8,7 @@ from typing import Any
 from tenon.ops.arithmetic import abs_
 from tenon.ops.comparison import maximum
 from tenon.ops.exponential import sqrt
-from tenon.optim.optimizer import Group, Optimizer, like
+from tenon.optim.optimizer import Group, Optimizer, like, running
 from tenon.tensor import Tensor, tensor
 from tenon.types import float64
 
@@ -42,8 +42,8 @@ class Adam(Optimizer):
                 start = p * like(1 - group["lr"] * group["weight_decay"], p)
             else:
                 g = g + p * group["weight_decay"]
-        mean.assign(mean * beta1 + g * (1 - beta1))
-        square.assign(square * beta2 + g * g * (1 - beta2))
+        mean.assign(running(mean, beta1, g * (1 - beta1)))
+        square.assign(running(square, beta2, g * g * (1 - beta2)))
         if group["amsgrad"]:
             slots["max_exp_avg_sq"].assign(maximum(slots["max_exp_avg_sq"], square))
             square = slots["max_exp_avg_sq"]
@@ -78,7 +78,7 @@ class Adamax(Optimizer):
         (beta1, beta2), mean, largest = group["betas"], slots["exp_avg"], slots["exp_inf"]
         if group["weight_decay"]:
             g = g + p * group["weight_decay"]
-        mean.assign(mean * beta1 + g * (1 - beta1))
+        mean.assign(running(mean, beta1, g * (1 - beta1)))
         largest.assign(maximum(largest * beta2, abs_(g) + group["eps"]))
         p.assign(p - like(shared, p) * mean / largest)
 
@@ -111,7 +111,7 @@ class NAdam(Optimizer):
         (beta1, beta2), mean, square = group["betas"], slots["exp_avg"], slots["exp_avg_sq"]
         if group["weight_decay"]:
             g = g + p * group["weight_decay"]
-        mean.assign(mean * beta1 + g * (1 - beta1))
-        square.assign(square * beta2 + g * g * (1 - beta2))
+        mean.assign(running(mean, beta1, g * (1 - beta1)))
+        square.assign(running(square, beta2, g * g * (1 - beta2)))
         of_g, of_mean, correction = (like(x, p) for x in shared)
         p.assign(p - (g * of_g + mean * of_mean) / (sqrt(square / correction) + group["eps"]))

@@ -194,3 +194,13 @@ class Optimizer:
 def like(scalar: Tensor, p: Tensor) -> Any:
     """A scalar in the element type of `p`, so that it does not widen what it is multiplied with."""
     return scalar if scalar.dtype is p.dtype else scalar.astype(p.dtype)
+
+
+def running(kept: Tensor, decay: Any, new: Any) -> Any:
+    """`kept * decay + new`, rounded to a multiple of about 1e-34 (1e-305 in float64), so that what has no news ends at zero.
+
+    A weight behind a dead ReLU has no gradient, and the mean of its gradients decays: within a thousand steps it would
+    be a denormal number, and stay one for good, which processors take many times as long for.
+    """
+    coarse = 2.0 ** (-960 if kept.dtype is float64 else -90)        # whose last place is that multiple
+    return kept * decay + new + coarse - coarse

@@ -8,7 +8,7 @@ from typing import Any
 from tenon.ops.arithmetic import sign
 from tenon.ops.creation import full_like
 from tenon.ops.exponential import sqrt
-from tenon.optim.optimizer import Group, Optimizer, like
+from tenon.optim.optimizer import Group, Optimizer, like, running
 from tenon.recording import no_grad
 from tenon.tensor import Tensor
 
@@ -31,16 +31,16 @@ class RMSprop(Optimizer):
 
     def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: Group, shared: Any) -> None:
         g, alpha, square = decayed(p, g, group), group["alpha"], slots["square_avg"]
-        square.assign(square * alpha + g * g * (1 - alpha))
+        square.assign(running(square, alpha, g * g * (1 - alpha)))
         spread: Any = square
         if group["centered"]:
             mean = slots["grad_avg"]
-            mean.assign(mean * alpha + g * (1 - alpha))
+            mean.assign(running(mean, alpha, g * (1 - alpha)))
             spread = square - mean * mean
         move = g / (sqrt(spread) + group["eps"])
         if group["momentum"]:
             buffer = slots["momentum_buffer"]
-            buffer.assign(buffer * group["momentum"] + move)
+            buffer.assign(running(buffer, group["momentum"], move))
             move = buffer
         p.assign(p - move * like(group["lr"], p))
 
@@ -87,9 +87,9 @@ class Adadelta(Optimizer):
     def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: Group, shared: Any) -> None:
         g, rho, eps = decayed(p, g, group), group["rho"], group["eps"]
         square, moved = slots["square_avg"], slots["acc_delta"]
-        square.assign(square * rho + g * g * (1 - rho))
+        square.assign(running(square, rho, g * g * (1 - rho)))
         delta = g * sqrt(moved + eps) / sqrt(square + eps)
-        moved.assign(moved * rho + delta * delta * (1 - rho))
+        moved.assign(running(moved, rho, delta * delta * (1 - rho)))
         p.assign(p - delta * like(group["lr"], p))
 
 
@@ -106,4 +106,4 @@ class Lion(Optimizer):
         (beta1, beta2), mean, rate = group["betas"], slots["exp_avg"], like(group["lr"], p)
         start = p * (1 - rate * group["weight_decay"]) if group["weight_decay"] else p
         p.assign(start - sign(mean * beta1 + g * (1 - beta1)) * rate)
-        mean.assign(mean * beta2 + g * (1 - beta2))
+        mean.assign(running(mean, beta2, g * (1 - beta2)))

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tenon.errors import ArgumentError
-from tenon.optim.optimizer import Group, Optimizer, like
+from tenon.optim.optimizer import Group, Optimizer, like, running
 from tenon.tensor import Tensor
 
 
@@ -35,6 +35,6 @@ class SGD(Optimizer):
             g = g + p * group["weight_decay"]
         if group["momentum"]:
             buffer = slots["momentum_buffer"]
-            buffer.assign(buffer * group["momentum"] + (g if shared is None else g * like(shared, p)))
+            buffer.assign(running(buffer, group["momentum"], g if shared is None else g * like(shared, p)))
             g = g + buffer * group["momentum"] if group["nesterov"] else buffer
         p.assign(p - g * like(group["lr"], p))

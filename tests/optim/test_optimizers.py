@@ -5,7 +5,10 @@ import pytest
 
 from tenon import nn, optim
 from tenon.errors import ArgumentError
-from tenon.types import float32
+from tenon.jit import jit
+from tenon.ops.creation import zeros
+from tenon.tensor import tensor
+from tenon.types import DType, float32, float64
 
 
 def run(make: object, steps: int = 5) -> np.ndarray:
@@ -130,3 +133,33 @@ def test_errors() -> None:
         optim.SGD([{"params": [p], "learning_rate": 1}])
     with pytest.raises(ArgumentError, match="Adam has 1 groups, the state has 0"):
         optim.Adam([p]).load_state_dict({"groups": []})
+
+
+DECAYING = {"SGD": lambda ps: optim.SGD(ps, momentum=0.9), "Adam": optim.Adam, "AdamW": optim.AdamW,
+            "Adamax": optim.Adamax, "NAdam": optim.NAdam, "Adadelta": optim.Adadelta, "Lion": optim.Lion,
+            "RMSprop": lambda ps: optim.RMSprop(ps, momentum=0.9, centered=True)}
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("kind", [float32, float64])
+@pytest.mark.parametrize("name", DECAYING)
+def test_what_only_decays_ends_at_zero_and_not_at_denormal_numbers(name: str, kind: DType, compiled: bool) -> None:
+    """Processors are slow with those; 0.9 times the smallest of them is the smallest of them again."""
+    p = nn.Parameter(np.ones(3, kind.numpy))
+    opt = DECAYING[name]([p])
+    slots = [slot for key, (slot,) in opt.param_groups[0].slots.items() if key != "exp_inf"]   # which keeps eps
+    for slot in slots:
+        slot.assign(np.full(3, np.finfo(kind.numpy).smallest_normal * 4, kind.numpy))
+    p.grad = zeros(3, dtype=kind)
+    (jit(opt.step) if compiled else opt.step)()
+    assert slots
+    assert all((slot.numpy() == 0).all() for slot in slots)
+
+
+def test_small_means_of_gradients_are_kept() -> None:
+    p = nn.Parameter(np.ones(2, np.float32))
+    opt = optim.SGD([p], momentum=0.5)
+    p.grad = tensor([4e-30, np.nan], dtype=float32)
+    opt.step()
+    opt.step()
+    np.testing.assert_allclose(opt.param_groups[0].slots["momentum_buffer"][0].numpy(), [6e-30, np.nan], rtol=2e-5)
