@@ -21,11 +21,13 @@ from tenon.graph.kernels import KERNELS, kernel_for
 from tenon.graph.op import Op, set_default_interpreter
 from tenon.graph.remember import once_a_graph
 from tenon.heavy import WORK, heavy_program
+from tenon.keys import add_attrs
 from tenon.opened import Opened, opened
 from tenon.ops import shape as shape_ops
 from tenon.ops.define import call_by
 from tenon.ops.loops import while_gradient
-from tenon.quick import give_quick_calls, quiet
+from tenon.quick import give_quick_calls
+from tenon.quiet import quiet
 from tenon.recipes import recipe_of, run_whole
 from tenon.recording import is_grad_enabled
 from tenon.remembered import remembered_call
@@ -108,8 +110,6 @@ class Plan:
 MOST_PLANS = 4096
 NUMBERS = frozenset((bool, int, float, complex, type(None)))
 ARRAYS = (np.ndarray, type(None))
-SIMPLE = frozenset((bool, int, str, type(None), DType))     # kinds of attributes that are equal where they compare so
-PLAIN = SIMPLE | {float}
 
 
 class Eager(TensorInterpreter):
@@ -208,24 +208,10 @@ def _key(op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any], arrays: list
                 return None
             key.append(x.type.dtype if kind is Literal else kind)
             arrays.append(x)
-    if attrs and not _add_attrs(key, attrs):
+    if attrs and not add_attrs(key, attrs):
         return None
     key.append(record)
     return tuple(key)
-
-
-def _add_attrs(key: list[Any], attrs: Mapping[str, Any]) -> bool:
-    """Add attributes to the key of a plan, with their types (1 == True); False where one is not plain data."""
-    for value in attrs.values():
-        kind = type(value)
-        if kind in SIMPLE:
-            key += kind, value
-            continue
-        kinds = tuple(map(type, value)) if type(value) is tuple else (kind,)
-        if not PLAIN.issuperset(kinds):
-            return False
-        key += kinds, repr(value) if float in kinds else value      # 0.0 == -0.0
-    return True
 
 
 def _plan(op: Op, arrays: Sequence[Any], attrs: dict[str, Any], record: bool) -> Plan | None:

@@ -8,8 +8,6 @@ decide, so one entry serves all shapes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextvars import Context
-from threading import local
 from typing import Any
 
 import numpy as np
@@ -23,6 +21,7 @@ from tenon.graph.operators import install
 from tenon.ops.define import PUBLIC
 from tenon.ops.linalg import matmul_op
 from tenon.ops.methods import install_quick_methods
+from tenon.quiet import quiet
 from tenon.recording import recording
 from tenon.tape import recorded
 from tenon.tensor import Tensor, fresh
@@ -32,17 +31,6 @@ NUMBERS = frozenset((bool, int, float))
 MOST_NUMBERS = 1024
 PRODUCTS = frozenset((np.dtype(np.float32), np.dtype(np.float64)))
 NOT_ONE = None, np.zeros((), object)        # a number that is none of a tensor's type: no operator takes such elements
-
-
-class Quiet(local):
-    """A context for each thread in which NumPy's ufuncs do not warn; cheaper to enter than `np.errstate`."""
-
-    def __init__(self) -> None:
-        self.run = Context().run
-        self.run(np.seterr, all="ignore")
-
-
-quiet = Quiet()
 
 
 def give_quick_calls() -> None:

@@ -23,7 +23,7 @@ from tenon.graph.interpret import NARROW, as_type, evaluate_op
 from tenon.graph.ir import Graph, Literal, Node, Value
 from tenon.graph.op import OPS
 from tenon.heavy import heavy_program
-from tenon.quick import quiet
+from tenon.quiet import quiet
 from tenon.types import TensorType, broadcast_shapes
 
 LARGE = 4096            # elements of a result that is worth writing over an input

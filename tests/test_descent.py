@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.descent import _recorded
+from tenon import nn
 from tenon.ops.arithmetic import add, divide, multiply
 from tenon.ops.exponential import exp
+from tenon.rules import _recorded
 
 
 def leaves(dtype, count=3, shape=(5,)):
@@ -92,3 +93,52 @@ def test_inside_vmap_and_captures_operators_mean_more_than_values():
     x = leaves("float32", 1, (4, 5))[0].detach()
     np.testing.assert_allclose(tn.vmap(slope)(x).numpy(), 6 * x.numpy(), rtol=1e-6)
     np.testing.assert_allclose(tn.jit(slope)(x).numpy(), 6 * x.numpy(), rtol=1e-6)
+
+
+NETWORKS = {
+    "products": lambda x, y, z: (x.reshape(2, 3) @ y.reshape(3, 2)).sum() + (z.reshape(1, 6) @ x).sum(),
+    "norms": lambda x, y, z: tn.layer_norm(x.reshape(2, 3), (3,), y[:3], z[:3]).sum() * tn.softmax(y, axis=0).max(),
+    "windows": lambda x, y, z: tn.conv1d(x.reshape(1, 1, 6), y[:3].reshape(1, 1, 3), padding=1).sum() * z[0],
+    "views": lambda x, y, z: (x[::2] * y[1:4]).sum() + tn.concatenate([z, x], axis=0).reshape(3, 4).T[1].sum(),
+    "sorted": lambda x, y, z: (tn.sort(x) * y).sum() + tn.cumsum(z, axis=0)[3] + tn.max(x, axis=0),
+    "losses": lambda x, y, z: nn.cross_entropy(x.reshape(2, 3), tn.tensor([0, 2])) + tn.mean((y - z) ** 2),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_rules_that_are_remembered_give_the_same_gradients(name, dtype):
+    given = leaves(dtype, shape=(6,))
+    expected = tn.autograd.grad(NETWORKS[name](*given), given, create_graph=True)     # by rules on tensors
+    for _ in range(4):                  # by the rule, recorded, as a recipe, as a recipe
+        for x in given:
+            x.grad = None
+        NETWORKS[name](*given).backward()
+        for x, want in zip(given, expected, strict=True):
+            assert x.grad.dtype is x.dtype and x.grad.shape == x.shape
+            np.testing.assert_array_equal(x.grad.numpy(), want.numpy())
+
+
+def test_a_remembered_rule_is_that_of_the_inputs_which_want_a_gradient():
+    x, y, _ = leaves("float32", shape=(2, 2))
+    for wants in (True, True, True, False, False, False, True):
+        fixed = y if wants else y.detach()
+        x.grad = y.grad = None
+        (x @ fixed).sum().backward()
+        np.testing.assert_array_equal(x.grad.numpy(), np.ones((2, 2), "f") @ y.numpy().T)
+        assert (y.grad is not None) == wants
+
+
+def test_rules_of_users_are_called_each_time():
+    calls = []
+
+    def backward(x, g):
+        calls.append(float(x[0]))
+        return (g * 2,)
+    double = tn.custom_vjp(lambda x: x * 2)
+    double.defvjp(lambda x: (x * 2, x), backward)
+    for k in range(4):
+        x = tn.tensor([float(k)], requires_grad=True)
+        double(x).sum().backward()
+        assert x.grad.numpy()[0] == 2
+    assert calls == [0.0, 1.0, 2.0, 3.0]

@@ -21,7 +21,7 @@ autodiff passes loops dataflow
 backends
 runtime
 pipeline
-autocast recording state elements tensor descent tape heavy quick recipes opened remembered eager
+autocast recording state elements tensor quiet keys heavy recipes rules descent tape quick opened remembered eager
 capture
 jit transforms random linalg extend
 array_api distributed fft nn optim data interop storage debug

@@ -197,7 +197,7 @@ def like(scalar: Tensor, p: Tensor) -> Any:
 
 
 def running(kept: Tensor, decay: Any, new: Any) -> Any:
-    """`kept * decay + new`, rounded to a multiple of about 1e-34 (1e-305 in float64), so that what has no news ends at zero.
+    """`kept * decay + new`, so coarse that what only decays ends at zero: a multiple of 1e-34, of 1e-305 in float64.
 
     A weight behind a dead ReLU has no gradient, and the mean of its gradients decays: within a thousand steps it would
     be a denormal number, and stay one for good, which processors take many times as long for.

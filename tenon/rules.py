@@ -1,0 +1,188 @@
+"""The gradient rules of operators as NumPy calls in a row, recorded once, without a tensor around each array.
+
+What the rule of an elementwise operator asks for is found for inputs of one shape and element type, mostly one or two
+of NumPy's ufuncs.  The rule of another operator is recorded for the types and attributes that it meets a second time,
+as a recipe.  What neither shows (users' operators, graphs, elements that are looked at) is left to the rule itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tenon.autodiff import pullback
+from tenon.errors import OF_NUMPY, Location, TenonError
+from tenon.graph.build import Builder
+from tenon.graph.ir import Literal, Node, Value
+from tenon.graph.op import Op, using
+from tenon.keys import add_attrs
+from tenon.ops.shape import cast, sum_to
+from tenon.recipes import Recipe, recipe_of
+from tenon.tensor import Tensor
+from tenon.types import TensorType, as_dtype
+
+Array = np.ndarray
+Rule = Callable[[list[Any]], Any]               # [gradient, output, inputs ...] -> the gradient of one input
+MOST_RULES = 4096
+SHAPE = (7,)                                    # stands for any shape while an elementwise rule is recorded
+
+
+# ---------------------------------------------------------------- of elementwise operators
+
+class ElementwiseRules(dict[Any, Any]):
+    """(operator, element type, kinds of the inputs if not all are tensors) -> a rule an input, or None."""
+
+    def __missing__(self, key: Any) -> Any:
+        if len(self) >= MOST_RULES:
+            self.clear()
+        op, dtype, *kinds = key
+        self[key] = rules = _recorded(op, dtype, kinds or [True] * getattr(op, "inputs", 0))
+        return rules
+
+
+elementwise = ElementwiseRules()
+
+
+def _recorded(op: Any, dtype: Any, kinds: Sequence[Any]) -> list[Rule | None] | None:
+    """What the rule of an operator does, where ufuncs do it."""
+    numbers = [x for x in kinds if isinstance(x, Literal)]
+    if getattr(op, "quick", None) is None or op.vjp is None or dtype.kind != "f" or dtype.itemsize < 4:
+        return None
+    if not all(x is True or isinstance(x, Literal) for x in kinds) or any(not x.value for x in numbers):
+        return None                             # 0.0 and -0.0 are equal keys
+    type = TensorType(as_dtype(dtype), SHAPE)
+    g, y = Value(type, name="g"), Value(type, name="y")
+    inputs = [Value(type, name=f"x{k}") if x is True else x for k, x in enumerate(kinds)]
+    builder = Builder("rule", [g, y, *(x for x in inputs if isinstance(x, Value))])
+    with using(builder):
+        found = [x() if callable(x) else x for x in op.vjp(g, y, *inputs)]
+    places = {x: k for k, x in enumerate([g, y, *inputs]) if isinstance(x, Value)}
+    rules = []
+    for x, gradient in zip(inputs, found, strict=True):
+        wanted = isinstance(x, Value) and gradient is not None
+        rules.append(_rule(gradient, places, dtype) if wanted else None)
+        if wanted and rules[-1] is None:
+            return None
+    return rules
+
+
+def _rule(x: Any, places: dict[Value, int], dtype: Any) -> Rule | None:
+    """The gradient x as a function of the values at these places."""
+    if isinstance(x, Literal):
+        number = np.asarray(x.value, dtype)
+        return lambda values: number
+    if x in places:
+        place = places[x]
+        return lambda values: values[place]
+    node: Node | None = x.node
+    if node is None or not isinstance(node.op.ref, np.ufunc) or node.attrs or not node.op.elementwise:
+        return None
+    edges = [y for y in (*node.outputs, *node.inputs) if y is not None]
+    if any(y.type.shape not in ((), SHAPE) or y.type.dtype.numpy is not dtype for y in edges):
+        return None
+    ufunc, parts = node.op.ref, [_rule(y, places, dtype) for y in node.inputs]
+    direct = [places.get(y, -1) if isinstance(y, Value) else -1 for y in node.inputs]
+    if len(parts) == 2 and min(direct) >= 0:
+        first, second = direct
+        return lambda values: ufunc(values[first], values[second])
+    known = [part for part in parts if part is not None]
+    return None if len(known) < len(parts) else lambda values: ufunc(*[part(values) for part in known])
+
+
+# ---------------------------------------------------------------- of all others
+
+@dataclass(frozen=True, eq=False)
+class Call:
+    """A recorded call whose values are those of a builder."""
+
+    op: Op
+    inputs: tuple[Any, ...]
+    outputs: tuple[Value, ...]
+    attrs: Mapping[str, Any]
+    slots: tuple[Any, ...] = ()
+    loc: Location | None = None
+
+
+_recipes: dict[tuple[Any, ...], Recipe | bool] = {}     # True: seen once; False: the rule itself has to be called
+
+
+def pulled(node: Any, seeds: Sequence[Array | None]) -> list[tuple[Tensor, Array]] | None:
+    """(an input, its gradient) for all that want one, given those of the outputs; None where there is no recipe."""
+    arrays: list[Array] = []
+    call = _key(node, seeds, arrays)
+    if call is None:
+        return None
+    recipe = _recipes.get(call)
+    if type(recipe) is not Recipe:
+        if recipe is None and len(_recipes) >= MOST_RULES:
+            _recipes.clear()
+        if recipe is not False:
+            _recipes[call] = True if recipe is None else _recipe(node, seeds) or False
+        return None
+    try:
+        found = recipe.run(arrays)
+    except (TenonError, *OF_NUMPY):
+        return None                             # the rule itself says what is wrong
+    return list(zip([x for x in node.inputs if _wants(x)], found, strict=True))
+
+
+def _wants(x: Any) -> bool:
+    return isinstance(x, Tensor) and x.own.requires_grad
+
+
+def _key(node: Any, seeds: Sequence[Array | None], arrays: list[Array]) -> tuple[Any, ...] | None:
+    """What a recipe is found by: operator, types, attributes, whose gradients there are, and whose are wanted.
+
+    Fills `arrays` with the gradients, outputs and inputs.
+    """
+    key: list[Any] = [node.op]
+    for array in (*seeds, *node.payloads):
+        if array is None:
+            key.append(None)
+        else:
+            key += array.dtype, array.shape
+            arrays.append(array)
+    for x in node.inputs:
+        if isinstance(x, Tensor):
+            state = x.own
+            payload: Any = state.payload
+            if type(payload) is not Array:
+                return None
+            key += payload.dtype, payload.shape, state.requires_grad
+            arrays.append(payload)
+        else:
+            key.append(x)
+    return tuple(key) if add_attrs(key, node.attrs) else None
+
+
+def _recipe(node: Any, seeds: Sequence[Array | None]) -> Recipe | None:
+    """The rule as a recipe from gradients, outputs and inputs; None where it does more than call operators."""
+    op = node.op
+    if not isinstance(op, Op) or not op.is_own:
+        return None
+    builder = Builder(op.name, rewriting=True)
+
+    def parameter(array: Any) -> Value:
+        return builder.parameter(TensorType(as_dtype(array.dtype), array.shape))
+    gradients = [None if g is None else parameter(g) for g in seeds]
+    outputs = tuple(map(parameter, node.payloads))
+    inputs = tuple(parameter(x.own.payload) if isinstance(x, Tensor) else x for x in node.inputs)
+    try:
+        with using(builder):
+            found = pullback(Call(op, inputs, outputs, node.attrs), gradients)
+            results = [alike(g, value) for g, value, x in zip(found, inputs, node.inputs, strict=True) if _wants(x)]
+    except Exception:           # it needs elements, or a state
+        return None
+    return recipe_of(builder.finish(results)) if all(isinstance(x, Value) for x in results) else None
+
+
+def alike(gradient: Any, x: Any) -> Any:
+    """A gradient in the shape and element type of what it is the gradient of."""
+    value = gradient() if callable(gradient) else gradient
+    if value is None or x.is_like(value):
+        return value
+    value = sum_to(value, x.shape)
+    return value if value.dtype is x.dtype else cast(value, dtype=x.dtype)
