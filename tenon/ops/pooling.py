@@ -258,9 +258,11 @@ def avg_pool(x: Any, kernel: Any, stride: Any = None, padding: Any = 0, ceil_mod
 @function
 def lp_pool(x: Any, norm_type: float, kernel: Any, stride: Any = None, ceil_mode: bool = False,
             count: int | None = None) -> Any:
-    """The p-norm of each window: (sum of x ** p) ** (1 / p)."""
+    """The p-norm of each window: (sum of x ** p) ** (1 / p); where the sum is 0, so is the derivative."""
     attrs, _ = _attributes("lp_pool", x, kernel, stride, 0, 1, ceil_mode, count)
-    return window_sum(x ** norm_type, attrs) ** (1.0 / norm_type)
+    total = window_sum(x ** norm_type, attrs)
+    none = total == 0
+    return where(none, 0, where(none, 1, total) ** (1.0 / norm_type))
 
 
 def window_sum(x: Any, attrs: dict[str, Any]) -> Any:

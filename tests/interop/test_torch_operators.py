@@ -84,6 +84,7 @@ def test_unfold_fold_and_lp_pool() -> None:
     columns = F.unfold(torch.tensor(x), (3, 2), **attrs).numpy()
     agree(lambda c: tn.fold(c, (6, 5), (3, 2), **attrs), lambda c: F.fold(c, (6, 5), (3, 2), **attrs), columns)
     agree(lambda x: tn.lp_pool(x, 3.0, 2), lambda x: F.lp_pool2d(x, 3.0, 2), abs(x))
+    agree(lambda x: tn.lp_pool(x, 2.0, 2), lambda x: F.lp_pool2d(x, 2.0, 2), x * 0)     # the norm of nothing
 
 
 @pytest.mark.parametrize("mode", ["nearest", "nearest-exact", "bilinear", "bicubic", "area"])
