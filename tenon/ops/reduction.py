@@ -158,8 +158,10 @@ def var(x: Any, *, axis: Any = None, keepdims: bool = False, correction: float =
 @composite(promote=floating, autocast="wide", canonical=_moment_attrs, examples=[
     "std(f32[2, 3], axis=(0,), correction=1) -> f32[3]", "std(f64[2, 3]) -> f64"])
 def std(x: Any, *, axis: Any = None, keepdims: bool = False, correction: float = 0) -> Any:
-    """The standard deviation over axes: the square root of `var`."""
-    return var(x, axis=axis, keepdims=keepdims, correction=correction).sqrt()
+    """The standard deviation over axes: the square root of `var`; its derivative where it is 0 is 0, as PyTorch's."""
+    square = var(x, axis=axis, keepdims=keepdims, correction=correction)
+    none = equal(square, 0)
+    return where(none, 0, where(none, 1, square).sqrt())
 
 
 # ---------------------------------------------------------------- the largest, the smallest, any, all
@@ -263,7 +265,7 @@ def nanmean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
 def _logsumexp_vjp(g: Any, y: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> tuple[Any]:
     seed, total = (restore(t, x.shape, axis, keepdims) for t in (g, y))
     at_infinity = where(equal(x, np.inf), 0, -np.inf)       # where inf - inf would make a NaN
-    return (seed * where(isfinite(total), x - total, at_infinity).exp(),)
+    return (seed * where(isfinite(total) | isnan(total), x - total, at_infinity).exp(),)
 
 
 @composite(promote=floating, autocast="wide", canonical=axes_and_flag, vjp=_logsumexp_vjp, examples=[

@@ -15,6 +15,7 @@ from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.op import Op
 from tenon.graph.promotion import same
 from tenon.ops.arranging import broadcast_arrays
+from tenon.ops.comparison import isnan, where
 from tenon.ops.define import check_kind, composite, define, function
 from tenon.ops.indexing import flat, gather, put, take
 from tenon.ops.shape import full_op, reshape_op
@@ -134,7 +135,7 @@ def quantile(x: Any, q: float, axis: int | None = None, keepdims: bool = False) 
     share = q * (count - 1) - below
     low, last = _part(ordered, at, below, 1), _part(ordered, at, count - 1, 1)
     out = low if share == 0 else low * (1 - share) + _part(ordered, at, below + 1, 1) * share
-    out = out + (last - last)                   # NaN, which sorts last, makes the result NaN
+    out = where(isnan(last), last, out)         # NaN, which sorts last, makes the result NaN
     if keepdims:
         return reshape_op(out, shape=(1,) * len(shape)) if axis is None else out
     return reshape_op(out, shape=(*x.shape[:at], *x.shape[at + 1:]))

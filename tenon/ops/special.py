@@ -131,7 +131,13 @@ def xlog1py(x: Any, y: Any) -> Any:
     return where(logical_and(equal(x, 0), ~isnan(y)), 0.0, x * log1p(y))
 
 
-@composite(promote=floating, domain=(0.1, 0.9), examples=["logit(f32[2, 3], eps=None) -> f32[2, 3]"])
+def _logit_vjp(g: Any, y: Any, x: Any, eps: float | None) -> tuple[Any]:
+    inside = logical_and(x >= (eps or 0), x <= 1 - (eps or 0))
+    return (where(inside, g / (x * (1 - x)), math.nan if eps is None else 0),)
+
+
+@composite(promote=floating, domain=(0.1, 0.9), vjp=_logit_vjp, examples=[
+    "logit(f32[2, 3], eps=None) -> f32[2, 3]", "logit(f32[2, 3], eps=0.25) -> f32[2, 3]"])
 def logit(x: Any, *, eps: float | None = None) -> Any:
     """log(x / (1 - x)), the inverse of sigmoid; `eps` keeps x that far from 0 and 1.
 

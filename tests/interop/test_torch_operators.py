@@ -126,3 +126,24 @@ def test_linear_algebra(name: str) -> None:
 def test_einsum() -> None:
     agree(lambda a, b, c: tn.einsum("bij,jk,bk->bi", a, b, c), lambda a, b, c: torch.einsum("bij,jk,bk->bi", a, b, c),
           normal(2, 3, 4), normal(4, 5), normal(2, 5))
+
+
+SINGULAR = [np.zeros((2, 3)), np.float64([[1, 1, 1], [2, 0, 0]]), np.float64([[0, 1, 0.5], [0, 0.25, 1]])]
+
+
+@pytest.mark.parametrize("ours, theirs", [
+    (lambda x: tn.std(x, axis=1), lambda x: torch.std(x, dim=1, correction=0)),
+    (lambda x: tn.std(x), lambda x: torch.std(x, correction=0)),
+    (lambda x: tn.linalg.vector_norm(x, axis=1), lambda x: torch.linalg.vector_norm(x, dim=1)),
+    (tn.logit, torch.logit), (partial(tn.logit, eps=0.25), partial(torch.logit, eps=0.25)),
+    (tn.sqrt, torch.sqrt), (lambda x: tn.prod(x, axis=1), lambda x: torch.prod(x, dim=1)),
+    (lambda x: tn.cumprod(x, axis=1), lambda x: torch.cumprod(x, dim=1)),
+    (lambda x: tn.cdist(x, x * 1), lambda x: torch.cdist(x, x * 1))])
+def test_gradients_where_a_function_has_a_corner_or_an_end(ours: Any, theirs: Any) -> None:
+    for x in SINGULAR:
+        mine, other = tn.tensor(x, requires_grad=True), torch.tensor(x, requires_grad=True)
+        weights = np.arange(1.0, 1.0 + theirs(other).numel()).reshape(theirs(other).shape)
+        (theirs(other) * torch.tensor(weights)).sum().backward()
+        gradient = tn.grad(lambda x, weights=weights: (ours(x) * weights).sum())
+        for found in (gradient(mine), tn.jit(gradient)(mine)):
+            np.testing.assert_allclose(found.numpy(), other.grad.numpy(), rtol=1e-9, equal_nan=True)

@@ -59,6 +59,20 @@ def test_order():
         agrees(lambda x: tn.clip(x, -1, 1), lambda x: np.clip(x, -1, 1), array)
 
 
+@pytest.mark.parametrize(("row", "want"), [([INF, 1, 2, 3, 4], [2, 3, 4]), ([-INF, 7, INF, 2, 1], [1, 2, 7]),
+                                           ([NAN, 1, 2, 3, 4], [NAN, NAN, NAN])])
+def test_the_middle_of_what_holds_infinities(row, want):
+    def quarters(x):
+        return tn.stack([tn.quantile(x, 0.25), tn.median(x), tn.quantile(x, 0.75)])
+    for f in (quarters, tn.jit(quarters)):
+        np.testing.assert_array_equal(f(tn.tensor(row)).numpy(), np.float32(want))
+
+
+def test_the_gradient_of_a_loss_that_is_no_number_is_none():
+    for g in (tn.grad(tn.logsumexp), tn.jit(tn.grad(tn.logsumexp))):
+        assert np.isnan(g(tn.tensor([NAN, 1.0, 2.0])).numpy()).all()
+
+
 def test_gradients_do_not_spread_what_was_not_chosen():
     def root(x):
         return tn.where(x > 0, tn.sqrt(tn.where(x > 0, x, 1.0)), 0.0).sum()
