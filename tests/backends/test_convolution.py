@@ -6,12 +6,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tenon as tn
+from tenon.backends.cpu import driver
 from tenon.backends.cpu.convolution import WinogradPlan, plan_of
 from tenon.backends.cpu.prepack import Packed
 from tenon.backends.cpu.steps import KernelStep
 from tenon.capture.constants import WithConstants
+from tenon.capture.constants import given as given_constants
 from tenon.config import config
+from tenon.debug.profiler import DRIVE
 from tenon.errors import ShapeError
+from tenon.runtime.frame import Frame
+from tenon.runtime.scheduler import get_num_threads, set_num_threads
 
 # batch, channels, sizes, filters, kernel, stride, padding, dilation
 CASES = [
@@ -197,6 +202,16 @@ def test_a_small_image_has_tasks_for_several_threads(case, least):
     assert plan is not None and plan.blocks * plan.panels >= least
 
 
+@pytest.mark.parametrize("channels, side, tasks", [(32, 28, 8), (48, 20, 6), (64, 28, 8), (16, 4, 1)])
+def test_a_small_image_of_windows_of_three_by_three_has_tasks_too(channels, side, tasks):
+    network, _ = after_another(channels, channels, 1, np.float32)
+    with tn.no_grad():
+        captured = tn.jit(lambda x: network(x)).capture(tn.ones((1, 8, side, side)))
+    plans = [plan_of(step.unit.kernel.nests[0].body[0]) for step in steps_of(captured) if isinstance(step.unit, Packed)]
+    assert all(plan.blocks * plan.count >= tasks for plan in plans if isinstance(plan, WinogradPlan))
+    assert any(isinstance(plan, WinogradPlan) for plan in plans) or tasks == 1
+
+
 def test_a_residual_network_stores_nothing_twice():
     """One kernel for each convolution, with what is added and cut off in it; pooling in the same layout."""
     class Block(tn.nn.Module):
@@ -251,6 +266,27 @@ def test_a_few_rows_read_their_weights_where_they_are(rows):
         compiled = tn.jit(lambda x: net(x))
         np.testing.assert_allclose(np.asarray(compiled(x)), np.asarray(net(x)), rtol=1e-4, atol=1e-5)
         assert isinstance(steps_of(compiled.capture(x))[0].unit, Packed) == (rows > 4)
+
+
+def test_a_thread_reads_a_part_of_weights_that_are_more_than_the_data():
+    layer, x = tn.nn.Linear(3072, 512), tn.ones((32, 3072))
+    before = get_num_threads()
+    set_num_threads(2)
+    try:
+        with tn.no_grad():
+            captured = tn.jit(lambda x: layer(x)).capture(x)
+        arrays = [np.asarray(holder) for holder in captured.inputs.holders([x])]
+        arrays, late = given_constants(captured.program.ready_for(arrays), arrays), captured.program.late
+        frame = Frame(late._layout_for(arrays, ()), driver.driver())
+        (result,) = frame.run(arrays, np.zeros(1 << 24, np.uint8))
+        expected = result.copy()
+        result.fill(np.nan)
+        DRIVE(frame.driver.drive)(frame.address, 0, 2)      # one of two threads
+    finally:
+        set_num_threads(before)
+    done = np.isfinite(result)
+    np.testing.assert_array_equal(result[done], expected[done])
+    assert done.all(0).any() and not done.all(0).all()      # some columns of all rows
 
 
 @given(st.data())

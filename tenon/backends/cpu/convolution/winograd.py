@@ -53,7 +53,7 @@ from tenon.backends.cpu.sliding.winograd import (
     to_sums,
 )
 from tenon.backends.cpu.values import Values
-from tenon.dataclasses import dataclass
+from tenon.dataclasses import dataclass, replace
 from tenon.loops.affine import affine
 from tenon.loops.ir import Contraction
 from tenon.loops.windows import Slide, Windows, count, windows_of
@@ -61,6 +61,7 @@ from tenon.loops.windows import Slide, Windows, count, windows_of
 CACHED = 2              # the part of the second cache that a block's elements and sums may take
 MOST_GROWTH = 2         # times the bytes of the weights that transformed ones may take
 LEAST = 16              # tiles of a block, for which weights are fetched
+TASKS = 8               # panels of blocks that threads share out, where there are tiles enough
 CHUNK = 16              # channels after which a register tile fetches
 TRANSFORM = 45          # cycles to transform a vector of elements, or of sums, of a tile
 FAR = 0.25              # cycles that a vector of weights from the second cache holds up a step
@@ -172,7 +173,16 @@ def winograd_plan_of(x: Contraction, machine: Machine | None = None) -> Winograd
     plan = WinogradPlan(x, windows, block, panels_of(machine, lanes, block, filters, channels))
     direct = TAPS**2 * count(x.rows) * channels * -(-filters // lanes) / 2
     is_small = plan.packed <= MOST_GROWTH * TAPS**2 * channels * filters * plan.size
-    return plan if is_small and plan.cycles < direct else None
+    return _to_share(plan, machine) if is_small and plan.cycles < direct else None
+
+
+def _to_share(plan: WinogradPlan, machine: Machine) -> WinogradPlan:
+    """The plan with blocks enough for threads to be done at the same time, where weights are near for all of them."""
+    blocks = min(-(-TASKS // plan.count), plan.tiles // LEAST)
+    if blocks <= plan.blocks or plan.packed * CACHED > machine.second_cache:
+        return plan
+    block = -(-plan.tiles // blocks)
+    return replace(plan, block=block, panels=panels_of(machine, plan.panels.lanes, block, plan.filters, plan.channels))
 
 
 def panels_of(machine: Machine, lanes: int, tiles: int, filters: int, channels: int) -> Panels:
