@@ -21,7 +21,7 @@ from tenon.runtime.cells import Cells
 from tenon.runtime.layout import QUICK_WORK, Layout
 from tenon.runtime.memory import aligned_bytes
 from tenon.runtime.results import take
-from tenon.runtime.scheduler import pool
+from tenon.runtime.scheduler import Pool, pool
 from tenon.runtime.table import STATUS_WORDS
 from tenon.types import TensorType
 
@@ -32,10 +32,12 @@ class Frame:
     """What one run at a time writes to: the driver's context, its table of addresses, the words that report errors.
 
     A quick call (`tenon.capture.warm`) has a frame of its own, with the `pool` (its state, the function that starts a
-    region) that it runs on, and the words in memory that must be as they were.
+    region) that it runs on, and the words in memory that must be as they were.  They are looked at before a call; the
+    number of threads may be set meanwhile, so the frame keeps its pool, which is closed then and runs the caller alone.
     """
 
     pool: tuple[int, int] = (0, 0)
+    keeps: Pool | None = None
     conditions: tuple[tuple[int, int], ...] = ()
 
     def __init__(self, layout: Layout, driver: native.Driver):
@@ -94,10 +96,10 @@ class Frame:
 
     def drive(self) -> None:
         """Run the steps: here, or on the threads of the pool.  Raises what a signal's handler raised meanwhile."""
-        if self.layout.threads == 1:
+        threads = pool()
+        if self.layout.threads == 1 or threads.threads > self.layout.threads:   # the number was set since the layout
             self.call(self.address)
         else:
-            threads = pool()
             self.context[native.POOL] = threads.state
             self.driver.bind(self.address)
             threads.run(self.driver.drive, self.address)

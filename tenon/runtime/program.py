@@ -134,7 +134,7 @@ class Program:
     def quick_frame(self, arrays: Sequence[Array], donated: Collection[int] = ()) -> Frame | None:
         """A frame with an arena of its own for calls with arrays like these; None where a call is not quick: it asks
         Python for something, or needs more memory than to keep for it alone."""
-        threads, unchanged = pool(), pool_version()
+        unchanged, threads = pool_version(), pool()     # in this order: another thread may set the number between
         layout = self._layout_for(self._accept(arrays), donated)
         if layout.host or layout.memory.size + layout.scratch * layout.threads > MOST_QUICK_MEMORY:
             return None
@@ -145,7 +145,7 @@ class Program:
         if frame.takes_long:
             frame.conditions = (unchanged,)
         if layout.threads > 1:
-            frame.pool = threads.state, threads.parallel or 0
+            frame.pool, frame.keeps = (threads.state, threads.parallel or 0), threads
             frame.context[native.POOL] = threads.state
             threads.start()
         return frame
