@@ -1,5 +1,7 @@
 """Compiled programs: they compute what the reference computes, own their memory, fail cleanly, and run side by side."""
 
+import gc
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 
 from graphs import arrays_for, assert_close, graphs
+from tenon.backends.cpu.driver import driver
 from tenon.errors import ArgumentError, OutOfRange, TenonError
 from tenon.graph.build import trace
 from tenon.graph.interpret import interpret
@@ -14,8 +17,10 @@ from tenon.graph.ir import Graph
 from tenon.graph.text import parse_graph
 from tenon.ops.define import define
 from tenon.pipeline import CPU, compile
+from tenon.runtime.frame import Frame
+from tenon.runtime.memory import aligned_bytes
 from tenon.runtime.program import Program
-from tenon.runtime.scheduler import get_num_threads, set_num_threads
+from tenon.runtime.scheduler import get_num_threads, pool, set_num_threads
 from tenon.types import TensorType, float32
 
 
@@ -253,6 +258,28 @@ def test_threads_give_the_same_bits_as_one(three_threads: None) -> None:
     for one, other in zip(several, alone, strict=True):
         np.testing.assert_array_equal(one, other)
     assert_close(alone, interpret(made.graph, arrays), 1e-3)
+
+
+def test_a_run_uses_the_memory_of_its_layout_if_more_threads_are_set_meanwhile(three_threads: None) -> None:
+    made = program(LARGE)
+    arrays = arrays_for(made.graph)
+    expected, layout = made.run(arrays), made.plan
+    needed = layout.memory.size + layout.scratch * layout.threads
+    arena, frame = aligned_bytes(needed + 8 * layout.scratch), Frame(layout, driver())
+    arena[needed:] = 77
+    set_num_threads(8)
+    for one, other in zip(frame.run(arrays, arena), expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert layout.scratch and (arena[needed:] == 77).all()
+
+
+def test_the_pool_of_a_quick_frame_is_there_if_another_number_of_threads_is_set_meanwhile(three_threads: None) -> None:
+    made = program(lines("def f(x: f32[300, 200], w: f32[200, 300]):", "v0: f32[300, 300] = matmul(x, w)", "return v0"))
+    frame = made.quick_frame(arrays_for(made.graph))
+    before = weakref.ref(pool())
+    set_num_threads(2)
+    gc.collect()
+    assert frame is not None and before() is frame.keeps is not None
 
 
 def test_errors_on_several_threads_stop_all_of_them(three_threads: None) -> None:
