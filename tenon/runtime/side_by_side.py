@@ -15,7 +15,10 @@ from tenon.runtime.worth import CUTTING, MEETING
 
 LONGEST = 48                # steps of a region
 LONGEST_CHAIN = 12          # steps without a second chain, after which none is looked for
-WORTH = 0.95                # of the time that cutting takes, as far as work is known
+# Of the time that cutting takes, as far as work is known.  Nearly equal steps are cut: parts of a kernel balance cores
+# that are not equally fast, chains do not.  With 1.0, on a 2-core machine with AVX-512: four branches of products take
+# 0.94 of the time, four of convolutions 1.25.
+WORTH = 0.95
 
 
 @dataclass(frozen=True)
