@@ -80,8 +80,9 @@ def gains(inside: Sequence[ir.Instruction]) -> bool:
 
 
 def _is_call(x: ir.Instruction) -> bool:
-    return (isinstance(x, ir.CallInstr) and not x.callee.name.startswith("llvm.")
-            and "alwaysinline" not in x.callee.attributes)
+    if not isinstance(x, ir.CallInstr) or isinstance(x.callee, ir.InlineAsm):
+        return isinstance(x, ir.CallInstr)
+    return not x.callee.name.startswith("llvm.") and "alwaysinline" not in x.callee.attributes
 
 
 def _is_product(x: ir.Instruction) -> bool:

@@ -12,6 +12,8 @@ from tenon.runtime.program import Program
 from tenon.runtime.scheduler import get_num_threads, set_num_threads
 from tenon.types import bfloat16
 
+PRIMES = 1, 2, 3, 5, 7, 31, 33
+
 
 def product(rows: int, depth: int, columns: int, left: str = "mk", right: str = "kn", batch: str = "",
             kind: str = "bf16") -> Program:
@@ -72,7 +74,28 @@ def test_no_factor_is_copied_before_it_is_packed(left: str, kind: str) -> None:
     check(made, arrays_for(made))
 
 
-@pytest.mark.parametrize(("rows", "depth", "columns"), [(40, 50, 40), (7, 64, 64), (64, 31, 64), (1, 64, 300), (64, 64, 1)])
+@pytest.mark.parametrize(("left", "right", "batch", "kind"), [
+    ("mk", "kn", "", "bf16"), ("mk", "nk", "3", "bf16"), ("km", "kn", "2", "bf16"), ("km", "nk", "", "bf16"),
+    ("mk", "nk", "", "f32"), ("km", "kn", "", "f32")])
+def test_odd_and_prime_sizes(left: str, right: str, batch: str, kind: str) -> None:
+    for depth, rows, columns in zip(PRIMES, PRIMES[3:] + PRIMES[:3], PRIMES[5:] + PRIMES[:5], strict=True):
+        made = product(rows, depth, columns, left, right, batch, kind)
+        a, b = arrays_for(made)
+        (found,), (x, y) = made.run([a, b]), (z.astype(bfloat16.numpy).astype(np.float64) for z in (a, b))
+        x, y = np.swapaxes(x, -1, -2) if left == "km" else x, np.swapaxes(y, -1, -2) if right == "nk" else y
+        wanted, terms = x @ y, np.abs(x) @ np.abs(y)
+        assert np.all(np.abs(found.astype(np.float64) - wanted) <= np.abs(wanted) / 255 + terms * 1e-6)
+
+
+@pytest.mark.parametrize(("rows", "depth", "columns"), [(5, 2083, 33), (33, 7, 97)])
+@pytest.mark.parametrize("left", ["mk", "km"])
+def test_depth_that_ends_within_a_chunk_of_pairs(left: str, rows: int, depth: int, columns: int) -> None:
+    made = product(rows, depth, columns, left, "nk" if left == "mk" else "kn")
+    assert uses_registers(made) == host().pairs
+    check(made, arrays_for(made))
+
+
+@pytest.mark.parametrize(("rows", "depth", "columns"), [(1, 64, 300), (64, 64, 1), (64, 2, 64)])
 def test_others_are_products_of_float32(rows: int, depth: int, columns: int) -> None:
     made = product(rows, depth, columns)
     assert not uses_registers(made)
@@ -86,10 +109,11 @@ def test_batches(left: str, right: str) -> None:
     check(made, arrays_for(made))
 
 
-def test_nan_and_infinity_stay_in_their_rows_and_columns() -> None:
-    made = product(40, 64, 40)
+@pytest.mark.parametrize(("depth", "right"), [(64, "kn"), (31, "nk"), (50, "kn")])
+def test_nan_and_infinity_stay_in_their_rows_and_columns(depth: int, right: str) -> None:
+    made = product(40, depth, 40, right=right)
     a, b = arrays_for(made)
-    a[3, 5], b[7, 11] = np.nan, np.inf
+    a[3, 0], b[-1, 11] = np.nan, np.inf
     (found,), (wanted,) = made.run([a, b]), interpret(made.graph, [a, b])
     np.testing.assert_array_equal(np.isfinite(found.astype(np.float32)), np.isfinite(wanted.astype(np.float32)))
 

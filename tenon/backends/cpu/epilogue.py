@@ -10,13 +10,14 @@ from tenon.loops.expressions import Expr, Index, Load, Local
 from tenon.loops.ir import Block, Let, Store
 
 
-def only_stored(epilogue: Block, total: Local, along: Index | None) -> Store | None:
-    """The store that is all of the epilogue, if it writes sums that are neighbours along this axis side by side."""
+def only_stored(epilogue: Block, total: Local, along: Index | None, bits: int = 32) -> Store | None:
+    """The store that is all of the epilogue, if it writes sums that are neighbours along this axis side by side, and
+    they have so many bits in memory or more."""
     match epilogue:
         case (Store(buffer=buffer, offset=offset, value=value) as store,) if along is not None:
             found = buffer.type.dtype
             side_by_side = is_same(affine(offset).terms.get(along, 0), 1)
-            return store if value is total and side_by_side and found is total.dtype and found.bits >= 32 else None
+            return store if value is total and side_by_side and found is total.dtype and found.bits >= bits else None
     return None
 
 

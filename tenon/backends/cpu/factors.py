@@ -27,7 +27,7 @@ from tenon.loops.simplify import simplify
 from tenon.types import bfloat16, bool_, float32
 
 Axis = tuple[Index, ...]
-FEWEST = 8              # rows and columns that matrix registers are worth while for
+FEWEST = 3              # rows, columns and steps along depth that matrix registers are worth while for
 SEVERAL = 16            # neighbours that a vector may hold
 # along which axis, step, elements between neighbours across, all of the axis, range in memory
 Layout = tuple[str, int, int | None, bool, tuple[Expr, Expr] | None]
@@ -59,9 +59,11 @@ class Factors:
     def pairs(self) -> tuple[Operand, Operand] | None:
         """Both factors as pairs of neighbours along depth, where matrix registers can multiply them."""
         x, (rows, columns, depth) = self.statement, self.known()
-        if x.sum.dtype is not bfloat16 or not host().pairs or depth is None or depth % (2 * PAIR_LANES) or not depth:
+        if x.sum.dtype is not bfloat16 or not host().pairs or depth is None:
             return None
-        if x.depth[-1].extent % 2 or min(rows or FEWEST, columns or FEWEST) < FEWEST:
+        if min(FEWEST if n is None else n for n in (rows, columns, depth)) < FEWEST:
+            return None
+        if len(x.depth) > 1 and (depth % (2 * PAIR_LANES) or x.depth[-1].extent % 2):
             return None
         left, right = self.paired(x.left, x.rows), self.paired(x.right, x.columns)
         return None if left is None or right is None else (left, right)

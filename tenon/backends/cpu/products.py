@@ -133,16 +133,16 @@ class _Product:
         batch, rows, columns, depth = (self.factors.sizes(axis) for axis in (x.batch, x.rows, x.columns, x.depth))
         together = joined(x.epilogue, x.columns)
         run = None if together == len(columns) else self.extent(x.columns[len(columns) - together:])
-        known, pairs = self.factors.known(), self.factors.pairs()
+        known, pairs, odd = self.factors.known(), self.factors.pairs(), False
         left, right = self.factors.operand(x.left, x.rows), self.factors.operand(x.right, x.columns)
         if pairs is not None:
-            (left, right), half = pairs, x.depth[-1].extent // 2
-            depth, known = (*depth[:-1], lambda b, args: ir.Constant(I64, half)), (*known[:2], (known[2] or 0) // 2)
-        plain = self.is_plain() and pairs is None
+            (left, right), half, odd = pairs, -(-x.depth[-1].extent // 2), x.depth[-1].extent % 2 == 1
+            depth, known = (*depth[:-1], lambda b, args: ir.Constant(I64, half)), (*known[:2], -(-(known[2] or 0) // 2))
+        plain, rounds = self.is_plain() and pairs is None, self.is_plain(16) and run is None and pairs is not None
         return Template(kinds, self.element, batch, rows, columns, depth, left, right, self.store, run,
                         self.target if plain else None, known, None if plain else self.finish,
                         () if plain else tuple(self.near()), () if plain else tuple(self.written()), pairs is not None,
-                        self.packed, are_straight(x.epilogue, x.rows))
+                        self.packed, are_straight(x.epilogue, x.rows), self.target if rounds else None, odd)
 
     # ------------------------------------------------------------ results
 
@@ -261,10 +261,10 @@ class _Product:
         """The number of places of an axis."""
         return lambda b, args: self.values(b, args).dim(product(index.extent for index in axis))
 
-    def is_plain(self) -> bool:
-        """Whether neighbouring sums are just written side by side."""
+    def is_plain(self, bits: int = 32) -> bool:
+        """Whether neighbouring sums, of so many bits or more, are just written side by side."""
         x = self.statement
-        return only_stored(x.epilogue, x.sum, x.columns[-1] if x.columns else None) is not None
+        return only_stored(x.epilogue, x.sum, x.columns[-1] if x.columns else None, bits) is not None
 
     def epilogue(self, function: ir.Function, arguments: int, batches: int, lanes: int) -> None:
         """The body of the function for `lanes` columns; 0 for one that is no vector."""

@@ -154,4 +154,4 @@ def packed_size(spec: Contraction, tile: Tile | None = None) -> int | None:
     b = ir.IRBuilder()
     if not spec.pairs and stays_unpacked(b, spec, const(rows), const(columns), const(depth), once=True) is not False:
         return None
-    return up(columns, tile.width) * depth * element_bytes(spec.element)
+    return up(columns, tile.width) * (up(depth, tile.lanes) if spec.pairs else depth) * element_bytes(spec.element)

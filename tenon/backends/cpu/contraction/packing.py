@@ -38,7 +38,7 @@ from .emit import (
     zero,
 )
 from .pairs import pack_pairs
-from .spec import Access, Contraction, Index, Operand, Size, Tile, copies_rows, left_layout, reads_in_place
+from .spec import Access, Contraction, Index, Operand, Size, Tile, copies_rows, is_ragged, left_layout, reads_in_place
 from .turning import addresses, from_lines, lines_at
 
 MOST_RUNS = 5           # of memory in a vector, which a masked load each brings together
@@ -55,7 +55,7 @@ def emit_pack(module: ir.Module, name: str, spec: Contraction, tile: Tile, side:
     function.args[-1].add_attribute("noalias")
     b = ir.IRBuilder(function.append_basic_block("entry"))
     pack = Pack(b, spec, tile, operand, outer_sizes, width, function.args)
-    if operand.zipped is not None or operand.rounded:
+    if is_ragged(spec) or operand.zipped is not None or operand.rounded:
         pack_pairs(pack, side)
     elif operand.narrow is not None and width % tile.lanes == 0:
         pack.squares()

@@ -2,8 +2,8 @@
 
 Two neighbours along depth are a pair, seen as one element of 32 bits by everything around: depth counts pairs, packing
 copies and transposes them as it does with float32.  Where neighbours in memory are columns (or rows), two lines are
-joined like a zip; float32 in memory is rounded on the way.  A tile has four registers of sums, two of left rows and
-two of right columns.
+joined like a zip; float32 in memory is rounded on the way.  Chunks of 16 pairs are multiplied: where depth ends within
+one the rest is zeros.  A tile has four registers of sums, two of left rows and two of right columns.
 """
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from llvmlite import ir
+
+from tenon.backends.llvm import has_feature
 
 from .ahead import LINE, ahead_types, fetch
 from .emit import (
@@ -21,10 +23,12 @@ from .emit import (
     POINTER,
     ZERO,
     address,
+    ceil_div,
     const,
     load_vector,
     loop,
     minimum,
+    prefetch,
     runs,
     splat,
     store_vector,
@@ -32,13 +36,14 @@ from .emit import (
     unravel,
     zero,
 )
-from .spec import PAIR_LANES, Contraction, Index, Tile, left_layout
+from .spec import PAIR_LANES, Args, Contraction, Index, Tile, is_ragged, left_layout
 
 if TYPE_CHECKING:
     from .packing import Pack
 
 I8, I16 = ir.IntType(8), ir.IntType(16)
 SUMS, LEFT, RIGHT = (0, 1, 2, 3), (4, 5), (6, 7)        # numbers of registers
+AHEAD = 16                                              # pairs of lines after the one that is packed are fetched
 ROW_BYTES = 64                                          # of each of the 16 rows of a register
 
 
@@ -72,6 +77,9 @@ def emit_pair_tile(module: ir.Module, name: str, spec: Contraction, tile: Tile) 
     places = [(register, address(b, sums, const(16 * (i * tile.width + v)), spec.element))
               for register, (i, v) in zip(SUMS, ((0, 0), (0, 1), (1, 0), (1, 1)), strict=True)]
     apart = const(4 * tile.width)
+    batch = unravel(b, g, [size(b, args) for size in spec.batch])
+    with b.if_then(last):
+        _fetch_next(b, spec, tile, args, batch, m, n)
     with b.if_else(first) as (begin, go_on):
         with begin:
             for register in SUMS:
@@ -83,12 +91,43 @@ def emit_pair_tile(module: ir.Module, name: str, spec: Contraction, tile: Tile) 
     for register, place in places:
         _call(b, "tilestored64", [_number(register), place, apart])
     assert spec.finish is not None
-    batch = unravel(b, g, [size(b, args) for size in spec.batch])
     with b.if_then(last):
         rows, columns = minimum(b, rows, const(tile.rows)), minimum(b, columns, const(tile.width))
-        spec.finish(b, args, batch, m, n, rows, columns, sums, tile.width)
+        if spec.rounds is not None and has_feature("avx512bf16"):
+            _store_rounded(b, spec, args, batch, m, n, rows, columns, sums)
+        else:
+            spec.finish(b, args, batch, m, n, rows, columns, sums, tile.width)
     b.ret_void()
     return function
+
+
+def _fetch_next(b: ir.IRBuilder, spec: Contraction, tile: Tile, args: Args, batch: Index, m: ir.Value,
+                n: ir.Value) -> None:
+    """Ask for what the epilogue of the tile below will touch: one of a shallow product takes less time than memory."""
+    if not spec.straight:
+        return
+    for where in (*spec.near, *spec.written):
+        start, second = (where(b, args, batch, b.add(m, const(tile.rows + i)), n) for i in (0, 1))
+        apart = b.sub(b.ptrtoint(second, I64), b.ptrtoint(start, I64))
+        with loop(b, ZERO, const(tile.rows), short=True) as (i, _):
+            prefetch(b, b.gep(start, [b.mul(i, apart)], source_etype=I8), 2)
+
+
+def _store_rounded(b: ir.IRBuilder, spec: Contraction, args: Args, batch: Index, m: ir.Value, n: ir.Value,
+                   rows: ir.Value, columns: ir.Value, sums: ir.Value) -> None:
+    """Lines of 32 sums by the instruction that rounds them; what it makes 0, numbers below 1e-38, sums never are."""
+    assert spec.rounds is not None
+    vector, lines = ir.VectorType(spec.element, PAIR_LANES), ir.VectorType(I16, 2 * PAIR_LANES)
+    rounded = ir.InlineAsm(ir.FunctionType(lines, [vector, vector]), "vcvtne2ps2bf16 $1, $2, $0", "=v,v,v")
+    mask = _below(b, columns, 2 * PAIR_LANES, 0)
+    store = b.module.globals.get("llvm.masked.store.v32i16.p0") or ir.Function(
+        b.module, ir.FunctionType(ir.VoidType(), [lines, POINTER, I32, mask.type]), "llvm.masked.store.v32i16.p0")
+    with loop(b, ZERO, rows, short=True) as (i, _):
+        line = address(b, sums, b.mul(i, const(2 * PAIR_LANES)), spec.element)
+        low, high = (load_vector(b, address(b, line, const(at), spec.element), spec.element, PAIR_LANES)
+                     for at in (0, PAIR_LANES))
+        where = spec.rounds(b, args, batch, b.add(m, i), n)
+        b.call(store, [b.call(rounded, [low, high]), where, ir.Constant(I32, 2), mask])
 
 
 def _add_products(b: ir.IRBuilder, spec: Contraction, tile: Tile, depth: ir.Value, left: ir.Value, right: ir.Value,
@@ -113,50 +152,72 @@ def _add_products(b: ir.IRBuilder, spec: Contraction, tile: Tile, depth: ir.Valu
 # ---------------------------------------------------------------- packing
 
 def pack_pairs(pack: Pack, side: str) -> None:
-    """Pairs that have to be put together: of two lines, or of float32."""
-    if pack.operand.zipped is None:
-        (rounded_rows if side == "left" else rounded_squares)(pack)
-    else:
+    """Pairs that have to be put together, of two lines or of float32; or that end within a chunk."""
+    if pack.operand.zipped is not None:
         (zipped_rows if side == "left" else zipped_lines)(pack)
+    else:
+        (rows_of_pairs if side == "left" else squares_of_pairs)(pack)
 
 
 def zipped_lines(pack: Pack) -> None:
     """Lines of right: 16 columns at a time, of two lines each."""
     b = pack.b
     with runs(b, pack.k0, pack.depth, pack.depth_sizes) as (k, start, length), loop(b, ZERO, length) as (step, _):
-        line = _where(pack, ZERO, (*start[:-1], b.add(start[-1], step)))
+        line, at = _where(pack, ZERO, (*start[:-1], b.add(start[-1], step))), b.add(k, step)
+        _fetch_lines(pack, line)
         for lane in range(0, pack.width, PAIR_LANES):
-            store_vector(b, _zipped(pack, line, lane), pack.slot(b.add(k, step), const(lane)))
+            store_vector(b, _zipped(pack, line, lane, at), pack.slot(at, const(lane)))
+    if is_ragged(pack.spec):
+        _clear_lines(pack)
 
 
 def zipped_rows(pack: Pack) -> None:
     """Rows of left, which lie along lines: squares of 16 rows and 16 pairs, transposed."""
     b = pack.b
     with loop(b, ZERO, pack.depth, const(PAIR_LANES), short=True) as (k, _):
-        lines = [_where(pack, ZERO, unravel(b, b.add(b.add(pack.k0, k), const(i)), pack.depth_sizes))
-                 for i in range(PAIR_LANES)]
+        lines = [(_where(pack, ZERO, unravel(b, b.add(b.add(pack.k0, k), const(i)), pack.depth_sizes)),
+                  b.add(k, const(i))) for i in range(PAIR_LANES)]
+        for line, _ in lines:
+            _fetch_lines(pack, line)
         for group in range(0, pack.width, PAIR_LANES):
-            for i, row in enumerate(transpose(b, [_zipped(pack, line, group) for line in lines])):
+            for i, row in enumerate(transpose(b, [_zipped(pack, line, group, at) for line, at in lines])):
                 store_vector(b, row, _row_at(pack, const(group + i), k))
 
 
-def rounded_rows(pack: Pack) -> None:
+def rows_of_pairs(pack: Pack) -> None:
     """Rows of left, which lie along depth: 32 numbers at a time."""
     b, start = pack.b, unravel(pack.b, pack.k0, pack.depth_sizes)
     with loop(b, ZERO, const(pack.width), short=True) as (i, _):
         row = _where(pack, i, start)
         with loop(b, ZERO, pack.depth, const(PAIR_LANES), short=True) as (k, _):
-            store_vector(b, _rounded(pack, row, k), _row_at(pack, i, k))
+            store_vector(b, _along(pack, row, k), _row_at(pack, i, k))
 
 
-def rounded_squares(pack: Pack) -> None:
+def squares_of_pairs(pack: Pack) -> None:
     """Columns of right, which lie along depth: squares of 16 columns and 16 pairs, transposed."""
     b, start = pack.b, unravel(pack.b, pack.k0, pack.depth_sizes)
     with loop(b, ZERO, const(pack.width), const(PAIR_LANES), short=True) as (group, _):
         rows = [_where(pack, b.add(group, const(i)), start) for i in range(PAIR_LANES)]
         with loop(b, ZERO, pack.depth, const(PAIR_LANES), short=True) as (k, _):
-            for step, line in enumerate(transpose(b, [_rounded(pack, row, k) for row in rows])):
+            for step, line in enumerate(transpose(b, [_along(pack, row, k) for row in rows])):
                 store_vector(b, line, pack.slot(b.add(k, const(step)), group))
+
+
+def _fetch_lines(pack: Pack, line: ir.Value) -> None:
+    """Ask for the two lines of a pair to come, as if all were equally far apart."""
+    zipped, kind = pack.operand.zipped, ir.FloatType() if pack.operand.rounded else I16
+    assert zipped is not None
+    for far in (2 * AHEAD, 2 * AHEAD + 1):
+        prefetch(pack.b, address(pack.b, line, const(far * zipped), kind))
+
+
+def _clear_lines(pack: Pack) -> None:
+    """Zero lines of right, from the last of depth to the end of its chunk."""
+    b, chunk = pack.b, const(PAIR_LANES)
+    end = b.mul(ceil_div(b, pack.depth, chunk), chunk)
+    with loop(b, pack.depth, end, short=True) as (k, _):
+        for lane in range(0, pack.width, PAIR_LANES):
+            store_vector(b, zero(ir.VectorType(pack.spec.element, PAIR_LANES)), pack.slot(k, const(lane)))
 
 
 def _where(pack: Pack, outer: ir.Value, k: Index) -> ir.Value:
@@ -173,29 +234,59 @@ def _row_at(pack: Pack, i: ir.Value, k: ir.Value) -> ir.Value:
     return address(b, pack.panel, b.add(b.mul(k, const(pack.width)), b.mul(i, const(PAIR_LANES))), pack.spec.element)
 
 
-def _zipped(pack: Pack, line: ir.Value, lane: int) -> ir.Value:
-    """The pairs of 16 neighbours of a line, from `lane` on, and those of the next line; as elements of 32 bits."""
-    b, operand = pack.b, pack.operand
+def _zipped(pack: Pack, line: ir.Value, lane: int, k: ir.Value) -> ir.Value:
+    """The pairs of 16 neighbours of a line, from `lane` on, and those of the next line; as elements of 32 bits.
+
+    Of a line beyond depth there is nothing, and nothing beside the last one where depth is odd.
+    """
+    b, operand, left = pack.b, pack.operand, _numbers_from(pack, k)
     assert operand.zipped is not None
-    numbers = ir.Constant(ir.VectorType(I32, PAIR_LANES), list(range(lane, lane + PAIR_LANES)))
-    mask = b.icmp_signed("<", numbers, splat(b, b.trunc(pack.count, I32), PAIR_LANES))
-    kind, name = (ir.FloatType(), "f32") if operand.rounded else (I16, "i16")
-    vector = ir.VectorType(kind, PAIR_LANES)
-    name, signature = f"llvm.masked.load.v16{name}.p0", ir.FunctionType(vector, [POINTER, I32, mask.type, vector])
-    load = b.module.globals.get(name) or ir.Function(b.module, signature, name)
-    size = ir.Constant(I32, 4 if operand.rounded else 2)
-    halves = [b.call(load, [address(b, line, const(lane + offset), kind), size, mask, zero(vector)])
-              for offset in (0, operand.zipped)]
+    kind = ir.FloatType() if operand.rounded else I16
+    halves = []
+    for number, offset in enumerate((0, operand.zipped)):
+        some = b.icmp_signed(">", left, const(number)) if is_ragged(pack.spec) else None
+        count = pack.count if some is None else b.select(some, pack.count, ZERO)
+        halves.append(_first(b, address(b, line, const(lane + offset), kind), kind, PAIR_LANES, count, lane))
     return _joined(b, [_halves(b, x) for x in halves] if operand.rounded else halves,
                    [k // 2 + PAIR_LANES * (k % 2) for k in range(2 * PAIR_LANES)])
 
 
-def _rounded(pack: Pack, row: ir.Value, k: ir.Value) -> ir.Value:
-    """16 pairs of a row of float32."""
-    b, kind = pack.b, ir.FloatType()
-    places = [address(b, row, b.add(b.mul(k, const(2)), const(lane)), kind) for lane in (0, PAIR_LANES)]
-    return _joined(b, [_halves(b, load_vector(b, place, kind, PAIR_LANES)) for place in places],
-                   list(range(2 * PAIR_LANES)))
+def _along(pack: Pack, row: ir.Value, k: ir.Value) -> ir.Value:
+    """16 pairs of a row, zeros where it has ended."""
+    b, rounded, left = pack.b, pack.operand.rounded, _numbers_from(pack, k)
+    kind, lanes = (ir.FloatType(), PAIR_LANES) if rounded else (I16, 2 * PAIR_LANES)
+    start, found = address(b, row, b.mul(k, const(2)), kind), []
+    for lane in range(0, 2 * PAIR_LANES, lanes):
+        place = address(b, start, const(lane), kind)
+        found.append(_first(b, place, kind, lanes, left, lane) if is_ragged(pack.spec) else
+                     load_vector(b, place, kind, lanes))
+    if rounded:
+        return _joined(b, [_halves(b, x) for x in found], list(range(2 * PAIR_LANES)))
+    return b.bitcast(found[0], ir.VectorType(pack.spec.element, PAIR_LANES))
+
+
+def _numbers_from(pack: Pack, k: ir.Value) -> ir.Value:
+    """How many numbers there are along depth from pair k of the panel on."""
+    b, total = pack.b, pack.spec.known[2]
+    left = b.mul(b.sub(pack.depth, k), const(2))
+    if not pack.spec.odd or total is None:
+        return left
+    return b.sub(left, b.zext(b.icmp_signed("==", b.add(pack.k0, pack.depth), const(total)), I64))
+
+
+def _first(b: ir.IRBuilder, where: ir.Value, kind: ir.Type, lanes: int, count: ir.Value, lane: int) -> ir.Value:
+    """A vector of which lane 0 is number `lane` of `count`; zeros behind the last."""
+    vector, mask = ir.VectorType(kind, lanes), _below(b, count, lanes, lane)
+    name = f"llvm.masked.load.v{lanes}{'i16' if kind is I16 else 'f32'}.p0"
+    signature = ir.FunctionType(vector, [POINTER, I32, mask.type, vector])
+    load = b.module.globals.get(name) or ir.Function(b.module, signature, name)
+    return b.call(load, [where, ir.Constant(I32, 2 if kind is I16 else 4), mask, zero(vector)])
+
+
+def _below(b: ir.IRBuilder, count: ir.Value, lanes: int, lane: int) -> ir.Value:
+    """The mask of the lanes, the first of which has this number, that have a number below `count`."""
+    numbers = ir.Constant(ir.VectorType(I32, lanes), list(range(lane, lane + lanes)))
+    return b.icmp_signed("<", numbers, splat(b, b.trunc(count, I32), lanes))
 
 
 def _joined(b: ir.IRBuilder, halves: Sequence[ir.Value], order: list[int]) -> ir.Value:

@@ -263,4 +263,6 @@ def packed_block(b: ir.IRBuilder, spec: Contraction, tile: Tile, args: Args, n: 
     assert spec.packed is not None
     width = const(tile.width)
     padded = b.mul(ceil_div(b, extent(b, args, spec.columns), width), width)
+    if spec.pairs:
+        k_size = b.mul(ceil_div(b, k_size, const(tile.lanes)), const(tile.lanes))
     return address(b, args[spec.packed], b.add(b.mul(k, padded), b.mul(n, k_size)), spec.element)

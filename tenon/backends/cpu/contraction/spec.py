@@ -87,6 +87,8 @@ class Contraction:
     pairs: bool = False                 # an element of a factor is two of bfloat16, neighbours along depth
     packed: int | None = None           # the argument that points to all of right, packed already by `emit_packing`
     straight: bool = True               # whether rows are equally far apart where `target` puts them
+    rounds: Target | None = None        # of pairs: where the sums, rounded to bfloat16, are all that is written
+    odd: bool = False                   # of pairs: the last one has no second number, which counts as zero
 
 
 @dataclass(frozen=True)
@@ -162,7 +164,9 @@ def blocks_tile(spec: Contraction) -> Tile:
     """The tile of a product in blocks: that of the vector unit, or 32 x 32 sums in matrix registers."""
     if not spec.pairs:
         return choose_tile(spec.element, known=spec.known)
-    return _blocks(2 * PAIR_LANES, 2, PAIR_LANES, host().second_cache // 4, spec.known[0], None)
+    given = 2 * PAIR_LANES, 2, PAIR_LANES, host().second_cache // 4, spec.known[0]
+    tile, depth = _blocks(*given, None), spec.known[2]
+    return tile if depth is None or depth > tile.depth else _blocks(*given, max(depth, 1))     # room for more rows
 
 
 def packs_in_tiles(spec: Contraction) -> bool:
@@ -177,6 +181,11 @@ def reads_in_place(operand: Operand, depth_components: int) -> bool:
     """Whether a row of the operand is one run of memory, so that a tile can read it where it is."""
     plain = operand.pointer is not None and operand.inside is None and operand.step == 1
     return plain and operand.contiguous == "depth" and (operand.flat or depth_components == 1)
+
+
+def is_ragged(spec: Contraction) -> bool:
+    """Whether depth ends within the last chunk of pairs, the rest of which is packed as zeros."""
+    return spec.pairs and (spec.odd or (spec.known[2] or 0) % PAIR_LANES != 0)
 
 
 def copies_rows(spec: Contraction) -> bool:
@@ -200,7 +209,8 @@ def left_layout(spec: Contraction, tile: Tile) -> tuple[bool, int, int, int]:
     crowded = x.apart is None or x.apart * element_bytes(spec.element) % CROWDED == 0
     beside = tile.rows + tile.vectors <= host().first_cache // CROWDED
     few = spec.known[1] is not None and spec.known[1] <= (FEW_BESIDE if beside else FEW_PANELS) * tile.width
-    if x.apart is not None and tile.lanes <= x.apart <= FAR_APART and (few or not crowded):
+    reads = x.apart is not None and tile.lanes <= x.apart <= FAR_APART and not is_ragged(spec)
+    if x.apart is not None and reads and (few or not crowded):
         return True, x.apart, tile.lanes, 1
     return False, tile.lanes, tile.rows * tile.lanes, 1
 
