@@ -20,6 +20,7 @@ from tenon.dataclasses import dataclass
 HEAD = "; plain: "
 DRIVERS = "; drivers: "  # in the line behind it: those of the plain functions that do little themselves
 WORTHWHILE = 200        # instructions, for which a module is cut in two
+MOST_NOTED = 16         # turns of a loop that only notes addresses for what is called then
 LARGE = 3000            # instructions of a function, for which all passes take seconds: loops are taken out of it
 NO_VECTORS = "llvm.loop.vectorize.width"    # which is 1 wherever the emitter says it
 
@@ -48,12 +49,24 @@ def is_plain(function: ir.Function) -> bool:
 def is_driver(function: ir.Function) -> bool:
     """Whether all that it does often is to call functions that do much: its own instructions hardly matter."""
     found = innermost(natural_loops(function))
-    return bool(found) and all(any(_is_call(x) and _does_much(x.callee) for x in loop.instructions) for loop in found)
+    calling = [loop for loop in found if any(_is_call(x) and _does_much(x.callee) for x in loop.instructions)]
+    return bool(calling) and all(loop in calling or _fills_a_table(loop) for loop in found)
 
 
 def _does_much(callee: ir.Value) -> bool:
     """Whether the emitter says that LLVM shall not copy a function to where it is called, or it is a piece."""
     return isinstance(callee, ir.Function) and (not callee.blocks or "noinline" in callee.attributes)
+
+
+def _fills_a_table(loop: NaturalLoop) -> bool:
+    """Whether it notes, in a few turns, the addresses of what a function that is called then works on."""
+    *_, branch = loop.instructions
+    if not _stays(branch):
+        return False
+    turns = getattr(loop.instructions[-2].operands[1], "constant", None)    # what the index is compared with
+    stored = [x.operands[0].type for x in loop.instructions if isinstance(x, ir.instructions.StoreInstr)]
+    return isinstance(turns, int) and turns <= MOST_NOTED and bool(stored) and all(
+        isinstance(x, ir.PointerType) for x in stored)
 
 
 def _is_large(function: ir.Function) -> bool:

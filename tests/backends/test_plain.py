@@ -73,8 +73,19 @@ def calling(attribute, defined=True):
     return fill
 
 
+def noting(turns, number=False):
+    """What notes addresses, or numbers, in an inner loop, for the function that is called then."""
+    def fill(b, i, count, where):
+        with loop(b, ZERO, ir.Constant(ir.IntType(64), turns), short=True) as (k, _):
+            b.store(k if number else where, b.gep(where, [k], source_etype=ir.IntType(64)))
+        with loop(b, ZERO, i, short=True) as (k, _):
+            calling("noinline")(b, k, count, where)
+    return fill
+
+
 @pytest.mark.parametrize("fill, expected", [
-    (calling("noinline"), True), (calling(None, defined=False), True), (calling(None), False),
+    (noting(16), True), (noting(17), False), (noting(16, number=True), False), (calling("noinline"), True),
+    (calling(None, defined=False), True), (calling(None), False),
     (calling("alwaysinline"), False), (vectors, False)])
 def test_a_driver_calls_in_its_innermost_loops_what_is_not_copied_into_them(fill, expected):
     assert is_driver(one_loop(fill)) is expected
