@@ -1,5 +1,4 @@
 """Small products that are not cut into blocks: every layout, edge, machine and number of threads against NumPy."""
-from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -12,6 +11,7 @@ from tenon.backends.cpu.contraction.dense import F32, F64, matmul
 from tenon.backends.cpu.contraction.direct import direct_tile
 from tenon.backends.cpu.contraction.machine import Machine
 from tenon.backends.cpu.contraction.run import Native
+from tenon.dataclasses import replace
 
 LAYOUTS = list(product(("mk", "km"), ("kn", "nk")))
 WIDE, NARROW = Machine(64, 32, 2 << 20, 48 << 10), Machine(32, 16, 2 << 20)
