@@ -8,12 +8,12 @@ as a recipe.  What neither shows (users' operators, graphs, elements that are lo
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from tenon.autodiff import pullback
+from tenon.dataclasses import dataclass
 from tenon.errors import OF_NUMPY, Location, TenonError
 from tenon.graph.build import Builder
 from tenon.graph.ir import Literal, Node, Value

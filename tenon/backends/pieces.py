@@ -16,6 +16,7 @@ from llvmlite import ir
 
 from tenon.backends import plain
 from tenon.backends.code_cache import make_key
+from tenon.backends.printing import print_module
 
 PREFIX = "piece."
 HEAD = "; piece: "      # in front of the text of one, behind that of a kernel
@@ -50,7 +51,7 @@ def _written(write: Write, constants: tuple[Hashable, ...], kinds: tuple[Any, ..
     b = ir.IRBuilder(function.append_basic_block("entry"))
     write(b, *constants, *function.args)
     b.ret_void()
-    text = str(module)
+    text = print_module(module)
     name = PREFIX + make_key(text)
     text = text.replace(f'@"{PREFIX}"', f'@"{name}"')
     return name, plain.headed([name], text)

@@ -438,7 +438,12 @@ def _operand(x: Expr, op: str, right: bool) -> str:
 
 def walk(*roots: Expr) -> list[Expr]:
     """Every distinct sub-expression, parts before the whole."""
-    return [*roots[0].below, roots[0]] if len(roots) == 1 else _in_order(roots)
+    order: dict[Expr, None] = {}
+    for root in roots:
+        if root not in order:
+            order.update(dict.fromkeys(root.below))
+            order[root] = None
+    return list(order)
 
 
 def parts(x: Expr, kind: type[Part]) -> tuple[Part, ...]:

@@ -64,6 +64,22 @@ def test_parts_of_a_kind_are_those_that_a_walk_finds(graph):
             assert list(parts(x, kind)) == [y for y in walk(x) if isinstance(y, kind)]
 
 
+@given(graphs(symbolic=True))
+def test_a_walk_comes_to_everything_once_and_to_parts_before_the_whole(graph):
+    def visit(x, found):
+        if x not in found:
+            for child in x.children():
+                visit(child, found)
+            found.append(x)
+    buffers = {p: Buffer(f"p{k}", p.type, "input") for k, p in enumerate(graph.params)}
+    build = GraphExpressions(graph, buffers)
+    roots = [build.at(result, loop_indices(result.type)[0]) for result in graph.results]
+    expected = []
+    for root in roots:
+        visit(root, expected)
+    assert walk(*roots) == expected
+
+
 def made(graph):
     """The results that its nodes make."""
     return [x for x in dict.fromkeys(graph.results) if x.node is not None]

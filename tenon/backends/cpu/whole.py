@@ -21,6 +21,7 @@ from tenon.backends.cpu.steps import BranchStep, CopyStep, KernelStep, LoopStep,
 from tenon.backends.cpu.unit import MANY_TURNS, Unit
 from tenon.backends.cpu.unit_cache import find, key_for
 from tenon.backends.interrupts import INTERRUPTED, SELDOM, interrupts
+from tenon.backends.printing import print_module
 from tenon.dataclasses import dataclass
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.text import print_graph
@@ -129,7 +130,7 @@ class Whole(Unit):
             b.call(inner, [b.load(b.gep(function.args[0], [ir.Constant(I64, k)], source_etype=POINTER), typ=POINTER)
                            for k in range(len(inner.args))])
         b.ret_void()
-        return str(module)
+        return print_module(module)
 
     @property
     def _turns(self) -> Turns:
