@@ -7,6 +7,7 @@ every 16 exponents, which it loads from a table of 2 KB.
 """
 
 from fractions import Fraction
+from functools import cache
 
 from llvmlite import ir
 
@@ -143,10 +144,11 @@ def define_table(module: ir.Module) -> ir.GlobalVariable:
     table = ir.GlobalVariable(module, ir.ArrayType(row_type, ROWS), name=TABLE)
     table.linkage = "internal"
     table.global_constant = True
-    table.initializer = ir.Constant(table.value_type, [ir.Constant(row_type, parts) for parts in DOUBLE_PARTS])
+    table.initializer = ir.Constant(table.value_type, [ir.Constant(row_type, parts) for parts in table_of_parts()])
     return table
 
 
+@cache
 def two_over_pi() -> Fraction:
     """2/pi to 1400 bits, by Machin's formula in integers."""
     one = 1 << 1400
@@ -182,6 +184,10 @@ def double_parts(row: int) -> list[float]:
     return parts_below(two_over_pi() * Fraction(2) ** (16 * row - DOUBLE.bias), 54, 4)
 
 
+@cache
+def table_of_parts() -> list[list[float]]:
+    """The factors of all rows.  Those below 62 are for angles that are too small to need any."""
+    return [double_parts(row) if row >= 62 else [0.0] * 4 for row in range(ROWS)]
+
+
 SINGLE_PARTS = [(0.0, parts_below(two_over_pi(), 1, 2)), *(single_parts(start) for start in (50, 76, 102))]
-# Rows below 62 are for angles that are too small to need any.
-DOUBLE_PARTS = [double_parts(row) if row >= 62 else [0.0] * 4 for row in range(ROWS)]
