@@ -15,6 +15,7 @@ from collections.abc import Iterable, Sequence
 from llvmlite import ir
 
 from tenon.backends.outline import NaturalLoop, innermost, natural_loops, outline
+from tenon.backends.printing import print_module
 from tenon.dataclasses import dataclass
 
 HEAD = "; plain: "
@@ -32,8 +33,8 @@ def text_of(module: ir.Module) -> str:
             outline(function, gains_whole)
     plain = [f for f in module.functions if f.blocks and "alwaysinline" not in f.attributes and is_plain(f)]
     if sum(len(block.instructions) for f in plain for block in f.blocks) < WORTHWHILE:
-        return str(module)
-    return headed([f.name for f in plain], str(module), [f.name for f in plain if is_driver(f)])
+        return print_module(module)
+    return headed([f.name for f in plain], print_module(module), [f.name for f in plain if is_driver(f)])
 
 
 def headed(names: Iterable[str], text: str, drivers: Iterable[str] = ()) -> str:
