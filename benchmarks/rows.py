@@ -145,6 +145,25 @@ def diffusion_row(part: str, narrow: bool = False) -> Row:
     return Row(make, tolerance=6e-2 if narrow else 2e-3)
 
 
+def graph_attention_row() -> Row:
+    """Two layers with their gradients."""
+    def make(library: str) -> Run | None:
+        from benchmarks import graph_attention
+
+        return graph_attention.MAKE[library](*graph_attention.SIZE) if there(library, graph_attention.MAKE) else None
+    return Row(make)
+
+
+def gaussian_process_row() -> Row:
+    """How likely measurements are, with gradients."""
+    def make(library: str) -> Run | None:
+        from benchmarks import gaussian_process
+
+        able = there(library, gaussian_process.MAKE)
+        return gaussian_process.MAKE[library](gaussian_process.POINTS) if able else None
+    return Row(make)
+
+
 def newton_row(size: int, aim: float) -> Row:
     from benchmarks.loops import TURNS
 
@@ -231,6 +250,8 @@ ROWS: dict[str, Row | Process] = {
     "unet": diffusion_row("training"),
     "unet_bf16": diffusion_row("training", narrow=True),
     "drawing": diffusion_row("sampling"),
+    "graph_attention": graph_attention_row(),
+    "gaussian_process": gaussian_process_row(),
     "newton_16": newton_row(16, 1.33),
     "newton_1": newton_row(0, 1.0),
     "eager_add": eager_row("add"),

@@ -90,7 +90,9 @@ def _triangular_ref(a: Any, b: Any, upper: bool) -> Any:
         rows = slice(start, min(start + BLOCK, n))
         done = slice(rows.stop, n) if upper else slice(0, start)
         rest = x[..., rows, :] - a[..., rows, done] @ x[..., done, :]
-        x[..., rows, :] = np.linalg.solve(half(a[..., rows, rows]), rest)
+        corner = half(a[..., rows, rows])
+        many = b.shape[-1] > 2 * BLOCK          # for which a product with the inverse is faster
+        x[..., rows, :] = np.linalg.inv(corner) @ rest if many else np.linalg.solve(corner, rest)
     return x
 
 

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 import pytest
 
-from benchmarks import diffusion, models
+from benchmarks import diffusion, gaussian_process, graph_attention, models
 from benchmarks.models import Workload
 
 SMALL = [
@@ -35,3 +35,13 @@ def test_the_diffusion_model_gives_the_same_numbers(part: str) -> None:
     ours, theirs = (diffusion.MAKE[library](part, 8, 8, 2, False) for library in ("tenon", "torch"))
     for _ in range(2):
         np.testing.assert_allclose(ours(), theirs(), rtol=1e-3, atol=1e-3)
+
+
+def test_graph_attention_gives_the_same_numbers() -> None:
+    ours, theirs = (graph_attention.MAKE[library](30, 80)() for library in ("tenon", "torch"))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+def test_a_gaussian_process_gives_the_same_numbers() -> None:
+    ours, theirs = (gaussian_process.MAKE[library](70)() for library in ("tenon", "torch"))
+    np.testing.assert_allclose(ours, theirs, rtol=1e-9)
