@@ -6,6 +6,7 @@ from typing import Any
 
 from tenon.dims import Dim
 from tenon.errors import ArgumentError, ShapeError
+from tenon.graph.build import literal
 from tenon.ops.arranging import broadcast_arrays, expand_dims, moveaxis
 from tenon.ops.comparison import equal, where
 from tenon.ops.creation import iota, lower
@@ -74,7 +75,7 @@ def diag_embed(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Any
     size = x.shape[-1] + abs(offset)
     row = pad(x, [(0, 0)] * (x.ndim - 1) + [(max(-offset, 0), max(offset, 0))])
     on = equal(iota(size, 0, 2) + offset, iota(size, 1, 2))
-    return moveaxis(where(on, expand_dims(row, -1), 0), (-2, -1), (axis1, axis2))
+    return moveaxis(where(on, expand_dims(row, -1), literal(0, row.dtype)), (-2, -1), (axis1, axis2))
 
 
 @function
@@ -100,14 +101,14 @@ def tril(x: Any, k: int = 0) -> Any:
             [1., 1.]])
     """
     x = _matrix("tril", x)
-    return where(lower(x.shape[-2], x.shape[-1], k), x, 0)
+    return where(lower(x.shape[-2], x.shape[-1], k), x, literal(0, x.dtype))
 
 
 @function
 def triu(x: Any, k: int = 0) -> Any:
     """The elements at and above the k-th diagonal of the last two axes, zeros below."""
     x = _matrix("triu", x)
-    return where(lower(x.shape[-2], x.shape[-1], k - 1), 0, x)
+    return where(lower(x.shape[-2], x.shape[-1], k - 1), literal(0, x.dtype), x)
 
 
 def _matrix(name: str, x: Any) -> Any:

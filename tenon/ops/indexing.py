@@ -20,7 +20,7 @@ from tenon.graph.op import Op
 from tenon.graph.promotion import Kinds, like_first, separate
 from tenon.ops.comparison import equal, where
 from tenon.ops.creation import zeros_like
-from tenon.ops.define import define, function
+from tenon.ops.define import define, function, lift
 from tenon.ops.shape import broadcast_to, cast, full_op, reshape_op
 from tenon.ops.windows import shown
 from tenon.types import TensorType, as_dtype, broadcast_shapes, int64, normalize_axis
@@ -269,6 +269,9 @@ def masked_fill(x: Any, mask: Any, value: Any) -> Any:
     >>> tn.masked_fill(tn.ones(3), tn.tensor([True, False, True]), 0.0)
     tensor([0., 1., 0.])
     """
+    kind = lift(mask).dtype
+    if kind.kind != "b":
+        raise DTypeError(f"masked_fill: a mask is bool, this one is {kind.name}", hint="mask != 0 makes one")
     return where(mask, cast(value, dtype=x.dtype) if hasattr(value, "dtype") else value, x)
 
 

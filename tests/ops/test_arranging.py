@@ -241,3 +241,18 @@ def test_a_tensor_in_the_place_of_an_axis_is_told_where_it_belongs() -> None:
     for call in (lambda: x.gather(1, at), lambda: x.index_add(0, at[:, 0], x), lambda: x.index_select(0, at[:, 0])):
         with pytest.raises(DTypeError, match="tensors come before numbers"):
             call()
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int32", "float16", "bfloat16"])
+def test_triangles_and_diagonals_keep_the_type_of_their_elements(dtype: str) -> None:
+    x = tn.ones(3, 3, dtype=dtype)
+    for y in (tn.tril(x), tn.triu(x), tn.diag_embed(x), tn.diag(x[0]), tn.jit(tn.tril)(x)):
+        assert y.dtype is x.dtype
+
+
+def test_what_a_causal_mask_hides() -> None:
+    causal = tn.tril(tn.ones(3, 3, dtype=tn.bool))
+    assert (~causal).tolist() == [[False, True, True], [False, False, True], [False, False, False]]
+    assert tn.zeros(3, 3).masked_fill(~causal, 1.0).sum().item() == 3.0
+    with pytest.raises(DTypeError, match="a mask is bool, this one is int64"):
+        tn.zeros(3, 3).masked_fill(~causal.astype("int64"), 1.0)
