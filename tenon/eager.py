@@ -144,7 +144,7 @@ class Eager(TensorInterpreter):
                 arrays = [np.asarray(x.value, x.type.dtype.numpy) if type(x) is Literal else a
                           for a, x in zip(arrays, agreed, strict=True)]
             if plan.opened is not None:
-                return plan.opened.run(inputs)
+                return plan.opened.run([x for x in inputs if x is not None])
             out = plan.run(*arrays)
         except OF_NUMPY:
             return super().apply(op, inputs, attrs)
@@ -230,7 +230,7 @@ def _plan(op: Op, arrays: Sequence[Any], attrs: dict[str, Any], record: bool) ->
     inferred = op.type(*types, **canonical)
     outputs = inferred if isinstance(inferred, tuple) else (inferred,)
     if not whole:
-        steps = opened(op, types, canonical, _runner) if None not in given else None
+        steps = opened(op, types, canonical, _runner) if all(isinstance(x, ARRAYS) for x in arrays) else None
         return None if steps is None else Plan(_run_quietly, canonical, outputs, (), len(outputs) > 1,
                                                outputs[0].dtype.numpy, steps)
     if composite and op.ref is None and op.promote is None and any(not isinstance(x, ARRAYS) for x in arrays):

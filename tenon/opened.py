@@ -28,39 +28,47 @@ MOST_NODES = 64         # of a definition: a longer one is worth little beside w
 
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One operator: how arrays are computed, and where its inputs stand; a number is held as the tape has it."""
+    """One operator: how arrays are computed, where its inputs stand, and what the tape holds of them."""
 
     op: Op
     run: Callable[..., Any]
-    places: tuple[Any, ...]             # a place among the values, a literal, or None
-    numbers: tuple[Any, ...]            # the arrays of the literals
+    places: tuple[int, ...]
+    inputs: tuple[Any, ...]             # a place, a literal, or None
     attrs: Mapping[str, Any]
     types: tuple[TensorType, ...]
 
 
 class Opened:
-    """The steps; `run` may be called by several threads at once."""
+    """The steps; `run` may be called by several threads at once.
 
-    def __init__(self, steps: Sequence[Step], results: Sequence[int]):
-        self.steps, self.results = tuple(steps), tuple(results)
+    Values stand in one row: the inputs, the numbers, and what the steps give.
+    """
+
+    def __init__(self, numbers: Sequence[Any], steps: Sequence[Step], results: Sequence[int]):
+        self.numbers, self.steps, self.results = tuple(numbers), tuple(steps), tuple(results)
 
     def run(self, tensors: Sequence[Tensor]) -> Any:
         """The outputs, one or a tuple, on tensors of the types it was written for."""
-        values: list[Tensor] = list(tensors)
+        values: list[Any] = [*[x.own.payload for x in tensors], *self.numbers]
+        on_tape = {k: x for k, x in enumerate(tensors) if x.own.requires_grad}
         for step in self.steps:
-            inputs = [values[k] if type(k) is int else k for k in step.places]
-            arrays = [x.own.payload if isinstance(x, Tensor) else number
-                      for x, number in zip(inputs, step.numbers, strict=True)]
-            out = step.run(*arrays)
+            out = step.run(*[values[k] for k in step.places])
             payloads = tuple(map(promised, out if len(step.types) > 1 else (out,), step.types))
-            if any(isinstance(x, Tensor) and x.own.requires_grad for x in inputs):
-                kept = tuple([saved_as(x, x.own) if isinstance(x, Tensor) else x for x in inputs])
-                node = TapeNode(step.op, kept, step.attrs, payloads)
-                values += [linked(payload, node, k) for k, payload in enumerate(payloads)]
-            else:
-                values += map(fresh, payloads)
-        found = tuple([values[k] for k in self.results])
+            if not on_tape.keys().isdisjoint(step.places):
+                inputs = tuple([_saved(x, values, on_tape) if type(x) is int else x for x in step.inputs])
+                node = TapeNode(step.op, inputs, step.attrs, payloads)
+                for k, payload in enumerate(payloads):
+                    on_tape[len(values) + k] = linked(payload, node, k)
+            values += payloads
+        found = tuple([tensors[k] if k < len(tensors) else on_tape[k] if k in on_tape else fresh(values[k])
+                       for k in self.results])
         return found if len(found) > 1 else found[0]
+
+
+def _saved(k: int, values: Sequence[Any], on_tape: Mapping[int, Tensor]) -> Tensor:
+    """The value at a place as an input of a recorded call."""
+    x = on_tape[k] if k in on_tape else fresh(values[k])
+    return saved_as(x, x.own)
 
 
 def opened(op: Op, types: Sequence[TensorType | None], attrs: Mapping[str, Any], runner: Runner) -> Opened | None:
@@ -69,16 +77,23 @@ def opened(op: Op, types: Sequence[TensorType | None], attrs: Mapping[str, Any],
     if len(graph.nodes) > MOST_NODES or any(_is_special(node) for node in graph.nodes):
         return None
     places: dict[Value, int] = {p: k for k, p in enumerate(graph.params)}
-    steps = []
+    literals = [x for node in graph.nodes for x in node.inputs if not isinstance(x, Value)]
+    numbers, steps = [_number(x) for x in literals], []
+    following, end = len(places), len(places) + len(numbers)
     for node in graph.nodes:
         outputs = tuple(x.type for x in node.outputs)
         run = runner(node.op, types_of(node.inputs), outputs, node.attrs)
         if run is None:
             return None
-        steps.append(Step(node.op, run, tuple([places[x] if isinstance(x, Value) else x for x in node.inputs]),
-                          tuple([_number(x) for x in node.inputs]), node.attrs, outputs))
-        places.update(zip(node.outputs, range(len(places), len(places) + len(outputs)), strict=True))
-    return Opened(steps, [places[r] for r in graph.results])
+        given = []
+        for x in node.inputs:
+            given.append(places[x] if isinstance(x, Value) else following)
+            following += not isinstance(x, Value)
+        inputs = tuple([places[x] if isinstance(x, Value) else x for x in node.inputs])
+        steps.append(Step(node.op, run, tuple(given), inputs, node.attrs, outputs))
+        places.update(zip(node.outputs, range(end, end + len(outputs)), strict=True))
+        end += len(outputs)
+    return Opened(numbers, steps, [places[r] for r in graph.results])
 
 
 def _whole(graph: Graph) -> Graph:
