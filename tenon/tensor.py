@@ -407,7 +407,7 @@ def _as_array(data: Any, dtype: DType | None) -> np.ndarray:
     except ValueError as error:
         raise ShapeError(f"the nested lists are ragged: {error}") from None
     if array.dtype == object or array.dtype.kind in "USMmO":
-        large = next((x for x in array.flat if isinstance(x, int)), None) if array.dtype == object else None
+        large = next((x for x in array.flat if isinstance(x, int) and not -2 ** 63 <= x < 2 ** 64), None)
         raise DTypeError(f"tensor: the integer {large} does not fit 64 bits" if large is not None else
                          f"tensor: {type(data).__name__} with elements of type {array.dtype} makes no tensor",
                          hint="tensors are made of numbers, of nested lists of numbers, and of arrays")

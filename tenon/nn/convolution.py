@@ -37,6 +37,8 @@ class _Convolution(Module):
                              f"{groups} groups")
         if padding_mode not in PAD_MODES:
             raise ArgumentError(f"{name}: padding_mode must be one of {', '.join(PAD_MODES)}, not {padding_mode!r}")
+        if isinstance(padding, str) and padding not in ("same", "valid"):
+            raise ArgumentError(f"{name}: padding must be a size, one an axis, 'same' or 'valid', not {padding!r}")
         self.in_channels, self.out_channels, self.groups = in_channels, out_channels, groups
         self.kernel_size, self.stride = sizes_of(kernel_size, self.count), sizes_of(stride, self.count)
         self.padding = padding if isinstance(padding, str) else sizes_of(padding, self.count)

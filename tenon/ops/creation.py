@@ -165,6 +165,8 @@ def _scalar(x: Any) -> Any:
     """A number or a size; a tensor or array of one element gives its number."""
     if isinstance(x, (int, float, SymbolicDim)):
         return int(x) if isinstance(x, bool) else x
+    if not hasattr(x, "item"):
+        raise DTypeError(f"arange: expected a number, not {x!r}")
     return x.item()
 
 
@@ -179,6 +181,8 @@ def linspace(start: Any, stop: Any, num: Any = 50, *, endpoint: bool = True, dty
     tensor([0.  , 0.25, 0.5 , 0.75, 1.  ])
     """
     check_device(device)
+    if isinstance(num, float) or not hasattr(num, "__index__"):
+        raise ArgumentError(f"linspace: num must be an integer, got {num!r}")
     if isinstance(num, int) and num < 0:
         raise ArgumentError(f"linspace: num must not be negative, got {num}")
     steps = num - 1 if endpoint else num

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from tenon.errors import ShapeError
+from tenon.graph.build import PYTHON_SCALARS
 from tenon.graph.op import Op
 from tenon.graph.promotion import same
 from tenon.ops.complex_parts import conj
@@ -48,9 +49,10 @@ def matmul(x: Any, y: Any) -> Any:
     >>> (tn.ones((5, 2, 3)) @ tn.ones((3, 4))).shape
     (5, 2, 4)
     """
-    if x.ndim == 2 and y.ndim == 2:
+    scalar = isinstance(x, PYTHON_SCALARS) or isinstance(y, PYTHON_SCALARS)
+    if not scalar and x.ndim == 2 and y.ndim == 2:
         return matmul_op(x, y)
-    if x.ndim == 0 or y.ndim == 0:
+    if scalar or x.ndim == 0 or y.ndim == 0:
         raise ShapeError("matmul: a scalar has no axis to multiply over", hint="use * for a product with a scalar")
     a = reshape_op(x, shape=(1, *x.shape)) if x.ndim == 1 else x
     b = reshape_op(y, shape=(*y.shape, 1)) if y.ndim == 1 else y

@@ -62,6 +62,9 @@ class Optimizer:
         if isinstance(params, Tensor):
             raise ArgumentError(f"{type(self).__name__}: a list of parameters was expected, not one tensor "
                                 f"{params.type}", hint="give [x]")
+        if not isinstance(params, Iterable):
+            raise ArgumentError(f"{type(self).__name__}: parameters were expected, not {type(params).__name__}",
+                                hint="give model.parameters()" if hasattr(params, "parameters") else None)
         given = list(params)
         if not given:
             raise ArgumentError(f"{type(self).__name__}: no parameters were given",
@@ -99,6 +102,8 @@ class Optimizer:
         """Raise ArgumentError on an option out of its range."""
         for key, value in options.items():
             numbers = value if key == "betas" else (value,)
+            if any(isinstance(x, str) for x in numbers):
+                raise ArgumentError(f"{type(self).__name__}: {key} must be a number, got {value!r}")
             if key in ("lr", "eps", "weight_decay", "momentum", "alpha", "rho", "lr_decay") and value < 0:
                 raise ArgumentError(f"{type(self).__name__}: {key} must not be negative, got {value}")
             if key == "betas" and not all(0 <= x < 1 for x in numbers):

@@ -148,6 +148,13 @@ tn.nn.functional.softmax(tn.ones(3), 7) | AxisError | softmax: axis 7 is out of 
 tn.optim.SGD([], lr=0.1) | ArgumentError | SGD: no parameters were given
 tn.optim.SGD([tn.ones(3)], lr=-1) | ArgumentError | SGD: lr must not be negative, got -1
 tn.optim.Adam([3.0]) | ArgumentError | Adam optimises tensors, not float
+tn.optim.Adam(nn.ReLU()) | ArgumentError | Adam: parameters were expected, not ReLU
+tn.optim.Adam([tn.ones(3)], lr="a") | ArgumentError | Adam: lr must be a number, got 'a'
+tn.linspace(0, 1, 2.5) | ArgumentError | linspace: num must be an integer, got 2.5
+tn.arange("a") | DTypeError | arange: expected a number, not 'a'
+tn.matmul(tn.ones((2,3)), 3) | ShapeError | matmul: a scalar has no axis to multiply over
+tn.asarray(np.array([1, None])) | DTypeError | tensor: ndarray with elements of type object makes no tensor
+nn.Conv2d(3, 8, 3, padding="sam") | ArgumentError | Conv2d: padding must be a size, one an axis, 'same' or 'valid', not 'sam'
 """
 SCOPE = {"tn": tn, "nn": nn, "F": nn.functional, "np": np}
 ROWS = [tuple(part.strip() for part in row.split(" | ")) for row in CALLS.strip().splitlines()]
