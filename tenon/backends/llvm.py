@@ -114,12 +114,16 @@ def compile(ir_text: str) -> Library:
     return obtain(key, lambda: stored(key), make)
 
 
-def obtain(key: str, kept: Callable[[], bytes | None], make: Callable[[], bytes]) -> Library:
-    """The library of this name: the one in memory, or of the code that is `kept`, or of the code that `make` makes."""
+def obtain(key: str, kept: Callable[[], bytes | None], make: Callable[[], bytes],
+           place: str | None = None) -> Library:
+    """The library of this name: the one in memory, or of the code that is `kept`, or of the code that `make` makes.
+
+    What is kept lies on disk under `place`, which is the name unless given, and is discarded where it cannot be loaded.
+    """
     library = _libraries.get(key)
     if library is None:
         data = kept()
-        library = _libraries[key] = (None if data is None else _unless_damaged(key, data)) or Library(make())
+        library = _libraries[key] = (None if data is None else _unless_damaged(place or key, data)) or Library(make())
     return library
 
 
@@ -205,7 +209,7 @@ def _piece(name: str) -> Library:
     def kept() -> bytes | None:
         made = _pieces.get(name)
         return stored(_piece_key(name)) if made is None else made.result()
-    return obtain(name, kept, make)
+    return obtain(name, kept, make, _piece_key(name))
 
 
 def _forget_unfinished() -> None:

@@ -83,6 +83,16 @@ def test_a_kernel_whose_piece_is_gone_from_the_disk_is_compiled_again(disk, comp
     assert result(llvm.compile(kernel("f", 8, 1)), "f") == 9 and len(compiled) == 4
 
 
+def test_a_piece_that_cannot_be_loaded_is_compiled_again(disk, compiled):
+    library = llvm.compile(kernel("f", 12, 1))
+    (name,) = pieces.parted(kernel("f", 12, 1))[1]
+    disk.put(llvm._piece_key(name), b"no code, written whole")
+    del library
+    gc.collect()
+    llvm._pieces.clear()
+    assert result(llvm.compile(kernel("f", 12, 1)), "f") == 13 and len(compiled) == 4
+
+
 def test_a_piece_lives_as_long_as_a_kernel_that_calls_it(disk):
     library = llvm.compile(kernel("f", 9, 1))
     (name,) = pieces.parted(kernel("f", 9, 1))[1]
