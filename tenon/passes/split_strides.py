@@ -3,29 +3,31 @@
     x[s*t + e] = sum over j of g[t - j] * w[k + s*j]        of stride 1, for every e < s; then they are interleaved
 
 The elements of x that are e past a multiple of the stride meet every s-th tap only, so that nothing is multiplied by
-the zeros between the windows.  Transposed convolutions are such gradients.
+the zeros between the windows.  Where windows stand side by side, every phase meets one tap, so that all are one product
+of matrices.  Transposed convolutions are such gradients.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import product
-from math import gcd
+from math import gcd, prod
 from typing import Any
 
 from tenon.dataclasses import dataclass
-from tenon.graph.build import current_builder, rebuild
+from tenon.graph.build import current_builder, literal, rebuild
 from tenon.graph.cut import map_graphs
 from tenon.graph.ir import Graph, Input, Node, Value
 from tenon.ops.arranging import stack
 from tenon.ops.convolution import conv_input_grad
 from tenon.ops.creation import zeros
 from tenon.ops.cutting import narrow
-from tenon.ops.shape import reshape_op
+from tenon.ops.pieces import pad_op
+from tenon.ops.shape import permute, reshape_op
 
 
 def split_strides(graph: Graph) -> Graph:
-    """Open every input gradient whose windows overlap and have a stride."""
+    """Open every input gradient whose windows have a stride."""
     if not any(_opens(node) or node.graphs for node in graph.nodes):
         return graph
     return rebuild(graph, _visit)
@@ -35,11 +37,11 @@ def _visit(node: Node, inputs: tuple[Input, ...]) -> Any:
     if not _opens(node):
         return current_builder().emit(node.op, inputs, map_graphs(node.attrs, split_strides))
     g, w = inputs
-    return _interleaved(g, w, **node.attrs)
+    return (_spread if _stand_side_by_side(node) else _interleaved)(g, w, **node.attrs)
 
 
 def _opens(node: Node) -> bool:
-    """Whether there is something to save; windows that stand side by side need no search as they are.
+    """Whether there is something to save.
 
     Where a channel is computed of one other, memory takes longer than multiplications, which are not worth saving.
     """
@@ -52,8 +54,45 @@ def _opens(node: Node) -> bool:
     sizes = [n for x in node.inputs if isinstance(x, Value) for n in x.shape[2:]]
     if not all(isinstance(n, int) for n in (*sizes, *node.attrs["sizes"])):
         return False
-    beside = all(d == 1 and k == s for d, k, s in zip(node.attrs["dilation"], kernel, stride, strict=True))
-    return any(s > 1 for s in stride) and not beside
+    return any(s > 1 for s in stride)
+
+
+def _stand_side_by_side(node: Node) -> bool:
+    """Whether every element is in one window, or in none behind the last."""
+    _, _, *kernel = node.inputs[1].shape                    # type: ignore[union-attr]
+    return all(d == 1 and k == s for d, k, s in zip(node.attrs["dilation"], kernel, node.attrs["stride"], strict=True))
+
+
+# ---------------------------------------------------------------- windows side by side
+
+def _spread(g: Any, w: Any, sizes: Sequence[int], stride: Sequence[int], padding: Any, dilation: Sequence[int],
+            groups: int) -> Any:
+    """What each window gives to all of its elements, which are then put in their places."""
+    outputs, channels, *kernel = w.shape
+    counts, ones = g.shape[2:], (1,) * len(sizes)
+    flat = reshape_op(w, shape=(outputs, channels * prod(kernel), *ones))
+    parts = conv_input_grad(g, flat, sizes=counts, stride=ones, padding=((0, 0),) * len(sizes), dilation=ones,
+                            groups=groups)
+    apart = reshape_op(parts, shape=(g.shape[0], channels * groups, *kernel, *counts))
+    turns = [axis for k in range(len(sizes)) for axis in (2 + len(sizes) + k, 2 + k)]
+    whole = reshape_op(permute(apart, axes=(0, 1, *turns)),
+                       shape=(g.shape[0], channels * groups, *(n * k for n, k in zip(counts, kernel, strict=True))))
+    for axis, (n, (low, _)) in enumerate(zip(sizes, padding, strict=True), 2):
+        whole = _from(whole, axis, low, n)
+    return whole
+
+
+def _from(x: Any, axis: int, start: int, size: int) -> Any:
+    """So many elements of an axis from `start` on, which may be negative; zeros where there are none."""
+    first, last = max(start, 0), min(start + size, x.shape[axis])
+    if first >= last:
+        return zeros((*x.shape[:axis], size, *x.shape[axis + 1:]), dtype=x.dtype)
+    x = narrow(x, axis, first, last)
+    low, high = ([n if k == axis else 0 for k in range(x.ndim)] for n in (first - start, start + size - last))
+    return pad_op(x, literal(0, x.dtype), low=low, high=high) if any((*low, *high)) else x
+
+
+# ---------------------------------------------------------------- windows that overlap
 
 
 @dataclass(frozen=True)
