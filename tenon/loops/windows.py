@@ -14,6 +14,7 @@ from typing import Literal
 from tenon.dataclasses import dataclass
 from tenon.loops.affine import Affine, affine, from_affine
 from tenon.loops.expressions import Binary, Const, Expr, Index, Load
+from tenon.loops.tiling import Tiling
 from tenon.types import bfloat16
 
 Axis = tuple[Index, ...]
@@ -22,6 +23,9 @@ FEW_FILTERS = 16        # of a group, for which putting columns together does no
 SEVERAL = 8             # groups that keep threads busy
 MANY_FILTERS = 16       # that fill a vector
 MOST_SUMS = 1 << 24     # that wait in memory
+MOST_FREQUENCIES = 2048 # of a block of tiles
+LEAST_TILES = 32        # of a block
+SHORT = 1.1             # times as long as one long sum products with short ones take
 MOST_ACROSS = 16        # taps of a row, which are written out
 MOST_AT_EDGES = 64      # places of a row whose windows reach over its ends, for each of which there is code
 
@@ -64,6 +68,11 @@ class Slide:
         """Whether all that windows cover is in memory, and nothing between."""
         start = self.first + self.shift
         return self.spread == 1 and self.low <= start and start + self.covered(self.places) <= self.high
+
+    @property
+    def tiling(self) -> Tiling:
+        """How tiles of windows stand."""
+        return Tiling(self.taps, self.step, abs(self.reach))
 
     @property
     def whole(self) -> range:
@@ -323,22 +332,22 @@ def sliding(left: Expr, right: Expr, batch: Axis, rows: Axis, columns: Axis, dep
         if windows is not None and not filters and _has_channels_last(windows, other, batch):
             return Sliding(windows, other, filters, "channels")
         flat = None if windows is None else windows.along_last(2)
-        if flat is not None and not batch and _lies_well(flat, other) and _has_square_windows(flat) and \
-                _has_square_taps(flat, other) and saves_multiplications(flat, filters):
+        if flat is not None and _lies_well(flat, other) and _has_tiles(flat) and \
+                _has_taps_beside(flat, other) and saves_multiplications(flat, filters):
             return Sliding(flat, other, filters, "winograd places")
         if windows is not None and count(filters) <= FEW_FILTERS and _lies_well(windows, other):
             return Sliding(windows, other, filters, "places")
         windows = windows_of(one, depth, places)
         if windows is not None and _lies_well(windows, other) and _follows(windows, other):
-            if count(batch) >= SEVERAL and count(filters) <= FEW_FILTERS:
-                return Sliding(windows, other, filters, "added places")
             sums = count(windows.channels) * count(windows.taps) * count(filters)
             flat = windows.along_last(2)
-            if count(filters) >= MANY_FILTERS and _has_square_windows(flat) and \
+            if count(filters) >= MANY_FILTERS and _has_tiles(flat) and \
                     saves_multiplications(flat, filters, whole_channels=True):
                 return Sliding(flat, other, filters, "winograd filters")
             if count(filters) >= MANY_FILTERS and sums <= MOST_SUMS and _are_long(windows):
                 return Sliding(windows, other, filters, "filters")
+            if count(batch) >= SEVERAL and count(filters) <= FEW_FILTERS:
+                return Sliding(windows, other, filters, "added places")
     return None
 
 
@@ -384,16 +393,16 @@ def _are_long(windows: Windows) -> bool:
     return last.places >= last.taps
 
 
-def _has_square_windows(windows: Windows) -> bool:
-    """Whether windows are 3 x 3, one step apart."""
+def _has_tiles(windows: Windows) -> bool:
+    """Whether windows slide along two axes, and tiles of 2 x 2 windows can stand there."""
     return len(windows.slides) == 2 and windows.load.dtype.kind == "f" and all(
-        s.taps == 3 and s.step == 1 and s.spread == 1 and s.high > s.low for s in windows.slides)
+        s.tap is not None and 1 in (s.step, abs(s.reach)) and s.spread == 1 and s.high > s.low for s in windows.slides)
 
 
-def _has_square_taps(windows: Windows, other: Load) -> bool:
+def _has_taps_beside(windows: Windows, other: Load) -> bool:
     """Whether the other factor's taps lie side by side, row after row or column after column."""
-    terms = affine(other.offset).terms
-    return [terms.get(tap, 0) for tap in windows.taps] in ([3, 1], [1, 3])
+    terms, (down, across) = affine(other.offset).terms, (slide.taps for slide in windows.slides)
+    return [terms.get(tap, 0) for tap in windows.taps] in ([across, 1], [1, down])
 
 
 def saves_multiplications(windows: Windows, filters: Axis, whole_channels: bool = False) -> bool:
@@ -404,17 +413,24 @@ def saves_multiplications(windows: Windows, filters: Axis, whole_channels: bool 
     images, channels, outputs = count(windows.outside), count(windows.channels), count(filters)
     if min(channels, outputs) < MANY_FILTERS:
         return False
-    plain = 9 * prod(s.places for s in windows.slides) * images * channels * outputs / 2
+    plain = prod(s.taps * s.places for s in windows.slides) * images * channels * outputs / 2
     channels, outputs = _whole(channels) if whole_channels else channels, _whole(outputs)
-    tiles = prod(tiles_along(s) for s in windows.slides) * images
-    beside = tiles * (channels * 40 + outputs * 60) + channels * outputs * 120     # to transform elements, sums, taps
-    return 16 * tiles * channels * outputs / 2 + beside < plain
+    tiles = prod(s.tiling.tiles(s.places) for s in windows.slides) * images
+    number = frequencies(windows)
+    # to transform elements, sums and taps; and to load and store sums that are added to block after block
+    beside = tiles * (channels * 2.5 + outputs * 3.75) + channels * outputs * 7.5
+    beside += tiles / tiles_of_block(number) * channels * outputs * 6 if whole_channels else 0
+    return number * (tiles * channels * outputs / 2 + beside) * SHORT < plain
 
 
-def tiles_along(slide: Slide) -> int:
-    """How many tiles of two windows, whose places are as far apart as their taps, stand along a slide."""
-    gap = abs(slide.reach)
-    return -(-slide.places // (2 * gap)) * gap
+def tiles_of_block(number: int) -> int:
+    """About how many tiles are transformed at a time, so that all their frequencies stay in the second cache."""
+    return max(MOST_FREQUENCIES // number, LEAST_TILES)
+
+
+def frequencies(windows: Windows) -> int:
+    """Multiplications for a tile of 2 x 2 windows and a channel."""
+    return prod(s.tiling.frequencies for s in windows.slides)
 
 
 def _whole(filters: int) -> int:

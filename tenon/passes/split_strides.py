@@ -47,7 +47,7 @@ def _opens(node: Node) -> bool:
     """
     if node.op is not conv_input_grad:
         return False
-    outputs, channels, *kernel = node.inputs[1].shape       # type: ignore[union-attr]
+    outputs, channels, *_ = node.inputs[1].shape            # type: ignore[union-attr]
     stride = node.attrs["stride"]
     if channels == 1 and outputs == node.attrs["groups"]:
         return False

@@ -1,4 +1,4 @@
-"""Convolutions of 3 x 3 windows as products of 16 frequencies: sizes that no tile divides, types, epilogues, threads."""
+"""Convolutions by Winograd's transforms: windows and sizes that no tile divides, types, epilogues, threads."""
 
 import numpy as np
 import pytest
@@ -18,17 +18,18 @@ SAME = ((1, 1), (1, 1))
 # batch, channels, sizes, outputs, kernel, stride, padding, dilation, groups
 CASES = [
     (5, 48, (7, 9), 60, (3, 3), 1, SAME, 1, 1),                             # places and filters that no tile divides
-    (40, 40, (4, 4), 40, (3, 3), 1, SAME, 1, 1),                            # several images a block, the last not whole
-    (1, 36, (45, 36), 40, (3, 3), 1, SAME, 1, 1),                           # several blocks an image
+    (40, 48, (4, 4), 48, (3, 3), 1, SAME, 1, 1),                            # several images a block, the last not whole
+    (1, 45, (45, 36), 48, (3, 3), 1, SAME, 1, 1),                           # several blocks an image
     (16, 64, (4, 4), 80, (3, 3), 1, SAME, 1, 1),                            # one block, many filters
-    (4, 40, (13, 6), 48, (3, 3), 1, ((0, 0), (0, 0)), 1, 1),
+    (4, 45, (14, 8), 64, (3, 3), 1, ((0, 0), (0, 0)), 1, 1),
     (4, 40, (6, 10), 64, (3, 3), 1, ((2, 0), (1, 3)), 1, 1),
-    (2, 16, (3, 6, 8), 33, (3, 3, 3), 1, ((1, 1), *SAME), 1, 1),            # planes are images, taps across channels
+    (2, 32, (3, 6, 8), 48, (3, 3, 3), 1, ((1, 1), *SAME), 1, 1),            # planes are images, taps across channels
     (1, 24, (5, 6, 8), 32, (2, 3, 3), 1, ((0, 3), *SAME), 1, 1),
     (1, 32, (2, 3, 8, 6), 32, (2, 2, 3, 3), 1, ((1, 0), (0, 1), *SAME), 1, 1),
     (2, 48, (16, 12), 48, (3, 3), 1, ((2, 2), (2, 2)), 2, 1),               # dilated: tiles stand inside one another
     (1, 48, (50, 31), 48, (3, 3), 1, ((0, 4), (3, 0)), (2, 3), 1),          # several blocks an image, places left over
-    (1, 48, (7, 40), 48, (3, 3), 1, ((5, 5), (1, 1)), (5, 1), 1),           # more tiles than places
+    (2, 32, (14, 14), 32, (3, 3), 1, SAME, 1, 2),                           # in groups
+    (1, 64, (9, 40), 64, (3, 3), 1, ((5, 5), (1, 1)), (5, 1), 1),           # more tiles than places
 ]
 
 
@@ -38,6 +39,17 @@ def test_a_convolution_and_its_gradients(case):
     for (graph, inputs), way in zip(three(case), ways, strict=True):
         kernel = check(graph, *map(data, inputs), interpreted=False, tolerance=1e-3)
         assert is_sliding(kernel, way), kernel.name
+
+
+@pytest.mark.parametrize("case", [
+    (3, 48, (15, 18), 48, (5, 5), 1, ((2, 2), (2, 1)), 1, 1),               # pieces of three taps and of two
+    (4, 64, (31, 28), 64, (5, 4), 2, ((2, 2), (1, 2)), 1, 1),               # every other element is of another piece
+    (4, 48, (19, 36), 48, (2, 7), 1, ((0, 0), (5, 5)), (1, 2), 1),          # sides of different lengths, one dilated
+], ids=str)
+def test_windows_of_other_sizes(case):
+    for (graph, inputs), way in zip(three(case), ("winograd places", None, "winograd filters"), strict=True):
+        kernel = check(graph, *map(data, inputs), interpreted=False, tolerance=1e-3)
+        assert is_sliding(kernel, way) or way is None, kernel.name
 
 
 @pytest.mark.parametrize("dtype", [float64, float16, bfloat16], ids=str)
@@ -50,19 +62,23 @@ def test_other_element_types(dtype):
         assert is_sliding(kernel, "winograd places", "winograd filters") == expected
 
 
-def test_results_are_as_close_as_those_of_sums_in_a_row():
+@pytest.mark.parametrize("size", [3, 5])
+def test_results_are_as_close_as_those_of_sums_in_a_row(size):
     """Against 64 bits, for numbers of one deviation: not twice the error of products added up one after the other."""
-    graph, (x, w) = next(three((2, 64, (8, 8), 32, (3, 3), 1, SAME, 1, 1)))
+    around = size // 2, size // 2
+    graph, (x, w) = next(three((2, 64, (8, 8), 32, (size, size), 1, (around, around), 1, 1)))
     random = np.random.default_rng(0)
     arrays = [random.standard_normal(t.shape).astype(np.float32) for t in (x, w)]
-    (found,) = run(lower(graph, "f"), arrays)
+    kernel = lower(graph, "f")
+    assert is_sliding(kernel, "winograd places")
+    (found,) = run(kernel, arrays)
     wide = parse_graph(print_graph(graph).replace("f32", "f64"))
     (exact,) = interpret(wide, [a.astype(np.float64) for a in arrays])
     in_a_row = np.zeros_like(found)
-    padded = np.pad(arrays[0], ((0, 0), (0, 0), (1, 1), (1, 1)))
+    padded = np.pad(arrays[0], ((0, 0), (0, 0), around, around))
     for c in range(64):
-        for i in range(3):
-            for j in range(3):
+        for i in range(size):
+            for j in range(size):
                 in_a_row += padded[:, c, None, i:i + 8, j:j + 8] * arrays[1][None, :, c, i, j, None, None]
     error, other = (np.sqrt(np.mean((y - exact)**2)) for y in (found, in_a_row))
     assert error < 2 * other

@@ -42,7 +42,7 @@ def test_phases_of_one_axis_agree_with_the_definition():
 
 def test_two_and_three_axes_compiled():
     for sizes, kernel, stride, dilation in [((9, 8), (3, 3), (2, 2), (1, 1)), ((7, 11), (1, 1), (2, 3), (1, 1)),
-                                            ((8, 9), (5, 2), (2, 1), (1, 2)),
+                                            ((8, 9), (5, 2), (2, 1), (1, 2)), ((9, 8), (3, 2), (3, 2), (1, 1)),
                                             ((5, 6, 7), (3, 2, 3), (2, 2, 1), (1, 1, 1))]:
         padding = tuple((k // 2, k // 2) for k in kernel)
         graph = gradient(float32, sizes, kernel, padding, stride=stride, dilation=dilation)

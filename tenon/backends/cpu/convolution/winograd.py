@@ -40,10 +40,8 @@ from tenon.backends.cpu.convolution.plan import LINE, STORED, TILE_START
 from tenon.backends.cpu.sliding.cover import know
 from tenon.backends.cpu.sliding.task import Task, up
 from tenon.backends.cpu.sliding.winograd import (
-    FREQUENCIES,
-    SIDE,
+    SQUARE,
     STEP,
-    TAPS,
     Line,
     Panels,
     add_products,
@@ -58,6 +56,8 @@ from tenon.loops.affine import affine
 from tenon.loops.ir import Contraction
 from tenon.loops.windows import Slide, Windows, count, windows_of
 
+TAPS, SIDE = SQUARE[0].taps, SQUARE[0].side      # of a window, and of what a tile covers
+FREQUENCIES = SIDE * SIDE
 CACHED = 2              # the part of the second cache that a block's elements and sums may take
 MOST_GROWTH = 2         # times the bytes of the weights that transformed ones may take
 LEAST = 16              # tiles of a block, for which weights are fetched
@@ -268,7 +268,7 @@ class Winograd:
         def vectors(channel: ir.Value, mask: ir.Value | None) -> None:
             square = [[self.loaded(address(b, source, channel, self.element), mask) for source in line]
                       for line in sources]
-            for y, line in enumerate(both_ways(b, of_elements, square)):
+            for y, line in enumerate(both_ways(b, of_elements, SQUARE, square)):
                 for x, value in enumerate(line):
                     at = b.add(channel, const((y * SIDE + x) * plan.rows * plan.line))
                     store_vector(b, value, address(b, target, at, self.element))
@@ -350,7 +350,7 @@ class Winograd:
             square = [[load_vector(b, address(b, sums, const(
                 (y * SIDE + x) * plan.rows * self.panels.width + v * lanes), self.element), self.element, lanes)
                 for x in range(SIDE)] for y in range(SIDE)]
-            found = both_ways(b, to_sums, square)
+            found = both_ways(b, to_sums, SQUARE, square)
             for y, x in product(range(STEP), repeat=2):
                 with self.where_there_is([y, x]):
                     epilogue.finish(found[y][x], {places[0]: y, places[1]: x, column: v * lanes}, mask)
@@ -384,7 +384,7 @@ def transform_taps(plan: WinogradPlan, task: Task, packed: ir.Value) -> None:
         know(values, plan.windows.channels, channel)
         line = b.add(b.mul(b.mul(panel, const(FREQUENCIES)), const(plan.frequency)),
                      b.add(b.mul(channel, const(panels.width)), lane))
-        for number, value in enumerate(x for y in both_ways(b, of_taps, _taps(plan, values)) for x in y):
+        for number, value in enumerate(x for y in both_ways(b, of_taps, SQUARE, _taps(plan, values)) for x in y):
             where = address(b, packed, b.add(line, const(number * plan.frequency)), element)
             b.store(b.select(some, value, ir.Constant(element, 0)), where)
 

@@ -58,8 +58,8 @@ class Results:
         if self.store is None:
             with loop(b, ZERO, some, short=True) as (k, _):
                 know(self.values, self.filters, b.add(first, k))
-                self.task.apart("epilogue", (*self.outside, *self.filters), [self.waits(k), begin, rows],
-                                self.hand_over)
+                known = *self.statement.batch, *self.outside, *self.filters
+                self.task.apart("epilogue", known, [self.waits(k), begin, rows], self.hand_over)
 
     def waits(self, number: ir.Value) -> ir.Value:
         """Where the results of a filter wait."""

@@ -1,4 +1,4 @@
-"""Winograd's F(2x2, 3x3): tiles of 2 x 2 windows of 3 x 3 taps, with 16 multiplications instead of 36.
+"""Winograd's F(2x2, 3x3): tiles of 2 x 2 windows of 3 x 3 taps, with 16 multiplications instead of 36; and its kin.
 
     y = A' ((G w G') * (B' d B)) A          d: the 4 x 4 elements that a tile covers, w: the taps, y: the 2 x 2 sums
 
@@ -6,6 +6,7 @@ What is multiplied is summed over channels first, so it is a product of matrices
 gradient of w is G' ((A y A') * (B' d B)) G, summed over tiles.  All coefficients are 0, 1, -1 and 1/2, and a tile adds
 up 4 numbers at most each way, so the result is as close as that of 9 times as many products added up in a row.
 Windows of dilation d have tiles of elements that are d apart, d of which stand inside one another along an axis.
+Other sizes and steps are cut into pieces, whose transforms stand side by side (`tenon.loops.tiling`).
 
 Lavin, Gray: Fast algorithms for convolutional neural networks, 2015.
 """
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
+from functools import cached_property, reduce
 
 from llvmlite import ir
 
@@ -22,7 +23,6 @@ from tenon.backends import pieces
 from tenon.backends.cpu import arithmetic as scalar
 from tenon.backends.cpu.arithmetic import I32, POINTER, register
 from tenon.backends.cpu.contraction.emit import (
-    ONE,
     ZERO,
     address,
     between,
@@ -46,45 +46,96 @@ from tenon.backends.cpu.values import Values
 from tenon.dataclasses import dataclass
 from tenon.loops.affine import affine
 from tenon.loops.expressions import Expr, Load
-from tenon.loops.windows import Axis, Slide, Windows, count, tiles_along
+from tenon.loops.tiling import TOGETHER, Tiling
+from tenon.loops.windows import Axis, Slide, Windows, count, frequencies, tiles_of_block
 from tenon.types import DType
 
-TAPS, SIDE, STEP = 3, 4, 2      # of a window, of what a tile covers, from tile to tile
-FREQUENCIES = SIDE * SIDE
-TILES = 128                     # of a block, about
+STEP = TOGETHER                 # places from tile to tile
+SQUARE = Tiling(3, 1, 1), Tiling(3, 1, 1)
+MOST_CARRIED = 16               # vectors that are kept from one tile to the next
 Line = list[ir.Value]
-Transform = Callable[[ir.IRBuilder, Sequence[ir.Value]], Line]
+Tilings = tuple[Tiling, Tiling]         # down and across
+Transform = Callable[[ir.IRBuilder, Tiling, Sequence[ir.Value]], Line]
 
 
 # ---------------------------------------------------------------- the transforms of one line
 
-def of_elements(b: ir.IRBuilder, d: Sequence[ir.Value]) -> Line:
-    """B' d: four elements."""
-    return [b.fsub(d[0], d[2]), b.fadd(d[1], d[2]), b.fsub(d[2], d[1]), b.fsub(d[1], d[3])]
+def of_elements(b: ir.IRBuilder, tiling: Tiling, d: Sequence[ir.Value]) -> Line:
+    """B' d: the elements that a tile covers, piece by piece."""
+    found: Line = []
+    for taps in tiling.pieces:
+        match [d[taps[0] + k * tiling.step] for k in range(len(taps) + 1)]:
+            case [p, q, r, s]:
+                found += [b.fsub(p, r), b.fadd(q, r), b.fsub(r, q), b.fsub(q, s)]
+            case [p, q, r]:
+                found += [b.fsub(p, q), q, b.fsub(q, r)]
+            case pair:
+                found += pair
+    return found
 
 
-def of_taps(b: ir.IRBuilder, w: Sequence[ir.Value]) -> Line:
-    """G w: three taps."""
-    half = _half(w[0].type)
-    outer = b.fadd(w[0], w[2])
-    return [w[0], b.fmul(b.fadd(outer, w[1]), half), b.fmul(b.fsub(outer, w[1]), half), w[2]]
+def of_taps(b: ir.IRBuilder, tiling: Tiling, w: Sequence[ir.Value]) -> Line:
+    """G w."""
+    found: Line = []
+    for taps in tiling.pieces:
+        match [w[k] for k in taps]:
+            case [p, q, r]:
+                half, outer = _half(p.type), b.fadd(p, r)
+                found += [p, b.fmul(b.fadd(outer, q), half), b.fmul(b.fsub(outer, q), half), r]
+            case [p, q]:
+                found += [p, b.fadd(p, q), q]
+            case [p]:
+                found += [p, p]
+    return found
 
 
-def to_sums(b: ir.IRBuilder, m: Sequence[ir.Value]) -> Line:
+def to_sums(b: ir.IRBuilder, tiling: Tiling, m: Sequence[ir.Value]) -> Line:
     """A' m: the sums of two windows."""
-    return [b.fadd(b.fadd(m[0], m[1]), m[2]), b.fsub(b.fsub(m[1], m[2]), m[3])]
+    found: list[Line] = []
+    for part in _parts(tiling, m):
+        match part:
+            case [p, q, r, s]:
+                found.append([b.fadd(b.fadd(p, q), r), b.fsub(b.fsub(q, r), s)])
+            case [p, q, r]:
+                found.append([b.fadd(p, q), b.fsub(q, r)])
+            case pair:
+                found.append(list(pair))
+    return [reduce(b.fadd, sums) for sums in zip(*found, strict=True)]
 
 
-def of_sums(b: ir.IRBuilder, y: Sequence[ir.Value]) -> Line:
+def of_sums(b: ir.IRBuilder, tiling: Tiling, y: Sequence[ir.Value]) -> Line:
     """A y: what two places have."""
-    return [y[0], b.fadd(y[0], y[1]), b.fsub(y[0], y[1]), b.fneg(y[1])]
+    (p, q), found = y, list[ir.Value]()
+    both, difference, negative = b.fadd(p, q), b.fsub(p, q), b.fneg(q)
+    for taps in tiling.pieces:
+        found += {1: [p, q], 2: [p, both, negative], 3: [p, both, difference, negative]}[len(taps)]
+    return found
 
 
-def to_taps(b: ir.IRBuilder, m: Sequence[ir.Value]) -> Line:
-    """G' m: the sums of three taps."""
-    half = _half(m[0].type)
-    both, difference = b.fmul(b.fadd(m[1], m[2]), half), b.fmul(b.fsub(m[1], m[2]), half)
-    return [b.fadd(m[0], both), difference, b.fadd(both, m[3])]
+def to_taps(b: ir.IRBuilder, tiling: Tiling, m: Sequence[ir.Value]) -> Line:
+    """G' m: the sums of all taps."""
+    found: dict[int, ir.Value] = {}
+    for taps, part in zip(tiling.pieces, _parts(tiling, m), strict=True):
+        match part:
+            case [p, q, r, s]:
+                half = _half(p.type)
+                both, difference = b.fmul(b.fadd(q, r), half), b.fmul(b.fsub(q, r), half)
+                sums = [b.fadd(p, both), difference, b.fadd(both, s)]
+            case [p, q, r]:
+                sums = [b.fadd(p, q), b.fadd(q, r)]
+            case [p, q]:
+                sums = [b.fadd(p, q)]
+        found.update(zip(taps, sums, strict=True))
+    return [found[k] for k in range(tiling.taps)]
+
+
+def _parts(tiling: Tiling, m: Sequence[ir.Value]) -> list[Sequence[ir.Value]]:
+    """The numbers of each piece."""
+    found, first = list[Sequence[ir.Value]](), 0
+    for taps in tiling.pieces:
+        found.append(m[first:first + len(taps) + 1])
+        first += len(taps) + 1
+    return found
 
 
 def _half(kind: ir.Type) -> ir.Constant:
@@ -93,10 +144,11 @@ def _half(kind: ir.Type) -> ir.Constant:
     return ir.Constant(kind, lanes)
 
 
-def both_ways(b: ir.IRBuilder, transform: Transform, square: Sequence[Sequence[ir.Value]]) -> list[Line]:
+def both_ways(b: ir.IRBuilder, transform: Transform, tilings: Tilings, square: Sequence[Sequence[ir.Value]]
+              ) -> list[Line]:
     """A transform of all columns, then of all rows."""
-    columns = [transform(b, column) for column in zip(*square, strict=True)]
-    return [transform(b, row) for row in zip(*columns, strict=True)]
+    columns = [transform(b, tilings[0], column) for column in zip(*square, strict=True)]
+    return [transform(b, tilings[1], row) for row in zip(*columns, strict=True)]
 
 
 # ---------------------------------------------------------------- tiles and blocks
@@ -115,20 +167,25 @@ class Tiles:
         return self.windows.slides
 
     @property
-    def gaps(self) -> tuple[int, int]:
-        """How far apart the elements of a tile are: as many tiles stand inside one another."""
-        down, across = (abs(slide.reach) for slide in self.slides)
-        return down, across
+    def tilings(self) -> Tilings:
+        """How tiles stand, down and across."""
+        down, across = self.slides
+        return down.tiling, across.tiling
+
+    @property
+    def frequencies(self) -> int:
+        """Products of matrices."""
+        return frequencies(self.windows)
 
     @property
     def down(self) -> int:
         """Rows of tiles of an image."""
-        return tiles_along(self.slides[0])
+        return self.tilings[0].tiles(self.slides[0].places)
 
     @property
     def across(self) -> int:
         """Tiles of a row."""
-        return tiles_along(self.slides[1])
+        return self.tilings[1].tiles(self.slides[1].places)
 
     @property
     def block(self) -> int:
@@ -147,7 +204,7 @@ class Tiles:
     def pitch(self) -> int:
         """Columns of a copy: what a row of tiles covers, and the whole vectors that rows are copied in."""
         last = self.slides[1]
-        return max(STEP * (self.across + self.gaps[1]), self.before(last) + up(last.high - last.low, self.lanes),
+        return max(self.tilings[1].covered(self.across), self.before(last) + up(last.high - last.low, self.lanes),
                    up(last.places, self.lanes))
 
     @staticmethod
@@ -158,7 +215,8 @@ class Tiles:
     @property
     def copied(self) -> int:
         """Elements of the copy of one vector of channels."""
-        return STEP * (self.rows + self.gaps[0]) * self.pitch * self.lanes
+        rows = max(self.tilings[0].covered(self.rows), STEP * self.rows)
+        return rows * self.pitch * self.lanes
 
     def apart(self, width: int) -> int:
         """Elements from one frequency to the next, of all tiles of a block: never a power of two."""
@@ -166,10 +224,12 @@ class Tiles:
 
 
 def tiles_of(windows: Windows, lanes: int) -> Tiles:
-    """Blocks of about TILES tiles, all of about one size."""
-    whole = Tiles(windows, lanes, 1, tiles_along(windows.slides[0]))
-    images, outside, gap = max(TILES // whole.block, 1), count(windows.outside), whole.gaps[0]
-    rows = whole.down if whole.block * 2 <= TILES * 3 else max(TILES // whole.across, gap)
+    """Blocks of about so many tiles as stay in the second cache, all of about one size."""
+    whole = Tiles(windows, lanes, 1, windows.slides[0].tiling.tiles(windows.slides[0].places))
+    gap, outside = whole.tilings[0].gap, count(windows.outside)
+    most = tiles_of_block(whole.frequencies)
+    images = max(most // whole.block, 1)
+    rows = whole.down if whole.block * 2 <= most * 3 else max(most // whole.across, gap)
     images = -(-outside // -(-outside // images))
     return Tiles(windows, lanes, images, up(-(-whole.down // -(-whole.down // rows)), gap))
 
@@ -315,8 +375,8 @@ class Elements(Copies):
     def emit(self, block: Block, vectors: tuple[ir.Value, ir.Value]) -> None:
         """Those of a block, of some vectors of channels."""
         b, tiles, (down, across) = self.b, self.tiles, self.tiles.slides
-        begin = b.add(b.mul(block.first, const(STEP)), const(down.first + down.shift))
-        rows = b.mul(b.add(block.rows, const(tiles.gaps[0])), const(STEP))
+        begin = b.add(b.mul(block.first, const(STEP * down.step)), const(down.first + down.shift))
+        rows = b.add(b.mul(block.rows, const(STEP * down.step)), const(down.tiling.covered(0)))
         with loop(b, *vectors, short=True) as (vector, _), loop(b, ZERO, block.images, short=True) as (i, _):
             know(self.values, tiles.windows.outside, b.add(block.image, i))
             starts = self.starts(tiles.windows.channels, b.mul(vector, const(self.lanes)), tiles.windows.base)
@@ -325,7 +385,7 @@ class Elements(Copies):
             place = b.add(b.mul(b.sub(vector, vectors[0]), const(self.layout.vector)),
                           b.mul(b.mul(i, const(tiles.rows * tiles.across)), const(self.layout.tile)))
             numbers = tiles.across, tiles.pitch, self.layout.tile, self.layout.frequency
-            pieces.call(b, transform_elements, (self.element, self.lanes, tiles.gaps), [
+            pieces.call(b, transform_elements, (self.element, self.lanes, tiles.tilings), [
                 self.copy, address(b, self.target, place, self.element), block.rows, *map(const, numbers)])
 
 
@@ -338,36 +398,42 @@ def over_tiles(b: ir.IRBuilder, number: ir.Value, gap: int) -> Iterator[tuple[ir
         yield b.add(first, phase), b.add(b.mul(first, const(STEP)), phase)
 
 
-def transform_elements(b: ir.IRBuilder, element: ir.Type, lanes: int, gaps: tuple[int, int], copy: ir.Value,
+def transform_elements(b: ir.IRBuilder, element: ir.Type, lanes: int, tilings: Tilings, copy: ir.Value,
                        target: ir.Value, rows: ir.Value, across: ir.Value, pitch: ir.Value, apart: ir.Value,
                        frequency: ir.Value) -> None:
-    """Write a piece: rows of tiles, transformed; columns that two of them cover are transformed once."""
-    line, (down, beside) = b.mul(pitch, const(lanes)), gaps
+    """Write a piece: rows of tiles, transformed; columns that two of them cover are transformed once, if they are few.
+    """
+    line, (down, beside) = b.mul(pitch, const(lanes)), tilings
+    moved = STEP * beside.step                                      # columns from one tile to the next
+    shared = max(beside.side - moved, 0)
+    shared = shared if shared * down.frequencies <= MOST_CARRIED else 0
 
-    def columns(start: ir.Value, number: ir.Value) -> Line:
-        """Two columns of a tile, each transformed."""
-        found: Line = []
-        for x in range(STEP):
-            at = address(b, start, b.mul(b.add(number, const(x * beside)), const(lanes)), element)
-            found += of_elements(b, [load_vector(b, address(b, at, b.mul(line, const(y * down)), element), element,
-                                                 lanes) for y in range(SIDE)])
-        return found
-    with over_tiles(b, rows, down) as (row, first), loop(b, ZERO, const(beside), short=True) as (phase, _):
-        start = address(b, copy, b.add(b.mul(first, line), b.mul(phase, const(lanes))), element)
-        with loop(b, ZERO, b.udiv(across, const(beside)), carried=columns(start, ZERO), short=True) as (j, known):
-            left, right = list(known), columns(start, b.mul(b.add(j, ONE), const(STEP * beside)))
-            known[:] = right
-            tile = b.add(b.mul(row, across), b.add(b.mul(j, const(beside)), phase))
+    def column(start: ir.Value, number: int) -> Line:
+        """A column of a tile, transformed."""
+        at = address(b, start, const(number * beside.gap * lanes), element)
+        return of_elements(b, down, [load_vector(b, address(b, at, b.mul(line, const(y * down.gap)), element), element,
+                                                 lanes) for y in range(down.side)])
+
+    def columns(start: ir.Value, numbers: range) -> Line:
+        return [value for number in numbers for value in column(start, number)]
+    with over_tiles(b, rows, down.gap) as (row, first), loop(b, ZERO, const(beside.gap), short=True) as (phase, _):
+        begin = b.add(b.mul(b.mul(first, const(down.step)), line), b.mul(phase, const(lanes)))
+        start, known = address(b, copy, begin, element), range(shared)
+        with loop(b, ZERO, b.udiv(across, const(beside.gap)), carried=columns(start, known), short=True) as (j, kept):
+            at = address(b, start, b.mul(j, const(moved * beside.gap * lanes)), element)
+            values = [*kept, *columns(at, range(shared, beside.side))]
+            lines = [values[y::down.frequencies] for y in range(down.frequencies)]
+            kept[:] = values[moved * down.frequencies:] if shared else []
+            tile = b.add(b.mul(row, across), b.add(b.mul(j, const(beside.gap)), phase))
             place = address(b, target, b.mul(tile, apart), element)
-            for y in range(SIDE):
-                square = [left[y], left[SIDE + y], right[y], right[SIDE + y]]
-                store_line(b, of_elements(b, square), place, y, frequency, element)
+            for y, found in enumerate(lines):
+                store_line(b, of_elements(b, beside, found), place, y, frequency, element)
 
 
 def store_line(b: ir.IRBuilder, line: Line, place: ir.Value, y: int, frequency: ir.Value, element: ir.Type) -> None:
     """Row y of a square of frequencies, each so far from the one before."""
     for x, value in enumerate(line):
-        store_vector(b, value, address(b, place, b.mul(const(y * SIDE + x), frequency), element))
+        store_vector(b, value, address(b, place, b.mul(const(y * len(line) + x), frequency), element))
 
 
 class Gradients(Copies):
@@ -394,7 +460,7 @@ class Gradients(Copies):
             line = b.mul(b.mul(i, const(tiles.rows * tiles.across)), const(self.layout.tile))
             place = b.add(line, b.mul(b.urem(vector, vectors), const(self.lanes)))
             numbers = tiles.across, tiles.pitch, self.layout.tile, self.layout.frequency
-            pieces.call(b, transform_places, (self.element, self.lanes, tiles.gaps), [
+            pieces.call(b, transform_places, (self.element, self.lanes, tiles.tilings), [
                 self.copy, address(b, self.panel(b.udiv(vector, vectors), ZERO), place, self.element), block.rows,
                 *map(const, numbers)])
 
@@ -405,16 +471,16 @@ class Gradients(Copies):
         return address(b, self.target, at, self.element)
 
 
-def transform_places(b: ir.IRBuilder, element: ir.Type, lanes: int, gaps: tuple[int, int], copy: ir.Value,
+def transform_places(b: ir.IRBuilder, element: ir.Type, lanes: int, tilings: Tilings, copy: ir.Value,
                      target: ir.Value, rows: ir.Value, across: ir.Value, pitch: ir.Value, apart: ir.Value,
                      frequency: ir.Value) -> None:
     """Write a piece: what the places of rows of tiles have, transformed."""
-    line, (down, beside) = b.mul(pitch, const(lanes)), gaps
+    line, (down, beside) = b.mul(pitch, const(lanes)), (tiling.gap for tiling in tilings)
     with over_tiles(b, rows, down) as (row, first), over_tiles(b, across, beside) as (j, column):
         at = b.add(b.mul(first, line), b.mul(column, const(lanes)))
         square = [[load_vector(b, address(b, copy, b.add(b.add(at, b.mul(line, const(y * down))),
                                                          const(x * beside * lanes)), element), element, lanes)
                    for x in range(STEP)] for y in range(STEP)]
         place = address(b, target, b.mul(b.add(b.mul(row, across), j), apart), element)
-        for y, found in enumerate(both_ways(b, of_sums, square)):
+        for y, found in enumerate(both_ways(b, of_sums, tilings, square)):
             store_line(b, found, place, y, frequency, element)

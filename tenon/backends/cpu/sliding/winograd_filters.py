@@ -32,14 +32,12 @@ from tenon.backends.cpu.contraction.machine import host
 from tenon.backends.cpu.sliding.cover import know
 from tenon.backends.cpu.sliding.task import Task, finish_taps, up
 from tenon.backends.cpu.sliding.winograd import (
-    FREQUENCIES,
-    SIDE,
-    TAPS,
     Elements,
     Gradients,
     Layout,
     Panels,
     Tiles,
+    Tilings,
     add_products,
     block_of,
     both_ways,
@@ -94,7 +92,7 @@ class WinogradFilterPlan:
     def elements(self) -> Layout:
         """How transformed elements lie: all that one product reads is near."""
         frequency = self.tiles.apart(self.tiles.lanes)
-        return Layout(frequency, self.tiles.lanes, FREQUENCIES * frequency)
+        return Layout(frequency, self.tiles.lanes, self.tiles.frequencies * frequency)
 
     @property
     def gradients(self) -> Layout:
@@ -106,20 +104,21 @@ class WinogradFilterPlan:
     def sums(self) -> Layout:
         """How sums lie: for each vector of channels and each frequency lines of filters, one a channel."""
         frequency = self.tiles.lanes * self.line + self.tiles.lanes
-        return Layout(frequency, self.line, FREQUENCIES * frequency)
+        return Layout(frequency, self.line, self.tiles.frequencies * frequency)
 
     @property
     def taps(self) -> int:
-        """Of a vector of channels."""
-        return TAPS * TAPS * self.tiles.lanes
+        """Of a channel."""
+        return count(self.windows.taps)
 
     @property
     def parts(self) -> tuple[int, ...]:
         """Bytes of a copy, of transformed elements, places and sums, and of taps with filters inside, and outside."""
         lanes = self.tiles.lanes
         vectors = self.vectors if self.tiles.blocks > 1 else 1
-        elements = (self.tiles.copied, self.vectors * self.elements.vector, FREQUENCIES * self.gradients.frequency,
-                    vectors * self.sums.vector, self.taps * lanes, self.taps * lanes)
+        gradients, turned = self.tiles.frequencies * self.gradients.frequency, self.taps * lanes * lanes
+        elements = (self.tiles.copied, self.vectors * self.elements.vector, gradients, vectors * self.sums.vector,
+                    turned, turned)
         return tuple(up(n * element_bytes(register(self.statement.sum.dtype)), 64) for n in elements)
 
     @property
@@ -203,7 +202,8 @@ class _WinogradFilters:
         b, plan = self.b, self.plan
         elements = address(b, self.elements.target, b.mul(vector, const(plan.elements.vector)), self.element)
         numbers = plan.elements.frequency, plan.gradients.frequency, plan.gradients.vector, plan.sums.frequency
-        pieces.call(b, multiply, (self.element, self.panels, plan.line, self.tiles.blocks == 1), [
+        alone = self.tiles.blocks == 1
+        pieces.call(b, multiply, (self.element, self.panels, plan.line, self.tiles.frequencies, alone), [
             elements, self.gradients.target, self.sums_of(vector), panels, depth, begins, *map(const, numbers)])
 
     # ------------------------------------------------------------ results
@@ -212,22 +212,22 @@ class _WinogradFilters:
         """The results of a vector of channels, for `some` filters from `first` on."""
         b, lanes = self.b, const(self.lanes)
         sums, channel = self.sums_of(place), b.mul(vector, lanes)
-        run = b.mul(minimum(b, lanes, b.sub(const(self.tiles.channels), channel)), const(TAPS * TAPS))
+        run = b.mul(minimum(b, lanes, b.sub(const(self.tiles.channels), channel)), const(self.plan.taps))
         with loop(b, ZERO, some, lanes, short=True) as (f, _):
             numbers = self.plan.sums.tile, self.plan.sums.frequency
-            pieces.call(b, transform_and_turn, (self.element, self.lanes, self.order), [
+            pieces.call(b, transform_and_turn, (self.element, self.lanes, self.tiles.tilings, self.order), [
                 address(b, sums, f, self.element), self.inside, self.outside, *map(const, numbers)])
             with loop(b, ZERO, minimum(b, lanes, b.sub(some, f)), short=True) as (k, _):
                 know(self.values, self.plan.filters, b.add(b.add(first, f), k))
-                line = address(b, self.outside, b.mul(k, const(self.plan.taps)), self.element)
+                line = address(b, self.outside, b.mul(k, const(self.plan.taps * self.lanes)), self.element)
                 known = *self.plan.statement.batch, *self.plan.filters
-                self.task.apart("epilogue", known, [line, b.mul(channel, const(TAPS * TAPS)), run], self.hand_over)
+                self.task.apart("epilogue", known, [line, b.mul(channel, const(self.plan.taps)), run], self.hand_over)
 
     @property
     def order(self) -> tuple[tuple[int, ...], ...]:
         """Which of a channel's taps meets the element in this row and column of a window."""
-        down, across = ([k if s.reach > 0 else TAPS - 1 - k for k in range(TAPS)] for s in self.tiles.slides)
-        return tuple(tuple(y * TAPS + x for x in across) for y in down)
+        down, across = ([k if s.reach > 0 else s.taps - 1 - k for k in range(s.taps)] for s in self.tiles.slides)
+        return tuple(tuple(y * len(across) + x for x in across) for y in down)
 
     def hand_over(self, values: Values, given: Sequence[ir.Value]) -> None:
         """The epilogue for some taps of a filter."""
@@ -236,16 +236,16 @@ class _WinogradFilters:
 
 # ---------------------------------------------------------------- pieces
 
-def multiply(b: ir.IRBuilder, element: ir.Type, panels: Panels, line: int, alone: bool, elements: ir.Value,
-             gradients: ir.Value, sums: ir.Value, count: ir.Value, depth: ir.Value, begins: ir.Value, left: ir.Value,
-             right: ir.Value, panel_apart: ir.Value, apart: ir.Value) -> None:
+def multiply(b: ir.IRBuilder, element: ir.Type, panels: Panels, line: int, frequencies: int, alone: bool,
+             elements: ir.Value, gradients: ir.Value, sums: ir.Value, count: ir.Value, depth: ir.Value,
+             begins: ir.Value, left: ir.Value, right: ir.Value, panel_apart: ir.Value, apart: ir.Value) -> None:
     """Write a piece: what the tiles of a block add to the sums of a vector of channels, for `count` panels of filters.
 
     Frequencies are `left`, `right` and `apart` elements apart, channels `line`.  The block is `alone`, or `begins`.
     """
     none, lanes = zero(ir.VectorType(element, panels.lanes)), panels.lanes
     with loop(b, ZERO, count, short=True) as (panel, _), \
-            loop(b, ZERO, const(FREQUENCIES), short=True) as (frequency, _):
+            loop(b, ZERO, const(frequencies), short=True) as (frequency, _):
         at = b.add(b.mul(frequency, right), b.mul(panel, panel_apart))
         place = b.add(b.mul(frequency, apart), b.mul(panel, const(panels.width)))
         factor = address(b, elements, b.mul(frequency, left), element)
@@ -261,19 +261,20 @@ def multiply(b: ir.IRBuilder, element: ir.Type, panels: Panels, line: int, alone
                 store_vector(b, value, x)
 
 
-def transform_and_turn(b: ir.IRBuilder, element: ir.Type, lanes: int, order: Sequence[Sequence[int]], sums: ir.Value,
-                       inside: ir.Value, outside: ir.Value, apart: ir.Value, frequency: ir.Value) -> None:
+def transform_and_turn(b: ir.IRBuilder, element: ir.Type, lanes: int, tilings: Tilings, order: Sequence[Sequence[int]],
+                       sums: ir.Value, inside: ir.Value, outside: ir.Value, apart: ir.Value,
+                       frequency: ir.Value) -> None:
     """Write a piece: the taps of a vector of channels for a vector of filters, a line for each filter.
 
     `order` says where in a line those of a row and column of a window go.
     """
-    taps = TAPS * TAPS * lanes
+    taps, (high, wide) = sum(map(len, order)) * lanes, (tiling.frequencies for tiling in tilings)
     with loop(b, ZERO, const(lanes), short=True) as (channel, _):
         start = address(b, sums, b.mul(channel, apart), element)
-        square = [[load_vector(b, address(b, start, b.mul(const(y * SIDE + x), frequency), element), element, lanes)
-                   for x in range(SIDE)] for y in range(SIDE)]
+        square = [[load_vector(b, address(b, start, b.mul(const(y * wide + x), frequency), element), element, lanes)
+                   for x in range(wide)] for y in range(high)]
         target = address(b, inside, b.mul(channel, const(taps)), element)
-        for numbers, line in zip(order, both_ways(b, to_taps, square), strict=True):
+        for numbers, line in zip(order, both_ways(b, to_taps, tilings, square), strict=True):
             for number, value in zip(numbers, line, strict=True):
                 store_vector(b, value, address(b, target, const(number * lanes), element))
     with loop(b, ZERO, const(taps), const(lanes), short=True) as (x, _):

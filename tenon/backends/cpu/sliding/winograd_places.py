@@ -40,15 +40,13 @@ from tenon.backends.cpu.sliding.cover import know
 from tenon.backends.cpu.sliding.results import Results
 from tenon.backends.cpu.sliding.task import Task, up
 from tenon.backends.cpu.sliding.winograd import (
-    FREQUENCIES,
-    SIDE,
     STEP,
-    TAPS,
     Block,
     Elements,
     Layout,
     Panels,
     Tiles,
+    Tilings,
     add_products,
     block_of,
     both_ways,
@@ -118,8 +116,9 @@ class WinogradPlan:
         tiles, panels = self.tiles, self.panels
         rows = STEP * tiles.rows * self.run + tiles.lanes
         over = panels.rows * max(self.channels, panels.width)       # a tile of sums may go over the end
-        elements = (tiles.copied, FREQUENCIES * tiles.apart(self.channels) + over,
-                    self.kept * FREQUENCIES * self.frequency, FREQUENCIES * tiles.apart(panels.width) + over,
+        frequencies = tiles.frequencies
+        elements = (tiles.copied, frequencies * tiles.apart(self.channels) + over,
+                    self.kept * frequencies * self.frequency, frequencies * tiles.apart(panels.width) + over,
                     rows * tiles.lanes, rows * tiles.lanes)
         return tuple(up(n * element_bytes(register(self.statement.sum.dtype)), 64) for n in elements)
 
@@ -156,13 +155,13 @@ class _Winograd:
         self.filters, self.slots = count(plan.filters), addresses(task.b, self.lanes)
 
     def emit(self) -> None:
-        """All blocks and panels of this thread."""
-        b, plan, tiles = self.b, self.plan, self.tiles
-        share = self.task.share(tiles.blocks if plan.shares_blocks else plan.count)
-        blocks, panels = (share, (ZERO, const(plan.count))) if plan.shares_blocks else \
-            ((ZERO, const(tiles.blocks)), share)
-        self.first_panel = ZERO if plan.shares_blocks else panels[0]
-        with b.if_then(b.icmp_signed("<", *share)):
+        """All blocks and panels of this thread, of each batch."""
+        b, plan = self.b, self.plan
+        units = self.tiles.blocks if plan.shares_blocks else plan.count
+        with self.task.batches(plan.statement.batch, units) as own:
+            blocks, panels = (own, (ZERO, const(plan.count))) if plan.shares_blocks else \
+                ((ZERO, const(self.tiles.blocks)), own)
+            self.first_panel = ZERO if plan.shares_blocks else panels[0]
             self.clear()
             if plan.kept > 1:
                 with loop(b, *panels, short=True) as (panel, _):
@@ -174,7 +173,7 @@ class _Winograd:
         """No element is read that nobody wrote: sums of what lies beyond the last tile take no time."""
         b, lanes = self.b, self.lanes
         some = self.panels.rows * self.plan.channels
-        for frequency in range(FREQUENCIES):
+        for frequency in range(self.tiles.frequencies):
             start = const(frequency * self.tiles.apart(self.plan.channels))
             with loop(b, ZERO, const(some), const(lanes), short=True) as (k, _):
                 store_vector(b, zero(ir.VectorType(self.element, lanes)),
@@ -199,7 +198,7 @@ class _Winograd:
     def panel_at(self, panel: ir.Value, frequency: ir.Value) -> ir.Value:
         """Where the transformed taps of a panel are."""
         b, kept = self.b, ZERO if self.plan.kept == 1 else self.b.sub(panel, self.first_panel)
-        number = b.add(b.mul(kept, const(FREQUENCIES)), frequency)
+        number = b.add(b.mul(kept, const(self.tiles.frequencies)), frequency)
         return address(b, self.taps, b.mul(number, const(self.plan.frequency)), self.element)
 
     def transform_taps(self, panel: ir.Value) -> None:
@@ -222,7 +221,7 @@ class _Winograd:
                 place = b.add(b.mul(some, const(inner * width)), v)
                 target = address(b, self.panel_at(panel, ZERO), place, self.element)
                 apart = int(terms.get(channels[-1], 0)) if channels else 0
-                pieces.call(b, transform_taps, (load.dtype, self.lanes, self.order), [
+                pieces.call(b, transform_taps, (load.dtype, self.lanes, self.tiles.tilings, self.order), [
                     self.slots, target, first, *map(const, (inner, apart, width, plan.frequency))])
 
     @cached_property
@@ -230,7 +229,7 @@ class _Winograd:
         """Which of a channel's taps meets the element in this row and column of a window."""
         terms = affine(self.plan.weights.offset).terms
         steps = [int(terms[s.tap]) for s in self.slides if s.tap is not None]
-        taps = [[k if s.reach > 0 else TAPS - 1 - k for k in range(TAPS)] for s in self.slides]
+        taps = [[k if s.reach > 0 else s.taps - 1 - k for k in range(s.taps)] for s in self.slides]
         return tuple(tuple(y * steps[0] + x * steps[1] for x in taps[1]) for y in taps[0])
 
     # ------------------------------------------------------------ products
@@ -239,7 +238,7 @@ class _Winograd:
         """The sums of all frequencies; the last tiles of a block may be computed twice, to be a whole register tile."""
         b, plan, width = self.b, self.plan, self.panels.width
         numbers = self.tiles.channels, self.tiles.apart(plan.channels), plan.frequency, self.tiles.apart(width)
-        pieces.call(b, multiply, (self.element, self.panels, plan.channels), [
+        pieces.call(b, multiply, (self.element, self.panels, plan.channels, self.tiles.frequencies), [
             self.elements.target, self.panel_at(panel, ZERO), self.sums, tiles, *map(const, numbers)])
 
     # ------------------------------------------------------------ results
@@ -249,7 +248,7 @@ class _Winograd:
         b, plan, lanes = self.b, self.plan, self.lanes
         width, tile = self.panels.width, b.mul(image, const(self.tiles.rows * self.tiles.across))
         sums = address(b, self.sums, b.add(b.mul(tile, const(width)), b.mul(v, const(lanes))), self.element)
-        pieces.call(b, transform_sums, (self.element, lanes, self.tiles.gaps), [
+        pieces.call(b, transform_sums, (self.element, lanes, self.tiles.tilings), [
             sums, self.inside, block.rows, *map(const, (self.tiles.across, plan.run, width, self.tiles.apart(width)))])
         place = b.mul(block.first, const(STEP))
         lines = minimum(b, b.mul(block.rows, const(STEP)), b.sub(const(self.slides[0].places), place))
@@ -258,34 +257,34 @@ class _Winograd:
 
 # ---------------------------------------------------------------- pieces
 
-def transform_taps(b: ir.IRBuilder, dtype: DType, lanes: int, order: Sequence[Sequence[int]], starts: ir.Value,
-                   target: ir.Value, first: ir.Value, channels: ir.Value, apart: ir.Value, width: ir.Value,
-                   frequency: ir.Value) -> None:
+def transform_taps(b: ir.IRBuilder, dtype: DType, lanes: int, tilings: Tilings, order: Sequence[Sequence[int]],
+                   starts: ir.Value, target: ir.Value, first: ir.Value, channels: ir.Value, apart: ir.Value,
+                   width: ir.Value, frequency: ir.Value) -> None:
     """Write a piece: the taps of channels, so far `apart`, of filters whose taps begin at `starts`.
 
     `order` says which of them meets the element in a row and column of a window: squares of lines are turned.
     """
     element, lines = register(dtype), lines_at(b, starts, lanes)
-    none = zero(ir.VectorType(in_memory(dtype), lanes))
+    none, taps = zero(ir.VectorType(in_memory(dtype), lanes)), sum(map(len, order))
     with loop(b, ZERO, channels, short=True) as (channel, _):
         offset, columns = b.add(first, b.mul(channel, apart)), list[ir.Value]()
-        for start in range(0, TAPS * TAPS, lanes):
-            mask, at = lanes_below(TAPS * TAPS - start, lanes), b.add(offset, const(start))
+        for start in range(0, taps, lanes):
+            mask, at = lanes_below(taps - start, lanes), b.add(offset, const(start))
             rows = [masked_load(b, b.gep(line, [at], source_etype=scalar.in_memory(dtype)), mask, none)
                     for line in lines]
             columns += transpose(b, [widened(b, row, dtype, lanes) for row in rows])
         place = address(b, target, b.mul(channel, width), element)
-        for y, line in enumerate(both_ways(b, of_taps, [[columns[n] for n in line] for line in order])):
+        for y, line in enumerate(both_ways(b, of_taps, tilings, [[columns[n] for n in line] for line in order])):
             store_line(b, line, place, y, frequency, element)
 
 
-def multiply(b: ir.IRBuilder, element: ir.Type, panels: Panels, line: int, elements: ir.Value, taps: ir.Value,
-             sums: ir.Value, tiles: ir.Value, channels: ir.Value, left: ir.Value, right: ir.Value,
+def multiply(b: ir.IRBuilder, element: ir.Type, panels: Panels, line: int, frequencies: int, elements: ir.Value,
+             taps: ir.Value, sums: ir.Value, tiles: ir.Value, channels: ir.Value, left: ir.Value, right: ir.Value,
              apart: ir.Value) -> None:
     """Write a piece: the sums of all frequencies, which are `left`, `right` and `apart` elements apart."""
     none = [zero(ir.VectorType(element, panels.lanes))] * (panels.rows * panels.vectors)
     last = maximum(b, b.sub(tiles, const(panels.rows)), ZERO)
-    with loop(b, ZERO, const(FREQUENCIES), short=True) as (frequency, _):
+    with loop(b, ZERO, const(frequencies), short=True) as (frequency, _):
         factor, panel, target = (address(b, where, b.mul(frequency, by), element)
                                  for where, by in ((elements, left), (taps, right), (sums, apart)))
         with loop(b, ZERO, tiles, const(panels.rows), short=True) as (tile, _):
@@ -297,17 +296,17 @@ def multiply(b: ir.IRBuilder, element: ir.Type, panels: Panels, line: int, eleme
                 store_vector(b, value, address(b, where, const(number * panels.lanes), element))
 
 
-def transform_sums(b: ir.IRBuilder, element: ir.Type, lanes: int, gaps: tuple[int, int], sums: ir.Value,
+def transform_sums(b: ir.IRBuilder, element: ir.Type, lanes: int, tilings: Tilings, sums: ir.Value,
                    target: ir.Value, rows: ir.Value, across: ir.Value, run: ir.Value, width: ir.Value,
                    frequency: ir.Value) -> None:
     """Write a piece: rows of tiles, each to two rows of results."""
-    down, beside = gaps
+    (down, beside), (high, wide) = (t.gap for t in tilings), (t.frequencies for t in tilings)
     with over_tiles(b, rows, down) as (row, first), over_tiles(b, across, beside) as (j, column):
         where = address(b, sums, b.mul(b.add(b.mul(row, across), j), width), element)
-        square = [[load_vector(b, address(b, where, b.mul(const(y * SIDE + x), frequency), element), element, lanes)
-                   for x in range(SIDE)] for y in range(SIDE)]
+        square = [[load_vector(b, address(b, where, b.mul(const(y * wide + x), frequency), element), element, lanes)
+                   for x in range(wide)] for y in range(high)]
         corner = b.add(b.mul(first, run), column)
-        for y, line in enumerate(both_ways(b, to_sums, square)):
+        for y, line in enumerate(both_ways(b, to_sums, tilings, square)):
             for x, value in enumerate(line):
                 at = b.mul(b.add(corner, b.add(b.mul(run, const(y * down)), const(x * beside))), const(lanes))
                 store_vector(b, value, address(b, target, at, element))
