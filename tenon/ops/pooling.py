@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,8 +13,10 @@ from tenon.graph.build import literal
 from tenon.graph.op import Op
 from tenon.ops.comparison import equal, where
 from tenon.ops.creation import arange
+from tenon.ops.cutting import narrow
 from tenon.ops.define import check_kind, define, function
 from tenon.ops.indexing import take
+from tenon.ops.pieces import concat_op
 from tenon.ops.shape import full_op, ravel, reshape_op, unravel
 from tenon.ops.windows import (
     over_windows,
@@ -294,27 +296,47 @@ def _names(count: int) -> None:
 
 # ---------------------------------------------------------------- windows that divide an axis into a given number
 
-def _shares(size: int, count: int) -> tuple[Any, Any]:
-    """The elements of each of `count` windows over an axis [count, longest], and which of them are real."""
-    start = np.arange(count) * size // count
-    stop = -(-(np.arange(1, count + 1) * size) // count)
-    at = start[:, None] + np.arange(max(stop - start, default=0))
-    return np.minimum(at, stop[:, None] - 1), at < stop[:, None]
+def _runs(size: int, count: int) -> list[tuple[int, int, int, int]]:
+    """`count` windows over an axis as runs of equally long and distant ones: (start, stop, kernel, stride) of each.
+
+    >>> _runs(13, 7)
+    [(0, 2, 2, 1), (1, 12, 3, 2), (11, 13, 2, 1)]
+    """
+    windows = [(k * size // count, -(-(k + 1) * size // count)) for k in range(count)]
+    found: list[list[tuple[int, int]]] = []
+    for start, stop in windows:
+        run = found[-1] if found else []
+        step = start - run[-1][0] if run else 0
+        alike = run and stop - run[-1][1] == step and step > 0 and (len(run) == 1 or run[-1][0] - run[-2][0] == step)
+        if alike:
+            run.append((start, stop))
+        else:
+            found.append([(start, stop)])
+    return [(run[0][0], run[-1][1], run[0][1] - run[0][0], run[1][0] - run[0][0] if len(run) > 1 else 1)
+            for run in found]
 
 
-def _adaptive(name: str, x: Any, output_size: Any, count: int | None, even: Callable[..., Any],
-              uneven: Callable[[Any, int, Any, Any], Any]) -> Any:
+def _adaptive(name: str, x: Any, output_size: Any, count: int | None, pool: Callable[..., Any]) -> Any:
+    """The pool of windows that divide the sizes; where they differ, run by run."""
     sizes = spatial_sizes(name, x, count)
     listed = tuple(output_size) if isinstance(output_size, (tuple, list)) else (output_size,) * len(sizes)
     wanted = tuple(n if w is None else w for n, w in zip(sizes, listed, strict=True))
     wanted = per_axis(wanted, len(sizes), "output_size")
     if all(n % w == 0 for n, w in zip(sizes, wanted, strict=True)):
         kernel = tuple(n // w for n, w in zip(sizes, wanted, strict=True))
-        return even(x, kernel, count=len(sizes))
-    for axis, (n, w) in enumerate(zip(map(int, sizes), map(int, wanted), strict=True), x.ndim - len(sizes)):
-        if n != w:
-            x = uneven(x, axis, *_shares(n, w))
+        return pool(x, kernel, count=len(sizes))
+    for axis in reversed(range(len(sizes))):            # the first of equal elements, row after row, is the largest
+        x = _along(x, axis, len(sizes), _runs(int(sizes[axis]), int(wanted[axis])), pool)
     return x
+
+
+def _along(x: Any, axis: int, count: int, runs: Sequence[tuple[int, int, int, int]], pool: Callable[..., Any]) -> Any:
+    """The pool of runs of windows along one of the last `count` axes."""
+    place, ones, parts = x.ndim - count + axis, (1,) * count, []
+    for start, stop, kernel, stride in runs:
+        sizes, steps = (ones[:axis] + (n,) + ones[axis + 1:] for n in (kernel, stride))
+        parts.append(pool(narrow(x, place, start, stop), sizes, steps, count=count))
+    return parts[0] if len(parts) == 1 else concat_op(*parts, axis=place)
 
 
 @function
@@ -324,18 +346,13 @@ def adaptive_avg_pool(x: Any, output_size: Any, count: int | None = None) -> Any
     >>> tn.adaptive_avg_pool(tn.tensor([[[1.0, 2.0, 3.0]]]), 2)
     tensor([[[1.5, 2.5]]])
     """
-    def mean(x: Any, axis: int, at: Any, real: Any) -> Any:
-        weight = (real / real.sum(1, keepdims=True)).astype(x.dtype.numpy)
-        return resample(x, axis, at, weight)
-    return _adaptive("adaptive_avg_pool", x, output_size, count, avg_pool, mean)
+    return _adaptive("adaptive_avg_pool", x, output_size, count, avg_pool)
 
 
 @function
 def adaptive_max_pool(x: Any, output_size: Any, count: int | None = None) -> Any:
     """The maximum over windows that divide the sizes of x [N, C, *sizes] as evenly as can be into `output_size`."""
-    def largest(x: Any, axis: int, at: Any, real: Any) -> Any:
-        return take(x, at, axis=axis).max(axis=axis + 1)
-    return _adaptive("adaptive_max_pool", x, output_size, count, max_pool, largest)
+    return _adaptive("adaptive_max_pool", x, output_size, count, max_pool)
 
 
 def resample(x: Any, axis: int, at: Any, weight: Any) -> Any:

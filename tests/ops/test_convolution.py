@@ -214,6 +214,13 @@ def test_adaptive_pooling_divides_as_evenly_as_can_be(size):
     check_gradient(lambda x: tn.adaptive_avg_pool2d(x, size), x)
 
 
+def test_the_first_of_equal_elements_is_the_largest_of_uneven_windows():
+    """Row after row: the first row of [[0, 1], [1, 0]] has it, though the first column has one too."""
+    x = tn.tensor([[[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 0.0]]])
+    gradient = tn.grad(lambda x: tn.adaptive_max_pool2d(x, 2)[0, 0, 0])(x)
+    np.testing.assert_array_equal(np.asarray(gradient), [[[0, 1, 0], [0, 0, 0], [0, 0, 0]]])
+
+
 def test_pooling_bad_arguments():
     x = tn.tensor(normal((1, 1, 4, 4)))
     with pytest.raises(ArgumentError):
