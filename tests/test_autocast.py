@@ -171,3 +171,15 @@ def test_recurrent_layers_keep_their_state_wide(layer: Callable[..., Any]) -> No
         narrow = net(x)[0]
     assert narrow.dtype is tn.float32
     np.testing.assert_allclose(narrow.numpy(), wide.numpy(), atol=5e-2)
+
+
+@pytest.mark.parametrize("layer", [nn.RNN, nn.GRU, nn.LSTM])
+def test_a_recurrent_layer_takes_what_a_narrow_product_gave(layer):
+    net = layer(4, 5)
+    x = tn.ones((3, 2, 4)).to("bfloat16")
+
+    def run(x):
+        with tn.autocast():
+            return net(x)[0]
+    for f in (run, tn.jit(run)):
+        assert f(x).shape == (3, 2, 5) and f(x).dtype is tn.float32

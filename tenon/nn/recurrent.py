@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tenon.autocast import autocasting
 from tenon.capture.loops import scan
 from tenon.errors import ArgumentError, ShapeError
 from tenon.nn import init
@@ -82,7 +83,8 @@ class _Recurrent(Module):
         """The first states [layers * directions, N, hidden_size], zero unless given."""
         shape = (self.num_layers * (2 if self.bidirectional else 1), x.shape[1], self.hidden_size)
         if hx is None:
-            return [zeros(shape, dtype=x.dtype)] * self.states
+            held = next(self.parameters()).dtype if autocasting() else x.dtype      # in which states come out
+            return [zeros(shape, dtype=held)] * self.states
         given = [hx] if self.states == 1 else list(hx)
         given = [h[:, None] for h in given] if alone else given
         for h in given:
