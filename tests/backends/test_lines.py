@@ -63,3 +63,14 @@ def test_an_epilogue_takes_the_sums_of_a_strip(rows: int, depth: int, columns: i
     x, w, bias = (random.normal(size=size).astype(np.float32) for size in ((rows, depth), (depth, columns), columns))
     found = tn.jit(lambda x, w, bias: tn.relu(x @ w + bias))(tn.tensor(x), tn.tensor(w), tn.tensor(bias))
     np.testing.assert_allclose(found.numpy(), np.maximum(x @ w + bias, 0), rtol=1e-4, atol=1e-3)
+
+
+def test_an_epilogue_knows_the_sums_of_strips_from_those_of_tiles() -> None:
+    """A product of any number of rows goes by lines or by tiles, which keep their sums differently far apart."""
+    rng = np.random.default_rng(0)
+    weights = rng.standard_normal((256, 256)).astype(np.float32) / 16
+    squashed = tn.jit(lambda x, w: tn.tanh(x @ w))
+    for rows in (96, 160, 5, 3, 1, 33):
+        x = rng.standard_normal((rows, 256)).astype(np.float32)
+        found = squashed(tn.tensor(x), tn.tensor(weights))
+        np.testing.assert_allclose(found.numpy(), np.tanh(x @ weights), rtol=1e-4, atol=1e-5)

@@ -167,7 +167,7 @@ class _Product:
     def finish(self, b: ir.IRBuilder, args: Args, g: Places, m: ir.Value, n: ir.Value, rows: ir.Value,
                columns: ir.Value, sums: ir.Value, width: int) -> None:
         """The epilogue for a rectangle of results, as loops that LLVM turns into vectors, in a function of its own."""
-        name = f"{self.name}_epilogue"
+        name = f"{self.name}_epilogue_of_{width}"
         function = self.module.globals.get(name)
         if function is None:
             kinds = [*(a.type for a in args), *(I64 for _ in g), *[I64] * 4, POINTER]
