@@ -15,7 +15,6 @@ from tenon.ops.comparison import equal, where
 from tenon.ops.creation import arange
 from tenon.ops.cutting import narrow
 from tenon.ops.define import check_kind, define, function
-from tenon.ops.indexing import take
 from tenon.ops.pieces import concat_op
 from tenon.ops.shape import full_op, ravel, reshape_op, unravel
 from tenon.ops.windows import (
@@ -353,12 +352,6 @@ def adaptive_avg_pool(x: Any, output_size: Any, count: int | None = None) -> Any
 def adaptive_max_pool(x: Any, output_size: Any, count: int | None = None) -> Any:
     """The maximum over windows that divide the sizes of x [N, C, *sizes] as evenly as can be into `output_size`."""
     return _adaptive("adaptive_max_pool", x, output_size, count, max_pool)
-
-
-def resample(x: Any, axis: int, at: Any, weight: Any) -> Any:
-    """Along an axis, element j of the result is the sum over t of x[at[j, t]] * weight[j, t]."""
-    shape = (*weight.shape, *[1] * (x.ndim - axis - 1))
-    return (take(x, at, axis=axis) * weight.reshape(shape)).sum(axis=axis + 1)
 
 
 for _count in (1, 2, 3):

@@ -11,7 +11,8 @@ import numpy as np
 from tenon.dims import product
 from tenon.errors import ArgumentError, ShapeError
 from tenon.ops.define import aliases, function
-from tenon.ops.pooling import adaptive_avg_pool, resample
+from tenon.ops.indexing import take
+from tenon.ops.pooling import adaptive_avg_pool
 from tenon.ops.shape import permute, reshape_op
 
 AXES = {"nearest": (1, 2, 3), "nearest-exact": (1, 2, 3), "linear": (1,), "bilinear": (2,), "trilinear": (3,),
@@ -48,8 +49,14 @@ def interpolate(x: Any, size: Any = None, scale_factor: Any = None, mode: str = 
             scale = (n - 1) / (m - 1) if m > 1 else 0.0
         if n != m or taps is _cubic:
             at, weight = taps(n, np.arange(m), scale, align_corners)
-            x = resample(x, axis, np.clip(at, 0, n - 1).astype(np.int64), weight.astype(x.dtype.numpy))
+            x = _resampled(x, axis, np.clip(at, 0, n - 1).astype(np.int64), weight.astype(x.dtype.numpy))
     return x
+
+
+def _resampled(x: Any, axis: int, at: Any, weight: Any) -> Any:
+    """Along an axis, element j of the result is the sum over t of x[at[j, t]] * weight[j, t]."""
+    shape = (*weight.shape, *[1] * (x.ndim - axis - 1))
+    return (take(x, at, axis=axis) * weight.reshape(shape)).sum(axis=axis + 1)
 
 
 aliases(upsample=interpolate)
