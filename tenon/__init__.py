@@ -19,6 +19,7 @@ from tenon.array_api import namespace_info as __array_namespace_info__
 from tenon.autocast import autocast, get_autocast_dtype, is_autocast_enabled
 from tenon.capture.watch import unwatched as _unwatched
 from tenon.config import read_show as _read_show
+from tenon.eager.recording import enable_grad, is_grad_enabled, no_grad
 from tenon.extend import graph_pass, kernel, register_backend, remove_kernel, remove_pass
 from tenon.graph.ir import Graph
 from tenon.jit import jit
@@ -39,7 +40,6 @@ from tenon.random import (
     randperm,
     uniform,
 )
-from tenon.recording import enable_grad, is_grad_enabled, no_grad
 from tenon.tensor import Tensor, asarray, from_dlpack, tensor
 from tenon.types import DType as dtype
 from tenon.types import (

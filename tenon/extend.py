@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tenon.backends.base import Backend
-from tenon.eager import program_of
+from tenon.eager.calls import program_of
 from tenon.errors import ArgumentError
 from tenon.graph.ir import Graph
 from tenon.graph.kernels import Kernel, add_kernel, forget_kernel, kernels_of

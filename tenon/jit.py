@@ -29,13 +29,13 @@ from tenon.dims import (
     UndecidedSize,
     substitute,
 )
+from tenon.eager.recording import modes, recording
 from tenon.errors import ArgumentError, CaptureError
 from tenon.garbage import MANY, give_back
 from tenon.graph.ir import AUTOTUNE, DONATED, MEMORY_BUDGET, Graph
 from tenon.graph.op import current
 from tenon.locks import Lock
 from tenon.observe import emit, span
-from tenon.recording import modes, recording
 from tenon.tensor import Tensor, asarray
 from tenon.types import DType, TensorType
 

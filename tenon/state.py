@@ -19,7 +19,7 @@ from tenon.graph.ir import Value
 from tenon.types import DType, Shape
 
 if TYPE_CHECKING:
-    from tenon.tape import TapeNode
+    from tenon.eager.tape import TapeNode
     from tenon.tensor import Tensor
 
 

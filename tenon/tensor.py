@@ -18,6 +18,7 @@ import numpy as np
 from tenon.autodiff import backward
 from tenon.dims import Dim
 from tenon.dlpack import imported
+from tenon.eager.recording import differentiating, is_grad_enabled
 from tenon.elements import Elements
 from tenon.errors import ArgumentError, DTypeError, GradientError, ShapeError
 from tenon.graph.op import interpreter
@@ -27,13 +28,12 @@ from tenon.ops.arithmetic import copy as copy_elements
 from tenon.ops.comparison import equal, not_equal
 from tenon.ops.creation import ones_like
 from tenon.ops.getitem import setitem
-from tenon.recording import differentiating, is_grad_enabled
 from tenon.sharing import adopted
 from tenon.state import Deferred, Examples, Payload, TensorState, changed, journal, recorder
 from tenon.types import DEFAULT_OF_KIND, DTYPE_OF, DType, Shape, TensorType, among, as_dtype, check_device, float32
 
 if TYPE_CHECKING:
-    from tenon.tape import TapeNode
+    from tenon.eager.tape import TapeNode
 
 recording_capture = recorder.get
 COPIED = (list, tuple, bool, int, float, complex, np.generic)     # which no array shares memory with

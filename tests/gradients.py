@@ -47,8 +47,8 @@ def _gradients(scalar: Callable[..., Any], inputs: Any, create_graph: bool = Fal
         assert x.node is not None
     loss = scalar(*linked)
     from tenon.autodiff import backward, ones_like, zeros_like
-    from tenon.recording import recording_is
-    from tenon.tape import tape_of
+    from tenon.eager.recording import recording_is
+    from tenon.eager.tape import tape_of
     from tenon.tensor import _carries_gradient
     with recording_is(create_graph):
         found = backward(tape_of([loss]), {loss.slot: ones_like(loss)}, _carries_gradient)

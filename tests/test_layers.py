@@ -21,7 +21,7 @@ autodiff passes loops dataflow
 backends
 runtime
 pipeline
-autocast recording state elements tensor quiet keys heavy recipes rules descent tape quick opened remembered eager
+autocast state elements tensor eager
 capture
 jit transforms random linalg extend
 array_api distributed fft nn optim data interop storage debug

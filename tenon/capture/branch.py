@@ -24,11 +24,11 @@ from tenon.capture.effects import Snapshot
 from tenon.capture.reach import Reach
 from tenon.capture.trace import GradientOf, Held, Seen, Source, capturing
 from tenon.capture.watch import UnsafeCall, unwatched
+from tenon.eager.recording import is_grad_enabled
+from tenon.eager.tape import TapeNode
 from tenon.errors import CaptureError
 from tenon.graph.ir import NUMBERS, Graph, Value
-from tenon.recording import is_grad_enabled
 from tenon.state import Examples, Payload, TensorState, recorder
-from tenon.tape import TapeNode
 from tenon.tensor import Tensor
 from tenon.types import TensorType
 

@@ -23,7 +23,7 @@ from tenon.capture.residuals import Halves, halves
 from tenon.capture.trace import Argument, Held, Source
 from tenon.dataclasses import dataclass
 from tenon.dims import Assumptions
-from tenon.eager import program_of
+from tenon.eager.calls import program_of
 from tenon.graph.ir import Graph
 from tenon.tensor import Tensor
 from tenon.types import TensorType

@@ -15,6 +15,8 @@ from typing import Any
 
 from tenon.capture.convert.choice import Choice
 from tenon.dataclasses import replace
+from tenon.eager.recording import no_grad
+from tenon.eager.tape import TapeNode
 from tenon.graph.build import Builder, copy, inline
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import using
@@ -25,8 +27,6 @@ from tenon.ops.control import cond, recomputed, switch
 from tenon.ops.custom import apply_graph
 from tenon.ops.loops import scan, while_loop
 from tenon.ops.shape import full_op
-from tenon.recording import no_grad
-from tenon.tape import TapeNode
 from tenon.tensor import Tensor
 from tenon.types import TensorType, bool_
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.eager import TensorInterpreter, eager, program_of
+from tenon.eager.calls import TensorInterpreter, eager, program_of
 from tenon.graph.build import Builder
 from tenon.graph.interpret import interpret
 from tenon.graph.ir import Graph, Node, Value

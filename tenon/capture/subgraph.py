@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from tenon.capture.trace import Capture
+from tenon.eager.recording import no_grad
 from tenon.errors import CaptureError
 from tenon.graph.build import Builder, copy, inline
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import using
-from tenon.recording import no_grad
 from tenon.tensor import Tensor
 from tenon.types import TensorType
 

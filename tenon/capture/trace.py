@@ -20,16 +20,16 @@ from tenon.capture.checks import unread
 from tenon.capture.presence import reached_by_data
 from tenon.capture.watch import UnsafeCall, Watch, unwatched
 from tenon.dataclasses import dataclass
-from tenon.eager import TensorInterpreter
+from tenon.eager.calls import TensorInterpreter
+from tenon.eager.recording import is_grad_enabled
+from tenon.eager.tape import TapeNode, linked, saved_as
 from tenon.errors import TenonError, user_location
 from tenon.graph.build import PYTHON_SCALARS, Builder, canonical_attrs, literal, separate
 from tenon.graph.ir import Graph, Node, Value, graphs_in
 from tenon.graph.op import Op, using
 from tenon.ops.arithmetic import add
 from tenon.ops.barrier import stop_gradient
-from tenon.recording import is_grad_enabled
 from tenon.state import Payload, TensorState, recorder
-from tenon.tape import TapeNode, linked, saved_as
 from tenon.tensor import Tensor
 from tenon.types import DType, TensorType, as_dtype
 

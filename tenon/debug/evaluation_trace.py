@@ -17,11 +17,11 @@ from tenon.autodiff import pullback
 from tenon.dataclasses import dataclass
 from tenon.debug.console import plain_table, table
 from tenon.debug.symbolic import Expression, number, pulled, simplified
+from tenon.eager.recording import no_grad
+from tenon.eager.tape import TapeNode
 from tenon.errors import ArgumentError
 from tenon.graph.ir import Literal
 from tenon.ops.creation import ones_like
-from tenon.recording import no_grad
-from tenon.tape import TapeNode
 from tenon.tensor import Tensor, asarray
 from tenon.transforms.follow import Followed
 from tenon.types import float64

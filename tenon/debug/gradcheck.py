@@ -10,9 +10,9 @@ from typing import Any
 
 import numpy as np
 
+from tenon.eager.recording import no_grad
 from tenon.errors import ArgumentError, GradientError
 from tenon.ops.creation import zeros_like
-from tenon.recording import no_grad
 from tenon.tensor import Tensor, asarray, tensor
 from tenon.transforms.follow import Nest
 from tenon.transforms.gradients import vjp

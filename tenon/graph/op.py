@@ -150,7 +150,7 @@ class Op:
     doc: str = ""
     signature: Signature = field(init=False)
     inputs: int = field(init=False)
-    quick: Callable[..., Any] | None = field(init=False, default=None)      # a call without attributes (tenon.quick)
+    quick: Callable[..., Any] | None = field(init=False, default=None)      # a call without attributes
 
     def __post_init__(self) -> None:
         if self.name in OPS:

@@ -10,9 +10,9 @@ import math
 import numpy as np
 
 from tenon.dims import product
+from tenon.eager.recording import no_grad
 from tenon.errors import ArgumentError, ShapeError
 from tenon.random import normal, rand, truncated_normal, uniform
-from tenon.recording import no_grad
 from tenon.tensor import Tensor, tensor
 
 GAINS = {"linear": 1.0, "conv1d": 1.0, "conv2d": 1.0, "conv3d": 1.0, "conv_transpose1d": 1.0, "conv_transpose2d": 1.0,

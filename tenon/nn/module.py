@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tenon.eager.recording import no_grad
 from tenon.errors import ArgumentError, DTypeError
 from tenon.nn.describe import as_html, as_text
-from tenon.recording import no_grad
 from tenon.tensor import Tensor, tensor
 from tenon.types import among
 

@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from typing import Any
 
 from tenon.dims import product
+from tenon.eager.recording import no_grad
 from tenon.errors import ShapeError
 from tenon.ops.arranging import concat, reshape
 from tenon.optim.clipping import clip_grad_norm, clip_grad_value
-from tenon.recording import no_grad
 from tenon.tensor import Tensor
 
 __all__ = ["clip_grad_norm", "clip_grad_norm_", "clip_grad_value", "clip_grad_value_", "parameters_to_vector",

@@ -6,12 +6,12 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from tenon.eager.recording import no_grad
 from tenon.ops.arithmetic import abs_
 from tenon.ops.arranging import stack
 from tenon.ops.comparison import clip, minimum
 from tenon.ops.creation import zeros
 from tenon.ops.exponential import sqrt
-from tenon.recording import no_grad
 from tenon.tensor import Tensor
 
 

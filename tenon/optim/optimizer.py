@@ -17,9 +17,9 @@ import numpy as np
 
 from tenon.capture.presence import together
 from tenon.capture.watch import unwatched_calls
+from tenon.eager.recording import no_grad
 from tenon.errors import ArgumentError, ShapeError
 from tenon.nn import module
-from tenon.recording import no_grad
 from tenon.tensor import Tensor, tensor
 from tenon.types import float64, int64
 

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from tenon.autodiff import backward
+from tenon.eager.recording import differentiating
+from tenon.eager.tape import tape_of
 from tenon.errors import ArgumentError, GradientError, ShapeError
 from tenon.ops.creation import ones_like
-from tenon.recording import differentiating
-from tenon.tape import tape_of
 from tenon.tensor import Tensor
 from tenon.transforms.follow import depending
 

@@ -15,6 +15,7 @@ from typing import Any
 from tenon.capture.branch import Branch
 from tenon.capture.trace import capturing
 from tenon.dims import Dim
+from tenon.eager.recording import no_grad
 from tenon.graph.build import Builder, call_graph
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import Op, using
@@ -25,7 +26,6 @@ from tenon.ops.custom import apply_graph
 from tenon.ops.indexing import take
 from tenon.ops.loops import scan, while_gradient, while_loop
 from tenon.ops.shape import broadcast_to, cast, permute, reshape_op
-from tenon.recording import no_grad
 from tenon.transforms.batch_rules import Arguments, as_tensor, run_graph
 from tenon.types import TensorType, bool_, int64
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from tenon.capture.tree import Structure, flatten
 from tenon.dims import Dim
-from tenon.eager import TensorInterpreter
+from tenon.eager.calls import TensorInterpreter
 from tenon.errors import ArgumentError, CaptureError, ShapeError
 from tenon.graph.op import Op, interpreter, using
 from tenon.ops.arranging import stack

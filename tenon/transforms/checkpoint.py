@@ -16,9 +16,9 @@ from tenon.capture.control import recomputed
 from tenon.capture.trace import is_capturing
 from tenon.capture.tree import flatten
 from tenon.dataclasses import dataclass, field
-from tenon.recording import is_grad_enabled
+from tenon.eager.recording import is_grad_enabled
+from tenon.eager.tape import TapeNode, linked, saved
 from tenon.state import Changes
-from tenon.tape import TapeNode, linked, saved
 from tenon.tensor import Tensor
 from tenon.transforms.follow import Followed, Nest, is_differentiable, settled
 from tenon.types import DType

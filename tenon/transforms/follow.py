@@ -14,10 +14,10 @@ import numpy as np
 from tenon.autodiff import backward
 from tenon.capture.tree import Structure, flatten, form
 from tenon.dataclasses import dataclass
+from tenon.eager.recording import differentiating, enable_grad, is_grad_enabled
+from tenon.eager.tape import TapeNode, carries, fork
 from tenon.errors import ArgumentError, GradientError
 from tenon.ops.creation import zeros_like
-from tenon.recording import differentiating, enable_grad, is_grad_enabled
-from tenon.tape import TapeNode, carries, fork
 from tenon.tensor import Tensor, asarray
 
 NUMBERS = (bool, int, float, complex, np.ndarray, np.generic)

@@ -12,11 +12,11 @@ from typing import Any
 from tenon.capture.subgraph import subgraph
 from tenon.capture.trace import Capture
 from tenon.dataclasses import dataclass
+from tenon.eager.recording import is_grad_enabled
+from tenon.eager.tape import TapeNode, carries, linked, saved
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import interpreter, using
 from tenon.ops.custom import custom_call
-from tenon.recording import is_grad_enabled
-from tenon.tape import TapeNode, carries, linked, saved
 from tenon.tensor import Tensor
 from tenon.transforms.batching import Batched, Batching
 

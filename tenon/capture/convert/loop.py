@@ -25,12 +25,12 @@ from tenon.capture.convert.widen import Unstable, leaves_of, renewed, replaced, 
 from tenon.capture.numbers import Number, as_tensor, one_kind, strong, truth
 from tenon.capture.subgraph import InnerBuilder, closed
 from tenon.capture.watch import STANDS_FOR, UnsafeCall, unwatched
+from tenon.eager.tape import TapeNode, linked
 from tenon.errors import user_location
 from tenon.graph.ir import Graph, Value
 from tenon.ops.comparison import logical_and, logical_not
 from tenon.ops.control import all_of
 from tenon.ops.loops import while_loop
-from tenon.tape import TapeNode, linked
 from tenon.tensor import Tensor
 
 if TYPE_CHECKING:

@@ -17,13 +17,13 @@ from tenon.capture.guards import same_atom
 from tenon.capture.numbers import Number, as_tensor, is_number, kind_of, one_kind, strong
 from tenon.capture.subgraph import InnerBuilder, closed
 from tenon.capture.watch import UnsafeCall, unwatched
+from tenon.eager.tape import saved
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.structure import structure
 from tenon.ops.barrier import stop_gradient
 from tenon.ops.comparison import logical_not, where
 from tenon.ops.control import all_of, cond
 from tenon.ops.creation import zeros
-from tenon.tape import saved
 from tenon.tensor import Tensor
 
 if TYPE_CHECKING:

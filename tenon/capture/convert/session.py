@@ -20,6 +20,7 @@ from tenon.capture.numbers import KIND_OF, ORDER, Number, as_tensor, is_number, 
 from tenon.capture.presence import reached_by_any, reached_by_data, requires_by_data
 from tenon.capture.trace import Capture
 from tenon.capture.watch import UnsafeCall
+from tenon.eager.tape import TapeNode, saved
 from tenon.errors import user_location
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import Op
@@ -27,7 +28,6 @@ from tenon.ops.arithmetic import add
 from tenon.ops.comparison import logical_not, logical_or, where
 from tenon.ops.shape import cast, reshape_op
 from tenon.state import Payload, TensorState
-from tenon.tape import TapeNode, saved
 from tenon.tensor import Tensor
 from tenon.types import DType, bool_
 

@@ -16,13 +16,13 @@ import numpy as np
 
 from tenon.autocast import autocasting
 from tenon.dataclasses import dataclass
+from tenon.eager.recipes import Recipe, recipe_of
+from tenon.eager.recording import recording
 from tenon.errors import OF_NUMPY, TenonError
 from tenon.graph.build import Builder
 from tenon.graph.ir import Value
 from tenon.graph.kernels import KERNELS
 from tenon.graph.op import using
-from tenon.recipes import Recipe, recipe_of
-from tenon.recording import recording
 from tenon.state import recorder
 from tenon.tensor import Tensor, fresh
 from tenon.types import DType, TensorType, as_dtype

@@ -1,6 +1,6 @@
 """Backward through a tape on plain arrays, where the gradients are not recorded themselves.
 
-The rules of operators are NumPy calls in a row where they can be (`tenon.rules`), else they are called on tensors.
+The rules of operators are NumPy calls in a row where they can be (`rules.py`), else they are called on tensors.
 Sums of gradients that nobody else holds are added to in place.
 """
 
@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 
 from tenon.autodiff import pullback
+from tenon.eager.rules import Rule, alike, elementwise, pulled
 from tenon.graph.kernels import KERNELS
 from tenon.graph.op import current
-from tenon.rules import Rule, alike, elementwise, pulled
 from tenon.state import recorder
 from tenon.tensor import Tensor, fresh
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tenon.autodiff import Rule, call
-from tenon.descent import descend, is_plain
+from tenon.eager.descent import descend, is_plain
 from tenon.errors import GradientError, Location
 from tenon.ops.barrier import barrier
 from tenon.state import Examples, Payload, TensorState, recorder

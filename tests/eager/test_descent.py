@@ -5,9 +5,9 @@ import pytest
 
 import tenon as tn
 from tenon import nn
+from tenon.eager.rules import _recorded
 from tenon.ops.arithmetic import add, divide, multiply
 from tenon.ops.exponential import exp
-from tenon.rules import _recorded
 
 
 def leaves(dtype, count=3, shape=(5,)):

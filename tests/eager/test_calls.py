@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon import heavy
+from tenon.eager import heavy
 from tenon.errors import TenonError
 from tenon.graph.interpret import interpret
 from tenon.types import TensorType, as_dtype
@@ -129,7 +129,7 @@ def test_a_heavy_call_agrees_with_the_reference(name, monkeypatch):
     found = twice(results)
     assert compiled
     compiled.clear()
-    monkeypatch.setattr(tn.eager.eager, "_plans", {})
+    monkeypatch.setattr(tn.eager.calls.eager, "_plans", {})
     monkeypatch.setattr(heavy, "config", lambda: SimpleNamespace(backend="reference"))
     for one, expected in zip(found, results(), strict=True):
         largest = np.abs(expected.numpy()).max()        # what sums are rounded to, where their terms cancel
@@ -176,7 +176,7 @@ def test_the_short_way_is_the_long_way(call, dtype, monkeypatch):
         except TenonError as error:
             out = str(error)
         seen.append(out)
-        monkeypatch.setattr("tenon.quick.KERNELS", {"any": "kernel"})       # with one, every call is made in full
+        monkeypatch.setattr("tenon.eager.quick.KERNELS", {"any": "kernel"})       # with one, every call is made in full
     short, long = seen
     assert type(short) is type(long) and (not isinstance(short, str) or short == long)
     if not isinstance(short, str):

@@ -1,6 +1,6 @@
 """An elementwise operator call on tensors that NumPy does in one step -> its result, with little Python around it.
 
-`op.quick(inputs)` gives the result, or None where the call has to be made in full (`tenon.eager`): inputs of several
+`op.quick(inputs)` gives the result, or None where the call has to be made in full (`calls.py`): inputs of several
 element types, numbers of another type, captured or batched tensors, whatever NumPy refuses.  Only element types
 decide, so one entry serves all shapes.
 """
@@ -13,6 +13,9 @@ from typing import Any
 import numpy as np
 
 from tenon.autocast import autocasting
+from tenon.eager.quiet import quiet
+from tenon.eager.recording import recording
+from tenon.eager.tape import recorded
 from tenon.errors import OF_NUMPY, TenonError
 from tenon.graph.build import agree, literal
 from tenon.graph.kernels import KERNELS
@@ -21,9 +24,6 @@ from tenon.graph.operators import install
 from tenon.ops.define import PUBLIC
 from tenon.ops.linalg import matmul_op
 from tenon.ops.methods import install_quick_methods
-from tenon.quiet import quiet
-from tenon.recording import recording
-from tenon.tape import recorded
 from tenon.tensor import Tensor, fresh
 from tenon.types import TensorType, as_dtype
 

@@ -14,11 +14,11 @@ from typing import Any
 import numpy as np
 
 from tenon.dataclasses import dataclass
+from tenon.eager.recipes import promised
+from tenon.eager.tape import TapeNode, linked, saved_as
 from tenon.graph.build import call_graph, copy, expansion, rebuild, types_of
 from tenon.graph.ir import Graph, Literal, Node, Value, graphs_in
 from tenon.graph.op import OPS, Op
-from tenon.recipes import promised
-from tenon.tape import TapeNode, linked, saved_as
 from tenon.tensor import Tensor, fresh
 from tenon.types import TensorType
 

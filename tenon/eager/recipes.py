@@ -18,12 +18,12 @@ from typing import Any
 import numpy as np
 
 from tenon.backends.base import Executable
+from tenon.eager.heavy import heavy_program
+from tenon.eager.quiet import quiet
 from tenon.graph.build import expansion, types_of
 from tenon.graph.interpret import NARROW, as_type, evaluate_op
 from tenon.graph.ir import Graph, Literal, Node, Value
 from tenon.graph.op import OPS
-from tenon.heavy import heavy_program
-from tenon.quiet import quiet
 from tenon.types import TensorType, broadcast_shapes
 
 LARGE = 4096            # elements of a result that is worth writing over an input

@@ -5,12 +5,12 @@ import pytest
 
 import tenon as tn
 from operator_examples import arguments, first_examples
-from tenon import remembered
+from tenon.eager import remembered
+from tenon.eager.recipes import recipe_of
 from tenon.graph.build import Builder, trace
 from tenon.graph.interpret import interpret
 from tenon.graph.op import using
 from tenon.graph.text import parse_example
-from tenon.recipes import recipe_of
 from tenon.types import TensorType, float32
 
 FUNCTIONS = {

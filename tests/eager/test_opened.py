@@ -5,7 +5,7 @@ import pytest
 
 import tenon as tn
 from operator_examples import arguments, differentiable
-from tenon.eager import eager
+from tenon.eager.calls import eager
 from tenon.graph.text import parse_example
 from tenon.types import TensorType
 

@@ -13,6 +13,15 @@ from tenon.autodiff import call
 from tenon.backends.base import Executable
 from tenon.dataclasses import dataclass
 from tenon.dims import SymbolicDim
+from tenon.eager.heavy import WORK, heavy_program
+from tenon.eager.keys import add_attrs
+from tenon.eager.opened import Opened, opened
+from tenon.eager.quick import give_quick_calls
+from tenon.eager.quiet import quiet
+from tenon.eager.recipes import recipe_of, run_whole
+from tenon.eager.recording import is_grad_enabled
+from tenon.eager.remembered import remembered_call
+from tenon.eager.tape import TapeNode, linked, saved
 from tenon.errors import ADDRESSABLE, OF_NUMPY, DTypeError, TenonError, out_of_memory, step_error
 from tenon.graph.build import agree, canonical_attrs, expansion, literal
 from tenon.graph.interpret import as_type, evaluate_op
@@ -20,19 +29,10 @@ from tenon.graph.ir import Graph, Literal
 from tenon.graph.kernels import KERNELS, kernel_for
 from tenon.graph.op import Op, set_default_interpreter
 from tenon.graph.remember import once_a_graph
-from tenon.heavy import WORK, heavy_program
-from tenon.keys import add_attrs
-from tenon.opened import Opened, opened
 from tenon.ops import shape as shape_ops
 from tenon.ops.define import call_by
 from tenon.ops.loops import while_gradient
-from tenon.quick import give_quick_calls
-from tenon.quiet import quiet
-from tenon.recipes import recipe_of, run_whole
-from tenon.recording import is_grad_enabled
-from tenon.remembered import remembered_call
 from tenon.state import Payload, recorder
-from tenon.tape import TapeNode, linked, saved
 from tenon.tensor import Tensor, tensor
 from tenon.types import DType, TensorType
 

@@ -14,13 +14,13 @@ import numpy as np
 
 from tenon.autodiff import pullback
 from tenon.dataclasses import dataclass
+from tenon.eager.keys import add_attrs
+from tenon.eager.recipes import Recipe, recipe_of
 from tenon.errors import OF_NUMPY, Location, TenonError
 from tenon.graph.build import Builder
 from tenon.graph.ir import Literal, Node, Value
 from tenon.graph.op import Op, using
-from tenon.keys import add_attrs
 from tenon.ops.shape import cast, sum_to
-from tenon.recipes import Recipe, recipe_of
 from tenon.tensor import Tensor
 from tenon.types import TensorType, as_dtype
 
