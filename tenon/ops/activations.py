@@ -39,7 +39,7 @@ TANH_A, TANH_B = math.sqrt(2 / math.pi), 0.044715                   # Hendrycks 
 
 # ---------------------------------------------------------------- piecewise linear
 
-@composite(promote=separate, vjp=lambda g, y, x: (where(greater(y, 0), g, 0),), ref=lambda x: np.maximum(x, 0),
+@composite(promote=separate, vjp=lambda g, y, x: (where(greater(y, 0), g, 0),), ref=lambda x: np.maximum(0, x),
            examples=["relu(f32[2, 3]) -> f32[2, 3]"])
 def relu(x: Any) -> Any:
     """max(x, 0); the gradient at 0 is 0.
@@ -47,7 +47,7 @@ def relu(x: Any) -> Any:
     >>> tn.relu(tn.tensor([-1.0, 2.0]))
     tensor([0., 2.])
     """
-    return maximum(x, 0)
+    return maximum(0, x)            # of equal ones it gives the second: -0.0 stays -0.0, eager and compiled
 
 
 @composite(promote=floating, examples=["leaky_relu(f32[2, 3], negative_slope=0.1) -> f32[2, 3]"],

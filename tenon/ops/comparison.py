@@ -89,8 +89,9 @@ def _clip_type(x: TensorType, min: TensorType | None = None, max: TensorType | N
 
 
 def _clip_ref(x: Any, low: Any, high: Any) -> Any:
-    x = x if low is None else np.maximum(x, low)
-    return x if high is None else np.minimum(x, high)
+    """NumPy gives the second of equal ones: a zero that is within keeps its sign."""
+    x = x if low is None else np.maximum(low, x)
+    return x if high is None else np.minimum(high, x)
 
 
 def _clip_vjp(g: Any, y: Any, x: Any, low: Any, high: Any) -> tuple[Any, ...]:
@@ -109,8 +110,8 @@ def _clip_vjp(g: Any, y: Any, x: Any, low: Any, high: Any) -> tuple[Any, ...]:
 
 
 def _clip_compute(s: Any, i: Any, x: Any, low: Any, high: Any) -> Any:
-    out = x(i) if low is None else s.maximum(x(i), low(i))
-    return out if high is None else s.minimum(out, high(i))
+    out = x(i) if low is None else s.maximum(low(i), x(i))
+    return out if high is None else s.minimum(high(i), out)
 
 
 clip = define(

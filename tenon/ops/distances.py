@@ -155,7 +155,9 @@ def _one_axis(*types: Any, axis: int, **rest: Any) -> dict[str, Any]:
     "cosine_similarity(f32[2, 3], f32[1, 3], axis=-1, eps=1e-08) -> f32[2]"])
 def cosine_similarity(x: Any, y: Any, *, axis: int = 1, eps: float = 1e-8) -> Any:
     """The cosine of the angle between x and y along an axis."""
-    return (x * y).sum(axis=axis) / (maximum(norm(x, 2.0, axis), eps) * maximum(norm(y, 2.0, axis), eps))
+    def direction(v: Any) -> Any:
+        return v / maximum(norm(v, 2.0, axis, keepdims=True), eps)
+    return (direction(x) * direction(y)).sum(axis=axis)         # a product of two lengths might overflow
 
 
 @function

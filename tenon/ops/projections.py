@@ -6,12 +6,13 @@ from typing import Any
 
 from tenon.errors import ShapeError
 from tenon.graph.promotion import same
-from tenon.ops.comparison import equal, where
+from tenon.ops.comparison import equal, less, where
 from tenon.ops.creation import zeros_like
 from tenon.ops.define import composite
 from tenon.ops.indexing import put, take
 from tenon.ops.linalg import matmul
-from tenon.ops.shape import permute, reshape_op
+from tenon.ops.shape import cast, permute, reshape_op
+from tenon.types import int64
 
 
 @composite(promote=same, autocast="narrow", examples=["linear(f32[2, 3], f32[4, 3], f32[4]) -> f32[2, 4]",
@@ -50,7 +51,9 @@ def _embedding_vjp(g: Any, y: Any, x: Any, weight: Any, padding_idx: int | None)
     def rows() -> Any:
         if padding_idx is None:
             return g
-        return where(reshape_op(equal(x, padding_idx), shape=(*x.shape, 1)), 0, g)
+        place = cast(x, dtype=int64)
+        left_out = equal(where(less(place, 0), place + weight.shape[0], place), padding_idx % weight.shape[0])
+        return where(reshape_op(left_out, shape=(*x.shape, 1)), 0, g)
     return None, lambda: put(zeros_like(weight), x, rows(), axis=0, reduce="add")
 
 
@@ -59,6 +62,8 @@ def _embedding_vjp(g: Any, y: Any, x: Any, weight: Any, padding_idx: int | None)
     "embedding(f32[2], f32[3, 5]) -> error"])
 def embedding(x: Any, weight: Any, *, padding_idx: int | None = None) -> Any:
     """The rows of `weight` at the indices `x`; the row `padding_idx` gets no gradient.
+
+    Both count from the end where they are negative, as indices do everywhere.
 
     >>> tn.embedding(tn.tensor([1, 0]), tn.tensor([[1.0, 2.0], [3.0, 4.0]]))
     tensor([[3., 4.],

@@ -67,21 +67,25 @@ def grid_sample(x: Any, grid: Any, mode: str = "bilinear", padding_mode: str = "
     return _weighted(x, ways)
 
 
-def _weighted(x: Any, ways: Sequence[Sequence[tuple[Any, Any]]]) -> Any:
-    """The sum of the elements at all choices of a tap along each axis, each by the product of its weights."""
+def _weighted(x: Any, ways: Sequence[Sequence[tuple[Any, Any, Any]]]) -> Any:
+    """The sum of the elements at all choices of a tap along each axis, each by the product of its weights.
+
+    What lies outside is left out, whatever it would be multiplied by: zero times infinity is not zero.
+    """
     batch, channels, *sizes = x.shape
     flat, total = reshape_op(x, shape=(batch, channels, product(sizes))), 0
     for taps in choices(*ways):
-        at, weight = taps[0]
-        for n, (index, factor) in zip(sizes[1:], taps[1:], strict=True):
-            at, weight = at * n + index, weight * factor
+        at, weight, inside = taps[0]
+        for n, (index, factor, within) in zip(sizes[1:], taps[1:], strict=True):
+            at, weight, inside = at * n + index, weight * factor, inside & within
         read = take_along_axis(flat, reshape_op(at, shape=(batch, 1, product(at.shape[1:]))), axis=2)
-        total = total + reshape_op(read, shape=(batch, channels, *at.shape[1:])) * weight[:, None]
+        read = reshape_op(read, shape=(batch, channels, *at.shape[1:]))
+        total = total + where(inside[:, None], read, 0) * weight[:, None]
     return total
 
 
-def _taps(place: Any, n: int, mode: str, padding: str, align: bool) -> list[tuple[Any, Any]]:
-    """The indices that lie around places along an axis of n elements, and their weights."""
+def _taps(place: Any, n: int, mode: str, padding: str, align: bool) -> list[tuple[Any, Any, Any]]:
+    """The indices around places along an axis of n elements, their weights, and whether there is an element."""
     place = (place + 1) * ((n - 1) / 2) if align else ((place + 1) * n - 1) / 2
     if padding == "reflection":
         place = _mirrored(place, 0, n - 1) if align else _mirrored(place, -0.5, n - 0.5)
@@ -93,9 +97,9 @@ def _taps(place: Any, n: int, mode: str, padding: str, align: bool) -> list[tupl
     return [_tap(low, n, 1 - (place - low)), _tap(low + 1, n, place - low)]
 
 
-def _tap(at: Any, n: int, weight: Any) -> tuple[Any, Any]:
+def _tap(at: Any, n: int, weight: Any) -> tuple[Any, Any, Any]:
     inside = (at >= 0) & (at <= n - 1)
-    return cast(where(inside, at, 0), dtype=int64), where(inside, weight, literal(0, weight.dtype))
+    return cast(where(inside, at, 0), dtype=int64), where(inside, weight, literal(0, weight.dtype)), inside
 
 
 def _mirrored(place: Any, low: float, high: float) -> Any:

@@ -88,3 +88,18 @@ def test_values_for_one_place_under_pytorchs_words(reduce: str) -> None:
     np.testing.assert_allclose(
         tn.tensor(x).scatter_reduce(tn.tensor(at), tn.tensor(values), reduce=reduce).numpy(),
         torch.tensor(x).scatter_reduce(0, torch.tensor(at), torch.tensor(values), reduce=reduce).numpy())
+
+
+@pytest.mark.parametrize("padding_mode", ["zeros", "border"])
+def test_an_infinity_is_nothing_to_places_beside_it(padding_mode: str) -> None:
+    image, places = np.array([[[[np.inf, 1.0, 2.0]]]]), np.array([[[[2 / 3, 0.0], [0.9, 0.0], [0.1, 0.0], [-0.7, 0.0]]]])
+    ours = tn.grid_sample(tn.tensor(image), tn.tensor(places), padding_mode=padding_mode)
+    theirs = torch.nn.functional.grid_sample(torch.tensor(image), torch.tensor(places), padding_mode=padding_mode,
+                                             align_corners=False)
+    np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-12)
+
+
+@pytest.mark.parametrize("padding_idx", [-1, 3])
+def test_a_row_left_out_of_the_gradient_may_be_counted_from_either_end(padding_idx: int) -> None:
+    gradient = tn.grad(lambda w: tn.embedding(tn.tensor([0, 3, -1, 1]), w, padding_idx=padding_idx).sum())(tn.ones(4, 2))
+    assert gradient.tolist() == [[1, 1], [1, 1], [0, 0], [0, 0]]

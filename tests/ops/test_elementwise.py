@@ -1,5 +1,6 @@
 """Elementwise operators where examples cannot say it: special values, promotion, kinks, complex gradients, errors."""
 
+import platform
 from typing import Any
 
 import mpmath
@@ -221,3 +222,19 @@ def test_conversions_to_integers_end_where_the_type_does(source, target):
     values = tn.tensor([*around, *special] * 3, dtype="float64").astype(source)
     found = tn.jit(lambda x: x.astype(target))(values)
     assert found.tolist() == values.astype(target).tolist()
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="NumPy's extremes choose another zero here")
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("fn", [tn.relu, lambda x: tn.clip(x, 0, 1), lambda x: tn.clip(x, -1, 0)])
+def test_a_zero_within_the_bounds_keeps_its_sign(fn: Any, dtype: str) -> None:
+    x = tn.tensor([-0.0, 0.0] * 9, dtype=dtype)
+    for result in (fn(x), tn.jit(fn)(x)):
+        np.testing.assert_array_equal(np.signbit(result.numpy()), [True, False] * 9)
+
+
+@pytest.mark.parametrize("size", [1e200, 1e-200])
+def test_the_cosine_of_vectors_whose_squares_are_no_numbers_is_a_number(size: float) -> None:
+    x, y = (tn.tensor([[size, k * size]], dtype="float64") for k in (1, -2))
+    assert np.isfinite(tn.cosine_similarity(x, y).numpy()).all()
+    assert all(np.isfinite(g.numpy()).all() for g in tn.grad(lambda x, y: tn.cosine_similarity(x, y).sum(), (0, 1))(x, y))

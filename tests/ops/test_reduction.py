@@ -165,3 +165,8 @@ def test_reductions_of_scalars() -> None:
     for name in ("sum", "prod", "mean", "max", "min", "any", "all", "argmax", "var", "logsumexp"):
         assert getattr(tn, name)(tn.tensor(0.0)).shape == ()
     assert tn.argmax(tn.tensor(3.0), keepdims=True).shape == ()
+
+
+def test_elements_before_an_infinite_logcumsumexp_get_nothing_from_it() -> None:
+    gradient = tn.grad(lambda x: tn.logcumsumexp(x, 0)[1:].sum())(tn.tensor([900.0, -900.0, np.inf], dtype="float64"))
+    np.testing.assert_array_equal(gradient.numpy(), [1, 0, np.nan])
