@@ -131,7 +131,7 @@ def _with_gradients(graph: Graph, roots: Sequence[Value], wrt: Sequence[int], se
         ends = [replaced[graph.results[k]] for k in positions]
         chosen = [builder.params[k] for k in wrt]
         forward = list(builder.nodes)
-        needed = _reached(forward, chosen)
+        needed = reached(forward, chosen)
         seeds: dict[Any, Any] = {}
         for k, end in enumerate(ends):
             seed = builder.parameter(end.type, f"g{k}") if seeded else ones_like(end)
@@ -156,7 +156,7 @@ def open_composites(graph: Graph) -> Graph:
     return rebuild(graph, visit)
 
 
-def _reached(nodes: Iterable[Node], start: Sequence[Value]) -> set[Value]:
+def reached(nodes: Iterable[Node], start: Sequence[Value]) -> set[Value]:
     """The values that depend on `start` through differentiable types."""
     found = {value for value in start if value.dtype.is_differentiable}
     for node in nodes:

@@ -15,7 +15,6 @@ from tenon.dataclasses import dataclass
 from tenon.dims import SymbolicDim
 from tenon.eager.heavy import WORK, heavy_program
 from tenon.eager.keys import add_attrs
-from tenon.eager.opened import Opened, opened
 from tenon.eager.quick import give_quick_calls
 from tenon.eager.quiet import quiet
 from tenon.eager.recipes import recipe_of, run_whole
@@ -27,10 +26,9 @@ from tenon.graph.build import agree, canonical_attrs, expansion, literal
 from tenon.graph.interpret import as_type, evaluate_op
 from tenon.graph.ir import Graph, Literal
 from tenon.graph.kernels import KERNELS, kernel_for
-from tenon.graph.op import Op, set_default_interpreter
+from tenon.graph.op import Op, call_by, set_default_interpreter
 from tenon.graph.remember import once_a_graph
 from tenon.ops import shape as shape_ops
-from tenon.ops.define import call_by
 from tenon.ops.loops import while_gradient
 from tenon.state import Payload, recorder
 from tenon.tensor import Tensor, tensor
@@ -104,7 +102,6 @@ class Plan:
     numbers: tuple[DType | None, ...]       # the types of the inputs where there are numbers among them
     several: bool                           # outputs
     dtype: np.dtype[Any]                    # of the first output
-    opened: Opened | None = None            # what is done instead, where a gradient is recorded operator by operator
 
 
 MOST_PLANS = 4096
@@ -143,8 +140,6 @@ class Eager(TensorInterpreter):
                                 for x, d in zip(inputs, plan.numbers, strict=True)])
                 arrays = [np.asarray(x.value, x.type.dtype.numpy) if type(x) is Literal else a
                           for a, x in zip(arrays, agreed, strict=True)]
-            if plan.opened is not None:
-                return plan.opened.run([x for x in inputs if x is not None])
             out = plan.run(*arrays)
         except OF_NUMPY:
             return super().apply(op, inputs, attrs)
@@ -218,7 +213,7 @@ def _plan(op: Op, arrays: Sequence[Any], attrs: dict[str, Any], record: bool) ->
     """The plan for calls like this one, which went well; None where every call is to be made in full."""
     composite = op.expand is not None
     whole = not composite or (op.vjp is not None if record else op.is_own)
-    if op is call or op is while_gradient or op.effect or op.data_dependent or not (whole or op.is_own):
+    if op is call or op is while_gradient or op.effect or op.data_dependent or not whole:
         return None
     given = [x.dtype if isinstance(x, np.ndarray) else None for x in arrays]
     dtypes = [dtype for _, dtype in agree(op, tuple(Tensor(x) if isinstance(x, np.ndarray) else x for x in arrays))]
@@ -229,10 +224,6 @@ def _plan(op: Op, arrays: Sequence[Any], attrs: dict[str, Any], record: bool) ->
     canonical = canonical_attrs(op, types, attrs)
     inferred = op.type(*types, **canonical)
     outputs = inferred if isinstance(inferred, tuple) else (inferred,)
-    if not whole:
-        steps = opened(op, types, canonical, _runner) if all(isinstance(x, ARRAYS) for x in arrays) else None
-        return None if steps is None else Plan(_run_quietly, canonical, outputs, (), len(outputs) > 1,
-                                               outputs[0].dtype.numpy, steps)
     if composite and op.ref is None and op.promote is None and any(not isinstance(x, ARRAYS) for x in arrays):
         return None                         # what numbers mean is up to the definition
     run = _runner(op, types, outputs, canonical, all(isinstance(x, ARRAYS) for x in arrays))

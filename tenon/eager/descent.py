@@ -38,6 +38,10 @@ def descend(tape: Sequence[Any], end: Tensor, seed: Array) -> dict[Any, Tensor]:
             if len(payloads) == 1:
                 g = found.pop(node, None)
                 if g is not None:
+                    if (known := node.pulled((g,))) is not None:
+                        for x, array in known:
+                            found.add(x, array)
+                        continue
                     rules, values = _rules_of(node, g, payloads[0])
                     if rules is None:
                         _by_rule(node, [g], found)
@@ -102,7 +106,7 @@ def _kind(x: Any) -> Any:
 
 def _by_rule(node: Any, seeds: Sequence[Array | None], found: _Sums) -> None:
     """The gradients of the inputs by the operator's rule."""
-    known = pulled(node, seeds)
+    known = node.pulled(seeds) or pulled(node, seeds)
     if known is not None:
         for x, array in known:
             found.add(x, array)

@@ -19,52 +19,66 @@ import numpy as np
 
 from tenon.backends.base import Executable
 from tenon.eager.heavy import heavy_program
+from tenon.eager.prepared import prepared
 from tenon.eager.quiet import quiet
 from tenon.graph.build import expansion, types_of
 from tenon.graph.interpret import NARROW, as_type, evaluate_op
 from tenon.graph.ir import Graph, Literal, Node, Value
 from tenon.graph.op import OPS
+from tenon.ops.shape import spread
 from tenon.types import TensorType, broadcast_shapes
 
-LARGE = 4096            # elements of a result that is worth writing over an input
-Step = tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...], int, tuple[int, ...]]
+LARGE = 4096            # elements of a result that is worth writing over an input, of a constant not worth keeping
+Attrs = Sequence[tuple[str, Any]]           # what a function is called with beside arrays; no name: by its place
+Step = tuple[Callable[..., Any], Attrs, tuple[int, ...], tuple[int, ...], int, tuple[int, ...]]
+
 
 
 class Recipe:
     """The steps; `run` may be called by several threads at once."""
 
-    def __init__(self, writer: _Writer, results: Sequence[int]):
-        self.results = tuple(results)
-        self.blank = tuple(writer.held[writer.params:])
-        self.types, self.programs = writer.types, writer.programs
+    def __init__(self, writer: _Writer, results: Sequence[int], name: str):
+        self.programs = writer.programs         # whether some steps are machine code
         self.steps = _with_deaths(writer, set(results))
+        self.function = _as_python(writer, self.steps, results, name)
+        self.several = len(results) != 1
 
-    def run(self, arrays: Sequence[Any]) -> list[Any]:
+    def run(self, arrays: Sequence[Any]) -> Sequence[Any]:
         """The results on arrays of the types it was made for; what NumPy raises passes."""
-        values, types = [*arrays, *self.blank], self.types
-        if self.programs:                       # which run in the context of whoever calls
-            with np.errstate(all="ignore"):
-                self._walk(values, types)
-        else:
-            quiet.run(self._walk, values, types)
-        return [values[k] for k in self.results]
+        out = self.call(*arrays)
+        return out if self.several else (out,)
 
-    def _walk(self, values: list[Any], types: Sequence[TensorType]) -> None:
-        for function, places, outs, into, dead in self.steps:
-            given = [values[k] for k in places]
-            found = function(*given) if into < 0 else function(*given, values[into])
-            if len(outs) == 1:
-                values[outs[0]] = promised(found, types[outs[0]])
-            else:
-                for k, x in zip(outs, found, strict=True):
-                    values[k] = promised(x, types[k])
-            for k in dead:
-                values[k] = None
+    def call(self, *arrays: Any) -> Any:
+        """The result, or the tuple of several."""
+        if not self.programs:
+            return quiet.run(self.function, *arrays)
+        with np.errstate(all="ignore"):         # machine code runs in the context of whoever calls
+            return self.function(*arrays)
 
 
-def promised(x: Any, type_: TensorType) -> Any:
-    """What a reference gave, as an array of this type."""
-    return x if type(x) is np.ndarray and x.dtype is type_.dtype.numpy else as_type(x, type_)
+def _as_python(writer: _Writer, steps: Sequence[Step], results: Sequence[int], name: str) -> Callable[..., Any]:
+    """The steps as one Python function, a line each: names take less time than places in a list."""
+    names: dict[str, Any] = {"array": np.ndarray, "as_type": as_type}
+    for k, held in enumerate(writer.held):
+        if held is not None:
+            names[f"v{k}"] = held
+    lines = [f"def recipe({', '.join(f'v{k}' for k in range(writer.params))}):"]
+    for n, (function, attrs, places, outs, into, dead) in enumerate(steps):
+        given = [f"v{k}" for k in (*places, *([into] if into >= 0 else []))]
+        for k, (name, value) in enumerate(attrs):
+            names[f"a{n}_{k}"] = value
+            given.append(f"{name}=a{n}_{k}" if name else f"a{n}_{k}")
+        names[f"f{n}"] = function
+        lines.append(f"    {', '.join(f'v{k}' for k in outs)} = f{n}({', '.join(given)})")
+        for k in outs:
+            names[f"type{k}"], names[f"dtype{k}"] = writer.types[k], writer.types[k].dtype.numpy
+            lines.append(f"    if type(v{k}) is not array or v{k}.dtype is not dtype{k}: v{k} = as_type(v{k}, type{k})")
+        lines += [f"    del v{k}" for k in dead if writer.held[k] is None]
+    lines.append("    return " + (f"v{results[0]}" if len(results) == 1 else
+                                  f"({''.join(f'v{k}, ' for k in results)})"))
+    exec(compile("\n".join(lines), f"<recipe of {name}>", "exec"), names)
+    made: Callable[..., Any] = names["recipe"]
+    return made
 
 
 class CannotWrite(Exception):
@@ -78,7 +92,7 @@ def recipe_of(graph: Graph) -> Recipe | None:
         places = {p: writer.place(p.type) for p in graph.params}
         writer.params = len(places)
         writer.add(graph, places)
-        return Recipe(writer, [writer.copied(writer.forced(places[r])) for r in graph.results])
+        return Recipe(writer, [writer.copied(writer.forced(places[r])) for r in graph.results], graph.name)
     except CannotWrite:
         return None
 
@@ -89,11 +103,11 @@ class _Writer:
     def __init__(self) -> None:
         self.types: list[TensorType] = []
         self.held: list[Any] = []               # what is known now
-        self.steps: list[tuple[Callable[..., Any], tuple[int, ...], tuple[int, ...]]] = []
+        self.steps: list[tuple[Callable[..., Any], Attrs, tuple[int, ...], tuple[int, ...]]] = []
         self.fresh: set[int] = set()            # what a ufunc has made
         self.wider: dict[int, int] = {}         # broadcast value -> what it is made of, until somebody needs it whole
         self.params = 0
-        self.programs = False                   # whether some steps are machine code
+        self.programs = False
 
     def place(self, type: TensorType, held: Any = None) -> int:
         """A new place."""
@@ -136,9 +150,12 @@ class _Writer:
         if op.expand is not None and op.ref is None:
             return self._opened(node, types, inputs)
         if not given:
-            return self._step(self._known(node, outputs).copy, given, outputs)
+            known = self._known(node, outputs)
+            return [self.place(outputs[0], known)] if known.size < LARGE else self._step(known.copy, given, outputs)
         if whole and op.ref is not None and not _narrow(types):
-            return self._step(partial(op.ref, **node.attrs), given, outputs)
+            if (call := prepared(op, types, node.attrs)) is not None:
+                return self._step(call[0], given, outputs, [("", x) for x in call[1]])
+            return self._step(op.ref, given, outputs, tuple(node.attrs.items()))
         return self._step(partial(_evaluated, node, [k is None for k in inputs], outputs), given, outputs)
 
     def _opened(self, node: Node, types: Sequence[TensorType | None], inputs: list[int | None]) -> list[int]:
@@ -151,9 +168,10 @@ class _Writer:
         (array,) = evaluate_op(node.op, [None] * len(node.inputs), node.attrs, outputs)
         return array
 
-    def _step(self, function: Callable[..., Any], given: Sequence[int], outputs: Sequence[TensorType]) -> list[int]:
+    def _step(self, function: Callable[..., Any], given: Sequence[int], outputs: Sequence[TensorType],
+              attrs: Attrs = ()) -> list[int]:
         outs = [self.place(t) for t in outputs]
-        self.steps.append((function, tuple(given), tuple(outs)))
+        self.steps.append((function, attrs, tuple(given), tuple(outs)))
         return outs
 
     def forced(self, place: int) -> int:
@@ -161,7 +179,7 @@ class _Writer:
         if place not in self.wider:
             return place
         source, type = self.wider.pop(place), self.types[place]
-        self.steps.append((partial(np.broadcast_to, shape=type.shape), (source,), (place,)))
+        self.steps.append((spread, [("", type.shape)], (source,), (place,)))
         return place
 
     def copied(self, place: int) -> int:
@@ -195,14 +213,14 @@ def run_whole(program: Recipe | Executable, *arrays: Any) -> Any:
 
 def _with_deaths(writer: _Writer, results: set[int]) -> list[Step]:
     """The steps, each with the place that it may write over and with those that nobody reads after it."""
-    last = {k: n for n, (_, places, _) in enumerate(writer.steps) for k in places}
-    seen = {k for _, places, outs in writer.steps if outs[0] not in writer.fresh for k in places}
+    last = {k: n for n, (_, _, places, _) in enumerate(writer.steps) for k in places}
+    seen = {k for _, _, places, outs in writer.steps if outs[0] not in writer.fresh for k in places}
     own = writer.fresh - seen               # of those made here, whose memory no view shows
     found: list[Step] = []
-    for n, (function, places, outs) in enumerate(writer.steps):
+    for n, (function, attrs, places, outs) in enumerate(writer.steps):
         dead = tuple({k for k in places if last[k] == n and k not in results and k >= writer.params})
         type = writer.types[outs[0]]
         large = outs[0] in writer.fresh and int(type.size) >= LARGE
         into = next((k for k in dead if large and k in own and writer.types[k] == type), -1)
-        found.append((function, places, outs, into, dead))
+        found.append((function, attrs, places, outs, into, dead))
     return found

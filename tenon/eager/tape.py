@@ -50,6 +50,11 @@ class TapeNode:
         """What the gradients of the outputs are accumulated under."""
         return ((self, 0),) if len(self.payloads) == 1 else tuple([(self, k) for k in range(len(self.payloads))])
 
+    def pulled(self, seeds: Sequence[Any]) -> list[tuple[Any, Any]] | None:
+        """(an input, its gradient) for all that want one, given those of the outputs; None where it is not known here.
+        """
+        return None
+
     @property
     def outputs(self) -> tuple[Tensor, ...]:
         """The output tensors, linked to this node."""

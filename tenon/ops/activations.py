@@ -237,9 +237,18 @@ def along_axis(x: TensorType, *others: Any, axis: Any, **rest: Any) -> dict[str,
     return {"axis": normalize_axis(axis, x.ndim), **rest}
 
 
+_total: Any = np.add.reduce           # of which NumPy's `sum` and `max` are wrappers in Python
+_extreme: Any = np.maximum.reduce
+
+
 def _softmax_ref(x: Any, axis: int) -> Any:
-    e = np.exp(x - np.max(x, axis, keepdims=True, initial=-np.inf))
-    return e / np.sum(e, axis, keepdims=True)
+    e = np.exp(x - _largest(x, axis))
+    return e / _total(e, axis, None, None, True)
+
+
+def _largest(x: Any, axis: int) -> Any:
+    """NumPy: the largest element along the axis, kept; minus infinity where there is none."""
+    return _extreme(x, axis, None, None, True, -np.inf)
 
 
 @composite(promote=floating, autocast="wide", canonical=along_axis, ref=_softmax_ref,
@@ -257,8 +266,8 @@ def softmax(x: Any, *, axis: int = -1) -> Any:
 
 
 def _log_softmax_ref(x: Any, axis: int) -> Any:
-    shifted = x - np.max(x, axis, keepdims=True, initial=-np.inf)
-    return shifted - np.log(np.sum(np.exp(shifted), axis, keepdims=True))
+    shifted = x - _largest(x, axis)
+    return shifted - np.log(_total(np.exp(shifted), axis, None, None, True))
 
 
 @composite(promote=floating, autocast="wide", canonical=along_axis, ref=_log_softmax_ref,

@@ -6,11 +6,12 @@ method too.  Adding an operator is one definition in one family file; nothing el
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, TypeVar, cast
 
 from tenon.errors import DTypeError
+from tenon.graph import op as calls
 from tenon.graph.build import expansion, literal
 from tenon.graph.op import Domain, Op, current, interpreter
 from tenon.graph.promotion import Promotion, floating, same, separate
@@ -20,23 +21,15 @@ PUBLIC: dict[str, Callable[..., Any]] = {}
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-Shortcut = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
-_shortcut: Shortcut | None = None
-
-
-def call_by(shortcut: Shortcut) -> None:
-    """Let `shortcut(function, args, keywords)` make the calls of public functions that no interpreter asks about."""
-    global _shortcut
-    _shortcut = shortcut
-
-
 def function(fn: F) -> F:
     """Make a plain function of operators public; it leaves no node of its own in the graph."""
+    def full(args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
+        return fn(*args, **keywords)
+
     @wraps(fn)
     def public(*args: Any, **keywords: Any) -> Any:
-        if _shortcut is None or current() is not None:
-            return fn(*args, **keywords)
-        return _shortcut(fn, args, keywords)
+        return fn(*args, **keywords) if current() is not None else calls.again(fn, full, args, keywords)
+    public.full = full      # type: ignore[attr-defined]
     PUBLIC[fn.__name__.rstrip("_")] = public
     return cast(F, public)
 

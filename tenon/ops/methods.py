@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tenon.graph.op import Op
+from tenon.graph import op as calls
+from tenon.graph.op import Op, current
 from tenon.graph.operators import install
 from tenon.ops.define import PUBLIC
 
@@ -53,8 +54,12 @@ def first_parameter(operator: Callable[..., Any]) -> str | None:
 
 
 def _method(operator: Callable[..., Any]) -> Callable[..., Any]:
+    full, target = getattr(operator, "full", None), getattr(operator, "__wrapped__", operator)
+
     def method(self: Any, *args: Any, **keywords: Any) -> Any:
-        return operator(self, *args, **keywords)
+        if full is None or current() is not None:
+            return operator(self, *args, **keywords)
+        return calls.again(target, full, (self, *args), keywords)       # as `operator` would, in one step less
     method.__name__, method.__doc__ = operator.__name__, operator.__doc__
     return method
 

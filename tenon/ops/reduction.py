@@ -187,16 +187,16 @@ def _extreme_vjp(g: Any, y: Any, x: Any, axis: tuple[int, ...], keepdims: bool) 
     return (hit * restore(g / hit.sum(axis=axis, keepdims=keepdims), x.shape, axis, keepdims),)
 
 
-def _extreme(name: str, ref: Callable[..., Any], doc: str) -> Op:
+def _extreme(name: str, ref: Any, doc: str) -> Op:
     return define(name, type=_extreme_type(name), canonical=axes_and_flag, vjp=_extreme_vjp, compute=reducing(name),
-                  ref=lambda x, axis, keepdims: ref(x, axis, keepdims=keepdims), doc=doc,
+                  ref=lambda x, axis, keepdims: ref.reduce(x, axis, None, None, keepdims), doc=doc,
                   examples=[f"{name}(f32[2, 3], axis=(1,), keepdims=False) -> f32[2]", f"{name}(i64[2, 3]) -> i64",
                             f"{name}(f32[2, 0], axis=(1,)) -> error"])
 
 
-max_ = _extreme("max", np.max, "The largest element along axes; NaN where there is one.  Equal elements share the "
+max_ = _extreme("max", np.maximum, "The largest element along axes; NaN where there is one.  Equal elements share the "
                                "gradient.  Raises ShapeError where an axis is empty.")
-min_ = _extreme("min", np.min, "The smallest element along axes; NaN where there is one.  Equal elements share the "
+min_ = _extreme("min", np.minimum, "The smallest element along axes; NaN where there is one.  Equal elements share the "
                                "gradient.  Raises ShapeError where an axis is empty.")
 
 

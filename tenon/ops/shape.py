@@ -6,6 +6,7 @@ Also what the other families need to speak of shapes and indices.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -70,11 +71,23 @@ full_op = define(
     ref=lambda value, shape: np.full(shape, value, value.dtype), compute=lambda s, i, value, shape: value(()),
     doc="A tensor with one value everywhere.", examples=["full_op(f32(1.5), shape=(2, 3)) -> f32[2, 3]"])
 
+SPREAD = 4096           # elements that are copied in less time than a view of them takes to make
+
+
+def spread(x: Any, shape: Any) -> Any:
+    """NumPy: the array broadcast to a shape, a view that cannot be written to where there are many elements."""
+    if prod(shape) >= SPREAD:
+        return np.broadcast_to(x, shape)
+    out = np.empty(shape, x.dtype)
+    out[...] = x
+    return out
+
+
 broadcast_to = define(
     "broadcast_to",
     type=lambda x, *, shape: _broadcast_type(x, shape),
     canonical=lambda x, shape: {"shape": as_shape(shape)},
-    ref=lambda x, shape: np.broadcast_to(x, shape),
+    ref=spread,
     vjp=lambda g, y, x, shape: (sum_to(g, x.shape),),
     compute=lambda s, i, x, shape: x(tuple(0 if n == 1 else k
                                            for n, k in zip(x.shape, i[len(i) - x.ndim:], strict=True))),
@@ -84,7 +97,7 @@ broadcast_to = define(
 reshape_op: Op = define(
     "reshape", public=False, type=lambda x, *, shape: _reshape_type(x, shape),
     canonical=lambda x, shape: {"shape": resolve_shape(x, shape)},
-    ref=np.reshape, vjp=lambda g, y, x, shape: (reshape_op(g, shape=x.shape),),
+    ref=lambda x, shape: x.reshape(shape), vjp=lambda g, y, x, shape: (reshape_op(g, shape=x.shape),),
     compute=lambda s, i, x, shape: x(reshaped_index(i, shape, x.shape)),
     doc="The same elements in row-major order under another shape; one size may be -1 and is worked out.",
     examples=["reshape(f32[2, 6], shape=(3, 4)) -> f32[3, 4]", "reshape(f32[2, 6], shape=(5, 2)) -> error"])
@@ -92,7 +105,7 @@ reshape_op: Op = define(
 permute: Op = define(
     "permute", public=False, type=lambda x, *, axes: x.with_shape([x.shape[a] for a in axes]),
     canonical=lambda x, axes: {"axes": _permutation(x, axes)},
-    ref=np.transpose, vjp=lambda g, y, x, axes: (permute(g, axes=inverse_permutation(axes)),),
+    ref=lambda x, axes: x.transpose(axes), vjp=lambda g, y, x, axes: (permute(g, axes=inverse_permutation(axes)),),
     compute=lambda s, i, x, axes: x(tuple(i[axes.index(k)] for k in range(len(axes)))),
     doc="The axes in another order; axis k of the result is axis axes[k] of the input.",
     examples=["permute(f32[2, 3, 4], axes=(2, 0, 1)) -> f32[4, 2, 3]", "permute(f32[2, 3], axes=(0, 0)) -> error"])

@@ -1,0 +1,67 @@
+"""An operator with its attributes, on inputs of known types -> one NumPy call and its arguments, decided once.
+
+    slice(x, start=(1,), stop=(3,), step=(1,))      operator.getitem(x, (slice(1, 3, 1),))
+
+For operators whose reference does more in Python than NumPy does for a small array; the results are the reference's, to
+the bit.  Where NumPy raises, the call in full says what is wrong.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tenon.graph.op import OPS, Op
+
+Types = Sequence[Any]
+Prepared = tuple[Callable[..., Any], tuple[Any, ...]]       # what is called, and with what behind the arrays
+
+
+def prepared(op: Op, types: Types, attrs: Mapping[str, Any]) -> Prepared | None:
+    """The call, or None where the reference is as good."""
+    make = PREPARED.get(op)
+    return None if make is None else make(types, attrs)
+
+
+def _total(total: np.ufunc) -> Callable[[Types, Mapping[str, Any]], Prepared | None]:
+    def make(types: Types, attrs: Mapping[str, Any]) -> Prepared | None:
+        same = types[0].dtype is attrs["dtype"]
+        return (total.reduce, (attrs["axis"], None, None, attrs["keepdims"])) if same else None
+    return make
+
+
+def _slices(types: Types, attrs: Mapping[str, Any]) -> Prepared:
+    parts = zip(attrs["start"], attrs["stop"], attrs["step"], strict=True)
+    key = tuple([slice(a, b if b >= 0 else None, c) for a, b, c in parts])
+    return operator.getitem, (key,)
+
+
+def _cast(types: Types, attrs: Mapping[str, Any]) -> Prepared | None:
+    source, target = types[0].dtype, attrs["dtype"]
+    cut = source.kind == "c" or (source.kind == "f" and target.kind in "ui")       # what lies beyond the type's ends
+    return None if cut else (np.ndarray.astype, (target.numpy,))
+
+
+def _take(types: Types, attrs: Mapping[str, Any]) -> Prepared | None:
+    return (np.ndarray.take, (attrs["axis"],)) if types[1].dtype.kind == "i" else None
+
+
+def _gather(types: Types, attrs: Mapping[str, Any]) -> Prepared | None:
+    axis, grid = attrs["axis"], np.indices(types[1].shape, sparse=True)
+    before, behind = grid[:axis], grid[axis + 1:]
+    return (lambda x, at: x[(*before, at, *behind)], ()) if types[1].dtype.kind == "i" else None
+
+
+PREPARED: dict[Op, Callable[[Types, Mapping[str, Any]], Prepared | None]] = {
+    OPS["sum"]: _total(np.add),
+    OPS["prod"]: _total(np.multiply),
+    OPS["reshape"]: lambda types, attrs: (np.ndarray.reshape, (attrs["shape"],)),
+    OPS["permute"]: lambda types, attrs: (np.ndarray.transpose, (attrs["axes"],)),
+    OPS["slice"]: _slices,
+    OPS["cast"]: _cast,
+    OPS["take"]: _take,
+    OPS["gather"]: _gather,
+}
