@@ -7,7 +7,7 @@ float) the float wins, as in PyTorch and JAX.  Defaults: float32, int64, complex
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
+from functools import cache, cached_property
 from typing import Any
 
 import ml_dtypes
@@ -175,6 +175,10 @@ class TensorType:
     shape: Shape
 
     def __str__(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
         return self.dtype.short + (f"[{', '.join(map(str, self.shape))}]" if self.shape else "")
 
     __repr__ = __str__
@@ -183,7 +187,7 @@ class TensorType:
     def ndim(self) -> int:
         return len(self.shape)
 
-    @property
+    @cached_property
     def size(self) -> Dim:
         return product(self.shape)
 
@@ -207,7 +211,7 @@ def broadcast_shapes(*shapes: Sequence[Dim]) -> Shape:
     first = shapes[0] if shapes else ()
     if len(shapes) == 2 and (not shapes[1] or not first):
         return tuple(first or shapes[1])
-    if all(len(shape) == len(first) for shape in shapes) and all(shape == first for shape in shapes):
+    if shapes.count(first) == len(shapes):
         return tuple(first)
     result: list[Dim] = []
     for axis in range(1, max(map(len, shapes), default=0) + 1):

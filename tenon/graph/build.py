@@ -34,6 +34,7 @@ class Builder:
         self.params: list[Value] = list(params)
         self.nodes: list[Node] = []
         self.order: tuple[Value, ...] = ()      # the token of the last effect
+        self.visited: Node | None = None        # the node that is being rebuilt
         self._constants: dict[tuple[Any, ...], Value] = {}
 
     def parameter(self, type: TensorType, name: str = "") -> Value:
@@ -56,7 +57,8 @@ class Builder:
             raise CaptureError(f"{op.name}: the shape of the result depends on the data, so it cannot be in a graph",
                                where=loc or self.loc,
                                hint="call it before the captured function, or keep the shape: tn.where(mask, x, other)")
-        types = op.type(*types_of(inputs), **attrs)
+        known = self._known_type(op, inputs, attrs)
+        types = op.type(*types_of(inputs), **attrs) if known is None else known
         listed = types if isinstance(types, tuple) else (types,)
         where = loc or self.loc or (None if self.rewriting else user_location())
         node = Node(op, inputs, attrs, (), where, after)
@@ -67,6 +69,17 @@ class Builder:
             self.order = tuple(x for x in node.outputs if x.type == TOKEN)
         self.nodes.append(node)
         return node.outputs if isinstance(types, tuple) else node.outputs[0]
+
+    def _known_type(self, op: Op, inputs: tuple[Input, ...], attrs: Mapping[str, Any]) -> TensorType | None:
+        """That of the visited node, where this is the same on inputs of the same types: most of what is rebuilt."""
+        old = self.visited
+        if old is None or old.op is not op or old.attrs is not attrs or op.compute is None or len(old.outputs) > 1 \
+                or len(inputs) != len(old.inputs):
+            return None
+        for x, y in zip(inputs, old.inputs, strict=True):
+            if x is not y and (x is None or y is None or x.type is not y.type):
+                return None
+        return old.outputs[0].type
 
     def lift(self, x: Any) -> Any:
         """What an argument is in the graph: arrays become constants."""
@@ -194,9 +207,8 @@ def rebuild(graph: Graph, visit: Visit, name: str | None = None) -> Graph:
 def inline(graph: Graph, builder: Builder, replaced: dict[Value, Value], visit: Visit) -> None:
     """Visit the nodes of `graph` into `builder`; `replaced` maps its parameters, and afterwards all its values."""
     for node in graph.nodes:
-        builder.loc = node.loc
-        inputs = tuple(replaced[x] if isinstance(x, Value) else x for x in node.inputs)
-        outputs = visit(node, inputs)
+        builder.loc, builder.visited = node.loc, node
+        outputs = visit(node, tuple([replaced[x] if isinstance(x, Value) else x for x in node.inputs]))
         if outputs is None:
             continue
         listed = outputs if isinstance(outputs, tuple) else (outputs,)
@@ -204,7 +216,7 @@ def inline(graph: Graph, builder: Builder, replaced: dict[Value, Value], visit: 
             raise GraphError(f"{node.op.name} was replaced by {len(listed)} values, it has {len(node.outputs)} outputs",
                              where=node.loc)
         replaced.update(zip(node.outputs, listed, strict=True))
-    builder.loc = None
+    builder.loc = builder.visited = None
 
 
 def copy(node: Node, inputs: tuple[Input, ...]) -> Any:

@@ -32,7 +32,12 @@ def depending(graph: Graph, start: Collection[Value]) -> set[Value]:
 
 def has_effect(node: Node) -> bool:
     """Whether the node, or any node of its sub-graphs, must neither be removed nor repeated."""
-    return node.op.effect or any(has_effect(inner) for graph in node.graphs for inner in graph.nodes)
+    return node.op.effect or any(map(_has_effects, node.graphs))
+
+
+@once_a_graph
+def _has_effects(graph: Graph) -> bool:
+    return any(map(has_effect, graph.nodes))
 
 
 def map_graphs(attrs: Mapping[str, Any], run: Callable[[Graph], Graph]) -> dict[str, Any]:

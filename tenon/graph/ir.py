@@ -12,7 +12,7 @@ Graphs are data that nobody changes: a pass takes a graph and makes another (`te
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tenon.dataclasses import dataclass, field
@@ -110,8 +110,9 @@ class Node:
     def graphs(self) -> tuple[Graph, ...]:
         """The sub-graphs among the attributes."""
         found: tuple[Graph, ...] = ()
-        for value in self.attrs.values():
-            if isinstance(value, (Graph, tuple)):       # a few, and this is asked of every node in every pass
+        for value in self.attrs.values():       # of most nodes there are few, and none holds a graph
+            kind = type(value)
+            if kind is Graph or (kind is tuple and value and type(value[0]) is not int):
                 found += graphs_in(value)
         return found
 
@@ -120,10 +121,9 @@ class Node:
         """What the gradients of the outputs are accumulated under."""
         return self.outputs
 
-    def uses(self) -> Iterator[Value]:
+    def uses(self) -> list[Value]:
         """Every value that must exist before this node runs."""
-        yield from (x for x in self.inputs if isinstance(x, Value))
-        yield from self.after
+        return [*[x for x in self.inputs if isinstance(x, Value)], *self.after]
 
 
 # Notes.

@@ -22,10 +22,11 @@ def body_of(nodes: Sequence[Node], results: Iterable[Value]) -> tuple[Graph, tup
     params = tuple(values.values())
     copies = []
     for node in nodes:
-        inputs: tuple[Input, ...] = tuple(values[x] if isinstance(x, Value) else x for x in node.inputs)
-        copies.append(Node(node.op, inputs, node.attrs, (), node.loc))
-        copies[-1].outputs = tuple(Value(x.type, copies[-1], k) for k, x in enumerate(node.outputs))
-        values.update(zip(node.outputs, copies[-1].outputs, strict=True))
+        inputs: tuple[Input, ...] = tuple([values[x] if isinstance(x, Value) else x for x in node.inputs])
+        copy = Node(node.op, inputs, node.attrs, (), node.loc)
+        copy.outputs = tuple([Value(x.type, copy, k) for k, x in enumerate(node.outputs)])
+        copies.append(copy)
+        values.update(zip(node.outputs, copy.outputs, strict=True))
     return Graph("body", params, tuple(copies), tuple(values[r] for r in results)), tuple(outside)
 
 

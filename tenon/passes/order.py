@@ -58,6 +58,7 @@ class Order:
         self.failing = set(failing(graph))
         self.small = {node: None for node in graph.nodes if sum(map(bytes_of, node.outputs)) <= SMALL}
         self.come: dict[Node, None] = {}
+        self.held: dict[Node, None] = {}        # what would store a result, while something could still fail
 
     def all(self) -> Iterable[Node]:
         """Every node, in the new order."""
@@ -93,13 +94,14 @@ class Order:
             self.come[node] = None
             if node in self.failing:
                 self.failing.remove(node)
-                queue.extend(() if self.failing else self.small)
+                queue.extend(() if self.failing else (*self.small, *self.held))
             for follower in self.followers[node]:
                 self.waits[follower].discard(node)
             queue.extend(self.followers[node])
             for x in dict.fromkeys(map(self.home_of, node.uses())):
                 self.readers[x].pop(node, None)
-                queue.extend(self.readers[x])
+                if len(self.readers[x]) == 1:       # what more of them wait for has not come
+                    queue.extend(self.readers[x])
 
     def _comes_early(self, node: Node) -> bool:
         """Whether nothing is in the way of a node that frees memory; renaming costs none."""
@@ -116,8 +118,11 @@ class Order:
     def _may_store(self, node: Node) -> bool:
         """Whether what is a result may be written by now, in the place of an argument."""
         types = [x.type for x in node.outputs if self.home_of(x) in self.results]
+        if types and self.failing:
+            self.held[node] = None
+            return False
         replaced = [x for x in node.uses() if x in self.params and x.type in types]
-        return not types or (not self.failing and all(self.readers[x].keys() == {node} for x in replaced))
+        return all(self.readers[x].keys() == {node} for x in replaced)
 
 
 def failing(graph: Graph) -> Iterator[Node]:

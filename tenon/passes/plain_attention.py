@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from tenon.dataclasses import dataclass, field
-from tenon.graph.cut import has_effect, needed, part
+from tenon.graph.cut import has_effect, part
 from tenon.graph.interpret import interpret
 from tenon.graph.ir import Graph, Input, Literal, Node, Value
 from tenon.graph.op import Op
@@ -289,15 +289,26 @@ def narrow(x: Value) -> Value:
 def _known(x: Value, graph: Graph) -> np.ndarray | None:
     """The elements of what depends on nothing, if it is small; leading axes of one element are left out."""
     x = narrow(x)
-    nodes = needed(graph, [x])
-    params = set(graph.params)
-    if x in params or any(y in params for node in nodes for y in node.inputs):
-        return None
-    if any(has_effect(node) or node.graphs or not _is_small(y) for node in nodes for y in node.outputs):
+    nodes = _nodes_behind(x)
+    if nodes is None or any(has_effect(node) or node.graphs or not all(map(_is_small, node.outputs)) for node in nodes):
         return None
     (found,) = interpret(part(graph, "mask", (), [x]), [])
     while found.shape[:1] == (1,):
         found = found[0]
+    return found
+
+
+def _nodes_behind(x: Value) -> set[Node] | None:
+    """All that make a value; None where a parameter is among what it is made of, as it mostly is."""
+    found: set[Node] = set()
+    stack = [x]
+    while stack:
+        made = stack.pop().node
+        if made is None:
+            return None
+        if made not in found:
+            found.add(made)
+            stack += made.uses()
     return found
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from itertools import permutations
 from typing import Any
 
@@ -64,6 +64,8 @@ class Rule:
     when: Callable[..., bool] | None = None
     examples: Sequence[Mapping[str, Any]] = ({},)
     pattern: Pattern = field(init=False)
+    inner: frozenset[Op] = field(init=False)            # operators that make inputs of the node
+    literal: bool = field(init=False)                   # whether one of the inputs is a number
     values: tuple[str, ...] = field(init=False)         # names of the holes for values
     attributes: tuple[str, ...] = field(init=False)     # and for attributes
 
@@ -73,11 +75,17 @@ class Rule:
         self.attributes = tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
         with using(PatternMaker()):
             self.pattern = self.before(*map(Hole, self.values), **{name: Hole(name) for name in self.attributes})
+        self.inner = frozenset(x.op for x in self.pattern.inputs if isinstance(x, Pattern))
+        self.literal = any(isinstance(x, PYTHON_SCALARS) for x in self.pattern.inputs)
 
     @property
     def op(self) -> Op:
         """The operator that the rule is tried on."""
         return self.pattern.op
+
+    def may_match(self, inner: Set[Op], literal: bool) -> bool:
+        """Whether it is worth a look at a node some of whose inputs are made by these operators, or are numbers."""
+        return self.inner <= inner and literal >= self.literal
 
     def rewrite(self, node: Node) -> Any:
         """What to use instead of the output of `node`; None where the rule does not apply."""

@@ -150,9 +150,14 @@ class Simplifier(Builder):
     def emit(self, op: Op, inputs: tuple[Input, ...], attrs: Mapping[str, Any], *rest: Any) -> Any:
         inputs = literals_last(op, scalars_as_literals(op, inputs))
         outputs = super().emit(op, inputs, attrs, *rest)
+        candidates = BY_OP.get(op)
+        if candidates is None:
+            return outputs
         node = self.nodes[-1]
-        for candidate in BY_OP.get(op, ()):
-            simpler = candidate.rewrite(node)
+        inner = {x.node.op for x in inputs if isinstance(x, Value) and x.node is not None}
+        literal = any(isinstance(x, Literal) for x in inputs)
+        for candidate in candidates:
+            simpler = candidate.rewrite(node) if candidate.may_match(inner, literal) else None
             if isinstance(simpler, Value) and simpler.type == node.output.type:
                 return simpler
         return outputs

@@ -99,3 +99,23 @@ def test_a_number_that_steps_wait_for_is_computed_when_nothing_can_fail_any_more
         "return n1, n2", "return n1, n2, t")
     found = [node.op.name for node in Order(parse_graph(waiting)).all()]
     assert found.index("sqrt") < found.index("matmul")
+
+
+def test_a_number_that_all_steps_read_does_not_make_each_of_them_look_at_all_others():
+    """Neither before the last node that can fail, nor after it: the time to order would be quadratic."""
+    count, looked = 200, 0
+
+    class Counting(Order):
+        def _comes_early(self, node):
+            nonlocal looked
+            looked += 1
+            return super()._comes_early(node)
+
+    params = ", ".join(f"w{k}: f32[50, 60]" for k in range(count))
+    steps = "\n".join(f"    g{k}: f32[50, 60] = multiply(w{k}, r)\n    n{k}: f32[50, 60] = subtract(w{k}, g{k})"
+                      for k in range(count))
+    graph = parse_graph(f"def f({params}, r: f32[50, 60], t: f32[9, 60], i: i64[3]):\n{steps}\n"
+                        f"    c: f32[3, 60] = take(t, i, axis=0)\n"
+                        f"    return {', '.join(f'n{k}' for k in range(count))}, c\n")
+    assert len(list(Counting(graph).all())) == len(graph.nodes) == 2 * count + 1
+    assert looked < 10 * count
