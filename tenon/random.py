@@ -98,13 +98,14 @@ def _sizes(shape: tuple[Any, ...]) -> Any:
 
 def rand(*shape: Any, dtype: Any = float32, generator: Generator | None = None, requires_grad: bool = False) -> Any:
     """Numbers uniform in [0, 1)."""
-    return uniform(0.0, 1.0, _sizes(shape), dtype=dtype, generator=generator).requires_grad_(requires_grad)
+    out = uniform(0.0, 1.0, _sizes(shape), dtype=dtype, generator=generator)
+    return out.requires_grad_() if requires_grad else out
 
 
 def randn(*shape: Any, dtype: Any = float32, generator: Generator | None = None, requires_grad: bool = False) -> Any:
     """Numbers from the standard normal distribution."""
     out = _draw(generator, lambda state: draws.normal_numbers(state, _sizes(shape), as_dtype(dtype)))
-    return out.requires_grad_(requires_grad)
+    return out.requires_grad_() if requires_grad else out
 
 
 def randint(low: int, high: Any = None, size: Any = None, dtype: Any = int64,

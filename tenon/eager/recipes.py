@@ -65,9 +65,9 @@ def _as_python(writer: _Writer, steps: Sequence[Step], results: Sequence[int], n
     lines = [f"def recipe({', '.join(f'v{k}' for k in range(writer.params))}):"]
     for n, (function, attrs, places, outs, into, dead) in enumerate(steps):
         given = [f"v{k}" for k in (*places, *([into] if into >= 0 else []))]
-        for k, (name, value) in enumerate(attrs):
+        for k, (attribute, value) in enumerate(attrs):
             names[f"a{n}_{k}"] = value
-            given.append(f"{name}=a{n}_{k}" if name else f"a{n}_{k}")
+            given.append(f"{attribute}=a{n}_{k}" if attribute else f"a{n}_{k}")
         names[f"f{n}"] = function
         lines.append(f"    {', '.join(f'v{k}' for k in outs)} = f{n}({', '.join(given)})")
         for k in outs:

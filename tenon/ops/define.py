@@ -23,15 +23,21 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def function(fn: F) -> F:
     """Make a plain function of operators public; it leaves no node of its own in the graph."""
+    public = remembering(fn)
+    PUBLIC[fn.__name__.rstrip("_")] = public
+    return public
+
+
+def remembering(fn: F) -> F:
+    """Let equal eager calls of a plain function of operators be made in one step; it may do nothing else."""
     def full(args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
         return fn(*args, **keywords)
 
     @wraps(fn)
-    def public(*args: Any, **keywords: Any) -> Any:
+    def called(*args: Any, **keywords: Any) -> Any:
         return fn(*args, **keywords) if current() is not None else calls.again(fn, full, args, keywords)
-    public.full = full      # type: ignore[attr-defined]
-    PUBLIC[fn.__name__.rstrip("_")] = public
-    return cast(F, public)
+    called.full = full      # type: ignore[attr-defined]
+    return cast(F, called)
 
 
 def aliases(**targets: Callable[..., Any]) -> None:

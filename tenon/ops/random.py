@@ -19,6 +19,7 @@ import numpy as np
 
 from tenon.errors import ArgumentError, DTypeError, ShapeError
 from tenon.graph.op import Op
+from tenon.ops.ahead import ahead
 from tenon.ops.comparison import where
 from tenon.ops.define import composite, define
 from tenon.ops.portable import DOUBLE, FORMS, SINGLE, Form, OnExpressions, logarithm, of_array, upper_quantile
@@ -40,6 +41,7 @@ from tenon.types import (
 MASK = 0xFFFFFFFF
 FRACTION_BITS = {float64: 53, float32: 24, float16: 11, bfloat16: 8}    # uniform numbers are multiples of 2 ** -bits
 FEW = 16                                                                # words that Python makes as fast as NumPy
+SMALL = 128                                                             # words of a draw whose sequels are made along
 CHUNK = 1 << 13                                                         # blocks of four words that NumPy holds in cache
 TURNS, FACTORS, KEY_STEPS = 10, (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)      # of Philox
 
@@ -65,25 +67,52 @@ def philox(counter: tuple[Any, Any, Any, Any], key: tuple[Any, Any]) -> tuple[An
 def words(state: Any, count: int, stream: int) -> Any:
     """NumPy: the first `count` words of a draw, u32[count]; both products of a turn are one array."""
     if count <= FEW:
-        seed, draw = np.asarray(state).tolist()
+        seed, draw = map(int, state)
         blocks = [philox((block, stream, draw & MASK, draw >> 32), (seed & MASK, seed >> 32))
                   for block in range(-(-count // 4))]
         return np.array(blocks, np.uint32).reshape(-1)[:count]
-    seed, draw = np.asarray(state)
-    low, half, factors, steps = _constants()
-    keys = (np.array([seed & low, seed >> half]) + steps) & low
+    seed, draw = np.asarray(state, np.uint64)
     out = np.empty((-(-count // 4), 4), np.uint32)
     for start in range(0, len(out), CHUNK):
         part = out[start:start + CHUNK]
-        even, odd = np.empty((2, 2, len(part)), np.uint64)      # (a, c) and (b, d) of `philox`
-        even[0], even[1] = np.arange(start, start + len(part)), draw & low
-        odd[0], odd[1] = stream, draw >> half
-        for key in keys:
-            products = (even * factors)[::-1]
-            even = (products >> half) ^ odd ^ key[:, None]
-            odd = products & low
-        part[:, 0::2], part[:, 1::2] = even.T, odd.T
+        _fill(part, seed, np.arange(start, start + len(part)), draw, stream)
     return out.reshape(-1)[:count]
+
+
+def _fill(out: Any, seed: Any, blocks: Any, draws: Any, stream: int) -> None:
+    """Write the four words of each block of a draw."""
+    low, half, factors, steps = _constants()
+    keys = (np.array([seed & low, seed >> half]) + steps) & low
+    even, odd = np.empty((2, 2, len(out)), np.uint64)       # (a, c) and (b, d) of `philox`
+    even[0], even[1] = blocks, draws & low
+    odd[0], odd[1] = stream, draws >> half
+    for key in keys:
+        products = (even * factors)[::-1]
+        even = (products >> half) ^ odd ^ key[:, None]
+        odd = products & low
+    out[:, 0::2], out[:, 1::2] = even.T, odd.T
+
+
+def _words_of_draws(seed: int, first: int, draws: int, count: int, stream: int) -> Any:
+    """NumPy: the first `count` words of each of some draws in a row, u32[draws, count]."""
+    if draws == 1:
+        return words((seed, first), count, stream)[None]
+    each = -(-count // 4)
+    out = np.empty((draws * each, 4), np.uint32)
+    numbers = np.arange(draws, dtype=np.uint64) + np.uint64(first)
+    _fill(out, np.uint64(seed), np.tile(np.arange(each), draws), np.repeat(numbers, each), stream)
+    return out.reshape(draws, -1)[:, :count]
+
+
+def _made(kind: tuple[Any, ...], state: Any, shape: Any, stream: int, each: int, make: Callable[[Any], Any]) -> Any:
+    """NumPy: what `make` makes of words, `each` an element; `kind` says all that it depends on beside them."""
+    count = math.prod(shape)
+    if not 0 < count * each <= SMALL:
+        return make(words(state, count * each, stream)).reshape(shape)
+
+    def rows(seed: int, first: int, draws: int) -> Any:
+        return make(_words_of_draws(seed, first, draws, count * each, stream).reshape(-1)).reshape(draws, count)
+    return ahead((*kind, count, stream), state, rows).reshape(shape)
 
 
 def _element_words(s: Any, i: Any, state: Any, shape: Any, stream: int, each: int) -> tuple[Any, ...]:
@@ -111,7 +140,7 @@ def _drawn(name: str, state: TensorType, dtype: DType, shape: Any) -> TensorType
 random_bits: Op = define(
     "random_bits", public=False, type=lambda state, *, shape, stream=0: _drawn("random_bits", state, uint32, shape),
     canonical=lambda state, shape, stream: {"shape": as_shape(shape), "stream": stream},
-    ref=lambda state, shape, stream: words(state, math.prod(shape), stream).reshape(shape),
+    ref=lambda state, shape, stream: _made(("bits",), state, shape, stream, 1, lambda drawn: drawn),
     compute=lambda s, i, state, shape, stream: s.cast(_element_words(s, i, state, shape, stream, 1)[0], uint32),
     vjp=lambda g, y, state, **_: (None,),
     doc="Random words.  Draws with different `stream` are independent.",
@@ -130,13 +159,14 @@ def _uniform_type(state: TensorType, *, shape: Any, dtype: Any = "float32", stre
 
 
 def _uniform_ref(state: Any, shape: Any, dtype: DType, stream: int) -> Any:
-    count, bits = math.prod(shape), FRACTION_BITS[dtype]
-    if dtype is float64:
-        pair = words(state, 2 * count, stream).astype(np.uint64)
-        whole = (pair[0::2] << 21) ^ (pair[1::2] >> 11)
-        return (whole.astype(np.float64) * 2.0 ** -53).reshape(shape)
-    whole = words(state, count, stream) >> (32 - bits)
-    return (whole.astype(np.float32) * np.float32(2.0 ** -bits)).reshape(shape)
+    bits = FRACTION_BITS[dtype]
+
+    def make(drawn: Any) -> Any:
+        if dtype is float64:
+            pair = drawn.astype(np.uint64)
+            return ((pair[0::2] << 21) ^ (pair[1::2] >> 11)).astype(np.float64) * 2.0 ** -53
+        return (drawn >> (32 - bits)).astype(np.float32) * np.float32(2.0 ** -bits)
+    return _made(("uniform", dtype), state, shape, stream, 2 if dtype is float64 else 1, make)
 
 
 def _uniform_compute(s: Any, i: Any, state: Any, shape: Any, dtype: DType, stream: int) -> Any:
@@ -158,8 +188,10 @@ random_uniform: Op = define(
 
 
 def _integers_ref(state: Any, low: int, count: int, shape: Any, stream: int) -> Any:
-    pair = words(state, 2 * math.prod(shape), stream).astype(np.uint64)
-    return (((pair[0::2] << 32) ^ pair[1::2]) % np.uint64(count)).astype(np.int64).reshape(shape) + low
+    def make(drawn: Any) -> Any:
+        pair = drawn.astype(np.uint64)
+        return (((pair[0::2] << 32) ^ pair[1::2]) % np.uint64(count)).astype(np.int64) + low
+    return _made(("integers", low, count), state, shape, stream, 2, make)
 
 
 def _integers_compute(s: Any, i: Any, state: Any, low: int, count: int, shape: Any, stream: int) -> Any:
@@ -194,10 +226,11 @@ def _transformed(name: str, transform: Callable[[Any, Any, Form, Any], Any], doc
 
     def ref(state: Any, shape: Any, dtype: DType, stream: int) -> Any:
         form = FORMS.get(dtype, SINGLE)
-        drawn = words(state, math.prod(shape) * (2 if dtype is float64 else 1), stream)
-        whole = drawn if form is SINGLE else (drawn[0::2].astype(np.uint64) << 32) ^ drawn[1::2]
-        found = of_array(lambda s, part, form: transform(s, _fraction(s, part, form), form, part & 1), whole, form)
-        return found.reshape(shape)
+
+        def make(drawn: Any) -> Any:
+            whole = drawn if form is SINGLE else (drawn[0::2].astype(np.uint64) << 32) ^ drawn[1::2]
+            return of_array(lambda s, part, form: transform(s, _fraction(s, part, form), form, part & 1), whole, form)
+        return _made((name, dtype), state, shape, stream, 2 if dtype is float64 else 1, make)
 
     def compute(s: Any, i: Any, state: Any, shape: Any, dtype: DType, stream: int) -> Any:
         form, drawn = FORMS.get(dtype, SINGLE), _element_words(s, i, state, shape, stream, 2 if dtype is float64 else 1)

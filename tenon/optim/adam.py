@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tenon.ops.arithmetic import abs_
 from tenon.ops.comparison import maximum
+from tenon.ops.define import remembering
 from tenon.ops.exponential import sqrt
+from tenon.ops.shape import cast
 from tenon.optim.optimizer import Group, Optimizer, like, running
 from tenon.tensor import Tensor, tensor
 from tenon.types import float64
@@ -31,24 +33,37 @@ class Adam(Optimizer):
 
     def prepare(self, group: Group) -> Any:
         """The step size, and what the root is multiplied with: corrections for the means' start at zero."""
-        (beta1, beta2), step = group["betas"], group["step"].astype("float64")
-        return group["lr"] / (1 - beta1 ** step), 1 / sqrt(1 - beta2 ** step)
+        return _corrections(group["lr"], group["step"], *group["betas"])
 
     def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: Group, shared: Any) -> None:
-        (beta1, beta2), mean, square = group["betas"], slots["exp_avg"], slots["exp_avg_sq"]
-        start: Any = p
-        if group["weight_decay"]:
-            if self.decoupled:
-                start = p * like(1 - group["lr"] * group["weight_decay"], p)
-            else:
-                g = g + p * group["weight_decay"]
-        mean.assign(running(mean, beta1, g * (1 - beta1)))
-        square.assign(running(square, beta2, g * g * (1 - beta2)))
-        if group["amsgrad"]:
-            slots["max_exp_avg_sq"].assign(maximum(slots["max_exp_avg_sq"], square))
-            square = slots["max_exp_avg_sq"]
-        size, correction = (like(x, p) for x in shared)
-        p.assign(start - size * mean / (sqrt(square) * correction + group["eps"]))
+        kept, decay = list(slots.values()), group["weight_decay"]
+        rate = group["lr"] if decay and self.decoupled else None
+        new = _moved(p, g, kept, shared, group["betas"], group["eps"], decay, rate)
+        for x, value in zip([*kept, p], new, strict=True):
+            x.assign(value)
+
+
+@remembering
+def _corrections(rate: Any, step: Any, beta1: float, beta2: float) -> tuple[Any, Any]:
+    step = cast(step, dtype=float64)
+    return rate / (1 - beta1 ** step), 1 / sqrt(1 - beta2 ** step)
+
+
+@remembering
+def _moved(p: Any, g: Any, kept: Sequence[Any], shared: Sequence[Any], betas: tuple[float, float], eps: float,
+           decay: float, rate: Any) -> list[Any]:
+    """The new mean, mean square and, where it is among those kept, largest mean square; the new parameter."""
+    (mean, square, *largest), (beta1, beta2), start = kept, betas, p
+    if rate is not None:
+        start = p * like(1 - rate * decay, p)
+    elif decay:
+        g = g + p * decay
+    mean = running(mean, beta1, g * (1 - beta1))
+    square = running(square, beta2, g * g * (1 - beta2))
+    largest = [maximum(x, square) for x in largest]
+    size, correction = (like(x, p) for x in shared)
+    new = start - size * mean / (sqrt(largest[0] if largest else square) * correction + eps)
+    return [mean, square, *largest, new]
 
 
 class AdamW(Adam):

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from tenon.errors import ArgumentError
+from tenon.ops.define import remembering
 from tenon.optim.optimizer import Group, Optimizer, like, running
 from tenon.tensor import Tensor
 
@@ -31,10 +32,19 @@ class SGD(Optimizer):
         return 1 - (group["step"] > 1).astype("float64") * group["dampening"] if group["dampening"] else None
 
     def update(self, p: Tensor, g: Tensor, slots: Mapping[str, Tensor], group: Group, shared: Any) -> None:
-        if group["weight_decay"]:
-            g = g + p * group["weight_decay"]
-        if group["momentum"]:
-            buffer = slots["momentum_buffer"]
-            buffer.assign(running(buffer, group["momentum"], g if shared is None else g * like(shared, p)))
-            g = g + buffer * group["momentum"] if group["nesterov"] else buffer
-        p.assign(p - g * like(group["lr"], p))
+        kept = list(slots.values())
+        new = _moved(p, g, kept, shared, group["lr"], group["weight_decay"], group["momentum"], group["nesterov"])
+        for x, value in zip([*kept, p], new, strict=True):
+            x.assign(value)
+
+
+@remembering
+def _moved(p: Any, g: Any, kept: Sequence[Any], undamped: Any, rate: Any, decay: float, momentum: float,
+           nesterov: bool) -> list[Any]:
+    """The new momentum, where one is kept, and the new parameter."""
+    if decay:
+        g = g + p * decay
+    buffers = [running(x, momentum, g if undamped is None else g * like(undamped, p)) for x in kept]
+    for buffer in buffers:
+        g = g + buffer * momentum if nesterov else buffer
+    return [*buffers, p - g * like(rate, p)]

@@ -8,6 +8,7 @@ import pytest
 import tenon as tn
 from tenon.errors import ArgumentError, DTypeError, ShapeError
 from tenon.graph.build import trace
+from tenon.ops import random as draws
 from tenon.ops.random import philox, random_advance, random_bits, random_integers, random_uniform
 from tenon.pipeline import compile
 from tenon.random import Generator
@@ -172,3 +173,30 @@ def test_threads_never_draw_the_same_numbers():
 def test_bad_arguments(call, error):
     with pytest.raises(error):
         call()
+
+
+@pytest.mark.parametrize("draw", [
+    lambda g: tn.randn(10, generator=g), lambda g: tn.randn(7, dtype="float64", generator=g),
+    lambda g: tn.rand(3, 5, generator=g), lambda g: tn.rand(3, dtype="float16", generator=g),
+    lambda g: tn.randint(-3, 9, (11,), generator=g), lambda g: tn.randn(3, dtype="complex64", generator=g)])
+def test_draws_that_are_made_along_with_earlier_ones_have_the_same_bits(draw, monkeypatch):
+    def drawn(seed):
+        generator = tn.random.Generator(seed)
+        return [draw(generator).numpy() for _ in range(70)]
+    found = drawn(5)
+    again = drawn(5)                    # from the middle of what is known back to the start
+    monkeypatch.setattr(draws, "SMALL", 0)
+    for a, b, c in zip(found, again, drawn(5), strict=True):
+        np.testing.assert_array_equal(a, c)
+        np.testing.assert_array_equal(b, c)
+        assert a.dtype == c.dtype
+
+
+def test_numbers_that_were_made_along_are_nobody_elses():
+    generator = tn.random.Generator(3)
+    rows = [tn.rand(4, generator=generator).numpy() for _ in range(6)]
+    assert not any(np.shares_memory(a, b) for k, a in enumerate(rows) for b in rows[:k])
+    state = tn.tensor(np.array([3, 2 ** 64 - 2], np.uint64))            # the number of the draw goes round
+    for _ in range(4):
+        assert draws.random_uniform(state, shape=(4,)).shape == (4,)
+        state = draws.random_advance(state)
