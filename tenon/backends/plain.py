@@ -10,6 +10,7 @@ good as all, in a fifth of the time (`llvm.compile_object`); what has loops over
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from llvmlite import ir
@@ -33,8 +34,30 @@ def text_of(module: ir.Module) -> str:
             outline(function, gains_whole)
     plain = [f for f in module.functions if f.blocks and "alwaysinline" not in f.attributes and is_plain(f)]
     if sum(len(block.instructions) for f in plain for block in f.blocks) < WORTHWHILE:
+        join(module.functions)
         return print_module(module)
-    return headed([f.name for f in plain], print_module(module), [f.name for f in plain if is_driver(f)])
+    drivers, joined = [f for f in plain if is_driver(f)], join(plain)
+    left = [f for f in plain if f not in joined.values()]
+    return headed([f.name for f in left], print_module(module), [f.name for f in left if joined.get(f, f) in drivers])
+
+
+def join(functions: Sequence[ir.Function]) -> dict[ir.Function, ir.Function]:
+    """Let LLVM put functions into what does nothing but call them; by the latter, what they were.
+
+    A function takes a millisecond and a half to be emitted, however little it does.
+    """
+    found = {f: calls[0].callee for f in functions if f.linkage != "internal"
+             for calls in [_calls(f)] if len(f.blocks) == 1 and len(calls) == 1 and calls[0].callee in functions}
+    alone = Counter(x.callee for f in functions for x in _calls(f))
+    found = {f: inner for f, inner in found.items() if alone[inner] == 1 and inner.linkage == "internal"}
+    for inner in found.values():
+        inner.attributes.discard("noinline")
+        inner.attributes.add("alwaysinline")
+    return found
+
+
+def _calls(function: ir.Function) -> list[ir.CallInstr]:
+    return [x for block in function.blocks for x in block.instructions if isinstance(x, ir.CallInstr)]
 
 
 def headed(names: Iterable[str], text: str, drivers: Iterable[str] = ()) -> str:
@@ -145,7 +168,8 @@ def cut(text: str) -> Parts | None:
         return kinds[name]
 
     def part(plain: bool) -> str:
-        return _DEFINITION.sub(lambda found: _as_is(found) if kind(found) in (plain, None) else _declared(found), text)
+        return _without_unused(_DEFINITION.sub(
+            lambda found: _as_is(found) if kind(found) in (plain, None) else _declared(found), text))
     plain, others = part(True), part(False)
     found = [x for x in _DEFINITION.finditer(text) if x["linkage"] and kinds[x["name"]] is not None]
     inlined = [x["name"] for x in found if not kinds[x["name"]] and " noinline" not in x["end"]]
@@ -162,6 +186,12 @@ def _as_is(found: re.Match[str]) -> str:
     if " alwaysinline" in found["end"] or not found["linkage"]:
         return found[0]
     return found[0].replace("define internal ", "define hidden ", 1)
+
+
+def _without_unused(text: str) -> str:
+    """A part without the definitions that are part of those that call them, where none does."""
+    return _DEFINITION.sub(lambda found: "" if found["linkage"] and " alwaysinline" in found["end"] and
+                           text.count(f'@"{found["name"]}"(') == 1 else found[0], text)
 
 
 def _declared(found: re.Match[str]) -> str:

@@ -2,13 +2,16 @@
 
 import ctypes
 import gc
+import math
 import threading
 
+import numpy as np
 import pytest
 from llvmlite import ir
 
 from tenon.backends import llvm, pieces
 from tenon.backends.code_cache import CodeCache
+from tenon.backends.cpu.contraction.filled import fill
 
 I64, POINTER = ir.IntType(64), ir.PointerType()
 
@@ -129,3 +132,19 @@ def test_text_and_code_say_which_pieces_are_called():
     assert "define void @\"f\"" in own and list(others) and all("define" in text for text in others.values())
     assert pieces.needs(pieces.needing(list(others), b"code")) == (list(others), b"code")
     assert pieces.needs(pieces.needing([], b"code")) == ([], b"code")
+
+
+@pytest.mark.parametrize("number", [0.0, -math.inf])
+@pytest.mark.parametrize("run, lines, apart", [(8, 1, 0), (5, 3, 16), (0, 2, 8), (16, 0, 16)])
+def test_runs_are_filled_in_whole_vectors_and_nothing_between_them_is(number, run, lines, apart):
+    module, F32, lanes = ir.Module(), ir.FloatType(), 8
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [POINTER]), "f")
+    b = ir.IRBuilder(function.append_basic_block())
+    fill(b, F32, lanes, function.args[0], *(ir.Constant(I64, x) for x in (run, lines, apart)), number)
+    b.ret_void()
+    found, expected = np.ones((2, 64), np.float32)
+    for line in range(lines):
+        expected[line * apart:][:-(-run // lanes) * lanes] = number
+    library = llvm.compile(pieces.text_of(module))
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(library.address("f"))(found.ctypes.data)
+    np.testing.assert_array_equal(found, expected)

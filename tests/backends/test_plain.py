@@ -10,7 +10,7 @@ from tenon.backends.cpu.contraction.dense import F32, matmul
 from tenon.backends.cpu.contraction.emit import ZERO, loop, splat, store_vector
 from tenon.backends.cpu.contraction.run import Native
 from tenon.backends.outline import innermost, natural_loops
-from tenon.backends.plain import HEAD, cut, gains, is_driver, text_of
+from tenon.backends.plain import HEAD, cut, gains, is_driver, join, text_of
 
 
 def product(bias_relu: bool = False) -> ir.Module:
@@ -106,6 +106,39 @@ def test_a_short_module_is_left_whole():
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), []), "nothing")
     ir.IRBuilder(function.append_basic_block()).ret_void()
     assert cut(text_of(module)) is None
+
+
+def entry_of(inner, calls=1, linkage="internal") -> ir.Function:
+    inner.linkage = linkage
+    function = ir.Function(inner.module, ir.FunctionType(ir.VoidType(), []), "entry")
+    b = ir.IRBuilder(function.append_basic_block())
+    for _ in range(calls):
+        b.call(inner, [ZERO, ir.Constant(ir.PointerType(), None)])
+    b.ret_void()
+    return function
+
+
+@pytest.mark.parametrize("calls, linkage, joined", [(1, "internal", True), (2, "internal", False), (1, "", False)])
+def test_what_does_nothing_but_call_a_function_becomes_one_with_it_if_nobody_else_calls_it(calls, linkage, joined):
+    inner = one_loop(vectors, short=True)
+    inner.attributes.add("noinline")
+    entry = entry_of(inner, calls, linkage)
+    assert join(entry.module.functions) == ({entry: inner} if joined else {})
+    assert ("alwaysinline" in inner.attributes) is joined and ("noinline" in inner.attributes) is not joined
+
+
+def test_a_function_that_is_part_of_plain_ones_alone_stands_in_their_part_alone():
+    module = product()
+    (inner,) = (f for f in module.functions if f.name == "product")
+    inner.linkage = "internal"
+    entry = ir.Function(module, inner.function_type, "entry")
+    b = ir.IRBuilder(entry.append_basic_block())
+    b.call(inner, entry.args)
+    b.ret_void()
+    parts = cut(text_of(module))
+    assert parts is not None and parts.drivers == ("product.packed", "entry")
+    assert 'void @"product"(' in parts.plain and '@"product"(' not in parts.others
+    assert "@product(" not in llvm.optimised(text_of(module))
 
 
 def test_loops_are_the_innermost_ones():

@@ -29,6 +29,7 @@ from tenon.backends.cpu.contraction.emit import (
     maximum,
     minimum,
 )
+from tenon.backends.cpu.contraction.filled import fill
 from tenon.backends.cpu.contraction.spec import Args
 from tenon.backends.cpu.mathematics import FUNCTIONS
 from tenon.backends.cpu.shares import Share
@@ -65,9 +66,8 @@ class Forward(Blocks):
         """One block of queries."""
         x = self.x
         self.copy(b, args, x.q, "row depth", g, first, count, parts["q"], x.scale)
-        with loop(b, ZERO, count) as (i, _):
-            b.store(ir.Constant(self.element, float("-inf")), address(b, parts["peak"], i, self.element))
-            b.store(ir.Constant(self.element, 0.0), address(b, parts["total"], i, self.element))
+        fill(b, self.element, self.lanes, parts["peak"], count, number=-math.inf)
+        fill(b, self.element, self.lanes, parts["total"], count)
         end = self.end(b, args, g, first, count)
         with loop(b, ZERO, end, const(self.keys)) as (column, _):
             keys = minimum(b, const(self.keys), b.sub(end, column))

@@ -31,6 +31,7 @@ from tenon.backends.cpu.contraction.emit import (
     transpose,
     unravel,
 )
+from tenon.backends.cpu.contraction.filled import fill
 from tenon.backends.cpu.contraction.machine import best_tile, host
 from tenon.backends.cpu.contraction.spec import Args
 from tenon.backends.cpu.contraction.sums import Left, Lines, Shape, add_products, no_fetches, no_near
@@ -293,9 +294,8 @@ class Blocks:
         return exp_of_negative(Number(b, x)).value
 
     def clear(self, b: ir.IRBuilder, where: ir.Value, count: ir.Value) -> None:
-        """Zeros, a vector at a time."""
-        with self.vectors_of(b, ZERO, count) as (j, _):
-            self.store(b, ir.Constant(self.vector, None), where, j)
+        """Zeros, in whole vectors."""
+        fill(b, self.element, self.lanes, where, count)
 
     def reduce(self, b: ir.IRBuilder, name: str, value: ir.Value) -> ir.Value:
         """The sum ("fadd") or maximum ("fmax") of a vector's lanes."""

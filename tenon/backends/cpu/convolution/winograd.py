@@ -34,6 +34,7 @@ from tenon.backends.cpu.contraction.emit import (
     store_vector,
     zero,
 )
+from tenon.backends.cpu.contraction.filled import fill
 from tenon.backends.cpu.contraction.machine import FMA_LATENCY, FMA_UNITS, FREE_LOADS, Machine, host
 from tenon.backends.cpu.convolution.lanes import Lanes, is_of_vectors
 from tenon.backends.cpu.convolution.plan import LINE, STORED, TILE_START
@@ -247,9 +248,7 @@ class Winograd:
 
     def clear(self) -> None:
         """The line of zeros."""
-        with loop(self.b, ZERO, const(self.plan.line), const(self.lanes), short=True) as (k, _):
-            store_vector(self.b, zero(ir.VectorType(self.element, self.lanes)),
-                         address(self.b, self.zeros, k, self.element))
+        fill(self.b, self.element, self.lanes, self.zeros, const(self.plan.line))
 
     def place(self, tile: ir.Value) -> tuple[ir.Value, ir.Value]:
         """Where a tile begins in its image, which is made known."""

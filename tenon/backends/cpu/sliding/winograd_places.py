@@ -34,6 +34,7 @@ from tenon.backends.cpu.contraction.emit import (
     transpose,
     zero,
 )
+from tenon.backends.cpu.contraction.filled import fill
 from tenon.backends.cpu.contraction.machine import host
 from tenon.backends.cpu.contraction.turning import addresses, in_memory, lines_at, widened
 from tenon.backends.cpu.sliding.cover import know
@@ -171,13 +172,8 @@ class _Winograd:
 
     def clear(self) -> None:
         """No element is read that nobody wrote: sums of what lies beyond the last tile take no time."""
-        b, lanes = self.b, self.lanes
-        some = self.panels.rows * self.plan.channels
-        for frequency in range(self.tiles.frequencies):
-            start = const(frequency * self.tiles.apart(self.plan.channels))
-            with loop(b, ZERO, const(some), const(lanes), short=True) as (k, _):
-                store_vector(b, zero(ir.VectorType(self.element, lanes)),
-                             address(b, self.elements.target, b.add(start, k), self.element))
+        fill(self.b, self.element, self.lanes, self.elements.target, const(self.panels.rows * self.plan.channels),
+             const(self.tiles.frequencies), const(self.tiles.apart(self.plan.channels)))
 
     def block(self, number: ir.Value, panels: tuple[ir.Value, ir.Value]) -> None:
         """The results of a block for some panels of filters."""
