@@ -17,6 +17,7 @@ from .emit import ONE, POINTER, ZERO, ceil_div, const, element_bytes, loop, maxi
 from .machine import host
 from .panels import emit_packed, scratch_parts, up
 from .spec import Contraction, Tile, blocks_tile, choose_tiles, extent, left_layout, packs_in_tiles
+from .together import with_waiting
 from .unpacked import emit_unpacked, stays_unpacked
 
 # Products in the time that it takes to pack an element; to read one that a tile packs, or that is packed already; to
@@ -28,7 +29,7 @@ MOST_TILES = 3          # of blocks, among which it may be measured which is the
 def emit_contraction(module: ir.Module, name: str, spec: Contraction, tile: Tile | None = None) -> ir.Function:
     """void name(arguments..., i32 first, i32 until, i32 threads, ptr scratch): its share (`shares`).  scratch:
     scratch_size(spec) bytes a thread."""
-    tile = tile or tile_of(spec)
+    tile = with_waiting(spec, tile or tile_of(spec))
     kind = ir.FunctionType(ir.VoidType(), [*spec.arguments, *SHARE, POINTER])
     function = ir.Function(module, kind, name)
     args, (*given, scratch) = tuple(function.args[:-4]), function.args[-4:]
@@ -127,7 +128,7 @@ def _cuts(b: ir.IRBuilder, spec: Contraction, tile: Tile, rows: ir.Value, column
 
 def scratch_size(spec: Contraction, tile: Tile | None = None) -> int:
     """Bytes of scratch that each thread hands to the emitted function, at any alignment."""
-    tile = tile or tile_of(spec)
+    tile = with_waiting(spec, tile or tile_of(spec))
     return sum(scratch_parts(spec, tile)) + LINE if tile.schedule == "blocks" else direct_scratch(spec, tile)
 
 

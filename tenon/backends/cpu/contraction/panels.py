@@ -40,6 +40,7 @@ from .spec import (
     region_function,
 )
 from .tiles import emit_tile
+from .together import apart, goes_together
 
 PACK_LINES = 32         # of plain left are packed together, to read memory along its lines
 
@@ -59,7 +60,8 @@ def scratch_parts(spec: Contraction, tile: Tile) -> tuple[int, int, int]:
     most = tile.block_rows if rows is None else min(up(rows, tile.rows), tile.block_rows)
     left = (tile.rows if in_place else most) * max(block, row_apart)
     cut = spec.target is None and (depth is None or depth > tile.depth)
-    sums = most * (tile.columns if columns is None else min(up(columns, tile.width), tile.columns)) if cut else 0
+    across = tile.columns if columns is None else min(up(columns, tile.width), tile.columns)
+    sums = most * (apart(tile) if goes_together(spec) else across if cut else 0)
     size, behind = element_bytes(spec.element), tile.lanes * max(tile.width, tile.rows) + tile.lanes
     right = (0 if spec.packed is not None else block * tile.width) + behind     # packing in squares writes over the end
     return up(right * size, LINE), up((left + behind) * size, LINE), up(max(sums, tile.rows * tile.width) * size, LINE)
@@ -100,8 +102,10 @@ class _Packed:
         self.one_pass = b.icmp_signed("<=", depth, self.depth_block)
         self.row_block = balanced(b, b.sub(self.row_to, self.row_from), const(tile.block_rows), tile.rows)
         columns = maximum(b, b.sub(self.column_to, self.column_from), ONE)
+        self.together = goes_together(self.spec)
         self.column_block = columns if self.spec.target is not None else b.select(
-            self.one_pass, columns, balanced(b, columns, const(tile.columns), tile.width))
+            ir.Constant(I1, 0) if self.together else self.one_pass, columns,
+            balanced(b, columns, const(tile.columns), tile.width))
         if self.spec.pairs:
             pairs.configure(b)
         with loop(b, self.column_from, self.column_to, self.column_block) as (n, _), \
@@ -124,6 +128,17 @@ class _Packed:
             panel, following, lines = self.panel(n), self.following(n), self.lines(n)
             with loop(b, m0, self.m_end, const(tile.rows)) as (m, _):
                 self.one(m, n, panel, following, lines)
+        if self.together:
+            self.finish(m0, n0, k0)
+
+    def finish(self, m0: ir.Value, n0: ir.Value, k0: ir.Value) -> None:
+        """The epilogue takes the sums of the block, if they are finished."""
+        b, spec = self.b, self.spec
+        assert spec.finish is not None
+        batch = unravel(b, self.g, [size(b, self.args) for size in spec.batch])
+        with b.if_then(b.icmp_signed(">=", b.add(k0, self.depth_block), self.depth)):
+            spec.finish(b, self.args, batch, m0, n0, b.sub(self.m_end, m0), b.sub(self.n_end, n0), self.sums,
+                        apart(self.tile))
 
     # ------------------------------------------------------------ left
 
@@ -208,6 +223,8 @@ class _Packed:
         last = b.icmp_signed(">=", b.add(k0, self.depth_block), self.depth)
         place = b.add(b.mul(b.sub(m, m0), self.column_block), b.mul(b.sub(n, n0), const(tile.rows)))
         place = ZERO if spec.target is not None else b.select(self.one_pass, ZERO, place)
+        if self.together:
+            place = b.add(b.mul(b.sub(m, m0), const(apart(tile))), b.sub(n, n0))
         partial = address(b, self.sums, place, spec.element)
         lines = [b.and_(lines[0], b.icmp_signed("==", m, m0)), *lines[1:]] if lines else []
         b.call(self.inner, [*self.args, self.g, m, n, b.sub(self.m_end, m), b.sub(self.n_end, n), self.k_size,

@@ -33,6 +33,7 @@ from .emit import (
 )
 from .spec import Args, Contraction, Index, Target, Tile, left_layout, packs_in_tiles
 from .sums import Ahead, Left, Lines, Near, Shape, add_products, no_fetches, no_near, put_lines
+from .together import apart, goes_together
 
 
 def emit_tile(module: ir.Module, name: str, spec: Contraction, tile: Tile) -> ir.Function:
@@ -69,7 +70,7 @@ class _Tile:
         if spec.target is not None:
             with b.if_then(b.not_(direct), likely=False):
                 b.call(self.finish, self.passed)
-        else:
+        elif not goes_together(spec):
             with b.if_then(self.last):
                 self.hand_over()
         b.ret_void()
@@ -97,7 +98,7 @@ class _Tile:
         """Where the sums go: to the result, or to memory of the thread's own."""
         b, spec = self.b, self.spec
         size = element_bytes(spec.element)
-        own = Lines(self.sums, const(self.tile.width * size))
+        own = Lines(self.sums, const((apart(self.tile) if goes_together(spec) else self.tile.width) * size))
         if spec.target is None or not spec.straight:
             return own
         return Lines(*(b.select(direct, *both) for both in zip(self.lines_at(spec.target), own, strict=True)))
@@ -111,7 +112,7 @@ class _Tile:
     def near(self) -> Near:
         """What the epilogue reads and writes, if sums are finished now."""
         b, near = self.b, (*self.spec.near, *self.spec.written)
-        if not near:
+        if not near or goes_together(self.spec):
             return no_near(self.sums)
         table = b.alloca(POINTER, 2 * len(near))
         with b.if_then(self.last):

@@ -1,0 +1,89 @@
+"""Epilogues that read much beside the sums take a whole block of them, along its rows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import tenon as tn
+from tenon.backends.cpu.contraction.dense import F32
+from tenon.backends.cpu.contraction.machine import host
+from tenon.backends.cpu.contraction.spec import choose_tile
+from tenon.backends.cpu.contraction.together import SHARE, apart, goes_together, with_waiting
+from tenon.backends.cpu.lowering import kernel_of
+from tenon.backends.cpu.products import template_of
+from tenon.graph.text import parse_graph
+
+SIZES = [(23, 37, 19), (64, 200, 0), (1, 515, 40), (515, 1, 40), (701, 613, 17), (31, 10007, 16), (67, 130, 1531)]
+
+
+def step(d, x, w, m, v):
+    """An optimizer's, whose gradient is a product."""
+    g = d.T @ x
+    m = m * 0.9 + g * 0.1
+    v = v * 0.99 + g * g * 0.01
+    return w - m / (tn.sqrt(v) + 1e-3), m, v
+
+
+def arguments(rows, columns, depth, dtype, seed=0):
+    random = np.random.default_rng(seed)
+    d, x, w, m, v = (random.standard_normal(shape).astype(dtype)
+                     for shape in ((depth, rows), (depth, columns), *[(rows, columns)] * 3))
+    return d, x, w, m, np.abs(v)
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_an_optimizers_step_of_any_size_and_for_any_number_of_threads(sizes, dtype):
+    d, x, w, m, v = arguments(*sizes, dtype)
+    compiled, found = tn.jit(step), []
+    before = tn.get_num_threads()
+    try:
+        for threads in (1, 3):
+            tn.set_num_threads(threads)
+            found.append([y.numpy() for y in compiled(*map(tn.asarray, (d, x, w, m, v)))])
+    finally:
+        tn.set_num_threads(before)
+    g = d.T @ x
+    m = m * 0.9 + g * 0.1
+    v = v * 0.99 + g * g * 0.01
+    for one, other, expected in zip(*found, (w - m / (np.sqrt(v) + 1e-3), m, v), strict=True):
+        np.testing.assert_array_equal(one, other)
+        np.testing.assert_allclose(one, expected, rtol=1e-3, atol=1e-3)
+
+
+def test_in_place_and_for_a_batch():
+    """What is written where it is read, and products of a batch, whose blocks follow one another."""
+    random = np.random.default_rng(1)
+    x, y, *others = (random.standard_normal(shape).astype(np.float32) for shape in ((3, 40, 50), (3, 50, 90), *[(3, 40, 90)] * 3))
+    kept = [tn.asarray(z.copy()) for z in others]
+
+    @tn.jit
+    def run(x, y):
+        total = x @ y
+        for number, z in enumerate(kept):
+            kept[number] = z * 0.5 + total * kept[(number + 1) % 3]
+
+    expected = [z.copy() for z in others]
+    for _ in range(3):
+        run(tn.asarray(x), tn.asarray(y))
+        for number in range(3):
+            expected[number] = expected[number] * 0.5 + x @ y * expected[(number + 1) % 3]
+    for one, other in zip(kept, expected, strict=True):
+        np.testing.assert_allclose(one.numpy(), other, rtol=1e-3, atol=1e-3 * np.abs(other).max())
+
+
+@pytest.mark.parametrize("columns", [48, 784, 100_000])
+def test_sums_that_wait_take_a_part_of_the_second_cache(columns):
+    shape = f"f32[600, {columns}]"
+    graph = parse_graph(f"def f(x: f32[600, 64], w: f32[64, {columns}], a: {shape}, b: {shape}, c: {shape}):\n"
+                        f"    v0: {shape} = matmul(x, w)\n    v1: {shape} = add(v0, a)\n    v2: {shape} = multiply(v1, b)\n"
+                        f"    v3: {shape} = add(v2, c)\n    return v3\n")
+    kernel = kernel_of(graph, "f")
+    (statement,) = kernel.nests[0].body
+    spec = template_of(statement, {buffer: place for place, buffer in enumerate(kernel.buffers)}, len(kernel.buffers))
+    assert goes_together(spec)
+    tile = with_waiting(spec, choose_tile(F32, known=spec.known))
+    assert tile.columns % tile.width == 0 and tile.block_rows % tile.rows == 0
+    assert tile.columns * tile.block_rows * 4 <= host().second_cache // SHARE
+    assert apart(tile) > tile.columns
