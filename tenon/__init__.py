@@ -11,55 +11,61 @@ from os import environ as _environ
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-from tenon import linalg, random
-from tenon import ops as _ops
-from tenon.array_api import VERSION as __array_api_version__
-from tenon.array_api import can_cast, e, finfo, iinfo, inf, isdtype, nan, newaxis, pi, result_type
-from tenon.array_api import namespace_info as __array_namespace_info__
-from tenon.autocast import autocast, get_autocast_dtype, is_autocast_enabled
-from tenon.capture.watch import unwatched as _unwatched
-from tenon.config import read_show as _read_show
-from tenon.eager.recording import enable_grad, is_grad_enabled, no_grad
-from tenon.extend import graph_pass, kernel, register_backend, remove_kernel, remove_pass
-from tenon.graph.ir import Graph
-from tenon.jit import jit
-from tenon.ops.extend import op
-from tenon.random import (
-    bernoulli,
-    categorical,
-    dropout,
-    manual_seed,
-    multinomial,
-    normal,
-    rand,
-    rand_like,
-    randint,
-    randint_like,
-    randn,
-    randn_like,
-    randperm,
-    uniform,
-)
-from tenon.tensor import Tensor, asarray, from_dlpack, tensor
-from tenon.types import DType as dtype
-from tenon.types import (
-    bfloat16,
-    broadcast_shapes,
-    complex64,
-    complex128,
-    float16,
-    float32,
-    float64,
-    int8,
-    int16,
-    int32,
-    int64,
-    uint8,
-    uint16,
-    uint32,
-    uint64,
-)
-from tenon.types import bool_ as bool
+try:
+    from tenon import linalg, random
+    from tenon import ops as _ops
+    from tenon.array_api import VERSION as __array_api_version__
+    from tenon.array_api import can_cast, e, finfo, iinfo, inf, isdtype, nan, newaxis, pi, result_type
+    from tenon.array_api import namespace_info as __array_namespace_info__
+    from tenon.autocast import autocast, get_autocast_dtype, is_autocast_enabled
+    from tenon.capture.watch import unwatched as _unwatched
+    from tenon.config import read_show as _read_show
+    from tenon.eager.recording import enable_grad, is_grad_enabled, no_grad
+    from tenon.extend import graph_pass, kernel, register_backend, remove_kernel, remove_pass
+    from tenon.graph.ir import Graph
+    from tenon.hints import TENON as _NAMES
+    from tenon.hints import missing as _missing
+    from tenon.jit import jit
+    from tenon.ops.extend import op
+    from tenon.random import (
+        bernoulli,
+        categorical,
+        dropout,
+        manual_seed,
+        multinomial,
+        normal,
+        rand,
+        rand_like,
+        randint,
+        randint_like,
+        randn,
+        randn_like,
+        randperm,
+        uniform,
+    )
+    from tenon.tensor import Tensor, asarray, from_dlpack, tensor
+    from tenon.types import DType as dtype
+    from tenon.types import (
+        bfloat16,
+        broadcast_shapes,
+        complex64,
+        complex128,
+        float16,
+        float32,
+        float64,
+        int8,
+        int16,
+        int32,
+        int64,
+        uint8,
+        uint16,
+        uint32,
+        uint64,
+    )
+    from tenon.types import bool_ as bool
+finally:
+    if _collecting:
+        _gc.enable()
 
 if _TYPE_CHECKING:
     from tenon import data, debug, fft, nn, optim
@@ -79,7 +85,7 @@ _LATER |= dict.fromkeys(("autograd", "checkpoint", "custom_vjp", "grad", "hessia
 def __getattr__(name: str) -> _Any:
     """What is loaded when it is asked for.  (Type checkers find the operators here too.)"""
     if name not in _MODULES and name not in _LATER:
-        raise AttributeError(f"module 'tenon' has no attribute {name!r}")
+        raise _missing("tenon", name, _NAMES)
     with _unwatched():      # a captured function may be the first to ask
         return _import_module(f"tenon.{name}") if name in _MODULES else getattr(_import_module(_LATER[name]), name)
 
@@ -103,5 +109,3 @@ __version__ = "0.1.0"
 
 if _words := _read_show(_environ):
     _import_module("tenon.debug.show").show(_words)
-if _collecting:
-    _gc.enable()

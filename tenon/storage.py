@@ -53,6 +53,10 @@ def load(path: str | os.PathLike[str]) -> Any:
 
     Raises ArgumentError where the file is no safetensors file or is damaged.
     """
+    if not isinstance(path, (str, bytes, os.PathLike)):
+        raise ArgumentError(f"load: a path was expected, not {type(path).__name__}")
+    if os.path.isdir(path):
+        raise ArgumentError(f"load: {os.fspath(path)!r} is a directory", hint="give the file that tn.save wrote in it")
     try:
         with safe_open(path, framework="numpy") as file:
             header = file.metadata() or {}

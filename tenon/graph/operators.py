@@ -5,8 +5,10 @@ The methods are not written here: `install` fills them in from the operator defi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+from tenon.hints import present
 
 
 class Operators:
@@ -17,6 +19,9 @@ class Operators:
     __hash__ = object.__hash__
     shape: Any
     dtype: Any
+
+    def __dir__(self) -> list[str]:
+        return present(self, super().__dir__())
 
     def is_like(self, other: Any) -> bool:
         """Whether the other one has the same shape and element type."""
@@ -38,7 +43,7 @@ class Operators:
         def __getitem__(self, key: Any) -> Any: ...
 
 
-def install(methods: Mapping[str, Callable[..., Any] | property]) -> None:
+def install(methods: Mapping[str, Any]) -> None:
     """Give every tensor and value these methods."""
     for name, method in methods.items():
         setattr(Operators, name, method)

@@ -3,9 +3,10 @@
 Layers, their arguments and the names of their parameters are PyTorch's, so that weights can be exchanged.
 """
 
-from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
+from tenon.hints import NN as _NAMES
+from tenon.hints import missing as _missing
 from tenon.nn import functional as functional
 from tenon.nn import init as init
 from tenon.nn import utils as utils
@@ -27,5 +28,6 @@ from tenon.nn.reshaping import *  # noqa: F403
 from tenon.nn.transformer import *  # noqa: F403
 from tenon.ops.losses import cross_entropy as cross_entropy
 
-if _TYPE_CHECKING:
-    def __getattr__(name: str) -> _Any: ...     # classes made in a loop, as MaxPool1d, 2d and 3d are
+
+def __getattr__(name: str) -> _Any:             # where type checkers find classes that are made in a loop: MaxPool1d
+    raise _missing("tenon.nn", name, _NAMES)

@@ -9,6 +9,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from tenon.hints import FUNCTIONAL, missing
 from tenon.nn.attention import scaled_dot_product_attention as scaled_dot_product_attention
 from tenon.nn.dropout import alpha_dropout as alpha_dropout
 from tenon.nn.dropout import dropout_channels
@@ -36,7 +37,7 @@ globals().update({name: _with_torch_names(operator) for name, operator in PUBLIC
 
 
 def __getattr__(name: str) -> Any:
-    raise AttributeError(f"tenon.nn.functional has no {name!r}")
+    raise missing("tenon.nn.functional", name, FUNCTIONAL)
 
 
 def __dir__() -> list[str]:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from tenon.eager.recording import no_grad
 from tenon.errors import ArgumentError, DTypeError
+from tenon.hints import MODULE, Absent, present
 from tenon.nn.describe import as_html, as_text
 from tenon.tensor import Tensor, tensor
 from tenon.types import among
@@ -73,6 +74,9 @@ class Module:
 
     if TYPE_CHECKING:
         def __getattr__(self, name: str) -> Any: ...
+
+    def __dir__(self) -> list[str]:
+        return present(self, super().__dir__())
 
     def __new__(cls, *_: Any, **__: Any) -> Any:
         """What __init__ need not set up, so that subclasses need not call it."""
@@ -169,6 +173,9 @@ class Module:
 
         Nothing is changed if a shape does not fit or, when `strict`, if the names differ.
         """
+        if not isinstance(state, Mapping):
+            raise ArgumentError(f"{type(self).__name__}.load_state_dict: a state is a dictionary of tensors, not "
+                                f"{type(state).__name__}", hint="net.load_state_dict(tn.load(path))")
         own = self._state()
         missing = [name for name in own if name not in state]
         unexpected = [name for name in state if name not in own]
@@ -230,6 +237,14 @@ class Module:
         """`to(float64)`."""
         return self.to("float64")
 
+    def half(self: M) -> M:
+        """`to(float16)`."""
+        return self.to("float16")
+
+    def bfloat16(self: M) -> M:
+        """`to(bfloat16)`."""
+        return self.to("bfloat16")
+
     def requires_grad_(self: M, flag: bool = True) -> M:
         """Set `requires_grad` of every parameter; returns the module."""
         for p in self.parameters():
@@ -284,3 +299,7 @@ def _once(items: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
         if id(x) not in seen:
             seen.add(id(x))
             yield name, x
+
+
+for _name, _hint in MODULE.items():
+    setattr(Module, _name, Absent(_name, _hint))

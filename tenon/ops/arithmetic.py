@@ -260,5 +260,5 @@ def heaviside(x: Any, y: Any) -> Any:
     return where(equal(x, 0), y, where(greater(x, 0), 1, where(less_equal(x, 0), 0, x)))
 
 
-aliases(sub=subtract, mul=multiply, true_divide=divide, neg=negative, absolute=abs_, pow=power,
+aliases(clone=copy, sub=subtract, mul=multiply, true_divide=divide, neg=negative, absolute=abs_, pow=power,
         mod=remainder, floor_div=floor_divide, sgn=sign)

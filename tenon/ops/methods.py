@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tenon.errors import ShapeError
 from tenon.graph import op as calls
 from tenon.graph.op import Op, current
 from tenon.graph.operators import install
+from tenon.hints import TENSOR, AbsentField
 from tenon.ops.define import PUBLIC
+from tenon.types import DType, bfloat16, bool_, float16, float32, float64, int32, int64
 
 PYTHON_OPERATORS = {
     "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide", "floordiv": "floor_divide",
@@ -17,6 +20,8 @@ PYTHON_OPERATORS = {
 }
 COMPARISONS = {"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
 PROPERTIES = ("real", "imag")       # without parentheses, as in NumPy and PyTorch
+NAMED_TYPES = {"float": float32, "half": float16, "bfloat16": bfloat16, "double": float64, "int": int32, "long": int64,
+               "bool": bool_}
 UNARY = {"neg": "negative", "pos": "positive", "abs": "abs", "invert": "bitwise_invert"}
 
 
@@ -34,7 +39,40 @@ def install_methods() -> None:
             methods[f"__r{python}__"] = _reflected(PUBLIC[name])
     methods.update({f"__{python}__": _method(PUBLIC[name]) for python, name in UNARY.items() if name in PUBLIC})
     methods["__getitem__"] = _method(PUBLIC["getitem"])
-    install(methods)
+    methods.update({name: _to(name, dtype) for name, dtype in NAMED_TYPES.items()})
+    methods.update(view=_method(PUBLIC["reshape"]), dim=_dim, numel=_numel, t=_t, contiguous=_contiguous)
+    install({name: AbsentField(name, hint) for name, hint in TENSOR.items()} | methods)
+
+
+# What users of PyTorch write; tensors are values, so that a view is one under another shape, and all are contiguous.
+
+def _to(name: str, dtype: DType) -> Callable[..., Any]:
+    def method(self: Any) -> Any:
+        return self.astype(dtype)
+    method.__name__, method.__doc__ = name, f"The elements converted to {dtype.name}."
+    return method
+
+
+def _dim(self: Any) -> Any:
+    """The number of axes: `ndim`."""
+    return self.ndim
+
+
+def _numel(self: Any) -> Any:
+    """The number of elements: `size`."""
+    return self.size
+
+
+def _t(self: Any) -> Any:
+    """A matrix with its axes swapped; a vector or scalar as it is."""
+    if self.ndim > 2:
+        raise ShapeError(f"t: a tensor of at most two axes was expected, this one is {self.type}", hint="x.mT, x.T")
+    return self.swapaxes(0, 1) if self.ndim == 2 else self
+
+
+def _contiguous(self: Any) -> Any:
+    """The tensor itself."""
+    return self
 
 
 def install_quick_methods() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from tenon.eager.recording import no_grad
+from tenon.errors import ArgumentError
 from tenon.ops.arithmetic import abs_
 from tenon.ops.arranging import stack
 from tenon.ops.comparison import clip, minimum
@@ -42,7 +43,16 @@ def clip_grad_value(parameters: Any, clip_value: float) -> None:
 
 
 def _listed(parameters: Any) -> Iterable[Tensor]:
-    return [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    if isinstance(parameters, Tensor):
+        return [parameters]
+    if not isinstance(parameters, Iterable):
+        raise ArgumentError(f"parameters were expected, not {type(parameters).__name__}",
+                            hint="give model.parameters()" if hasattr(parameters, "parameters") else None)
+    found = list(parameters)
+    wrong = next((x for x in found if not isinstance(x, Tensor)), None)
+    if wrong is not None:
+        raise ArgumentError(f"parameters are tensors, not {type(wrong).__name__}")
+    return found
 
 
 def _norm(gradients: list[Any], p: float) -> Any:

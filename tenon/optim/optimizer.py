@@ -165,7 +165,10 @@ class Optimizer:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Take over a state; the optimizer must have groups of as many parameters of the same shapes."""
-        groups, name = state["groups"], type(self).__name__
+        name = type(self).__name__
+        if not isinstance(state, Mapping) or "groups" not in state:
+            raise ArgumentError(f"{name}.load_state_dict: what state_dict() gives was expected, not {_shown(state)}")
+        groups = state["groups"]
         if len(groups) != len(self.param_groups):
             raise ArgumentError(f"{name} has {len(self.param_groups)} groups, the state has {len(groups)}")
         pairs: list[tuple[Tensor, Any]] = []
@@ -194,6 +197,11 @@ class Optimizer:
             shown = ", ".join([f"lr={group['lr'].item():g}", *(f"{key}={value!r}" for key, value in options.items())])
             rows.append(f"{shown}: {len(group['params'])} parameters, {count:,} elements")
         return f"{type(self).__name__}({'; '.join(rows)})"
+
+
+def _shown(state: Any) -> str:
+    """What stands in the place of a state."""
+    return f"a dictionary of {', '.join(map(repr, state))}" if isinstance(state, Mapping) else type(state).__name__
 
 
 def like(scalar: Tensor, p: Tensor) -> Any:
