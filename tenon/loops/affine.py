@@ -16,7 +16,7 @@ from tenon.types import int64
 Bounds = tuple[Dim | None, Dim | None]
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Affine:
     """constant + sum of coefficient * atom; atoms are indices and whatever is not a sum."""
 
@@ -24,6 +24,10 @@ class Affine:
     constant: Dim
 
     def __add__(self, other: Affine) -> Affine:
+        if not other.terms:
+            return Affine(self.terms, self.constant + other.constant)
+        if not self.terms:
+            return Affine(other.terms, self.constant + other.constant)
         terms = dict(self.terms)
         for atom, coefficient in other.terms.items():
             total = terms.pop(atom, 0) + coefficient
@@ -34,6 +38,8 @@ class Affine:
     def scaled(self, by: Dim) -> Affine:
         if is_zero(by):
             return Affine({}, 0)
+        if isinstance(by, int) and by == 1:
+            return self
         return Affine({atom: c * by for atom, c in self.terms.items()}, self.constant * by)
 
 
@@ -69,8 +75,10 @@ def _find_affine(x: Expr) -> Affine:
 def from_affine(form: Affine) -> Expr:
     """The expression of a polynomial, in a fixed order: large strides first, the constant last."""
     form = _recombine(form)
-    ordered = sorted(form.terms.items(), key=lambda term: (-_magnitude(term[1]), str(term[0])))
-    simple = all(_is_simple(atom) for atom in form.terms)
+    ordered = list(form.terms.items())
+    if len(ordered) > 1:
+        ordered.sort(key=_place)
+    simple = all(map(_is_simple, form.terms))
     total: Expr | None = None
     for atom, coefficient in ordered:
         negative = total is not None and isinstance(coefficient, int) and coefficient < 0
@@ -84,6 +92,10 @@ def from_affine(form: Affine) -> Expr:
     if isinstance(form.constant, int) and form.constant < 0:
         return _noted(Binary("-", total, size(-form.constant)), simple)
     return _noted(Binary("+", total, size(form.constant)), simple)
+
+
+def _place(term: tuple[Expr, Dim]) -> tuple[int, str]:
+    return -_magnitude(term[1]), str(term[0])
 
 
 def _is_simple(x: Expr) -> bool:
@@ -121,7 +133,7 @@ def is_zero(x: Dim) -> bool:
 
 def is_same(x: Dim, y: Dim) -> bool:
     """Whether two sizes are equal in form."""
-    return is_zero(x - y)
+    return x == y if isinstance(x, int) and isinstance(y, int) else is_zero(x - y)
 
 
 def _magnitude(x: Dim) -> int:
@@ -132,8 +144,8 @@ def _magnitude(x: Dim) -> int:
 
 def at_least(x: Dim | None, least: int) -> bool:
     """Whether x >= least for every size."""
-    if x is None:
-        return False
+    if x is None or isinstance(x, int):
+        return x is not None and x >= least
     low = dim_bounds(x)[0]
     return low is not None and low >= least
 

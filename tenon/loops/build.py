@@ -167,7 +167,7 @@ class Scalars:
         return x
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Read:
     """What a rule sees of an input: index -> scalar."""
 

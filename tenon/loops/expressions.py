@@ -12,10 +12,11 @@ expressions are int64.  Floats narrower than 32 bits are float32 until they are 
 
 from __future__ import annotations
 
+from _weakref import _remove_dead_weakref  # type: ignore[attr-defined]
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, ClassVar, TypeVar
-from weakref import KeyedRef, WeakValueDictionary
+from weakref import ref
 
 import numpy as np
 
@@ -28,6 +29,7 @@ COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 ARITHMETIC = ("+", "-", "*", "/", "//", "%", "&", "|", "^", "<<", ">>", "min", "max")
 OPERATION = {"add": "+", "mul": "*", "min": "min", "max": "max", "any": "|", "all": "&"}     # of each reduction
 REDUCTIONS = tuple(OPERATION)
+MOST_PLACES = 1 << 16      # of expressions, before those that are gone are looked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,26 +46,43 @@ class Buffer:
 
 
 class Interned(type):
-    """Calling the class twice with equal arguments gives one object."""
+    """Calling the class twice with equal arguments gives one object.
 
-    _table: ClassVar[WeakValueDictionary[Any, Any]] = WeakValueDictionary()
+    A `WeakValueDictionary` would call Python whenever an expression goes; here its place is cleared with many others.
+    """
+
+    _table: ClassVar[dict[Any, ref[Any]]] = {}
+    _most: ClassVar[int] = MOST_PLACES
 
     def __call__(cls, *args: Any) -> Any:
         key = (cls, *cls.key(*args)) if cls is Const else (cls, *args)
-        held = Interned._table.data.get(key)  # type: ignore[attr-defined]  # as `get` does, without a call
+        held = Interned._table.get(key)
         found = None if held is None else held()
         return cls._make(key, args) if found is None else found
 
     def _make(cls, key: Any, args: tuple[Any, ...]) -> Any:
-        """A new one, as `WeakValueDictionary` keeps it, without a lock: each of these steps is one to other threads."""
+        """A new one, without a lock: each of these steps is one to other threads."""
         made, table = super().__call__(*args), Interned._table
-        reference = KeyedRef(made, table._remove, key)  # type: ignore[attr-defined]
+        if len(table) >= Interned._most:
+            forget_gone()
+        reference = ref(made)
         while True:
-            held = table.data.setdefault(key, reference)  # type: ignore[attr-defined]
+            held = table.setdefault(key, reference)
             found = made if held is reference else held()
             if found is not None:
                 return found
-            table._remove(held)  # type: ignore[attr-defined]  # whose expression is gone
+            _remove_dead_weakref(table, key)        # in one step, and only if the expression is gone
+
+
+def forget_gone() -> None:
+    """Clear the places of expressions that are gone: those made last first, so that what they were made of goes too."""
+    keys, table = list(Interned._table), Interned._table
+    while keys:
+        key = keys.pop()
+        held = table.get(key)
+        if held is not None and held() is None:
+            _remove_dead_weakref(table, key)
+    Interned._most = max(MOST_PLACES, 2 * len(table))
 
 
 class Expr(metaclass=Interned):
@@ -438,6 +457,8 @@ def _operand(x: Expr, op: str, right: bool) -> str:
 
 def walk(*roots: Expr) -> list[Expr]:
     """Every distinct sub-expression, parts before the whole."""
+    if len(roots) == 1:
+        return [*roots[0].below, roots[0]]
     order: dict[Expr, None] = {}
     for root in roots:
         if root not in order:

@@ -56,7 +56,10 @@ def lowered(body: Graph, key: str) -> Kernel:
 
 def forget_lowered() -> None:
     """Let go of the loops, once a graph is compiled."""
-    _lowered.clear()
+    if _lowered:
+        from tenon.loops.expressions import forget_gone  # local, as above
+        _lowered.clear()
+        forget_gone()
 
 
 _lowered: dict[str, Kernel] = {}
