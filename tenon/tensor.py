@@ -281,6 +281,9 @@ class Tensor(Elements):
 
         Other tensors computed from the old elements keep theirs.
         """
+        if type(value) is Tensor and self.is_like(value):
+            self._rebind(value)
+            return self
         new = interpreter().lift(value)
         new = new if isinstance(new, Tensor) else tensor(new, dtype=self.dtype)
         if new.shape != self.shape:

@@ -55,6 +55,11 @@ def _gather(types: Types, attrs: Mapping[str, Any]) -> Prepared | None:
     return (lambda x, at: x[(*before, at, *behind)], ()) if types[1].dtype.kind == "i" else None
 
 
+def _relu(types: Types, attrs: Mapping[str, Any]) -> Prepared:
+    zero = np.zeros((), types[0].dtype.numpy)       # a number of Python's would be converted in every call
+    return (lambda x: np.maximum(zero, x)), ()
+
+
 PREPARED: dict[Op, Callable[[Types, Mapping[str, Any]], Prepared | None]] = {
     OPS["sum"]: _total(np.add),
     OPS["prod"]: _total(np.multiply),
@@ -64,4 +69,6 @@ PREPARED: dict[Op, Callable[[Types, Mapping[str, Any]], Prepared | None]] = {
     OPS["cast"]: _cast,
     OPS["take"]: _take,
     OPS["gather"]: _gather,
+    OPS["relu"]: _relu,
+    OPS["random_advance"]: lambda types, attrs: (np.add, (np.array([0, 1], np.uint64),)),
 }

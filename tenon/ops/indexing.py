@@ -25,11 +25,14 @@ from tenon.ops.shape import broadcast_to, cast, full_op, reshape_op
 from tenon.ops.windows import shown
 from tenon.types import TensorType, as_dtype, broadcast_shapes, int64, normalize_axis
 
+UNSIGNED = {n: np.dtype(f"u{n}") for n in (1, 2, 4, 8)}
 REDUCTIONS = {"set": None, "add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
 def check_range(name: str, at: Any, size: int, axis: int) -> Any:
     """NumPy: indices counted from the front; raises OutOfRange at the first outside the axis."""
+    if at.dtype.kind == "i" and at.size and at.view(UNSIGNED[at.itemsize]).max() < size:
+        return at                               # none is negative: as an unsigned number it would be large
     bad = (at < -size) | (at >= size)
     if bad.any():
         raise OutOfRange(f"{name}: index {at[bad].flat[0]} is out of range for axis {axis} of size {size}",
@@ -87,8 +90,9 @@ def _put_type(x: TensorType, indices: TensorType, updates: TensorType, *, axis: 
 
 def _put_ref(x: Any, at: Any, updates: Any, axis: int, reduce: str) -> Any:
     out = x.copy()
-    rows = np.moveaxis(out, axis, 0)
-    new = np.moveaxis(updates, range(axis, axis + at.ndim), range(at.ndim)).reshape(at.size, *rows.shape[1:])
+    rows = np.moveaxis(out, axis, 0) if axis else out
+    moved = np.moveaxis(updates, range(axis, axis + at.ndim), range(at.ndim)) if axis else updates
+    new = moved.reshape(at.size, *rows.shape[1:])
     place = check_range("put", at, x.shape[axis], axis).ravel()
     # add.at is slow on rows: sort, then sum runs of one place
     if reduce == "add" and new.ndim > 1 and at.size > 1 and x.dtype != np.bool_:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -36,10 +37,16 @@ def classes_first(kinds: Kinds) -> tuple[Any, ...]:
 
 # ---------------------------------------------------------------- classification
 
+_total: Any = np.add.reduce
+_extreme: Any = np.maximum.reduce
+
+
 def _rows_ref(x: Any, target: Any, axis: int) -> Any:
-    shifted = x - np.max(x, axis, keepdims=True, initial=-np.inf)
-    chosen = np.take_along_axis(shifted, np.expand_dims(target, axis), axis)
-    return np.squeeze(np.log(np.sum(np.exp(shifted), axis, keepdims=True)) - chosen, axis)
+    shifted = x - _extreme(x, axis, None, None, True, -np.inf)
+    before, classes, behind = prod(x.shape[:axis]), x.shape[axis], prod(x.shape[axis + 1:])
+    rows, columns = np.arange(before)[:, None], np.arange(behind)
+    chosen = shifted.reshape(before, classes, behind)[rows, target.reshape(before, behind), columns]
+    return np.log(_total(np.exp(shifted), axis)) - chosen.reshape(target.shape)
 
 
 def _rows_vjp(g: Any, y: Any, x: Any, target: Any, axis: int) -> tuple[Any, None]:

@@ -17,7 +17,7 @@ from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.promotion import floating
 from tenon.ops.comparison import maximum
 from tenon.ops.creation import as_number
-from tenon.ops.define import composite, function
+from tenon.ops.define import composite, function, remembering
 from tenon.ops.exponential import rsqrt
 from tenon.ops.pieces import pad_op, slice_op
 from tenon.ops.reduction import norm
@@ -204,9 +204,15 @@ def batch_norm(x: Any, running_mean: Any = None, running_var: Any = None, weight
     y, mean, variance = batch_norm_train(x, weight, bias, eps=eps)
     for running, now in ((running_mean, mean), (running_var, variance)):
         if training and running is not None:
-            found = now.detach() if running is running_mean else now.detach() * _unbiased(count, now)
-            running.assign(running * (1 - momentum) + found * momentum)
+            factor = None if running is running_mean else _unbiased(count, now)
+            running.assign(_followed(running, now.detach(), factor, momentum))
     return y
+
+
+@remembering
+def _followed(running: Any, now: Any, factor: Any, momentum: Any) -> Any:
+    """A running statistic moved towards what it is now."""
+    return running * (1 - momentum) + (now if factor is None else now * factor) * momentum
 
 
 def _unbiased(count: Dim, like: Any) -> Any:

@@ -93,8 +93,9 @@ def _taps_ref(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) -> 
     best, flat = view[(..., *[0] * count)].copy(), np.zeros(view.shape[:view.ndim - count], np.int32)
     for number, k in enumerate(np.ndindex(*kernel)):
         element = view[(..., *k)]
-        better = (element > best) | ((element != element) & (best == best))     # NaN is largest, the first wins
-        best[better], flat[better] = element[better], number
+        better = ~(element <= best) & (best == best)        # NaN is largest, the first wins
+        np.copyto(best, element, where=better)
+        np.copyto(flat, number, where=better)
     return flat
 
 

@@ -138,7 +138,14 @@ def window_view(x: Any, kernel: Sequence[int], stride: Sequence[int], padding: A
     counts: Any = window_counts("windows", x.shape[x.ndim - count:], kernel, stride, ((0, 0),) * count, dilation)
     lead, steps = x.ndim - count, x.strides[x.ndim - count:]
     strides = (*x.strides[:lead], *(a * b for a, b in zip(steps, stride)), *(a * b for a, b in zip(steps, dilation)))
-    return np.lib.stride_tricks.as_strided(x, (*x.shape[:lead], *counts, *kernel), strides, writeable=False)
+    return _strided(x, (*x.shape[:lead], *counts, *kernel), strides)
+
+
+def _strided(x: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
+    """NumPy: another view of the memory of an array; by the array's own class, in a tenth of the time, where it can."""
+    if x.flags.c_contiguous and x.flags.writeable and x.dtype.kind in "biufc":
+        return np.ndarray(shape, x.dtype, x, 0, strides)
+    return np.lib.stride_tricks.as_strided(x, shape, strides)
 
 
 def sum_windows(columns: Any, sizes: Sequence[int], kernel: Sequence[int], stride: Sequence[int], padding: Pads,
@@ -148,6 +155,11 @@ def sum_windows(columns: Any, sizes: Sequence[int], kernel: Sequence[int], strid
     first = columns.ndim - 2 * count
     lead, counts = columns.shape[:first], columns.shape[first:first + count]
     out = np.zeros((*lead, *(n + low + high for n, (low, high) in zip(sizes, padding))), columns.dtype)
+    if all(d == 1 and k <= s for k, s, d in zip(kernel, stride, dilation, strict=True)) and out.size:
+        lead_steps, steps = out.strides[:first], out.strides[first:]
+        beside = _strided(out, columns.shape, (*lead_steps, *(a * b for a, b in zip(steps, stride)), *steps))
+        beside[...] = columns                   # no window reaches into another one
+        return pad_or_cut(out, tuple((-low, -high) for low, high in padding), 0)
     for k in np.ndindex(*kernel):
         place: Any = tuple(slice(b * d, b * d + (p - 1) * s + 1, s) for b, d, p, s in zip(k, dilation, counts, stride))
         out[(..., *place)] += columns[(..., *k)]
