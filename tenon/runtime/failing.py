@@ -1,4 +1,4 @@
-"""Steps -> the last of them that may find an error: before it no argument may be overwritten.
+"""Which steps may fail, or be ended; and the last that may find an error: before it no argument may be overwritten.
 
 A step that looks for what an earlier one would have found does not count: the gradient of an embedding writes at the
 very indices at which the embedding was read.
@@ -8,10 +8,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tenon.backends.cpu.steps import KernelStep, Step, Storage
+from tenon.backends.cpu.steps import AllocateStep, BranchStep, HostStep, KernelStep, LoopStep, Step, Storage, leaves
 from tenon.dims import Dim
 from tenon.passes.checks import checked, is_whole
-from tenon.runtime.table import has_loops, is_checked
+
+
+def is_checked(step: Step) -> bool:
+    """Whether all threads look, within the step or after it, if one has failed, or was ended within a kernel."""
+    return any(isinstance(x, (HostStep, AllocateStep))
+               or (isinstance(x, KernelStep) and (bool(x.unit.facts.checks) or x.unit.endless)) for x in leaves([step]))
+
+
+def has_loops(step: Step, endless: bool = False) -> bool:
+    """Whether a signal may end the step in a loop; `endless`: in one that the data end, if anything."""
+    match step:
+        case LoopStep():
+            return not endless or step.length is None or any(has_loops(x, True) for part in step.parts for x in part)
+        case BranchStep():
+            return any(has_loops(x, endless) for part in step.branches for x in part)
+    return isinstance(step, KernelStep) and step.unit.endless
 
 
 def last_failing(steps: Sequence[Step]) -> int:

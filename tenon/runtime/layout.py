@@ -16,9 +16,9 @@ from tenon.backends.cpu.unit import Unit, count
 from tenon.dataclasses import dataclass, field
 from tenon.graph.interpret import concrete_type
 from tenon.graph.ir import DONATED
-from tenon.runtime.failing import last_failing
+from tenon.runtime.failing import has_loops, last_failing
 from tenon.runtime.memory import Buffer, Plan, plan_arena
-from tenon.runtime.table import STATUS_WORDS, AddressOf, Table, has_loops, unit_for
+from tenon.runtime.table import STATUS_WORDS, AddressOf, Table, unit_for
 from tenon.runtime.worth import saved, work_of
 from tenon.types import TensorType
 

@@ -26,10 +26,11 @@ from tenon.backends.cpu.steps import (
     Step,
     Storage,
     homes,
-    leaves,
     touched,
 )
 from tenon.backends.cpu.unit import Unit, count
+from tenon.runtime.failing import has_loops, is_checked
+from tenon.runtime.rows import NOWHERE, Rows
 from tenon.runtime.side_by_side import Job, side_by_side
 from tenon.runtime.worth import is_parallel, least_claim, saved, work_of
 from tenon.types import TensorType, bool_, int64
@@ -40,42 +41,21 @@ STATUS_WORDS = 3            # that a kernel writes: number of the check, index, 
 AddressOf = Callable[[Unit], Sequence[int]]
 
 
-def is_checked(step: Step) -> bool:
-    """Whether all threads look, within the step or after it, if one has failed, or was ended within a kernel."""
-    return any(isinstance(x, (HostStep, AllocateStep))
-               or (isinstance(x, KernelStep) and (bool(x.unit.facts.checks) or x.unit.endless)) for x in leaves([step]))
-
-
-def has_loops(step: Step, endless: bool = False) -> bool:
-    """Whether a signal may end the step in a loop; `endless`: in one that the data end, if anything."""
-    match step:
-        case LoopStep():
-            return not endless or step.length is None or any(has_loops(x, True) for part in step.parts for x in part)
-        case BranchStep():
-            return any(has_loops(x, endless) for part in step.branches for x in part)
-    return isinstance(step, KernelStep) and step.unit.endless
-
-
 def unit_for(step: KernelStep, taken: Mapping[Storage, Storage]) -> Unit:
     """The kernel of the step, for the outputs that have the memory of inputs."""
     outputs = [taken.get(x, x) for x in step.outputs]
     return step.unit.sharing(tuple((k, step.inputs.index(x)) for k, x in enumerate(outputs) if x in step.inputs))
 
 
-class Table:
-    """Rows of the driver's table, and which steps run between the same two barriers."""
+class Table(Rows):
+    """The rows of steps, and which of them run between the same two barriers."""
 
     def __init__(self, address_of: AddressOf, sizes: dict[str, int], taken: dict[Storage, Storage], threads: int):
-        self.address_of, self.sizes, self.taken, self.threads = address_of, sizes, taken, threads
-        self.rows: list[list[int]] = []
-        self.labels: list[str] = []
-        self.operands: list[Storage] = []
-        self.slots: dict[Storage, int] = {}             # where the pointer of a storage is that moves read or write
+        super().__init__(sizes)
+        self.address_of, self.taken, self.threads = address_of, taken, threads
         self.size_words: list[int] = []
         self.checked: list[KernelStep] = []
         self.host: list[HostStep | AllocateStep] = []   # what may call back
-        self.moved: list[tuple[int, tuple[Move, ...]]] = []     # (row, the moves that it makes)
-        self.pointed: list[tuple[int, Storage]] = []    # (row, the storage whose pointer it hands on to its users)
         self.segment = 0                                # number of barriers so far
         self.parallel: set[int] = set()                 # segments in which several threads work
         self.spans: list[tuple[tuple[Storage, ...], int, int]] = []     # of each step: memory, first and last segment
@@ -298,59 +278,13 @@ class Table:
     def span(self, storages: tuple[Storage, ...]) -> None:
         self.spans.append((storages, self.segment, self.segment))
 
-    # ------------------------------------------------------------ rows
-
-    def slot(self, storage: Storage) -> int:
-        """Where the pointer of a storage lies that moves read or write."""
-        if storage not in self.slots:
-            self.slots[storage] = self.place_operands((storage,))
-        return self.slots[storage]
-
-    def place_operands(self, storages: Sequence[Storage]) -> int:
-        self.operands += storages
-        return len(self.operands) - len(storages)
-
-    def row(self, label: str, *words: int) -> int:
-        """Append a row; its number."""
-        self.rows.append([*words, *[0] * (driver.STEP_WORDS - len(words))])
-        self.labels.append(label)
-        return len(self.rows) - 1
+    # ------------------------------------------------------------ threads
 
     def row_to_leave(self, label: str, *words: int) -> None:
         """A row that ends the program where it fails; thread 0, alone, leaves there what it runs alone."""
         row = self.row(label, *words)
         if self.alone and self.threads > 1:
             self.leaving.append(row)
-
-    def jump_here(self, row: int) -> None:
-        """Let the jump in this row lead to the next row."""
-        self.rows[row][1] = len(self.rows)
-
-    def finish(self) -> list[list[int]]:
-        """The end; every pointer is known now, so the moves are written down: (to, from, offset) each."""
-        self.row("end", driver.END)
-        for move in (move for _, moves in self.moved for move in moves):
-            self.slot(move.target)
-            self.slot(move.source)
-        spare = self.place_operands((NOWHERE,))
-        copies: dict[Storage, list[int]] = {}
-        for k, x in enumerate(self.operands):
-            if x.kind == "moving" and self.slots.get(x) != k:
-                copies.setdefault(x, []).append(k)
-        words: list[list[int]] = []
-        for row, moves in self.moved:
-            listed = [(self.slot(m.target), self.slot(m.source), count(m.offset, self.sizes)) for m in moves]
-            made = in_sequence(listed, spare)
-            made += [(k, self.slot(m.target), 0) for m in moves for k in copies.get(m.target, ())]
-            self.rows[row][1:3] = len(words), len(made)
-            words += map(list, made)
-        for row, storage in self.pointed:
-            users = copies.get(storage, ())
-            self.rows[row][1:3] = len(words), len(users)
-            words += [[k, self.slot(storage), 0] for k in users]
-        return words
-
-    # ------------------------------------------------------------ threads
 
     @property
     def whoever(self) -> int:
@@ -391,27 +325,3 @@ class Table:
         if not self.alone:
             self.segment += 1
             self.touched_by.clear()
-
-
-NOWHERE = Storage("nowhere", TensorType(bool_, ()))     # the address 0
-
-
-def in_sequence(moves: Sequence[tuple[int, int, int]], spare: int) -> list[tuple[int, int, int]]:
-    """Moves that are meant at once, one after the other: none writes what a later one reads.
-
-    >>> in_sequence([(1, 2, 0), (2, 1, 0)], spare=9)
-    [(9, 2, 0), (2, 1, 0), (1, 9, 0)]
-    """
-    waiting, made = list(moves), []
-    while waiting:
-        free = next((m for m in waiting if not any(m[0] == other[1] for other in waiting if other is not m)), None)
-        if free is None:        # a ring: what the first reads is kept aside
-            target, source, offset = waiting[0]
-            made.append((spare, source, offset))
-            waiting[0] = target, spare, 0
-            continue
-        made.append(free)
-        waiting.remove(free)
-    return made
-
-
