@@ -322,3 +322,24 @@ def blocks(lines: list[str], instruction: str) -> list[list[str]]:
         elif line.split()[:1] == [instruction]:
             found[-1].append(line)
     return found
+
+
+@pytest.mark.parametrize("left, right", LAYOUTS)
+@pytest.mark.parametrize("epilogue", [False, True])
+def test_shallow_products_go_along_rows_in_blocks_of_columns(left: str, right: str, epilogue: bool,
+                                                             monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a machine whose second cache does not hold the result: whole tiles and parts of one, several blocks."""
+    machine = Machine(64, 32, 16 << 10)
+    monkeypatch.setattr("tenon.backends.cpu.contraction.spec.host", lambda: machine)
+    tile = Tile(rows=4, vectors=2, lanes=4, depth=32, block_rows=48, columns=24)
+    for m, n, k in [(101, 211, 7), (77, 300, 32), (131, 64, 17), (5, 4100, 30)]:
+        for threads in (1, 3):
+            call = Native(matmul(F32, left, right, known=(m, n, k), bias_relu=epilogue), tile)
+            a, b, out, bias = guarded(m, k), guarded(k, n), guarded(m, n), random(np.float32, n)
+            a[:], b[:] = random(np.float32, m, k), random(np.float32, k, n)
+            stored = [np.ascontiguousarray(x if plain else x.T) for x, plain in ((a, left == "mk"), (b, right == "kn"))]
+            for thread in range(threads):
+                call(out, *stored, 1, m, n, k, *([bias] if epilogue else []), thread=thread, threads=threads)
+            expected = np.maximum(a @ b + bias, 0) if epilogue else a @ b
+            np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-3)
+            assert np.isnan(out.base[:GUARD]).all() and np.isnan(out.base[-GUARD:]).all()

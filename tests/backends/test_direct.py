@@ -9,8 +9,9 @@ import tenon as tn
 from tenon.backends.cpu.contraction import choose_tile, emit_contraction
 from tenon.backends.cpu.contraction.dense import F32, F64, matmul
 from tenon.backends.cpu.contraction.direct import direct_tile
-from tenon.backends.cpu.contraction.machine import Machine
+from tenon.backends.cpu.contraction.machine import Machine, host
 from tenon.backends.cpu.contraction.run import Native
+from tenon.backends.cpu.contraction.spec import goes_along_rows
 from tenon.dataclasses import replace
 
 LAYOUTS = list(product(("mk", "km"), ("kn", "nk")))
@@ -136,3 +137,14 @@ def test_few_rows_with_an_epilogue_read_lines_wherever_memory_begins(rows: int, 
     found = [step(tn.asarray(x), tn.asarray(starting_at(w, start)), tn.asarray(z)).numpy() for start in (0, 1, 4, 15)]
     np.testing.assert_allclose(found[0], np.maximum(x @ w, 0) - z, rtol=1e-4, atol=1e-4)
     assert all(np.array_equal(out, found[0]) for out in found)
+
+
+@pytest.mark.parametrize("left", ["mk", "km"])
+def test_a_result_beyond_the_second_cache_is_written_along_its_lines(left: str) -> None:
+    large = (2000, 301, 7)
+    spec = matmul(F32, left, known=large)
+    assert goes_along_rows(spec, direct_tile(spec, WIDE)) == (4 * large[0] * large[1] > host().second_cache)
+    for sizes in (large, (1023, 612, 5)):
+        check(WIDE, sizes, left)
+        check(WIDE, sizes, left, element=F64, bias_relu=True)
+    assert direct_tile(matmul(F32, right="nk", known=(40_000, 500, 7)), WIDE) is None

@@ -10,7 +10,7 @@ from llvmlite import ir
 
 from .emit import I64, ONE, ZERO, const, element_bytes, prefetch, unravel
 from .machine import Machine, host
-from .spec import Args, Contraction, Tile
+from .spec import Args, Contraction, Tile, goes_along_rows
 
 LINE = 64               # bytes of a cache line
 WAYS = 16               # of the second cache: lines that have the same place in it
@@ -22,6 +22,8 @@ def fetches(spec: Contraction, tile: Tile) -> bool:
     """Whether a panel of right is made of lines of memory, equally far apart, that stay where they are fetched to."""
     x = spec.right
     plain = x.pointer is not None and x.inside is None and x.step == 1
+    if goes_along_rows(spec, tile):
+        return False            # they are near, all of them
     lines = plain and len(spec.depth) == 1 and (x.flat or len(spec.columns) == 1)
     return spec.packed is not None or (lines and not (by_lines(spec) and crowded(spec, tile)))
 

@@ -99,7 +99,7 @@ def _packing(spec: Contraction, tile: Tile) -> tuple[int, int]:
     in_place = left_layout(spec, tile)[0]
     if spec.packed is not None:
         return _reading(spec, 0) if in_place else PACKING, _reading(spec, 1)
-    return 0 if in_place else PACKING, READING if packs_in_tiles(spec) else PACKING
+    return 0 if in_place else PACKING, READING if packs_in_tiles(spec, tile) else PACKING
 
 
 def _reading(spec: Contraction, side: int) -> int:

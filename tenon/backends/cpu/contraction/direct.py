@@ -9,7 +9,7 @@ A vector times a matrix is one row of wide tiles.  There reading right is what t
 vectors that begin where lines of the cache do, wherever memory begins; lanes before the first column are left out.
 """
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from llvmlite import ir
 
@@ -39,7 +39,7 @@ from .emit import (
 from .following import Following
 from .machine import Machine, exact_tile, host, shares
 from .packing import emit_pack
-from .spec import Contraction, Operand, Tile, region_function
+from .spec import Contraction, Operand, Tile, goes_along_rows, is_shallow, region_function
 
 SHARE, PANELS_SHARE = 4, 32     # of the second cache that right may take, read where it is and packed
 FEWEST = 4                  # columns, steps; rows too, unless lines of right are read where they are
@@ -62,7 +62,10 @@ def direct_tile(spec: Contraction, machine: Machine | None = None) -> Tile | Non
         return None
     if not in_place(spec.left, len(spec.rows), len(spec.depth)):
         return None
-    if spec.near and rows * columns * size * (1 + len(spec.near)) * SHARE > machine.second_cache:
+    if is_shallow(spec) and not lines:
+        return None             # all panels are packed before they are met
+    touched = rows * columns * size * (1 + len(spec.near))
+    if spec.near and not is_shallow(spec) and touched * SHARE > machine.second_cache:
         return None             # which panels of columns would go through in steps of rows, again and again
     lanes = machine.vector_bytes // size
     near = places(spec.left, spec, machine) if spec.left.contiguous == "depth" else None
@@ -143,6 +146,22 @@ class _Direct:
 
     def emit(self) -> None:
         """The whole function."""
+        if goes_along_rows(self.spec, self.tile):
+            self.each_height(lambda m, height: self.each_panel(lambda n, count: self.one(m, n, height, count)))
+        else:
+            self.each_panel(self.panel)
+        self.b.ret_void()
+
+    def panel(self, n: ir.Value, count: int) -> None:
+        """All rows of `count` columns."""
+        if self.packs and self.copies:
+            self.copy_lines(n, count)
+        elif self.packs:
+            self.b.call(self.pack, [*self.args, self.flat, n, const(count), ZERO, const(self.depth), self.scratch])
+        self.each_height(lambda m, height: self.one(m, n, height, count))
+
+    def each_panel(self, body: Callable[[ir.Value, int], None]) -> None:
+        """Loops over panels of columns: where one begins, and how many columns it has."""
         b, lanes = self.b, self.tile.lanes
         start, last = 0, self.columns % lanes
         for vectors, panels in shares(-(-self.columns // lanes), self.tile.vectors):
@@ -152,25 +171,20 @@ class _Direct:
             whole = end - width if masked else end
             with loop(b, maximum(b, self.column_from, const(start)), minimum(b, self.column_to, const(whole)),
                       const(width)) as (n, _):
-                self.panel(n, width)
+                body(n, width)
             if masked:
                 with b.if_then(b.icmp_signed("==", self.column_to, const(self.columns))):
-                    self.panel(const(whole), width - lanes + last)
+                    body(const(whole), width - lanes + last)
             start = end
-        b.ret_void()
 
-    def panel(self, n: ir.Value, count: int) -> None:
-        """All rows of `count` columns."""
+    def each_height(self, body: Callable[[ir.Value, int], None]) -> None:
+        """Loops over tiles of rows: where one begins, and how many rows it has."""
         b, start = self.b, 0
-        if self.packs and self.copies:
-            self.copy_lines(n, count)
-        elif self.packs:
-            b.call(self.pack, [*self.args, self.flat, n, const(count), ZERO, const(self.depth), self.scratch])
         for height, tiles in shares(self.rows, self.tile.rows):
             end = start + height * tiles
             with loop(b, maximum(b, self.row_from, const(start)), minimum(b, self.row_to, const(end)),
                       const(height)) as (m, _):
-                self.one(m, n, height, count)
+                body(m, height)
             start = end
 
     def copy_lines(self, n: ir.Value, count: int) -> None:

@@ -4,6 +4,7 @@
 
 A panel of right is packed when its turn has come, and all rows of the block meet it while it is in the caches; the
 block of left stays in the second cache meanwhile.  Blocks of columns are cut only where sums wait for an epilogue.
+Shallow products go along rows (`goes_along_rows`): all panels of a block are packed, and a tile of rows meets them all.
 """
 from llvmlite import ir
 
@@ -34,13 +35,16 @@ from .spec import (
     Contraction,
     Tile,
     blocks_tile,
+    columns_along,
     extent,
+    goes_along_rows,
+    goes_together,
     left_layout,
     packs_in_tiles,
     region_function,
 )
 from .tiles import emit_tile
-from .together import apart, goes_together
+from .together import apart
 
 PACK_LINES = 32         # of plain left are packed together, to read memory along its lines
 
@@ -63,7 +67,8 @@ def scratch_parts(spec: Contraction, tile: Tile) -> tuple[int, int, int]:
     across = tile.columns if columns is None else min(up(columns, tile.width), tile.columns)
     sums = most * (apart(tile) if goes_together(spec) else across if cut else 0)
     size, behind = element_bytes(spec.element), tile.lanes * max(tile.width, tile.rows) + tile.lanes
-    right = (0 if spec.packed is not None else block * tile.width) + behind     # packing in squares writes over the end
+    panels = -(-columns_along(spec, tile) // tile.width) if goes_along_rows(spec, tile) else 1
+    right = (0 if spec.packed is not None else panels * block * tile.width) + behind    # squares go over the end
     return up(right * size, LINE), up((left + behind) * size, LINE), up(max(sums, tile.rows * tile.width) * size, LINE)
 
 
@@ -74,7 +79,7 @@ def up(size: int, multiple: int) -> int:
 def packs_right(spec: Contraction, tile: Tile) -> bool:
     """Whether there are panels that are not packed before, nor by the first tile that reads them."""
     whole = spec.known[1] is not None and spec.known[1] % tile.width == 0
-    return spec.packed is None and not (whole and packs_in_tiles(spec))
+    return spec.packed is None and not (whole and packs_in_tiles(spec, tile))
 
 
 class _Packed:
@@ -94,6 +99,7 @@ class _Packed:
         self.right, self.left, self.sums = (
             b.gep(aligned, [const(sum(sizes[:i]))], source_etype=ir.IntType(8)) for i in range(3))
         self.depth = extent(b, self.args, spec.depth)
+        self.along = goes_along_rows(spec, tile)
 
     def emit(self) -> None:
         """The whole function."""
@@ -103,9 +109,12 @@ class _Packed:
         self.row_block = balanced(b, b.sub(self.row_to, self.row_from), const(tile.block_rows), tile.rows)
         columns = maximum(b, b.sub(self.column_to, self.column_from), ONE)
         self.together = goes_together(self.spec)
-        self.column_block = columns if self.spec.target is not None else b.select(
-            ir.Constant(I1, 0) if self.together else self.one_pass, columns,
-            balanced(b, columns, const(tile.columns), tile.width))
+        if self.along:
+            self.column_block = const(columns_along(self.spec, tile))
+        else:
+            self.column_block = columns if self.spec.target is not None else b.select(
+                ir.Constant(I1, 0) if self.together else self.one_pass, columns,
+                balanced(b, columns, const(tile.columns), tile.width))
         if self.spec.pairs:
             pairs.configure(b)
         with loop(b, self.column_from, self.column_to, self.column_block) as (n, _), \
@@ -124,6 +133,12 @@ class _Packed:
         self.k_size = minimum(b, self.depth_block, b.sub(self.depth, k0))
         self.origin = m0, n0, k0
         self.pack_rows()
+        if self.along:
+            self.pack_panels()
+            with loop(b, m0, self.m_end, const(tile.rows)) as (m, _), \
+                    loop(b, n0, self.n_end, const(tile.width)) as (n, _):
+                self.one(m, n, self.place(n), (n, ZERO), [])
+            return
         with loop(b, n0, self.n_end, const(tile.width)) as (n, _):
             panel, following, lines = self.panel(n), self.following(n), self.lines(n)
             with loop(b, m0, self.m_end, const(tile.rows)) as (m, _):
@@ -182,22 +197,36 @@ class _Packed:
 
     # ------------------------------------------------------------ right
 
-    def panel(self, n: ir.Value) -> ir.Value:
-        """Where the panel from column n on is, which is packed now if it was not before."""
-        b, spec, tile, (_, _, k0) = self.b, self.spec, self.tile, self.origin
+    def pack_panels(self) -> None:
+        """Pack all panels of the block, side by side."""
+        with loop(self.b, self.origin[1], self.n_end, const(self.tile.width)) as (n, _):
+            self.panel(n)
+
+    def place(self, n: ir.Value) -> ir.Value:
+        """Where the panel from column n on is."""
+        b, spec, tile, (_, n0, k0) = self.b, self.spec, self.tile, self.origin
         if spec.packed is not None:
             return packed_block(b, spec, tile, self.args, n, k0, self.k_size)
-        count = minimum(b, const(tile.width), b.sub(self.n_end, n))
-        if self.pack_right is not None:
-            needed = b.icmp_signed("<", count, const(tile.width)) if packs_in_tiles(spec) else I1(1)
+        if not self.along:
+            return self.right
+        deep = const(up(spec.known[2] or 1, tile.lanes))
+        return address(b, self.right, b.mul(b.sub(n, n0), deep), spec.element)
+
+    def panel(self, n: ir.Value) -> ir.Value:
+        """The same; it is packed now if it was not before."""
+        b, spec, tile, (_, _, k0) = self.b, self.spec, self.tile, self.origin
+        place = self.place(n)
+        if spec.packed is None and self.pack_right is not None:
+            count = minimum(b, const(tile.width), b.sub(self.n_end, n))
+            needed = b.icmp_signed("<", count, const(tile.width)) if packs_in_tiles(spec, tile) else I1(1)
             with b.if_then(needed):
-                b.call(self.pack_right, [*self.args, self.g, n, count, k0, self.k_size, self.right])
-        return self.right
+                b.call(self.pack_right, [*self.args, self.g, n, count, k0, self.k_size, place])
+        return place
 
     def lines(self, n: ir.Value) -> list[ir.Value]:
         """Whether the first tile packs the panel from column n on, from where, and how far its lines are apart."""
         b, spec, (_, _, k0) = self.b, self.spec, self.origin
-        if not packs_in_tiles(spec):
+        if not packs_in_tiles(spec, self.tile):
             return []
         whole = b.icmp_signed("<=", b.add(n, const(self.tile.width)), self.n_end)
         start, apart = line_of(b, spec, self.args, self.g, n, k0)

@@ -120,6 +120,9 @@ FAR_APART = 4096        # elements between rows, the last of which are copied as
 LEFT_SHARE = 2          # a block of left takes the second cache divided by this,
 PANEL_SHARE = 14        # a panel of right, at most, that divided by this, since it comes and goes
 SUMS_CACHES = 2         # second caches that sums may take which wait for an epilogue: left is packed once for them
+SHALLOW = 256           # deepest products that go along rows, with blocks of right that take the second cache
+ALONG_SHARE = 4         # divided by this
+STREAMS = 3             # of memory that an epilogue reads, from which on sums wait
 SLACK = 8               # a block may be larger by its size divided by this, if there is one less of them
 
 
@@ -169,11 +172,38 @@ def blocks_tile(spec: Contraction) -> Tile:
     return tile if depth is None or depth > tile.depth else _blocks(*given, max(depth, 1))     # room for more rows
 
 
-def packs_in_tiles(spec: Contraction) -> bool:
+def goes_together(spec: Contraction) -> bool:
+    """Whether the sums of a block wait for the epilogue."""
+    return spec.finish is not None and not spec.pairs and len(spec.near) >= STREAMS
+
+
+def is_shallow(spec: Contraction) -> bool:
+    """Whether the second cache does not hold the result, and depth is too small for the work on a tile to hide that
+    each of its rows is written to a page of its own."""
+    rows, columns, depth = spec.known
+    if rows is None or columns is None or depth is None or not 0 < depth <= SHALLOW or goes_together(spec):
+        return False
+    return rows * columns * element_bytes(spec.element) > host().second_cache
+
+
+def goes_along_rows(spec: Contraction, tile: Tile) -> bool:
+    """Whether a tile of rows meets all columns of a block before the next tile does, and not a panel all rows: the
+    result is written along its lines (2000x7x1500: 0.1 to 0.5 of the time)."""
+    return is_shallow(spec) and (spec.known[2] or 0) <= tile.depth
+
+
+def columns_along(spec: Contraction, tile: Tile) -> int:
+    """Of a product that goes along rows: columns of a block, all panels of which are packed before they are met."""
+    columns, depth = (size or 1 for size in spec.known[1:])
+    most = host().second_cache // (ALONG_SHARE * depth * element_bytes(spec.element))
+    return min(columns, most // tile.width * tile.width) if most >= tile.width else tile.width
+
+
+def packs_in_tiles(spec: Contraction, tile: Tile) -> bool:
     """Whether lines of right are lines of memory, so that the first tile of a panel can read and pack them."""
     x = spec.right
     plain = x.pointer is not None and x.inside is None and x.step == 1 and x.contiguous == "outer"
-    free = spec.packed is None and not spec.pairs
+    free = spec.packed is None and not spec.pairs and not goes_along_rows(spec, tile)
     return free and plain and len(spec.depth) == 1 and (x.flat or len(spec.columns) == 1)
 
 

@@ -31,14 +31,14 @@ from .emit import (
     unravel,
     zero,
 )
-from .spec import Args, Contraction, Index, Target, Tile, left_layout, packs_in_tiles
+from .spec import Args, Contraction, Index, Target, Tile, goes_together, left_layout, packs_in_tiles
 from .sums import Ahead, Left, Lines, Near, Shape, add_products, no_fetches, no_near, put_lines
-from .together import apart, goes_together
+from .together import apart
 
 
 def emit_tile(module: ir.Module, name: str, spec: Contraction, tile: Tile) -> ir.Function:
     kind = ir.FunctionType(ir.VoidType(), [*spec.arguments, *[I64] * 6, *[POINTER] * 3, I1, I1,
-                                           *ahead_types(spec, tile), *line_types(spec)])
+                                           *ahead_types(spec, tile), *line_types(spec, tile)])
     function = ir.Function(module, kind, name)
     function.linkage = "internal"
     function.attributes.add("noinline")
@@ -145,9 +145,9 @@ class _Tile:
         return Ahead(start, step, apart, const(spread(spec, tile)), ir.Constant(I1, by_lines(spec)))
 
 
-def line_types(spec: Contraction) -> list[ir.Type]:
+def line_types(spec: Contraction, tile: Tile) -> list[ir.Type]:
     """Of the arguments of a tile that say whether its panel is packed now, from where, and how far lines are apart."""
-    return [I1, POINTER, I64] if packs_in_tiles(spec) else []
+    return [I1, POINTER, I64] if packs_in_tiles(spec, tile) else []
 
 
 def emit_finish(module: ir.Module, name: str, spec: Contraction, tile: Tile) -> ir.Function:

@@ -8,17 +8,11 @@ from tenon.dataclasses import replace
 
 from .emit import element_bytes
 from .machine import host
-from .spec import Contraction, Tile
+from .spec import Contraction, Tile, goes_together
 
-STREAMS = 3             # of memory that an epilogue reads, from which on sums wait
 SHARE = 2               # the sums that wait take the second cache divided by this
 ROWS = 2                # tiles of a block at least, where columns are cut instead
 USUAL = 2048            # columns of a block, where nobody knows how many there are
-
-
-def goes_together(spec: Contraction) -> bool:
-    """Whether the sums of a block wait for the epilogue."""
-    return spec.finish is not None and not spec.pairs and len(spec.near) >= STREAMS
 
 
 def with_waiting(spec: Contraction, tile: Tile) -> Tile:
