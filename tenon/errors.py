@@ -125,11 +125,30 @@ class OutOfRange(TenonError, IndexError):
     """An index outside the axis it indexes."""
 
 
-def out_of_range(operator: str, index: int, size: int, where: Location | None) -> OutOfRange:
-    """The error of a check in a running program."""
+def failed_check(operator: str, index: int, size: int, where: Location | None) -> TenonError:
+    """The error of a check in a running program: an index out of range, or a matrix that is refused."""
+    if operator.startswith(SMALL_MATRICES):
+        return refused_matrix(operator.removeprefix(SMALL_MATRICES), where)
     name = operator if operator not in ("", "wrap_index") else "x[key]"
     return OutOfRange(f"{name}: index {index} is out of range for an axis of size {size}", where,
                       hint=f"indices run from {-size} to {size - 1}" if size else "the axis is empty")
+
+
+SMALL_MATRICES = "small_"          # the operators that compiled programs have in the place of LAPACK
+
+
+class LinearAlgebraError(TenonError, ArithmeticError):
+    """A matrix that has no such decomposition or inverse: singular, not positive definite, no convergence."""
+
+
+REFUSED = {"Singular matrix": "tn.linalg.pinv and tn.linalg.lstsq take singular matrices",
+           "Matrix is not positive definite": "add a small multiple of the identity, or use tn.linalg.eigh"}
+
+
+def refused_matrix(operator: str, where: Location | None = None, said: str = "") -> LinearAlgebraError:
+    """The error of a matrix that NumPy refuses, in what it `said`, or compiled code does."""
+    said = said or ("Matrix is not positive definite" if operator == "cholesky" else "Singular matrix")
+    return LinearAlgebraError(f"{operator}: {said[:1].lower()}{said[1:]}", where, hint=REFUSED.get(said))
 
 
 class OutOfMemory(TenonError, MemoryError):
@@ -153,10 +172,6 @@ def step_error(error: Exception, operator: str, where: Location | None = None) -
     made = kind(f"{operator}: {error}", where=where)
     made.__cause__ = error
     return made
-
-
-class LinearAlgebraError(TenonError, ArithmeticError):
-    """A matrix that has no such decomposition or inverse: singular, not positive definite, no convergence."""
 
 
 class GraphError(TenonError, ValueError):

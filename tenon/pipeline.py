@@ -43,6 +43,7 @@ from tenon.passes.merge_loops import merge_loops
 from tenon.passes.narrow_convolutions import narrow_convolutions
 from tenon.passes.nested import Pass
 from tenon.passes.simplify import simplify
+from tenon.passes.small_systems import small_systems
 from tenon.passes.specialize import specialize
 from tenon.passes.split_strides import split_strides
 from tenon.passes.turn_products import turn_products
@@ -60,6 +61,7 @@ def later(name: str) -> Callable[..., Graph]:
 PASSES: dict[str, Pass] = {
     "expand": expand,
     "split_strides": split_strides,
+    "small_systems": small_systems,
     "simplify": simplify,
     "fold": fold,
     "specialize": specialize,
@@ -87,7 +89,8 @@ OWN_PASSES = dict(PASSES)        # beside which users may add their own (tn.grap
 # Loops that nobody reads must not be merged with others; merging leaves some results unread.
 OPTIMIZE = ["expand", "split_strides", "simplify", "fold", "specialize", "turn_products", "simplify",
             "merge_duplicates", "drop_dead", "find_attention", "heads_last", "merge_loops", "hoist", "unroll",
-            "drop_dead", "all_turns", "drop_barriers", "narrow_convolutions", "fuse", "order", "recompute"]
+            "drop_dead", "all_turns", "drop_barriers", "small_systems", "narrow_convolutions", "fuse", "order",
+            "recompute"]
 # Before fuse, where some parameters are constants.
 ON_CONSTANTS = ("absorb_scales", "channels_last", "narrow_convolutions", "drop_dead")
 ON_KERNELS = ("fuse", "order", "recompute")

@@ -180,6 +180,28 @@ class Filling(Scalars):
         """Whether x comes before y; NaN is the largest."""
         return (x < y) | (self.isnan(y) & ~self.isnan(x)) if x.dtype.kind == "f" else x < y
 
+    # ------------------------------------------------------------ small matrices
+
+    def each(self, lead: Shape, elements: Callable[..., Sequence[Any]]) -> None:
+        """For every place of the leading axes: `elements(place, keep)` says the matrix of each output, row by row.
+
+        `keep` computes a number once, in the order of its calls, and gives its name.
+        """
+        flat, body = Index("each", product(lead)), list[Stmt]()
+        place = _index(lead, flat)
+
+        def keep(value: Expr) -> Expr:
+            name = Local(f"v{len(body)}", value.dtype)
+            body.append(Let(name, simplify(value)))
+            return name
+        for out, matrix in zip(self.outputs, elements(place, keep), strict=True):
+            after = out.type.shape[len(lead):]
+            for row, values in enumerate(matrix):
+                for column, value in enumerate(values):
+                    at = (*place, *(size(row), size(column))[:len(after)])
+                    body.append(Store(out, offset(out.type.shape, at), self.cast(value, out.type.dtype)))
+        self._parallel(flat, tuple(body), len(body))
+
     # ------------------------------------------------------------ scattered writes
 
     def write_rows(self, x: Read, at: Read, updates: Read, axis: int, reduce: str) -> None:

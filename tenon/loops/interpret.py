@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from tenon.dims import evaluate
-from tenon.errors import out_of_range
+from tenon.errors import failed_check
 from tenon.loops.expressions import (
     Binary,
     Bits,
@@ -126,7 +126,7 @@ class _Run:
             return np.int64(given + size if given < 0 else given)
         if x.mask is not None and not self.value(x.mask, env):
             return np.int64(0)
-        raise out_of_range(x.operator, given, size, x.where)
+        raise failed_check(x.operator, given, size, x.where)
 
 
 def wide(dtype: DType) -> np.dtype[Any]:

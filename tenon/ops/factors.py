@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.errors import GradientError, LinearAlgebraError, ShapeError
+from tenon.errors import GradientError, ShapeError, refused_matrix
 from tenon.graph.op import Op
 from tenon.graph.promotion import floating
 from tenon.ops.arranging import concat
@@ -36,10 +36,7 @@ def lapack(name: str, fn: Callable[..., Any]) -> Callable[..., Any]:
         try:
             return fn(*arrays, **attrs)
         except np.linalg.LinAlgError as error:
-            hints = {"Singular matrix": "tn.linalg.pinv and tn.linalg.lstsq take singular matrices",
-                     "Matrix is not positive definite": "add a small multiple of the identity, or use tn.linalg.eigh"}
-            raise LinearAlgebraError(f"{name}: {str(error)[:1].lower()}{str(error)[1:]}",
-                                     hint=hints.get(str(error))) from None
+            raise refused_matrix(name, said=str(error)) from None
     return ref
 
 

@@ -13,7 +13,7 @@ from tenon.backends.cpu import driver as native
 from tenon.backends.cpu.steps import AllocateStep, HostStep, Storage, homes
 from tenon.backends.cpu.unit import count
 from tenon.backends.interrupts import interrupts
-from tenon.errors import OutOfRange, TenonError, out_of_range, step_error
+from tenon.errors import TenonError, failed_check, step_error
 from tenon.graph.interpret import concrete, concrete_type, evaluate_op, running
 from tenon.graph.ir import Input, Literal, Value
 from tenon.graph.kernels import kernel_for
@@ -124,14 +124,14 @@ class Frame:
             raise self.failed_check()
         return results
 
-    def failed_check(self) -> OutOfRange:
-        """The error of the first kernel that met an index out of range."""
+    def failed_check(self) -> TenonError:
+        """The error of the first kernel that met an index out of range, or a matrix that is refused."""
         rows = self.statuses.reshape(-1, STATUS_WORDS)
         row = int(np.flatnonzero(rows[:, 0])[0])
         number, index, size = rows[row].tolist()
         step = self.layout.checked[row - 1]
         operator, where = step.unit.failed(number - 1)
-        return out_of_range(operator or step.node.op.name, index, size, where or step.node.loc)
+        return failed_check(operator or step.node.op.name, index, size, where or step.node.loc)
 
     # ------------------------------------------------------------ host steps
 

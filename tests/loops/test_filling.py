@@ -91,3 +91,19 @@ def test_what_is_filled_reads_through_views():
 def test_rows_take_turns_so_that_additions_need_not_wait():
     text = print_kernel(lower(graph_of("x: f32[64, 9]", "cumsum(x, axis=1, reverse=False)", "f32[64, 9]"), "k"))
     assert "for rows in parallel(8):" in text and text.count("state0[7] = ") == 2
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("line, result", [
+    ("small_solve(a, b)", "[3, 4, 2]"), ("small_inv(a)", "[3, 4, 4]"), ("small_det(a)", "[3]"),
+    ("small_cholesky(a)", "[3, 4, 4]"), ("small_solve_triangular(a, b, upper=True)", "[3, 4, 2]"),
+    ("small_solve_triangular(a, b, upper=False)", "[3, 4, 2]")])
+def test_small_matrices(line, result, dtype):
+    graph = graph_of(f"a: {dtype}[3, 4, 4], b: {dtype}[3, 4, 2]", line, dtype + result)
+    x = numbers(3, 4, 4, dtype=graph.params[0].dtype.numpy)
+    check(graph, x @ x.swapaxes(1, 2) + np.eye(4, dtype=x.dtype), numbers(3, 4, 2, dtype=x.dtype), tolerance=1e-3)
+
+
+def test_a_small_matrix_whose_first_pivot_is_zero():
+    check(graph_of("a: f64[2, 3, 3]", "small_inv(a)", "f64[2, 3, 3]"),
+          np.array([[[0.0, 1, 2], [1, 0, 3], [4, -3, 8]], [[0, 0, 1], [0, 1, 0], [1, 0, 0]]]), tolerance=1e-12)

@@ -309,3 +309,45 @@ def test_a_tolerance_for_each_matrix_of_a_stack() -> None:
     x = np.stack([np.diag([1.0, 0.01]), np.diag([1.0, 0.01])])
     got = tn.linalg.pinv(tn.tensor(x), tn.tensor([0.1, 0.001]))
     np.testing.assert_allclose(got.numpy(), np.linalg.pinv(x, np.array([0.1, 0.001])), atol=1e-12)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 6, 7])
+@pytest.mark.parametrize("lead", [(), (5,), (2, 3)])
+def test_matrices_of_every_size_are_the_same_compiled(size, lead) -> None:
+    a, b = positive(*lead, size, size), normal(*lead, size, 3)
+
+    def everything(a, b):
+        return (tn.linalg.solve(a, b), tn.linalg.inv(a), tn.linalg.det(a), *tn.linalg.slogdet(a), tn.linalg.cholesky(a),
+                tn.linalg.solve_triangular(a, b, upper=True), tn.linalg.solve_triangular(a, b))
+    given = tn.tensor(a), tn.tensor(b)
+    for found, expected in zip(tn.jit(everything)(*given), everything(*given), strict=True):
+        np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["inv", "cholesky"])
+def test_small_matrices_that_are_refused_say_so_compiled(name) -> None:
+    function = getattr(tn.linalg, name)
+    for f in (function, tn.jit(function)):
+        with pytest.raises(LinearAlgebraError, match=r"singular|positive definite"):
+            f(tn.tensor([[[1.0, 0.0], [0.0, 1.0]], [[1.0, 1.0], [1.0, 1.0]]]))
+    np.testing.assert_allclose(tn.jit(function)(tn.tensor([[4.0, 0.0], [0.0, 4.0]])).numpy(),
+                               function(tn.tensor([[4.0, 0.0], [0.0, 4.0]])).numpy(), rtol=1e-6)
+
+
+def test_what_is_nearly_nothing_of_a_singular_matrix() -> None:
+    zero = tn.tensor([[2.0, 0.0], [0.0, 0.0]])
+    sign, size = tn.jit(tn.linalg.slogdet)(zero)
+    assert (tn.jit(tn.linalg.det)(zero).item(), sign.item(), size.item()) == (0, 0, -np.inf)
+    assert not np.signbit(tn.jit(tn.linalg.det)(-zero).item())
+
+
+def test_gradients_of_a_filter_with_small_systems() -> None:
+    def loss(q, z):
+        p, total = q * 2, 0.0
+        for row in z:
+            s = p + q
+            p = q + p - p @ tn.linalg.solve(s, p)
+            total = total + row @ tn.linalg.solve(s, row) + tn.linalg.slogdet(s)[1]
+        return total
+    q, z = tn.tensor(positive(2, 2)), tn.tensor(normal(4, 2))
+    np.testing.assert_allclose(tn.jit(tn.grad(loss))(q, z).numpy(), tn.grad(loss)(q, z).numpy(), rtol=1e-8)

@@ -1,0 +1,36 @@
+"""Graph -> the same graph with systems of few equations written out, in place of calls of LAPACK.
+
+    v0: f32[2, 1] = solve(s, y)     ->      v0: f32[2, 1] = small_solve(s, y)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tenon.graph.build import copy, current_builder, rebuild
+from tenon.graph.ir import Graph, Input, Node, Value
+from tenon.ops.small_matrices import SMALL
+from tenon.passes.nested import nested
+
+MOST_ROWS = 6           # elimination that is written out grows with their third power
+MOST_COLUMNS = 12
+
+
+@nested
+def small_systems(graph: Graph) -> Graph:
+    """Let small operators take the place of what calls LAPACK for few rows."""
+    return rebuild(graph, _visit) if any(map(_is_small, graph.nodes)) else graph
+
+
+def _visit(node: Node, inputs: tuple[Input, ...]) -> Any:
+    return current_builder().emit(SMALL[node.op], inputs, node.attrs) if _is_small(node) else copy(node, inputs)
+
+
+def _is_small(node: Node) -> bool:
+    return node.op in SMALL and all(isinstance(x, Value) and _fits(x) for x in node.inputs)
+
+
+def _fits(x: Value) -> bool:
+    rows, columns = x.shape[-2:]
+    return x.dtype.short in ("f32", "f64") and isinstance(rows, int) and isinstance(columns, int) \
+        and 0 < rows <= MOST_ROWS and 0 < columns <= MOST_COLUMNS
