@@ -11,7 +11,7 @@ import numpy as np
 from tenon.dims import product
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.build import literal
-from tenon.ops.comparison import where
+from tenon.ops.comparison import equal, where
 from tenon.ops.define import function, lift
 from tenon.ops.indexing import take_along_axis
 from tenon.ops.linalg import matmul, mT
@@ -110,4 +110,4 @@ def _mirrored(place: Any, low: float, high: float) -> Any:
     away = (place - low).abs()
     turns = (away / width).floor()
     rest = away - turns * width
-    return where(turns % 2 == 0, rest + low, high - rest)
+    return where(equal(turns % 2, 0), rest + low, high - rest)

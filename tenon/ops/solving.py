@@ -12,7 +12,7 @@ from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.op import Op
 from tenon.graph.promotion import floating
 from tenon.ops.arranging import concat, expand_dims
-from tenon.ops.comparison import where
+from tenon.ops.comparison import not_equal, where
 from tenon.ops.complex_parts import conj, imag, real
 from tenon.ops.creation import eye
 from tenon.ops.cutting import narrow
@@ -65,7 +65,7 @@ def solve_triangular(x: Any, y: Any, upper: bool = False, left: bool = True, uni
     x = square("solve_triangular", x)
     if unitriangular:
         one = eye(x.shape[-1], dtype=x.dtype)
-        x = where(one != 0, one, x)
+        x = where(not_equal(one, 0), one, x)
     if not left:
         return mT(solve_triangular(mT(x), mT(y), not upper))
     return _solved("solve_triangular", triangular_op, x, y, upper=bool(upper))

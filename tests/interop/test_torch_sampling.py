@@ -103,3 +103,12 @@ def test_an_infinity_is_nothing_to_places_beside_it(padding_mode: str) -> None:
 def test_a_row_left_out_of_the_gradient_may_be_counted_from_either_end(padding_idx: int) -> None:
     gradient = tn.grad(lambda w: tn.embedding(tn.tensor([0, 3, -1, 1]), w, padding_idx=padding_idx).sum())(tn.ones(4, 2))
     assert gradient.tolist() == [[1, 1], [1, 1], [0, 0], [0, 0]]
+
+
+def test_images_are_mirrored_in_every_call() -> None:
+    image, places = np.arange(6.0).reshape(1, 1, 2, 3), np.array([[[[-1.7, 0.3], [2.5, -3.1], [0.2, 1.2]]]])
+    theirs = torch.nn.functional.grid_sample(torch.tensor(image), torch.tensor(places), padding_mode="reflection",
+                                             align_corners=False)
+    for _ in range(4):
+        ours = tn.grid_sample(tn.tensor(image), tn.tensor(places), padding_mode="reflection")
+        np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-12)

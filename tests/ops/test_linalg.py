@@ -351,3 +351,10 @@ def test_gradients_of_a_filter_with_small_systems() -> None:
         return total
     q, z = tn.tensor(positive(2, 2)), tn.tensor(normal(4, 2))
     np.testing.assert_allclose(tn.jit(tn.grad(loss))(q, z).numpy(), tn.grad(loss)(q, z).numpy(), rtol=1e-8)
+
+
+def test_a_unit_triangle_is_one_in_every_call() -> None:
+    a, b = normal(3, 3), normal(3, 2)
+    expected = np.linalg.solve(np.tril(a, -1) + np.eye(3), b)
+    for _ in range(4):
+        same(tn.linalg.solve_triangular(tn.tensor(a), tn.tensor(b), unitriangular=True), expected)
