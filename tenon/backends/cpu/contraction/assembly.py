@@ -1,9 +1,10 @@
 """The innermost loop of a register tile in the words of x86's processors, where the order of loads matters.
 
 LLVM loads a line of right, and an element of left, just before they are used.  Where a core runs two threads, each of
-which looks half as far ahead, the loop takes 1 to 2 % longer than here, where a vector of the next line is loaded as
-soon as the last product with this one is under way, and two elements of left are on their way at any time.  LLVM has
-less to do, too: about a quarter less.  What is added to a sum, and in which order, is the same.
+which looks half as far ahead, the loop takes up to 5 % longer than here, where a vector of a later line is loaded as
+soon as the last product with this one is under way, and two elements of left are on their way at any time.  That line is
+the one after the next if there are registers for two of them, which saves 3 % beside a busy neighbour (8 x 3 sums).  LLVM
+has less to do, too: about a quarter less.  What is added to a sum, and in which order, is the same.
 """
 from __future__ import annotations
 
@@ -37,6 +38,11 @@ class Turn(NamedTuple):
         """Registers that point to rows."""
         return 1 if self.step > self.size else -(-self.rows // ROWS_A_BASE)
 
+    @property
+    def lines(self) -> int:
+        """How many lines of right are in registers, which change places at every step."""
+        return 2 if self.steps % 2 == 0 and (self.rows + 2) * self.vectors + FACTORS <= REGISTERS else 1
+
 
 def is_spoken(turn: Turn, lanes: int) -> bool:
     """Whether this machine understands it, and has registers enough."""
@@ -47,10 +53,10 @@ def is_spoken(turn: Turn, lanes: int) -> bool:
 
 def add_turns(b: ir.IRBuilder, turn: Turn, state: Sequence[ir.Value], left: ir.Value, row: ir.Value, right: ir.Value,
               last: ir.Value, count: ir.Value) -> list[ir.Value]:
-    """Add the products of `count` turns, of which there is one at least, to the sums; and load the next line.
+    """Add the products of `count` turns, of which there is one at least, to the sums; and load the next lines.
 
-    `state` are the sums and the vectors of the line at `right`, `row` says how many bytes rows are apart, if their
-    steps are neighbours.  There is no line behind the one at `last`.
+    `state` are the sums and the vectors of the lines from `right` on, `row` says how many bytes rows are apart, if their
+    steps are neighbours.  The last `turn.lines` that there are begin at `last`.
     """
     bases = [b.gep(left, [b.mul(row, I64(i * ROWS_A_BASE))], source_etype=ir.IntType(8)) for i in range(turn.bases)]
     changed = [*state, *bases, right, count]
@@ -106,14 +112,20 @@ class _Text:
         return f"{step * turn.step}({self.bases[base]}{added})"
 
     def products(self, place: int) -> list[str]:
-        """Those of an element with a line; after the last ones with a vector, that of the next line is loaded."""
+        """Those of an element with a line; after the last ones with a vector, that of a later line is loaded."""
         turn, lines = self.turn, []
         step, row = divmod(place, turn.rows)
-        for v, vector in enumerate(self.vectors):
+        first = step % turn.lines * turn.vectors
+        for v, vector in enumerate(self.vectors[first:first + turn.vectors]):
             total = self.sums[row * turn.vectors + v]
             lines.append(f"vfmadd231p{self.kind} {self.factors[place % FACTORS]}, {vector}, {total}")
             if row + 1 == turn.rows:
-                start = f"{v * VECTOR_BYTES}({self.following})" if step + 1 == turn.steps else \
-                    f"{(step + 1) * turn.line + v * VECTOR_BYTES}({self.right})"
-                lines.append(f"vmovups {start}, {vector}")
+                lines.append(f"vmovups {self.vector(step + turn.lines, v)}, {vector}")
         return lines
+
+    def vector(self, step: int, v: int) -> str:
+        """Where a vector of the line of a step is, perhaps one of the next turn."""
+        beyond, place = step - self.turn.steps, v * VECTOR_BYTES
+        if beyond < 0:
+            return f"{step * self.turn.line + place}({self.right})"
+        return f"{beyond * self.turn.line + place}({self.following})"

@@ -175,7 +175,7 @@ class _Sums:
         whole, count = b.and_(self.depth, const(-steps)), shape.rows * shape.vectors
         turn = Turn(shape.element, shape.rows, shape.vectors, shape.size, steps, *(n * shape.size for n in shape[4:]))
         spoken = not self.memory and is_spoken(turn, shape.lanes)
-        state = [none] * count + (self.vectors_of(self.right) if spoken else [])
+        state = [none] * count + (self.first_lines(turn.lines) if spoken else [])
         with loop(b, ZERO, whole, lanes, state) as (k0, state):
             chunk = b.udiv(k0, lanes)
             self.fetch_ahead(chunk)
@@ -193,12 +193,20 @@ class _Sums:
         return state
 
     def add_turns(self, turn: Turn, k0: ir.Value, count: ir.Value, state: State) -> None:
-        """The same as `add_steps`, in the machine's own words; `state` holds the line at k0, too."""
+        """The same as `add_steps`, in the machine's own words; `state` holds the lines from k0 on, too."""
         b, shape = self.b, self.shape
-        first, last = (address(b, self.right, b.mul(k, const(shape.line)), shape.element)
-                       for k in (k0, b.sub(self.depth, ONE)))
+        first, last = (self.line_at(k) for k in (k0, b.sub(self.depth, const(turn.lines))))
         state[:] = add_turns(b, turn, state, address(b, self.left.start, self.step_of(k0), shape.element),
                              b.mul(self.left.row, const(shape.size)), first, last, count)
+
+    def first_lines(self, count: int) -> list[ir.Value]:
+        """The vectors of so many lines of the panel; where there are less, some again."""
+        b, last = self.b, maximum(self.b, self.b.sub(self.depth, ONE), ZERO)
+        return [vector for k in range(count) for vector in self.vectors_of(self.line_at(minimum(b, const(k), last)))]
+
+    def line_at(self, k: ir.Value) -> ir.Value:
+        """Where line k of the panel begins."""
+        return address(self.b, self.right, self.b.mul(k, const(self.shape.line)), self.shape.element)
 
     def step_of(self, k0: ir.Value) -> ir.Value:
         """How many elements step k0 of a row is behind its first."""
@@ -210,7 +218,7 @@ class _Sums:
         """Some steps of one chunk, from k0 on; there is one at least."""
         b, shape = self.b, self.shape
         start = address(b, self.left.start, self.step_of(k0), shape.element)
-        first = address(b, self.right, b.mul(k0, const(shape.line)), shape.element)
+        first = self.line_at(k0)
         with loop(b, ZERO, count, const(at_once), state, short=True, sure=True) as (k, sums):
             left = address(b, start, b.mul(k, const(shape.step)), shape.element)
             line = address(b, first, b.mul(k, const(shape.line)), shape.element)
