@@ -1,9 +1,10 @@
 """The innermost loop of a register tile in the words of x86's processors, where the order of loads matters.
 
 LLVM loads a line of right, and an element of left, just before they are used.  Where a core runs two threads, each of
-which looks half as far ahead, the loop takes up to 5 % longer than here, where a vector of a later line is loaded as
-soon as the last product with this one is under way, and two elements of left are on their way at any time.  That line is
-the one after the next if there are registers for two of them, which saves 3 % beside a busy neighbour (8 x 3 sums).  LLVM
+which looks half as far ahead, that takes longer than here, where a vector of a later line is loaded as soon as the last
+product with this one is under way, and two elements of left are on their way at any time.  That line is the one after
+the next if there are registers for two.  What is needed later is fetched in the same loop, a line at a turn: all of a
+chunk's at once, between runs of the loop, took 5 % of the time beside a busy neighbour (8 x 3 sums, 768 deep).  LLVM
 has less to do, too: about a quarter less.  What is added to a sum, and in which order, is the same.
 """
 from __future__ import annotations
@@ -20,7 +21,10 @@ from .emit import I64, POINTER
 VECTOR_BYTES, REGISTERS = 64, 32
 FACTORS = 2             # elements of left that are on their way
 ROWS_A_BASE = 4         # rows that are found from one register: a processor adds 0, 1 or 2 times another one, and we 3
-MOST_BASES = 4          # there are 15 registers for all numbers
+MOST_BASES = 4          # there are 15 registers for all numbers; these are in memory:
+LAST, NEAR_APART, AHEAD_APART, EVERY = range(0, 32, 8)
+TABLE = 4
+NEVER = 1 << 62         # turns
 
 
 class Turn(NamedTuple):
@@ -44,6 +48,17 @@ class Turn(NamedTuple):
         return 2 if self.steps % 2 == 0 and (self.rows + 2) * self.vectors + FACTORS <= REGISTERS else 1
 
 
+class Fetches(NamedTuple):
+    """What is asked for meanwhile: lines of memory as long as those of right, at each of the last turns a `near` one to
+    the first cache, after `wait` turns; and one `ahead` to the second cache at one turn of `every`, if it is not 0."""
+    near: ir.Value
+    near_apart: ir.Value
+    wait: ir.Value
+    ahead: ir.Value
+    ahead_apart: ir.Value
+    every: ir.Value
+
+
 def is_spoken(turn: Turn, lanes: int) -> bool:
     """Whether this machine understands it, and has registers enough."""
     enough = (turn.rows + 1) * turn.vectors + FACTORS <= REGISTERS and turn.bases <= MOST_BASES
@@ -52,15 +67,22 @@ def is_spoken(turn: Turn, lanes: int) -> bool:
 
 
 def add_turns(b: ir.IRBuilder, turn: Turn, state: Sequence[ir.Value], left: ir.Value, row: ir.Value, right: ir.Value,
-              last: ir.Value, count: ir.Value) -> list[ir.Value]:
+              last: ir.Value, count: ir.Value, fetches: Fetches, table: ir.Value) -> list[ir.Value]:
     """Add the products of `count` turns, of which there is one at least, to the sums; and load the next lines.
 
-    `state` are the sums and the vectors of the lines from `right` on, `row` says how many bytes rows are apart, if their
-    steps are neighbours.  The last `turn.lines` that there are begin at `last`.
+    `state` are the sums and the vectors of the lines from `right` on, `row` says how many bytes rows are apart, if
+    their steps are neighbours.  The last `turn.lines` that there are begin at `last`.  `table` is memory for `TABLE`
+    numbers.
     """
     bases = [b.gep(left, [b.mul(row, I64(i * ROWS_A_BASE))], source_etype=ir.IntType(8)) for i in range(turn.bases)]
-    changed = [*state, *bases, right, count]
-    given = [*changed, row, b.mul(row, I64(3)), last]
+    never = b.icmp_signed("==", fetches.every, I64(0))
+    numbers = last, fetches.near_apart, fetches.ahead_apart, b.select(never, I64(NEVER), fetches.every)
+    for place, value in enumerate(numbers):
+        kept = b.ptrtoint(value, I64) if isinstance(value.type, ir.PointerType) else value
+        b.store(kept, b.gep(table, [I64(place)], source_etype=I64))
+    soon = b.select(never, I64(NEVER), I64(1))
+    changed = [*state, *bases, right, count, fetches.near, fetches.wait, fetches.ahead, soon]
+    given = [*changed, row, b.mul(row, I64(3)), table]
     factors = [state[0].type] * FACTORS
     kinds = [*(value.type for value in changed), *factors, POINTER]
     names = ["v"] * len(state) + ["r"] * (len(changed) - len(state)) + ["&v"] * FACTORS + ["&r"]
@@ -79,23 +101,35 @@ class _Text:
         self.turn = turn
         operand = [f"${i}" for i in range(2 * changed + FACTORS + 4)]
         self.sums, self.vectors = operand[:turn.rows * turn.vectors], operand[turn.rows * turn.vectors:state]
-        *self.bases, self.right, self.count = operand[state:changed]
+        *self.bases, self.right, self.count, self.near, self.wait, self.ahead, self.soon = operand[state:changed]
         *self.factors, self.following = operand[changed:changed + FACTORS + 1]
-        self.row, self.row_3, self.last = operand[-3:]
+        self.row, self.row_3, self.table = operand[-3:]
         self.kind = "s" if turn.size == 4 else "d"
 
     def text(self) -> str:
         """All of them."""
         turn, behind = self.turn, self.turn.steps * self.turn.line
         lines = [".p2align 5", "1:", f"leaq {behind}({self.right}), {self.following}",
-                 f"cmpq {self.last}, {self.following}", f"cmovaq {self.last}, {self.following}"]
+                 f"cmpq {LAST}({self.table}), {self.following}", f"cmovaq {LAST}({self.table}), {self.following}"]
         lines += [self.factor(place) for place in range(FACTORS)]
         for place in range(turn.steps * turn.rows):
             lines += self.products(place)
             if place + FACTORS < turn.steps * turn.rows:
                 lines.append(self.factor(place + FACTORS))
+            if place + 1 == turn.rows:
+                lines += self.fetches()
         lines += [f"addq $${turn.steps * turn.step}, {base}" for base in self.bases]
         return "\n".join([*lines, f"addq $${behind}, {self.right}", f"decq {self.count}", "jnz 1b"])
+
+    def fetches(self) -> list[str]:
+        """Ask for a line that is near, and for one ahead, if it is time."""
+        size = self.turn.vectors * VECTOR_BYTES
+        whole = range(0, size, VECTOR_BYTES)
+        near = [f"prefetcht0 {place}({self.near})" for place in whole]
+        ahead = [f"prefetcht1 {place}({self.ahead})" for place in (*whole, size - 1)]
+        return [f"decq {self.wait}", "jns 2f", *near, f"addq {NEAR_APART}({self.table}), {self.near}", "2:",
+                f"decq {self.soon}", "jnz 3f", *ahead, f"addq {AHEAD_APART}({self.table}), {self.ahead}",
+                f"movq {EVERY}({self.table}), {self.soon}", "3:"]
 
     def factor(self, place: int) -> str:
         """Load an element of left: they are numbered row by row, step after step."""

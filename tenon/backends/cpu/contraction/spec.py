@@ -226,8 +226,8 @@ def copies_rows(spec: Contraction) -> bool:
 def left_layout(spec: Contraction, tile: Tile) -> tuple[bool, int, int, int]:
     """How a tile finds left[row, k]: (in place, elements between rows, between chunks of `lanes` steps, between steps).
 
-    Rows that are runs of memory are read where they are, or copied in chunks if their lines compete; of several runs a
-    row is put together; others are packed line by line.
+    Rows that are runs of memory are read where they are, or copied, less far apart, if their lines compete (pairs in
+    chunks); of several runs a row is put together; others are packed line by line.
     """
     x = spec.left
     if spec.pairs and (x.zipped is not None or x.rounded):
@@ -242,6 +242,8 @@ def left_layout(spec: Contraction, tile: Tile) -> tuple[bool, int, int, int]:
     reads = x.apart is not None and tile.lanes <= x.apart <= FAR_APART and not is_ragged(spec)
     if x.apart is not None and reads and (few or not crowded):
         return True, x.apart, tile.lanes, 1
+    if not spec.pairs:
+        return False, tile.depth + tile.lanes, tile.lanes, 1
     return False, tile.lanes, tile.rows * tile.lanes, 1
 
 

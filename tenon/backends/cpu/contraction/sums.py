@@ -12,7 +12,7 @@ from llvmlite import ir
 
 from tenon.backends import pieces
 
-from .assembly import Turn, add_turns, is_spoken
+from .assembly import NEVER, TABLE, Fetches, Turn, add_turns, is_spoken
 from .emit import (
     I1,
     I64,
@@ -37,6 +37,8 @@ from .emit import (
 )
 
 LINE = 64               # bytes of a cache line
+TURNS_MORE = 16         # before the end of a tile is fetched what its epilogue reads,
+TURNS_BEFORE = 4        # the end of a tile the last of its rows is fetched
 CHUNKS_BEFORE = 3       # of depth, before the end of a tile, all is fetched that it needs there
 LINES_AHEAD = 4         # of memory are fetched while a panel is packed: more would compete for the first cache,
 LINES_FAR = 16          # so these are fetched to the second one, where panels that crowd there were not fetched before
@@ -120,6 +122,11 @@ def no_fetches(where: ir.Value) -> Ahead:
     return Ahead(where, ZERO, ZERO, ZERO, ir.Constant(I1, 0))
 
 
+def no_turns(where: ir.Value) -> Fetches:
+    """No turn fetches anything."""
+    return Fetches(where, ZERO, const(NEVER), where, ZERO, ZERO)
+
+
 def write(b: ir.IRBuilder, element: ir.Type, rows: int, vectors: int, lanes: int, step: int, line: int,
           depth: ir.Value, *values: ir.Value) -> None:
     """The body of the piece."""
@@ -168,36 +175,101 @@ class _Sums:
         return self.b.gep(lines.start, [self.b.mul(lines.apart, row)], source_etype=BYTE)
 
     def products(self) -> State:
-        """The sums, a chunk of depth at a time, so that the inner loop has little else to do."""
+        """The sums, a stretch of depth at a time, so that the inner loop has little else to do."""
         b, shape = self.b, self.shape
-        lanes, none = const(shape.lanes), zero(ir.VectorType(shape.element, shape.lanes))
-        near, steps = self.rows_near(), 1 if self.memory else min(STEPS, shape.lanes)
+        none, steps = zero(ir.VectorType(shape.element, shape.lanes)), 1 if self.memory else min(STEPS, shape.lanes)
         whole, count = b.and_(self.depth, const(-steps)), shape.rows * shape.vectors
         turn = Turn(shape.element, shape.rows, shape.vectors, shape.size, steps, *(n * shape.size for n in shape[4:]))
-        spoken = not self.memory and is_spoken(turn, shape.lanes)
-        state = [none] * count + (self.first_lines(turn.lines) if spoken else [])
-        with loop(b, ZERO, whole, lanes, state) as (k0, state):
-            chunk = b.udiv(k0, lanes)
-            self.fetch_ahead(chunk)
-            self.fetch_near(chunk, near)
-            self.fetch_left(chunk)
-            some = minimum(b, b.sub(whole, k0), lanes)
-            if spoken:
-                self.add_turns(turn, k0, b.udiv(some, const(steps)), state)
-            else:
-                self.add_steps(k0, some, steps, state)
-        state = state[:count]
+        if self.memory or not is_spoken(turn, shape.lanes):
+            state = self.chunks(whole, steps, [none] * count)
+        else:
+            state = self.turns(turn, whole, [none] * count + self.first_lines(turn.lines))[:count]
         if steps > 1:
-            with loop(b, whole, self.depth, lanes, state, short=True) as (k0, state):
+            with loop(b, whole, self.depth, const(shape.lanes), state, short=True) as (k0, state):
                 self.add_steps(k0, b.sub(self.depth, k0), 1, state)
         return state
 
-    def add_turns(self, turn: Turn, k0: ir.Value, count: ir.Value, state: State) -> None:
-        """The same as `add_steps`, in the machine's own words; `state` holds the lines from k0 on, too."""
+    def chunks(self, whole: ir.Value, steps: int, state: State) -> State:
+        """A chunk of depth at a time, and before it what is to be fetched."""
+        b, lanes, near = self.b, const(self.shape.lanes), self.rows_near()
+        with loop(b, ZERO, whole, lanes, state) as (k0, state):
+            self.fetch(b.udiv(k0, lanes), near)
+            self.add_steps(k0, minimum(b, b.sub(whole, k0), lanes), steps, state)
+        return state
+
+    def turns(self, turn: Turn, whole: ir.Value, state: State) -> State:
+        """In the machine's own words: long stretches, if rows go on as they begin; else a chunk at a time.
+
+        `state` holds the lines from k0 on, too.
+        """
+        b, shape, steps, table = self.b, self.shape, const(turn.steps), self.b.alloca(I64, TABLE)
+        lanes, near, all_turns = const(shape.lanes), self.rows_near(), b.udiv(whole, const(turn.steps))
+        even, stretch = self.stretches(all_turns)
+        stretch = b.select(even, b.mul(stretch, steps), lanes)
+        last = self.line_at(b.sub(self.depth, const(turn.lines)))
+        with loop(b, ZERO, whole, stretch, state) as (k0, state):
+            some = minimum(b, b.sub(whole, k0), stretch)
+            with b.if_else(even) as (at_end, at_chunk):
+                with at_end, b.if_then(b.icmp_signed(">=", b.add(k0, stretch), whole)):
+                    self.fetch_near(ZERO, (b.select(self.reads_more(), const(shape.rows), ZERO), ZERO))
+                with at_chunk:
+                    self.fetch(b.udiv(k0, lanes), near)
+            fetches = self.fetched_meanwhile(b.udiv(k0, stretch), b.udiv(k0, steps), b.udiv(some, steps), all_turns)
+            fetches = Fetches(*(b.select(even, x, y) for x, y in zip(fetches, no_turns(self.right), strict=True)))
+            start = address(b, self.left.start, self.step_of(k0), shape.element)
+            state[:] = add_turns(b, turn, state, start, b.mul(self.left.row, const(shape.size)), self.line_at(k0),
+                                 last, b.udiv(some, steps), fetches, table)
+        return state
+
+    def reads_more(self) -> ir.Value:
+        """Whether the caller reads more than where the sums go."""
+        return self.b.icmp_signed(">", self.near.count, ZERO)
+
+    def by_columns(self) -> ir.Value:
+        """Whether several runs of memory are fetched ahead, and not one, or lines that are equally far apart."""
+        b, x = self.b, self.ahead
+        return b.and_(b.icmp_signed(">", x.count, ONE), b.icmp_signed("!=", x.step, b.mul(x.apart, x.count)))
+
+    def lines_ahead(self) -> ir.Value:
+        """How many lines are fetched ahead in a stretch, as long as those of right."""
+        b, shape, x = self.b, self.shape, self.ahead
+        each = b.select(self.by_columns(), ONE, x.count)
+        lines = b.mul(each, b.udiv(self.depth, const(shape.lanes)))
+        return b.select(x.wide, lines, b.udiv(lines, const(shape.vectors)))
+
+    def stretches(self, turns: ir.Value) -> tuple[ir.Value, ir.Value]:
+        """(whether there may be long ones, how many turns one of them has).
+
+        What is fetched ahead is to be at most a line at each turn: one run of memory at each stretch.  What else is to
+        be near in the end is fetched before the last one.
+        """
         b, shape = self.b, self.shape
-        first, last = (self.line_at(k) for k in (k0, b.sub(self.depth, const(turn.lines))))
-        state[:] = add_turns(b, turn, state, address(b, self.left.start, self.step_of(k0), shape.element),
-                             b.mul(self.left.row, const(shape.size)), first, last, count)
+        several = self.by_columns()
+        parts = b.select(several, self.ahead.count, ONE)
+        size = maximum(b, ceil_div(b, turns, parts), ONE)
+        even = b.and_(b.icmp_signed("==", self.left.chunk, const(shape.lanes * shape.step)),
+                      b.icmp_signed("<=", self.lines_ahead(), size))
+        short = maximum(b, b.sub(turns, const(TURNS_MORE)), ONE)
+        return even, b.select(b.and_(self.reads_more(), b.not_(several)), short, size)
+
+    def fetched_meanwhile(self, number: ir.Value, done: ir.Value, turns: ir.Value, all_turns: ir.Value) -> Fetches:
+        """What is fetched in a stretch of so many turns."""
+        b, shape, x, lines = self.b, self.shape, self.ahead, self.lines_ahead()
+        wait = b.sub(maximum(b, b.sub(all_turns, const(shape.rows + TURNS_BEFORE)), ZERO), done)
+        near = self.line_of(self.sums, maximum(b, b.neg(wait), ZERO))
+        wait = b.select(self.reads_more(), const(NEVER), maximum(b, wait, ZERO))
+        several, one = self.by_columns(), b.icmp_signed("<=", x.count, ONE)
+        ahead = b.gep(x.start, [b.mul(b.select(several, number, ZERO), x.apart)], source_etype=BYTE)
+        apart = b.select(b.or_(several, one), x.step, x.apart)
+        apart = b.select(x.wide, apart, b.mul(apart, const(shape.vectors)))
+        every = b.select(b.icmp_signed(">", lines, ZERO), maximum(b, b.udiv(turns, maximum(b, lines, ONE)), ONE), ZERO)
+        return Fetches(near, self.sums.apart, wait, ahead, apart, every)
+
+    def fetch(self, chunk: ir.Value, near: tuple[ir.Value, ir.Value]) -> None:
+        """Ask for all that this chunk asks for."""
+        self.fetch_ahead(chunk)
+        self.fetch_near(chunk, near)
+        self.fetch_left(chunk)
 
     def first_lines(self, count: int) -> list[ir.Value]:
         """The vectors of so many lines of the panel; where there are less, some again."""
