@@ -10,7 +10,17 @@ from tenon.backends.cpu.contraction import sums
 from tenon.backends.cpu.contraction.assembly import Turn, is_spoken
 from tenon.backends.cpu.contraction.emit import I1, I64, POINTER, const
 from tenon.backends.cpu.contraction.run import load
-from tenon.backends.cpu.contraction.sums import Left, Lines, Shape, add_products, no_fetches, no_near
+from tenon.backends.cpu.contraction.sums import (
+    Ahead,
+    Left,
+    Lines,
+    Near,
+    Shape,
+    add_products,
+    no_fetches,
+    no_near,
+    put_lines,
+)
 from tenon.backends.llvm import has_feature
 
 SHAPES = [(1, 1, 1), (8, 3, 1), (6, 4, 1), (14, 2, 1), (9, 3, 9), (15, 1, 1), (16, 1, 1), (28, 1, 28), (5, 4, 5)]
@@ -54,6 +64,32 @@ def test_sums_have_the_same_bits_in_both_ways(monkeypatch, rows, vectors, step, 
         np.testing.assert_array_equal(*results)
         factor = left[:depth].T if step > 1 else left[:, :depth]
         np.testing.assert_allclose(results[0], factor @ right, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.skipif(not has_feature("avx512f"), reason="the words are those of AVX-512")
+@pytest.mark.parametrize("count, step, apart, wide", [(1, 256, 256, 1), (3, 768, 256, 1), (3, 64, 4096, 0), (9, 64, 64, 0)])
+@pytest.mark.parametrize("near", [0, 2])
+def test_what_is_fetched_meanwhile_changes_no_sum(count, step, apart, wide, near):
+    """Lines, a run of memory at each stretch of depth, more than there are turns; and what an epilogue reads."""
+    shape = Shape(ir.FloatType(), 8, 3, 16, 1, 48)
+    module = ir.Module("product")
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64, POINTER, POINTER, POINTER]), "product")
+    depth, left, right, result = function.args
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    sums, table = Lines(result, const(shape.width * 4)), b.alloca(POINTER, 4)
+    for number in range(2):
+        put_lines(b, table, number, sums)
+    ahead = Ahead(right, const(step), const(apart), const(count), I1(wide))
+    add_products(b, shape, depth, Left(left, const(400), const(16), const(400)), right, sums, I1(0),
+                 Near(table, const(near)), ahead)
+    b.ret_void()
+    call = load(module, "product", None, [ctypes.c_int64, *[ctypes.c_void_p] * 3])
+    random = np.random.default_rng(0)
+    factor = random.standard_normal((8, 400)).astype(np.float32)
+    for depth in 0, 1, 3, 4, 16, 37, 64, 100, 399, 400:
+        other, found = random.standard_normal((depth, 48)).astype(np.float32), np.full((8, 48), np.nan, np.float32)
+        call(depth, factor.ctypes.data, other.ctypes.data, found.ctypes.data)
+        np.testing.assert_allclose(found, factor[:, :depth] @ other, rtol=1e-4, atol=1e-4)
 
 
 def test_other_machines_and_numbers_have_loops_of_llvm(monkeypatch):
