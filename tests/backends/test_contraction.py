@@ -77,6 +77,35 @@ def test_known_sizes_choose_the_tile_and_rows_are_read_in_place(left: str, right
         assert np.array_equal(*results)
 
 
+@pytest.mark.parametrize("over", [(0, 0), (1, 0), (0, 1), (1, 17)])
+@pytest.mark.parametrize("epilogue", [False, True])
+def test_code_for_edges_is_made_where_there_may_be_some(over: tuple[int, int], epilogue: bool) -> None:
+    """Known sizes of whole tiles, and a little more, over several blocks of depth."""
+    k = 2 * choose_tile(F32).depth + 3
+    tile = choose_tile(F32, known=(None, None, k))
+    m, n = 2 * tile.rows + over[0], 2 * tile.width + over[1]
+    spec, module = matmul(F32, bias_relu=epilogue, known=(m, n, k)), ir.Module()
+    emit_contraction(module, "product", spec, tile)
+    whole, names = over == (0, 0), {x.name for x in module.functions}
+    assert ("product.pack_left" in names) is (over[0] > 0)
+    assert ("product.tile.finish" in names) is epilogue
+    assert any(store_part_is_called(x) for x in module.functions) is not (whole or epilogue)
+    left, right, bias = random(np.float32, m, k), random(np.float32, k, n), random(np.float32, n)
+    call, more = Native(spec, tile), [bias] if epilogue else []
+    for threads in (1, 3):
+        out = guarded(m, n)
+        for thread in range(threads):
+            call(out, left, right, 1, m, n, k, *more, thread=thread, threads=threads)
+        expected = np.maximum(left @ right + bias, 0) if epilogue else left @ right
+        np.testing.assert_allclose(out, expected, rtol=1e-4, atol=1e-3)
+        assert np.isnan(out.base[:GUARD]).all() and np.isnan(out.base[-GUARD:]).all()
+
+
+def store_part_is_called(function: ir.Function) -> bool:
+    """Whether it is the piece that stores the part of a tile that there is."""
+    return isinstance(function, pieces.Piece) and "llvm.masked.store" in function.text and "fmuladd" not in function.text
+
+
 @pytest.mark.parametrize("epilogue", [False, True])
 def test_sums_wait_between_blocks_of_depth_in_the_result_or_in_scratch(epilogue: bool) -> None:
     m, n, k = 33, 50, 100

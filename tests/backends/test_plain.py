@@ -11,16 +11,17 @@ from tenon.backends.cpu.contraction.emit import ZERO, loop, splat, store_vector
 from tenon.backends.cpu.contraction.run import Native
 from tenon.backends.outline import innermost, natural_loops
 from tenon.backends.plain import HEAD, cut, gains, is_driver, join, text_of
+from tenon.dataclasses import replace
 
 
-def product(bias_relu: bool = False) -> ir.Module:
+def product(bias_relu: bool = False, **changes) -> ir.Module:
     module = ir.Module()
-    emit_contraction(module, "product", matmul(F32, bias_relu=bias_relu))
+    emit_contraction(module, "product", replace(matmul(F32, bias_relu=bias_relu), **changes))
     return module
 
 
 def test_a_tile_is_plain_and_what_makes_masks_in_a_loop_is_not():
-    head, _, text = text_of(product()).partition("\n")
+    head, _, text = text_of(product(straight=False)).partition("\n")
     names = head.removeprefix(HEAD).split(" ")
     assert "product.tile" in names and "product.packed" in names
     assert "product.tile.finish" not in names and "product.tile.finish" in text

@@ -167,7 +167,8 @@ class _Product:
     def finish(self, b: ir.IRBuilder, args: Args, g: Places, m: ir.Value, n: ir.Value, rows: ir.Value,
                columns: ir.Value, sums: ir.Value, width: int) -> None:
         """The epilogue for a rectangle of results, as loops that LLVM turns into vectors, in a function of its own."""
-        name = f"{self.name}_epilogue_of_{width}"
+        whole = isinstance(columns, ir.Constant) and columns.constant == width
+        name = f"{self.name}_epilogue_of_{'whole_' if whole else ''}{width}"
         function = self.module.globals.get(name)
         if function is None:
             kinds = [*(a.type for a in args), *(I64 for _ in g), *[I64] * 4, POINTER]
@@ -177,11 +178,12 @@ class _Product:
                 function.attributes.add(attribute)
             for argument in (*function.args[:self.pointers], function.args[-1]):
                 argument.add_attribute("noalias")
-            self.rectangle(function, len(args), len(g), width)
+            self.rectangle(function, len(args), len(g), width, whole)
         b.call(function, [*args, *g, m, n, rows, columns, sums])
 
-    def rectangle(self, function: ir.Function, arguments: int, batches: int, width: int) -> None:
-        """The body: rows, runs of columns that are named by the last component alone, and the elements of a run."""
+    def rectangle(self, function: ir.Function, arguments: int, batches: int, width: int, whole: bool) -> None:
+        """The body: rows, runs of columns that are named by the last component alone, and the elements of a run, as
+        many as the width if they are `whole`."""
         x = self.statement
         args, g = function.args[:arguments], function.args[arguments:arguments + batches]
         m, n, rows, columns, sums = function.args[arguments + batches:]
@@ -207,11 +209,7 @@ class _Product:
                     values.known.update(zip(apart, start, strict=True))
                     run(b.gep(line, [position], source_etype=self.element), first, length)
             else:
-                with b.if_else(b.icmp_signed("==", columns, ir.Constant(I64, width))) as (whole, in_part):
-                    with whole:
-                        run(line, n, ir.Constant(I64, width))
-                    with in_part:
-                        run(line, n, columns)
+                run(line, n, ir.Constant(I64, width) if whole else columns)
         b.ret_void()
 
     def near(self) -> Iterator[Near]:

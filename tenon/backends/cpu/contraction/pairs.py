@@ -37,6 +37,7 @@ from .emit import (
     zero,
 )
 from .spec import PAIR_LANES, Args, Contraction, Index, Tile, is_ragged, left_layout
+from .tiles import finish_tile
 
 if TYPE_CHECKING:
     from .packing import Pack
@@ -92,11 +93,11 @@ def emit_pair_tile(module: ir.Module, name: str, spec: Contraction, tile: Tile) 
         _call(b, "tilestored64", [_number(register), place, apart])
     assert spec.finish is not None
     with b.if_then(last):
-        rows, columns = minimum(b, rows, const(tile.rows)), minimum(b, columns, const(tile.width))
+        rows = minimum(b, rows, const(tile.rows))
         if spec.rounds is not None and has_feature("avx512bf16"):
-            _store_rounded(b, spec, args, batch, m, n, rows, columns, sums)
+            _store_rounded(b, spec, args, batch, m, n, rows, minimum(b, columns, const(tile.width)), sums)
         else:
-            spec.finish(b, args, batch, m, n, rows, columns, sums, tile.width)
+            finish_tile(b, spec, tile, args, batch, (m, n), (rows, columns), sums)
     b.ret_void()
     return function
 

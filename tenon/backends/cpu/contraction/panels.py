@@ -42,6 +42,7 @@ from .spec import (
     left_layout,
     packs_in_tiles,
     region_function,
+    whole_tiles,
 )
 from .tiles import emit_tile
 from .together import apart
@@ -78,8 +79,15 @@ def up(size: int, multiple: int) -> int:
 
 def packs_right(spec: Contraction, tile: Tile) -> bool:
     """Whether there are panels that are not packed before, nor by the first tile that reads them."""
-    whole = spec.known[1] is not None and spec.known[1] % tile.width == 0
+    _, whole = whole_tiles(spec, tile)
     return spec.packed is None and not (whole and packs_in_tiles(spec, tile))
+
+
+def packs_left(spec: Contraction, tile: Tile) -> bool:
+    """Whether there are rows that are not read where they are."""
+    in_place, *_ = left_layout(spec, tile)
+    whole, _ = whole_tiles(spec, tile)
+    return not (whole and in_place)
 
 
 class _Packed:
@@ -88,8 +96,8 @@ class _Packed:
     def __init__(self, module: ir.Module, name: str, spec: Contraction, tile: Tile, function: ir.Function) -> None:
         self.spec, self.tile = spec, tile
         self.pack_left, self.pack_right = (
-            None if side == "right" and not packs_right(spec, tile) else
-            emit_pack(module, f"{name}.pack_{side}", spec, tile, side) for side in ("left", "right"))
+            emit_pack(module, f"{name}.pack_{side}", spec, tile, side) if needed(spec, tile) else None
+            for side, needed in (("left", packs_left), ("right", packs_right)))
         self.inner = (pairs.emit_pair_tile if spec.pairs else emit_tile)(module, f"{name}.tile", spec, tile)
         self.args, values = tuple(function.args[:len(spec.arguments)]), function.args[len(spec.arguments):]
         self.g, self.row_from, self.row_to, self.column_from, self.column_to, scratch = values
@@ -160,6 +168,8 @@ class _Packed:
     def pack_rows(self) -> None:
         """Pack the block of left; where it is read in place, its last rows if they are no whole tile."""
         b, rows, (m0, _, _) = self.b, const(self.tile.rows), self.origin
+        if self.pack_left is None:
+            return
         in_place, *_ = left_layout(self.spec, self.tile)
         first = b.sub(self.m_end, b.urem(b.sub(self.m_end, m0), rows)) if in_place else m0
         self.pack_left_from(first)

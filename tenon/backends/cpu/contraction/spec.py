@@ -199,6 +199,12 @@ def columns_along(spec: Contraction, tile: Tile) -> int:
     return min(columns, most // tile.width * tile.width) if most >= tile.width else tile.width
 
 
+def whole_tiles(spec: Contraction, tile: Tile) -> tuple[bool, bool]:
+    """Whether rows, and whether columns, are known to be whole tiles: blocks and the parts of threads are, too."""
+    rows, columns, _ = spec.known
+    return rows is not None and rows % tile.rows == 0, columns is not None and columns % tile.width == 0
+
+
 def packs_in_tiles(spec: Contraction, tile: Tile) -> bool:
     """Whether lines of right are lines of memory, so that the first tile of a panel can read and pack them."""
     x = spec.right

@@ -8,6 +8,7 @@ Between blocks of depth sums wait where they will be stored at last, or, where a
 """
 from llvmlite import ir
 
+from tenon.backends import pieces
 from tenon.dataclasses import dataclass
 
 from .ahead import ahead_types, by_lines, spread
@@ -31,7 +32,17 @@ from .emit import (
     unravel,
     zero,
 )
-from .spec import Args, Contraction, Index, Target, Tile, goes_together, left_layout, packs_in_tiles
+from .spec import (
+    Args,
+    Contraction,
+    Index,
+    Target,
+    Tile,
+    goes_together,
+    left_layout,
+    packs_in_tiles,
+    whole_tiles,
+)
 from .sums import Ahead, Left, Lines, Near, Shape, add_products, no_fetches, no_near, put_lines
 from .together import apart
 
@@ -51,7 +62,10 @@ class _Tile:
 
     def __init__(self, module: ir.Module, name: str, spec: Contraction, tile: Tile, function: ir.Function) -> None:
         self.spec, self.tile = spec, tile
-        self.finish = None if spec.finish else emit_finish(module, f"{name}.finish", spec, tile)
+        self.whole_rows, self.whole_columns = whole_tiles(spec, tile)
+        self.is_stored = spec.target is not None and spec.straight and spec.store_run is None
+        by_piece = self.is_stored or spec.finish is not None
+        self.finish = None if by_piece else emit_finish(module, f"{name}.finish", spec, tile)
         self.args, values = tuple(function.args[:len(spec.arguments)]), function.args[len(spec.arguments):]
         g, self.m, self.n, self.rows, self.columns, self.depth, self.left, self.right, self.sums, *rest = values
         self.first, self.last, *rest = rest
@@ -68,12 +82,25 @@ class _Tile:
         adds = b.and_(direct, b.not_(self.first)) if spec.target is not None else b.not_(self.first)
         self.add_products(self.lines(direct), adds)
         if spec.target is not None:
-            with b.if_then(b.not_(direct), likely=False):
-                b.call(self.finish, self.passed)
+            self.store_edge(direct)
         elif not goes_together(spec):
             with b.if_then(self.last):
                 self.hand_over()
         b.ret_void()
+
+    def store_edge(self, direct: ir.Value) -> None:
+        """The sums of a tile that is not whole go to the result from memory of the thread's own."""
+        b, spec, tile = self.b, self.spec, self.tile
+        if self.is_stored and self.whole_rows and self.whole_columns:
+            return
+        with b.if_then(b.not_(direct), likely=False):
+            if not self.is_stored:
+                b.call(self.finish, self.passed)
+                return
+            assert spec.target is not None
+            first, apart = self.lines_at(spec.target)
+            pieces.call(b, store_part, (spec.element, tile),
+                        [self.sums, first, apart, self.rows, self.columns, self.first])
 
     def hand_over(self) -> None:
         """The sums are finished: the epilogue takes all of them."""
@@ -81,8 +108,8 @@ class _Tile:
         if spec.finish is None:
             b.call(self.finish, self.passed)
             return
-        rows, columns = minimum(b, self.rows, const(tile.rows)), minimum(b, self.columns, const(tile.width))
-        spec.finish(b, self.args, self.batch, self.m, self.n, rows, columns, self.sums, tile.width)
+        rows = minimum(b, self.rows, const(tile.rows))
+        finish_tile(b, spec, tile, self.args, self.batch, (self.m, self.n), (rows, self.columns), self.sums)
 
     def is_whole(self) -> ir.Value:
         """Whether all of the tile is in the result, and each of its rows in one run of it."""
@@ -145,6 +172,42 @@ class _Tile:
         return Ahead(start, step, apart, const(spread(spec, tile)), ir.Constant(I1, by_lines(spec)))
 
 
+def finish_tile(b: ir.IRBuilder, spec: Contraction, tile: Tile, args: Args, batch: Index,
+                place: tuple[ir.Value, ir.Value], size: tuple[ir.Value, ir.Value], sums: ir.Value) -> None:
+    """Hand the sums of a tile, or of the part of it that there is, to the epilogue: a whole one as such."""
+    (rows, columns), width = size, const(tile.width)
+    assert spec.finish is not None
+    _, whole = whole_tiles(spec, tile)
+    if whole:
+        spec.finish(b, args, batch, *place, rows, width, sums, tile.width)
+        return
+    with b.if_else(b.icmp_signed(">=", columns, width)) as (as_wide, in_part):
+        with as_wide:
+            spec.finish(b, args, batch, *place, rows, width, sums, tile.width)
+        with in_part:
+            spec.finish(b, args, batch, *place, rows, columns, sums, tile.width)
+
+
+def store_part(b: ir.IRBuilder, element: ir.Type, tile: Tile, sums: ir.Value, target: ir.Value, apart: ir.Value,
+               rows: ir.Value, columns: ir.Value, first: ir.Value) -> None:
+    """Write a piece: put the first sums of some rows to lines so many bytes apart, added to what waits there unless
+    they are the `first`."""
+    rows, columns = minimum(b, rows, const(tile.rows)), minimum(b, columns, const(tile.width))
+    with loop(b, ZERO, rows, short=True) as (i, _), loop(b, ZERO, columns, const(tile.lanes), short=True) as (j, _):
+        value = load_vector(b, address(b, sums, b.add(b.mul(i, const(tile.width)), j), element), element, tile.lanes)
+        line = b.gep(target, [b.mul(i, apart)], source_etype=ir.IntType(8))
+        store_masked(b, value, address(b, line, j, element), b.sub(columns, j), first)
+
+
+def store_masked(b: ir.IRBuilder, value: ir.Value, place: ir.Value, count: ir.Value, first: ir.Value) -> None:
+    """Store the lanes below `count`, added to what waits there unless they are the `first`."""
+    lanes = value.type.count
+    counts = splat(b, b.trunc(count, I32), lanes)
+    mask = b.icmp_signed("<", ir.Constant(counts.type, list(range(lanes))), counts)
+    before = masked_load(b, place, b.and_(mask, splat(b, b.not_(first), lanes)), zero(value.type))
+    masked_store(b, b.select(first, value, add(b, before, value)), place, mask)
+
+
 def line_types(spec: Contraction, tile: Tile) -> list[ir.Type]:
     """Of the arguments of a tile that say whether its panel is packed now, from where, and how far lines are apart."""
     return [I1, POINTER, I64] if packs_in_tiles(spec, tile) else []
@@ -204,14 +267,9 @@ class _Finish:
 
     def masked(self, value: ir.Value, count: ir.Value) -> None:
         """Store the lanes below `count`, added to what waits there."""
-        b = self.b
         assert self.spec.target is not None
-        place = self.spec.target(b, self.args, self.batch, self.row, self.column)
-        lanes = value.type.count
-        counts = splat(b, b.trunc(count, I32), lanes)
-        mask = b.icmp_signed("<", ir.Constant(counts.type, list(range(lanes))), counts)
-        before = masked_load(b, place, b.and_(mask, splat(b, b.not_(self.first), lanes)), zero(value.type))
-        masked_store(b, b.select(self.first, value, add(b, before, value)), place, mask)
+        place = self.spec.target(self.b, self.args, self.batch, self.row, self.column)
+        store_masked(self.b, value, place, count, self.first)
 
     def hand_over(self, value: ir.Value, column: ir.Value, lanes: int) -> None:
         """Store one result or vector of them, by the epilogue."""
