@@ -17,9 +17,9 @@ from tenon.graph.op import Op
 from tenon.types import DType, TensorType, as_dtype, bfloat16, float16, float32
 
 NARROW = (bfloat16, float16)
-_narrow: ContextVar[DType | None] = ContextVar("narrow", default=None)
+narrowing: ContextVar[DType | None] = ContextVar("narrow", default=None)
 
-autocasting = _narrow.get       # the narrow type in force; None outside of `autocast`
+autocasting = narrowing.get       # the narrow type in force; None outside of `autocast`
 
 
 class autocast(ContextDecorator):
@@ -46,11 +46,11 @@ class autocast(ContextDecorator):
         self._tokens: list[Token[DType | None]] = []
 
     def __enter__(self) -> autocast:
-        self._tokens.append(_narrow.set(self.dtype))
+        self._tokens.append(narrowing.set(self.dtype))
         return self
 
     def __exit__(self, *_: object) -> None:
-        _narrow.reset(self._tokens.pop())
+        narrowing.reset(self._tokens.pop())
 
     def _recreate_cm(self) -> autocast:
         """For a decorated function, which may run in several threads at once."""
@@ -60,11 +60,11 @@ class autocast(ContextDecorator):
 @contextmanager
 def autocast_is(narrow: DType | None) -> Iterator[None]:
     """The block under this narrow type, or none."""
-    token = _narrow.set(narrow)
+    token = narrowing.set(narrow)
     try:
         yield
     finally:
-        _narrow.reset(token)
+        narrowing.reset(token)
 
 
 def is_autocast_enabled() -> bool:

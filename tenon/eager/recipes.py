@@ -149,9 +149,8 @@ class _Writer:
             return self._step(partial(run_whole, program), given, outputs)
         if op.expand is not None and op.ref is None:
             return self._opened(node, types, inputs)
-        if not given:
-            known = self._known(node, outputs)
-            return [self.place(outputs[0], known)] if known.size < LARGE else self._step(known.copy, given, outputs)
+        if not given and int(outputs[0].size) < LARGE:
+            return [self.place(outputs[0], self._known(node, outputs))]
         if whole and op.ref is not None and not _narrow(types):
             if (call := prepared(op, types, node.attrs)) is not None:
                 return self._step(call[0], given, outputs, [("", x) for x in call[1]])

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from tenon.autocast import autocast_is, autocasting
+from tenon.autocast import autocasting, narrowing
 from tenon.types import DType
 
 _recording: ContextVar[bool] = ContextVar("recording", default=True)
@@ -32,11 +32,21 @@ def enable_grad() -> Any:
     return recording_is(True)
 
 
-@contextmanager
-def differentiating(again: bool) -> Iterator[None]:
+class differentiating:
     """While gradients are computed: recorded only to be differentiated again, in the types of the forward pass."""
-    with recording_is(again), autocast_is(None):
-        yield
+
+    __slots__ = ("again", "tokens")
+
+    def __init__(self, again: bool):
+        self.again = again
+
+    def __enter__(self) -> None:
+        self.tokens = _recording.set(self.again), narrowing.set(None)
+
+    def __exit__(self, *_: object) -> None:
+        again, before = self.tokens
+        narrowing.reset(before)
+        _recording.reset(again)
 
 
 def is_grad_enabled() -> bool:

@@ -48,7 +48,7 @@ class Remembered:
     several: bool                       # results of the recipe
     given: tuple[int | None, ...]       # the tensor that a result is, where it is one of those given
     kind: type | None                   # of the sequence of results; None for one tensor
-    simple: bool                        # one tensor, a new one, without a gradient
+    simple: bool                        # one tensor, a new one; with a gradient, where there is a rule
     rule: Rule | None                   # what the tape holds
 
 
@@ -90,9 +90,9 @@ class CallNode(TapeNode):
     def __init__(self, rule: Rule, inputs: tuple[Any, ...], payloads: tuple[Any, ...], arrays: list[Any],
                  kept: tuple[Any, ...]):
         if rule.op is None:
-            super().__init__(rule, inputs, {"kept": kept}, payloads)
+            TapeNode.__init__(self, rule, inputs, {"kept": kept}, payloads)
         else:
-            super().__init__(rule.op, inputs, rule.attrs, payloads)
+            TapeNode.__init__(self, rule.op, inputs, rule.attrs, payloads)
         self.rule, self.arrays, self.kept = rule, arrays, kept
 
     def release(self) -> None:
@@ -166,12 +166,18 @@ def remembered_call(target: Any, full: Full, args: tuple[Any, ...], keywords: Ma
         out = known.recipe.call(*arrays) if known.function is None else quiet.run(known.function, *arrays)
     except (TenonError, *OF_NUMPY):
         return full(args, keywords)
+    rule = known.rule
     if known.simple:
         found = _new(Tensor)
-        found.own = TensorState(out)
+        if rule is None:
+            found.own = TensorState(out)
+        else:
+            payload, kept = (out[0], out[1:]) if known.several else (out, ())
+            node = CallNode(rule, _inputs(rule, tensors), (payload,), arrays, kept)
+            found.own = TensorState(payload, True, None, node)
         return found
     row = out if known.several else (out,)
-    listed = _plain(known, row, tensors) if known.rule is None else _recorded(known, known.rule, row, tensors, arrays)
+    listed = _plain(known, row, tensors) if rule is None else _recorded(known, rule, row, tensors, arrays)
     return listed[0] if known.kind is None else known.kind(listed)
 
 
@@ -184,13 +190,16 @@ def _recorded(known: Remembered, rule: Rule, row: tuple[Any, ...], tensors: list
     """The results of a call, its node on the tape."""
     count = len(known.given)
     payloads = tuple([a for a, k in zip(row, known.given, strict=False) if k is None])
-    inputs = tuple([saved_as(x, x.own) for x in tensors])
-    if rule.op is not None:
-        inputs = tuple([inputs[k] if type(k) is int else k for k in rule.inputs])
-    node = CallNode(rule, inputs, payloads, arrays, row[count:])
+    node = CallNode(rule, _inputs(rule, tensors), payloads, arrays, row[count:])
     made = iter([linked(y, node, k) if end else fresh(y)
                  for k, (y, end) in enumerate(zip(payloads, rule.ends, strict=True))])
     return [next(made) if k is None else tensors[k] for k in known.given]
+
+
+def _inputs(rule: Rule, tensors: list[Tensor]) -> tuple[Any, ...]:
+    """What the node of a call holds in the place of its inputs."""
+    kept = [saved_as(x, x.own) for x in tensors]
+    return tuple(kept if rule.op is None else [kept[k] if type(k) is int else k for k in rule.inputs])
 
 
 def _describe(row: Any, key: list[Any], tensors: list[Tensor], arrays: list[Any]) -> bool:
@@ -253,8 +262,7 @@ def _remember(target: Any, full: Full, args: tuple[Any, ...], keywords: Mapping[
     ends = tuple(x.requires_grad for x, k in zip(expected, given, strict=True) if k is None)
     if not any(ends):
         recipe = recipe_of(graph)
-        simple = kind is None and given == (None,)
-        return None if recipe is None else _made(recipe, given, kind, simple)
+        return None if recipe is None else _made(recipe, given, kind)
     try:
         derived = derive(graph, [x.requires_grad for x in tensors], ends)
     except Exception:           # a rule needs elements, or there is none
@@ -269,11 +277,11 @@ def _remember(target: Any, full: Full, args: tuple[Any, ...], keywords: Mapping[
     op, inputs, attrs = _one_operator(graph)
     wanted = tuple(k if op is None else inputs.index(k) for k in derived.inputs)
     rule = Rule(graph.name, derived, op, inputs, attrs, wanted, ends, again)
-    return _made(derived.forward, given, kind, False, rule)
+    return _made(derived.forward, given, kind, rule)
 
 
-def _made(recipe: Recipe, given: tuple[int | None, ...], kind: type | None, simple: bool,
-          rule: Rule | None = None) -> Remembered:
+def _made(recipe: Recipe, given: tuple[int | None, ...], kind: type | None, rule: Rule | None = None) -> Remembered:
+    simple = kind is None and given == (None,)
     return Remembered(recipe, None if recipe.programs else recipe.function, recipe.several, given, kind, simple, rule)
 
 

@@ -46,7 +46,8 @@ def _sigmoid_ref(x: Any) -> Any:
     if np.iscomplexobj(x):
         return 1 / (1 + np.exp(-x))
     small = np.exp(-np.abs(x))
-    return np.where(x >= 0, 1, small) / (1 + small)
+    one = small.dtype.type(1)           # a number of Python's takes as long as a short array
+    return np.where(x >= 0, one, small) / (one + small)
 
 
 sigmoid = unary("sigmoid", _sigmoid_ref, call("sigmoid"), lambda g, y, x: (g * conj(y * (1 - y)),),

@@ -149,3 +149,13 @@ def test_the_third_call_does_not_run_the_function():
 def test_inputs_that_come_back_are_the_same_tensors():
     x = tn.ones((2, 3))
     assert len({tn.squeeze(x) is x for _ in range(4)}) == 1
+
+
+def test_large_constants_are_not_kept():
+    for make in (lambda: tn.zeros((300, 300)), lambda: tn.eye(300), lambda: tn.ones((300, 300)) * 2.0):
+        for _ in range(5):
+            made = make()
+        assert made.shape == (300, 300)
+        recipes = [known.recipe for known in remembered._calls.values() if type(known) is remembered.Remembered]
+        kept = [x for recipe in recipes for x in recipe.function.__globals__.values() if isinstance(x, np.ndarray)]
+        assert max(x.size for x in kept) < 4096
