@@ -27,61 +27,24 @@ from tenon.graph.text import print_graph
 from tenon.graph.verify import verify
 from tenon.loops.claims import is_attention
 from tenon.observe import emit, span
-from tenon.passes.all_turns import all_turns
 from tenon.passes.bodies import forget_lowered
-from tenon.passes.channels_last import channels_last
-from tenon.passes.constants import absorb_scales, cut_constants
-from tenon.passes.drop_barriers import drop_barriers
-from tenon.passes.drop_dead import drop_dead
-from tenon.passes.expand import expand
-from tenon.passes.find_attention import find_attention
-from tenon.passes.fold import fold
-from tenon.passes.heads_last import heads_last
-from tenon.passes.hoist import hoist
-from tenon.passes.merge_duplicates import merge_duplicates
-from tenon.passes.merge_loops import merge_loops
-from tenon.passes.narrow_convolutions import narrow_convolutions
-from tenon.passes.nested import Pass
-from tenon.passes.simplify import simplify
-from tenon.passes.small_systems import small_systems
-from tenon.passes.specialize import specialize
-from tenon.passes.split_strides import split_strides
-from tenon.passes.turn_products import turn_products
-from tenon.passes.unroll import unroll
+
+Pass = Callable[..., Graph]
 
 
-def later(name: str) -> Callable[..., Graph]:
-    """The pass of this name.  It plans with loops, which are slow to load, and which no graph from the disk needs."""
+def later(name: str) -> Pass:
+    """The pass of this name, loaded when it is first run: a graph from the disk needs none."""
     def run(graph: Graph, **options: Any) -> Graph:
-        run_pass: Callable[..., Graph] = getattr(import_module(f"tenon.passes.{name}"), name)
+        run_pass: Pass = getattr(import_module(f"tenon.passes.{FILES.get(name, name)}"), name)
         return run_pass(graph, **options)
     return run
 
 
-PASSES: dict[str, Pass] = {
-    "expand": expand,
-    "split_strides": split_strides,
-    "small_systems": small_systems,
-    "simplify": simplify,
-    "fold": fold,
-    "specialize": specialize,
-    "turn_products": turn_products,
-    "hoist": hoist,
-    "merge_duplicates": merge_duplicates,
-    "find_attention": find_attention,
-    "heads_last": heads_last,
-    "merge_loops": merge_loops,
-    "unroll": unroll,
-    "drop_dead": drop_dead,
-    "all_turns": all_turns,
-    "absorb_scales": absorb_scales,
-    "channels_last": channels_last,
-    "drop_barriers": drop_barriers,
-    "narrow_convolutions": narrow_convolutions,
-    "fuse": later("fuse"),
-    "order": later("order"),
-    "recompute": later("recompute"),
-}
+FILES = {"absorb_scales": "constants"}      # of passes that have none of their own
+PASSES: dict[str, Pass] = {name: later(name) for name in (
+    "expand", "split_strides", "small_systems", "simplify", "fold", "specialize", "turn_products", "hoist",
+    "merge_duplicates", "find_attention", "heads_last", "merge_loops", "unroll", "drop_dead", "all_turns",
+    "absorb_scales", "channels_last", "drop_barriers", "narrow_convolutions", "fuse", "order", "recompute")}
 
 OWN_PASSES = dict(PASSES)        # beside which users may add their own (tn.graph_pass)
 
@@ -192,6 +155,7 @@ class InTwo:
 
 def compile_in_two(graph: Graph, constants: Sequence[int], backend: Backend | str | None = None) -> InTwo:
     """The programs for `graph`, of which the parameters at `constants` rarely change."""
+    from tenon.passes.constants import cut_constants  # local: with it come passes, and constants are rare
     chosen = choose(backend)
     noted = replace(graph, notes={**graph.notes, CONSTANTS: tuple(constants)})
     emit("graph", name=graph.name, captured=graph)
@@ -223,7 +187,7 @@ def _remembered(graph: Graph, names: Sequence[str], backend: Backend) -> Graph:
 def _run(graph: Graph, names: Sequence[str], backend: Backend, trace: list[Step] | None = None,
          passes: Mapping[str, Pass] = PASSES) -> Graph:
     chosen = [(name, passes[name]) for name in names if name not in ON_KERNELS or backend.fuses]
-    return run_passes(graph, [(name, _claiming(run, backend)) for name, run in chosen], trace)
+    return run_passes(graph, [(name, _claiming(name, run, backend)) for name, run in chosen], trace)
 
 
 def choose(backend: Backend | str | None) -> Backend:
@@ -264,8 +228,8 @@ def run_passes(graph: Graph, passes: Sequence[tuple[str, Pass]], trace: list[Ste
 always_check = False     # tests set it: every graph is verified after every pass
 
 
-def _claiming(run: Callable[..., Graph], backend: Backend) -> Pass:
+def _claiming(name: str, run: Pass, backend: Backend) -> Pass:
     """`expand` leaves to the backend what it claims, and `find_attention` what it does not."""
-    if run is narrow_convolutions:
+    if name == "narrow_convolutions":
         return partial(run, pairs=backend.multiplies_pairs())
-    return partial(run, claimed=backend.claims) if run in (expand, find_attention) else run
+    return partial(run, claimed=backend.claims) if name in ("expand", "find_attention") else run

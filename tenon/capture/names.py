@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import sys
 import types
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
@@ -29,9 +30,9 @@ class Names:
 @lru_cache(maxsize=4096)
 def names_of(code: types.CodeType) -> Names:
     """The globals and attributes that one code object names."""
-    instructions = list(dis.get_instructions(code))
-    loads = {i.argval for i in instructions if i.opname in LOADS}
-    attributes = {i.argval for i in instructions if i.opname in ATTRIBUTES}
+    loads, attributes, imported = _named(code)
+    seldom = imported or not loads.isdisjoint(("getattr", "hasattr"))
+    instructions = list(dis.get_instructions(code)) if seldom else []       # which takes ten times as long
     strings = {part for text in _strings(code.co_consts) for part in text.split(".") if part.isidentifier()}
     imports = [(i.argval, before.argval if isinstance(before.argval, int) else 0)
                for (before, _), i in zip(pairwise(instructions), instructions[2:], strict=False)
@@ -40,6 +41,24 @@ def names_of(code: types.CodeType) -> Names:
         i.opname in LOADS and i.argval in ("getattr", "hasattr") and not _names_a_constant(instructions, k)
         for k, i in enumerate(instructions))
     return Names(frozenset(loads), frozenset(attributes | strings), tuple(imports), computed)
+
+
+def _named(code: types.CodeType) -> tuple[set[str], set[str], set[str]]:
+    """(the globals that a code object loads, the attributes, the modules that it imports)."""
+    found: tuple[set[str], set[str], set[str]] = (set(), set(), set())
+    data, names, extended = code.co_code, code.co_names, 0
+    for operation, argument in zip(data[::2], data[1::2], strict=True) if names else ():
+        if operation in _NAMING:
+            kind, others = _NAMING[operation]
+            found[kind].add(names[(argument | extended) >> others])
+        extended = (argument | extended) << 8 if operation == dis.EXTENDED_ARG else 0
+    return found
+
+
+# Operation -> (its place above, the bits of its argument that say something else than the place of a name).
+OTHER_BITS = {"LOAD_GLOBAL": 1, "LOAD_SUPER_ATTR": 2, "LOAD_ATTR": 1 if sys.version_info >= (3, 12) else 0}
+_NAMING = {dis.opmap[name]: (kind, OTHER_BITS.get(name, 0))
+           for kind, listed in enumerate((LOADS, ATTRIBUTES, {"IMPORT_NAME"})) for name in listed if name in dis.opmap}
 
 
 @lru_cache(maxsize=4096)

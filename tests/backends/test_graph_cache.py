@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -149,3 +152,23 @@ def test_what_users_add_is_not_taken_from_the_disk(hits):
         assert "graph_cache.hit" not in hits and "pass" in hits
     finally:
         tn.remove_pass("leave_as_it_is")
+
+
+WARM = """
+import sys
+import tenon as tn
+print(tn.jit(lambda x: tn.exp(x) * 2.0 + 1.0)(tn.ones((3, 4))).sum().item())
+print(*sys.modules)
+"""
+
+
+def test_a_second_process_loads_neither_passes_nor_loops(tmp_path):
+    def loaded():
+        done = subprocess.run([sys.executable, "-c", WARM], env=os.environ | {"TENON_CACHE": str(tmp_path)},
+                              capture_output=True, text=True, check=True)
+        result, modules = done.stdout.splitlines()
+        return result, {name for name in modules.split() if name.startswith(("tenon.passes.", "tenon.loops."))}
+    (cold, needed), (warm, kept) = loaded(), loaded()
+    assert cold == warm
+    assert {"tenon.passes.simplify", "tenon.passes.fuse", "tenon.loops.lower"} <= needed
+    assert kept <= {"tenon.passes.bodies", "tenon.passes.checks", "tenon.loops.claims"}
