@@ -19,7 +19,6 @@ import numpy as np
 from tenon.errors import ArgumentError
 from tenon.locks import Lock
 from tenon.ops import random as draws
-from tenon.ops.creation import arange
 from tenon.ops.define import lift
 from tenon.ops.getitem import getitem
 from tenon.ops.portable import normal_quantile, portable_log, scaled
@@ -28,7 +27,7 @@ from tenon.ops.shape import as_shape, cast
 from tenon.tensor import Tensor, tensor
 from tenon.types import as_dtype, broadcast_shapes, float32, float64, int64
 
-MOST_PLACES = 1 << 24
+PLACE_BITS = 24         # of a permutation's keys are left out where so many tell the places: less is to be ordered
 
 
 class Generator:
@@ -127,8 +126,7 @@ def randint(low: int, high: Any = None, size: Any = None, dtype: Any = int64,
 def randperm(n: int, dtype: Any = int64, generator: Generator | None = None) -> Any:
     """0, 1, ... n - 1 in random order."""
     keys = _draw(generator, lambda state: draws.random_integers(state, low=0, count=2 ** 63, shape=(n,)))
-    unique = n <= MOST_PLACES       # their last bits are the place: any way of ordering them gives one order
-    order = argsort((keys & -MOST_PLACES) | arange(n) if unique else keys, axis=0, stable=not unique)
+    order = argsort(keys >> PLACE_BITS if n <= 1 << PLACE_BITS else keys, axis=0)
     return order if as_dtype(dtype) is int64 else cast(order, dtype=dtype)
 
 

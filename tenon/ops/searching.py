@@ -23,6 +23,8 @@ from tenon.ops.slicing import box
 from tenon.ops.windows import shown
 from tenon.types import TensorType, bfloat16, int64, normalize_axis
 
+FEW = 1000              # integers that are not worth being put together with their places
+
 # ---------------------------------------------------------------- order
 
 def _sort_attrs(x: Any, axis: Any, descending: Any, stable: Any) -> dict[str, Any]:
@@ -40,11 +42,28 @@ def _comparable(x: Any) -> Any:
 
 
 def _argsort_ref(x: Any, axis: int, descending: bool, stable: bool) -> Any:
+    if x.dtype.kind in "iu" and x.size > FEW and (words := _words(x, axis, descending)) is not None:
+        return np.sort(words, axis) & ((1 << _bits(x.shape[axis])) - 1)
     kind: Any = "stable" if stable else None
     x = _comparable(x)
     if descending:      # from the back, so that equal elements keep their order; NaN comes first
         return x.shape[axis] - 1 - np.flip(np.argsort(np.flip(x, axis), axis, kind=kind), axis)
     return np.argsort(x, axis, kind=kind)
+
+
+def _words(x: Any, axis: int, descending: bool) -> Any:
+    """How far integers are from the first, above their places, which NumPy orders sooner than it finds the places of
+    `x`; None where the two need more bits than there are."""
+    low, high, bits = x.min(), x.max(), _bits(x.shape[axis])
+    if (int(high) - int(low)).bit_length() + bits > 63:
+        return None
+    place = np.arange(x.shape[axis]).reshape([-1 if k == axis else 1 for k in range(x.ndim)])
+    x = x if x.dtype.itemsize == 8 else x.astype(np.int64)
+    return ((high - x if descending else x - low).astype(np.int64) << bits) | place
+
+
+def _bits(count: int) -> int:
+    return (count - 1).bit_length()
 
 
 def _sort_ref(x: Any, axis: int, descending: bool, stable: bool) -> Any:
