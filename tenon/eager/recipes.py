@@ -134,6 +134,10 @@ class _Writer:
             place = self.place(outputs[0])
             self.wider[place] = self.wider.get(inputs[0], inputs[0])
             return [place]
+        if op is OPS["cast"] and types[0] == outputs[0] and inputs[0] is not None:
+            return [inputs[0]]
+        if (known := self._known(node, inputs, outputs)) is not None:
+            return known
         if op.elementwise and isinstance(op.ref, np.ufunc) and not node.attrs and not _narrow(types):
             given = [self.wider.get(k, k) for k in inputs if k is not None]
             if broadcast_shapes(*(self.types[k].shape for k in given)) != outputs[0].shape:
@@ -149,8 +153,6 @@ class _Writer:
             return self._step(partial(run_whole, program), given, outputs)
         if op.expand is not None and op.ref is None:
             return self._opened(node, types, inputs)
-        if not given and int(outputs[0].size) < LARGE:
-            return [self.place(outputs[0], self._known(node, outputs))]
         if whole and op.ref is not None and not _narrow(types):
             if (call := prepared(op, types, node.attrs)) is not None:
                 return self._step(call[0], given, outputs, [("", x) for x in call[1]])
@@ -163,9 +165,16 @@ class _Writer:
         self.add(body, places)
         return [places[r] for r in body.results]
 
-    def _known(self, node: Node, outputs: Sequence[TensorType]) -> Any:
-        (array,) = evaluate_op(node.op, [None] * len(node.inputs), node.attrs, outputs)
-        return array
+    def _known(self, node: Node, inputs: Sequence[int | None], outputs: Sequence[TensorType]) -> list[int] | None:
+        """The places of what depends on nothing but constants, which is computed now; None where it does, or is large.
+        """
+        held: list[Any] = [None if k is None else self.held[self.wider.get(k, k)] for k in inputs]
+        if any(k is not None and x is None for k, x in zip(inputs, held, strict=True)) \
+                or any(int(type.size) >= LARGE for type in outputs):
+            return None
+        arrays = [x if k is None else spread(x, self.types[k].shape) for k, x in zip(inputs, held, strict=True)]
+        found = evaluate_op(node.op, arrays, node.attrs, outputs)
+        return [self.place(type, x) for type, x in zip(outputs, found, strict=True)]
 
     def _step(self, function: Callable[..., Any], given: Sequence[int], outputs: Sequence[TensorType],
               attrs: Attrs = ()) -> list[int]:
