@@ -256,10 +256,10 @@ def _optimised(ir_text: str, machine: Any) -> Any:
         module.link_in(others)
     for name in parts.hidden:
         module.get_function(name).linkage = llvm.Linkage.internal
-    _run_few(module, [module.get_function(name) for name in parts.names], machine)
-    for name in parts.drivers:      # emission in a third of the time
+    left = _run_few(module, parts.names, machine)
+    for name in left.keys() & set(parts.drivers):   # emission in a third of the time
         for attribute in ("noinline", "optnone"):
-            module.get_function(name).add_function_attribute(attribute)
+            left[name].add_function_attribute(attribute)
     return module
 
 
@@ -285,23 +285,26 @@ def _optimise(module: Any, machine: Any) -> Any:
     return module
 
 
-def _run_few(module: Any, functions: Sequence[Any], machine: Any) -> None:
-    """Inline what has to be, then clean up the functions one by one."""
+def _run_few(module: Any, names: Sequence[str], machine: Any) -> dict[str, Any]:
+    """Inline what has to be, then clean up one by one, and return, those of the functions that somebody still calls.
+    """
     builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
     inline = llvm.create_new_module_pass_manager()
     inline.add_always_inliner_pass()
     inline.add_global_dead_code_eliminate_pass()
     _run_module(inline, module, builder)
+    left = {function.name: function for function in module.functions if function.name in names}
     each = llvm.create_new_function_pass_manager()
     each.add_sroa_pass()
     each.add_instruction_combine_pass()
     each.add_simplify_cfg_pass()
     try:
-        for function in functions:
+        for function in left.values():
             _unlocked(ffi.lib.LLVMPY_RunNewFunctionPassManager)(each, function, builder)
     finally:
         ffi.lib.LLVMPY_DisposeNewFunctionPassManger(each)
         each.detach()
+    return left
 
 
 def _run_module(passes: Any, module: Any, builder: Any) -> None:

@@ -10,7 +10,7 @@ from tenon.backends.cpu.contraction.dense import F32, matmul
 from tenon.backends.cpu.contraction.emit import ZERO, loop, splat, store_vector
 from tenon.backends.cpu.contraction.run import Native
 from tenon.backends.outline import innermost, natural_loops
-from tenon.backends.plain import HEAD, cut, gains, is_driver, join, text_of
+from tenon.backends.plain import HEAD, cut, gains, headed, is_driver, join, text_of
 from tenon.dataclasses import replace
 
 
@@ -179,3 +179,10 @@ def test_the_parts_together_are_the_module(sizes, bias_relu):
 def test_the_code_of_a_cut_module_is_the_same_every_time():
     text = text_of(product())
     assert llvm.compile_object(text) == llvm.compile_object(text)
+
+
+def test_a_function_that_nobody_calls_any_more_is_left_alone():
+    """What is dropped while functions are inlined is not there to be cleaned up."""
+    text = headed(["kept", "dropped"], 'define i32 @"kept"(i32 %x) {\n  ret i32 %x\n}\n\n'
+                                       'define internal i32 @"dropped"(i32 %x) {\n  %y = add i32 %x, 1\n  ret i32 %y\n}\n', ["dropped"])
+    assert b"dropped" not in llvm.compile_object(text)
