@@ -184,3 +184,9 @@ def test_too_many_libraries_are_an_error_not_the_end_of_the_process(disk, monkey
     with pytest.raises(llvm.CodeError, match="kernels are in memory"):
         llvm.load_object(data)
     assert call(library, "answer") == 5
+
+
+@pytest.mark.parametrize("loops, unrolls, expected", [(4, False, (1, False)), (5, False, (2, False)), (1, True, (2, True))])
+def test_few_loops_get_less_of_llvm_unless_they_are_unrolled(loops, unrolls, expected):
+    text = "  %i = phi i64 [0, %a], [%j, %b]\n" * loops + ('!0 = !{ !"llvm.loop.unroll.full" }\n' if unrolls else "")
+    assert llvm._effort(text) == expected
