@@ -279,7 +279,7 @@ def _effort(ir_text: str) -> tuple[int, bool]:
     """(how much LLVM optimises, whether it looks for vectors outside of loops).
 
     Of 99 modules of three networks, none of which unrolls loops, all are the same code without the latter, and those of
-    few loops with -O1 too, in 0.95 and 0.86 of the time.
+    few loops with -O1 too.
     """
     unrolls = "llvm.loop.unroll.full" in ir_text
     return 1 if not unrolls and ir_text.count(" = phi ") <= FEW_LOOPS else 2, unrolls
