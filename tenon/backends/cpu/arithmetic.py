@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from llvmlite import ir
 
 from tenon.types import DType, bfloat16, bool_, float16
@@ -56,12 +57,37 @@ def to_memory(b: ir.IRBuilder, x: ir.Value, dtype: DType) -> ir.Value:
     if dtype is float16:
         return b.fptrunc(x, HALF)
     if dtype is bfloat16:
+        known = _bits_of(b, x)
+        if known is not None:
+            return known
         bits = b.bitcast(x, I32)
         odd = b.and_(b.lshr(bits, ir.Constant(I32, 16)), ir.Constant(I32, 1))
         rounded = b.add(bits, b.add(odd, ir.Constant(I32, 0x7FFF)))
         quiet = b.or_(bits, ir.Constant(I32, 0x400000))
         return b.trunc(b.lshr(b.select(b.fcmp_unordered("uno", x, x), quiet, rounded), ir.Constant(I32, 16)), I16)
     return x
+
+
+def _bits_of(b: ir.IRBuilder, x: ir.Value) -> ir.Value | None:
+    """The 16 bits that a float was made of, or a choice of such: there is nothing to round, which LLVM does not see."""
+    if getattr(x, "opname", None) != "select":
+        return _source(x)
+    choice, *both = x.operands
+    one, other = map(_source, both)
+    return None if one is None or other is None else b.select(choice, one, other)
+
+
+def _source(x: ir.Value) -> ir.Value | None:
+    """What `from_memory` made the bfloat16 of."""
+    if isinstance(x, ir.Constant) and isinstance(x.constant, float):
+        with np.errstate(over="ignore"):
+            bits = int(np.float32(x.constant).view(np.uint32))
+        return None if bits & 0xFFFF else ir.Constant(I16, bits >> 16)
+    for opname in ("bitcast", "shl", "zext"):
+        if getattr(x, "opname", None) != opname:
+            return None
+        x = x.operands[0]
+    return x if x.type == I16 else None
 
 
 def cast(b: ir.IRBuilder, x: ir.Value, source: DType, target: DType) -> ir.Value:
