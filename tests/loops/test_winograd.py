@@ -48,7 +48,7 @@ def test_a_convolution_and_its_gradients(case):
 ], ids=str)
 def test_windows_of_other_sizes(case):
     for (graph, inputs), way in zip(three(case), ("winograd places", None, "winograd filters"), strict=True):
-        kernel = check(graph, *map(data, inputs), interpreted=False, tolerance=5e-3)    # of sums of up to a thousand
+        kernel = check(graph, *(data(t, -1, 1) for t in inputs), interpreted=False, tolerance=1e-4)
         assert is_sliding(kernel, way) or way is None, kernel.name
 
 
