@@ -7,11 +7,15 @@ import pytest
 from llvmlite import ir
 
 import tenon as tn
+from tenon.backends.cpu.contraction import emit_contraction, lines
 from tenon.backends.cpu.contraction.dense import F32, F64, matmul
 from tenon.backends.cpu.contraction.lines import BLOCK
+from tenon.backends.cpu.contraction.machine import host
 from tenon.backends.cpu.contraction.run import Native
 from tenon.backends.cpu.contraction.spec import Contraction
 from tenon.backends.cpu.contraction.unpacked import FEW, stays_unpacked
+from tenon.backends.pieces import text_of
+from tenon.dataclasses import replace
 
 SIZES = [(8, 140, 515), (10, 33, 200), (13, 130, 129), (16, 16, 1030), (5, 17, 129), (7, 0, 131), (1, 33, 4100), (9, 1, 4)]
 KINDS = {F32: np.float32, F64: np.float64}
@@ -55,6 +59,33 @@ def test_which_products_read_lines() -> None:
     assert not unpacked(matmul(F32, known=(BLOCK + 1, 1024, 1024)))
     assert not unpacked(matmul(F32, known=(BLOCK, 64, 1024)))                      # lines are short
     assert not unpacked(matmul(F32, known=(BLOCK, 1024, 1024)), once=True)         # panels are read faster still
+
+
+@pytest.mark.parametrize("rows", [1, 3, 9])
+def test_how_many_lines_are_read_at_a_time_changes_no_bit(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    random, found = np.random.default_rng(0), []
+    depth, columns = 203, 4133
+    a, b = (random.normal(size=size).astype(np.float32) for size in ((1, rows, depth), (1, depth, columns)))
+    for first_cache in (16 << 10, 32 << 10, 48 << 10):
+        for foresees in (False, True):
+            machine = replace(host(), first_cache=first_cache, second_cache=1 << 16, foresees=foresees)
+            monkeypatch.setattr(lines, "host", lambda machine=machine: machine)
+            found.append(np.full((1, rows, columns), np.nan, np.float32))
+            Native(matmul(F32, known=(rows, columns, depth)))(found[-1], a, b, 1, rows, columns, depth)
+    np.testing.assert_allclose(found[0], a @ b, rtol=1e-4, atol=1e-3)
+    assert all(np.array_equal(other, found[0]) for other in found)
+
+
+def test_long_lines_that_are_far_are_fetched_where_the_processor_does_not_foresee_them(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    def fetches(foresees: bool, depth: int) -> bool:
+        monkeypatch.setattr(lines, "host", lambda: replace(host(), second_cache=1 << 20, foresees=foresees))
+        module = ir.Module()
+        emit_contraction(module, "product", matmul(F32, known=(1, 4096, depth)))
+        return "llvm.prefetch" in text_of(module)
+    assert fetches(False, 1024)
+    assert not fetches(True, 1024)
+    assert not fetches(False, 64)
 
 
 @pytest.mark.parametrize("rows, depth, columns", [(8, 700, 515), (11, 300, 600)])

@@ -37,13 +37,12 @@ from .emit import (
     zero,
 )
 from .following import Following
-from .machine import Machine, exact_tile, host, shares
+from .machine import WAY, Machine, exact_tile, host, shares
 from .packing import emit_pack
 from .spec import Contraction, Operand, Tile, goes_along_rows, is_shallow, region_function
 
 SHARE, PANELS_SHARE = 4, 32     # of the second cache that right may take, read where it is and packed
 FEWEST = 4                  # columns, steps; rows too, unless lines of right are read where they are
-WAY = 4096                  # bytes after which lines of memory compete for the same place of the first cache
 MANY = 64                   # rows that a panel is worth packing for, times the share of its lines that have no place
 STEPS = 2                   # of an even depth are one turn of a whole tile's loop: less beside its multiply-adds
 

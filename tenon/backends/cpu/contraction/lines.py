@@ -4,7 +4,8 @@
 
 A line is a run of right's columns for one step of depth, or of left's rows.  So many lines as a processor follows
 streams are multiplied at a time, by the factors of a few rows (columns), before the next ones are read: panels of them
-would be read in short pieces of many pages of memory.
+would be read in short pieces of many pages of memory.  Where reading is all that takes time, the next ones are fetched
+meanwhile, unless they are long and the processor does so by itself.
 """
 
 from __future__ import annotations
@@ -38,14 +39,16 @@ from .emit import (
     unravel,
     zero,
 )
-from .machine import shares
+from .machine import host, shares
 from .spec import Args, Contraction, Index, Tile, element_of
 
 STRIP_VECTORS = 256     # of sums of the rows that are added up together, which stay in the first cache
-LINES = 16              # are added to them at once
+LINES = 16              # are added to them at once, where there are more rows than
+READING = 4             # rows, beside which reading is what takes the time: then as many as are followed
 WIDE = 32               # bytes, beyond which vectors come with 32 registers:
 ROWS, SUMS = (4, 8), (8, 16)        # so many rows at a time, and so many vectors of sums in registers
-LONG = 4096             # bytes of a strip, whose lines a processor fetches by itself
+LONG = 4096             # bytes of a strip, whose lines most processors fetch by themselves
+FETCHED = 2             # vectors of a line that are fetched, and read, at a time
 BLOCK = 16              # rows whose sums are in memory at a time
 Side = Literal["left", "right"]
 
@@ -68,10 +71,11 @@ class Lines:
         wide = tile.lanes * element_bytes(spec.element) > WIDE
         count = spec.known[0 if side == "right" else 1]
         self.block = min(count or 1, BLOCK)
+        self.lines = min(LINES, host().streams) if self.block <= READING else LINES
         self.heights = list(dict.fromkeys((*(size for size, _ in shares(self.block, ROWS[wide])), 1)))
         self.registers = SUMS[wide]
         self.strip = STRIP_VECTORS // self.heights[0] * tile.lanes
-        self.fetches = self.strip * element_bytes(spec.element) < LONG
+        self.fetches = self.strip * element_bytes(spec.element) < LONG or not (host().foresees or self.is_near())
         self.pitch = self.strip + tile.lanes            # so that rows do not compete for places in the first cache
         self.depth_sizes, rows, columns = ([size(b, args) for size in axis]
                                            for axis in (spec.depth, spec.rows, spec.columns))
@@ -80,8 +84,8 @@ class Lines:
             (spec.left, spec.right, rows, columns) if side == "right" else (spec.right, spec.left, columns, rows)
         with b.goto_entry_block():
             self.sums = b.alloca(self.vector, self.block * self.pitch // tile.lanes)
-            self.starts = b.alloca(POINTER, 2 * LINES)
-            self.factors = b.alloca(spec.element, LINES * self.heights[0])
+            self.starts = b.alloca(POINTER, 2 * self.lines)
+            self.factors = b.alloca(spec.element, self.lines * self.heights[0])
 
     def emit(self, across: Bounds, along: Bounds) -> None:
         """All sums of these rows and columns: strip after strip."""
@@ -98,28 +102,36 @@ class Lines:
         b = self.b
         with loop(b, ZERO, count, short=True) as (i, _), loop(b, ZERO, length, const(self.lanes), short=True) as (j, _):
             store_vector(b, zero(self.vector), self.place(i, j))
-        with loop(b, ZERO, self.depth, const(LINES), short=True) as (k, _):
+        with loop(b, ZERO, self.depth, const(self.lines), short=True) as (k, _):
             self.find_lines(start, k)
-            lines, before = minimum(b, const(LINES), b.sub(self.depth, k)), ZERO
+            lines, before = minimum(b, const(self.lines), b.sub(self.depth, k)), ZERO
             for height in self.heights:
                 end = b.sub(count, b.urem(b.sub(count, before), const(height)))
                 with loop(b, before, end, const(height), short=True) as (i, _):
                     self.find_factors(b.add(first, i), k, lines, height)
-                    constants = self.element, height, self.vectors(height), self.lanes, self.pitch, self.fetches
+                    fetched = self.lines if self.fetches else 0
+                    constants = self.element, height, self.vectors(height), self.lanes, self.pitch, fetched
                     given = self.starts, self.factors, self.place(i, ZERO), lines, length
                     pieces.call(b, add_lines, constants, given)
                 before = end
 
     def vectors(self, height: int) -> int:
         """Of the sums of so many rows that are in registers."""
-        return max(count for count in (1, 2, 4) if count * height <= self.registers)
+        most = FETCHED if self.fetches else self.registers
+        return max(count for count in (1, 2, 4) if count * height <= self.registers and count <= most)
+
+    def is_near(self) -> bool:
+        """Whether all lines fit the second cache, and are expected to be there."""
+        depth, size = self.spec.known[2], self.spec.known[1 if self.side == "right" else 0]
+        return depth is not None and size is not None and \
+            depth * size * element_bytes(self.element) <= host().second_cache
 
     def find_lines(self, start: ir.Value, k: ir.Value) -> None:
         """Write down where lines begin, from step k on, and those that come after them."""
         b, last, pointer = self.b, self.b.sub(self.depth, ONE), self.far.pointer
         assert pointer is not None
         outer = unravel(b, start, self.far_sizes)
-        with loop(b, ZERO, const(2 * LINES), short=True) as (line, _):
+        with loop(b, ZERO, const(2 * self.lines), short=True) as (line, _):
             step = self.step(minimum(b, b.add(k, line), last))
             b.store(pointer(b, self.args, self.g, outer, step), address(b, self.starts, line, POINTER))
 
@@ -157,14 +169,14 @@ class Lines:
                 spec.store(b, self.args, self.g, *(here if self.side == "right" else here[::-1]), one, 1)
 
 
-def add_lines(b: ir.IRBuilder, element: ir.Type, rows: int, vectors: int, lanes: int, pitch: int, fetches: bool,
+def add_lines(b: ir.IRBuilder, element: ir.Type, rows: int, vectors: int, lanes: int, pitch: int, fetched: int,
               starts: ir.Value, factors: ir.Value, sums: ir.Value, count: ir.Value, length: ir.Value) -> None:
     """A piece: add `count` lines, one at least, to the sums of some rows.
 
-    `starts` says where they begin, and behind LINES of them where the next ones do, which are fetched; `factors` are
-    those of the rows for a line, side by side.
+    `starts` says where they begin, and behind `fetched` of them, if any, where the next ones do, which are fetched;
+    `factors` are those of the rows for a line, side by side.
     """
-    strip = _Strip(b, element, rows, lanes, pitch, fetches, starts, factors, sums, count)
+    strip = _Strip(b, element, rows, lanes, pitch, fetched, starts, factors, sums, count)
     width = const(vectors * lanes)
     whole = b.sub(length, b.urem(length, width))
     with loop(b, ZERO, whole, width, short=True) as (j, _):
@@ -177,9 +189,9 @@ def add_lines(b: ir.IRBuilder, element: ir.Type, rows: int, vectors: int, lanes:
 class _Strip:
     """The values that the two loops of the piece share."""
 
-    def __init__(self, b: ir.IRBuilder, element: ir.Type, rows: int, lanes: int, pitch: int, fetches: bool,
+    def __init__(self, b: ir.IRBuilder, element: ir.Type, rows: int, lanes: int, pitch: int, fetched: int,
                  starts: ir.Value, factors: ir.Value, sums: ir.Value, count: ir.Value) -> None:
-        self.b, self.element, self.rows, self.lanes, self.pitch, self.fetches = b, element, rows, lanes, pitch, fetches
+        self.b, self.element, self.rows, self.lanes, self.pitch, self.fetched = b, element, rows, lanes, pitch, fetched
         self.starts, self.factors, self.sums, self.count = starts, factors, sums, count
 
     def add(self, j: ir.Value, masks: Sequence[ir.Value | None]) -> None:
@@ -202,11 +214,11 @@ class _Strip:
         """The vectors of a line; those of a later one are fetched."""
         b, lanes, found = self.b, self.lanes, []
         start, following = (b.load(address(b, self.starts, b.add(line, const(behind)), POINTER), typ=POINTER)
-                            for behind in (0, LINES))
+                            for behind in (0, self.fetched))
         none = zero(ir.VectorType(self.element, lanes))
         for v, mask in enumerate(masks):
             place = address(b, start, b.add(j, const(v * lanes)), self.element)
-            if self.fetches:
+            if self.fetched:
                 prefetch(b, address(b, following, b.add(j, const(v * lanes)), self.element), 2)
             found.append(load_vector(b, place, self.element, lanes) if mask is None
                          else masked_load(b, place, mask, none))

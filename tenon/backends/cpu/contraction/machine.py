@@ -12,7 +12,7 @@ import platform
 import sys
 from contextlib import suppress
 from functools import cache
-from math import ceil
+from math import ceil, log2
 from pathlib import Path
 
 import llvmlite.binding as llvm
@@ -20,6 +20,7 @@ import llvmlite.binding as llvm
 from tenon.backends.llvm import has_matrix_registers
 from tenon.dataclasses import dataclass
 
+WAY = 4096              # bytes after which lines of memory compete for the same place of the first cache
 FMA_UNITS = 2           # vector multiply-adds, and loads, that start in a cycle
 FMA_LATENCY = 4         # cycles until one can be added to
 FREE_LOADS = 0.75       # of the places for loads can be used while nothing but multiply-adds is waited for
@@ -38,6 +39,17 @@ class Machine:
     second_cache: int = 512 << 10
     first_cache: int = 32 << 10
     pairs: bool = False         # matrix registers that multiply pairs of bfloat16
+    foresees: bool = True       # fetches long runs of memory by itself as fast as they can be read
+
+    @property
+    def streams(self) -> int:
+        """How many runs of memory are read side by side at best: of more, what is fetched ahead may compete for the same
+        place of the first cache.
+
+        >>> Machine(64, 32, first_cache=32 << 10).streams, Machine(64, 32, first_cache=48 << 10).streams
+        (8, 16)
+        """
+        return 1 << round(log2(self.first_cache / WAY))
 
 
 @cache
@@ -51,7 +63,7 @@ def host() -> Machine:
     else:
         width, registers = 16, 32 if platform.machine().lower() in ("arm64", "aarch64") else 16
     return Machine(width, registers, _cache(2) or Machine.second_cache, _cache(1) or Machine.first_cache,
-                   has_matrix_registers())
+                   has_matrix_registers(), not features.get("clzero"))      # which AMD's have
 
 
 def _cache(wanted: int) -> int:
