@@ -43,8 +43,8 @@ class Machine:
 
     @property
     def streams(self) -> int:
-        """How many runs of memory are read side by side at best: of more, what is fetched ahead may compete for the same
-        place of the first cache.
+        """How many runs of memory are read side by side at best: what is fetched ahead of more may compete for places
+        of the first cache.
 
         >>> Machine(64, 32, first_cache=32 << 10).streams, Machine(64, 32, first_cache=48 << 10).streams
         (8, 16)
