@@ -90,7 +90,7 @@ def begin_on_cpu(graph: Graph) -> None:
 def multiplies_pairs() -> bool:
     """Whether this processor has matrix registers."""
     from tenon.backends.cpu.contraction.machine import host  # local, as above
-    return host().pairs
+    return host().pairs == "registers"
 
 
 CPU = Backend("cpu", native_program, claims=claimed_by_cpu, fuses=True, prepare=prepare_cpu, begin=begin_on_cpu,

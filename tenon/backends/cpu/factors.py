@@ -27,7 +27,7 @@ from tenon.loops.simplify import simplify
 from tenon.types import bfloat16, bool_, float32
 
 Axis = tuple[Index, ...]
-FEWEST = 3              # rows, columns and steps along depth that matrix registers are worth while for
+FEWEST = 3              # rows, columns and steps along depth that pairs are worth while for
 SEVERAL = 16            # neighbours that a vector may hold
 # along which axis, step, elements between neighbours across, all of the axis, range in memory
 Layout = tuple[str, int, int | None, bool, tuple[Expr, Expr] | None]
@@ -57,7 +57,7 @@ class Factors:
     # ------------------------------------------------------------ factors of pairs of bfloat16
 
     def pairs(self) -> tuple[Operand, Operand] | None:
-        """Both factors as pairs of neighbours along depth, where matrix registers can multiply them."""
+        """Both factors as pairs of neighbours along depth, where the processor can multiply them."""
         x, (rows, columns, depth) = self.statement, self.known()
         if x.sum.dtype is not bfloat16 or not host().pairs or depth is None:
             return None

@@ -3,9 +3,9 @@
     function = emit_contraction(module, "matmul", Contraction(...))     # spec.py says what a contraction is
 
 `spec` the description, `packing` operands to panels, `tiles` the register tile, `panels` the loops around it,
-`ahead` what is fetched meanwhile, `blocking` threads and the choice of a schedule, `pairs` products of bfloat16 in
-matrix registers, `direct` small products of known sizes, which fetch the `following` one, `unpacked` those that are too
-narrow for either, by `lines` or `dots`, `emit` the IR they are made of; `dense` worked examples.
+`ahead` what is fetched meanwhile, `blocking` threads and the choice of a schedule, `pairs` products of bfloat16, which
+may be `rounded` as they are stored, `direct` small products of known sizes, which fetch the `following` one, `unpacked`
+those that are too narrow for either, by `lines` or `dots`, `emit` the IR they are made of; `dense` worked examples.
 """
 from .blocking import emit_contraction, packed_size, scratch_size, tiles_of
 from .panels import emit_packing

@@ -25,6 +25,7 @@ MOST_BASES = 4          # there are 15 registers for all numbers; these are in m
 LAST, NEAR_APART, AHEAD_APART, EVERY = range(0, 32, 8)
 TABLE = 4
 NEVER = 1 << 62         # turns
+DOT = "vdpbf16ps"       # adds the products of two pairs of bfloat16 to a sum
 
 
 class Turn(NamedTuple):
@@ -36,6 +37,7 @@ class Turn(NamedTuple):
     steps: int
     step: int               # from an element of a row to the next one
     line: int               # and from a line of right to the next one
+    pairs: bool = False     # elements are two of bfloat16, neighbours along depth
 
     @property
     def bases(self) -> int:
@@ -94,6 +96,12 @@ def add_turns(b: ir.IRBuilder, turn: Turn, state: Sequence[ir.Value], left: ir.V
     return [b.extract_value(result, i) for i in range(len(state))]
 
 
+def add_pairs(b: ir.IRBuilder, x: ir.Value, y: ir.Value, total: ir.Value) -> ir.Value:
+    """The same of one vector: the products of its pairs and those of another one, added to sums."""
+    kind = total.type
+    return b.call(ir.InlineAsm(ir.FunctionType(kind, [kind] * 3), f"{DOT} $1, $2, $0", "=v,v,v,0"), [x, y, total])
+
+
 class _Text:
     """The lines; operands are numbered as `add_turns` gives them, those that are changed once more where they enter."""
 
@@ -105,6 +113,7 @@ class _Text:
         *self.factors, self.following = operand[changed:changed + FACTORS + 1]
         self.row, self.row_3, self.table = operand[-3:]
         self.kind = "s" if turn.size == 4 else "d"
+        self.multiply = DOT if turn.pairs else f"vfmadd231p{self.kind}"
 
     def text(self) -> str:
         """All of them."""
@@ -152,7 +161,7 @@ class _Text:
         first = step % turn.lines * turn.vectors
         for v, vector in enumerate(self.vectors[first:first + turn.vectors]):
             total = self.sums[row * turn.vectors + v]
-            lines.append(f"vfmadd231p{self.kind} {self.factors[place % FACTORS]}, {vector}, {total}")
+            lines.append(f"{self.multiply} {self.factors[place % FACTORS]}, {vector}, {total}")
             if row + 1 == turn.rows:
                 lines.append(f"vmovups {self.vector(step + turn.lines, v)}, {vector}")
         return lines

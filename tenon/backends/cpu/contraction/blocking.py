@@ -16,7 +16,7 @@ from .direct import direct_scratch, direct_tile, emit_direct, tile_count, tile_s
 from .emit import ONE, POINTER, ZERO, ceil_div, const, element_bytes, loop, maximum, minimum
 from .machine import host
 from .panels import emit_packed, scratch_parts, up
-from .spec import Contraction, Tile, blocks_tile, choose_tiles, extent, left_layout, packs_in_tiles
+from .spec import Contraction, Tile, blocks_tile, choose_tiles, extent, in_registers, left_layout, packs_in_tiles
 from .together import with_waiting
 from .unpacked import emit_unpacked, stays_unpacked
 
@@ -139,9 +139,9 @@ def tile_of(spec: Contraction) -> Tile:
 
 def tiles_of(spec: Contraction) -> list[Tile]:
     """The tiles of all schedules that claim the product, the one that suits it best by the model first."""
-    if spec.pairs:
+    if in_registers(spec):
         return [blocks_tile(spec)]
-    direct = direct_tile(spec)
+    direct = None if spec.pairs else direct_tile(spec)
     found = [] if direct is None else [direct, replace(direct, schedule="panels")]
     return [*dict.fromkeys((*found, *choose_tiles(spec.element, MOST_TILES, known=spec.known)))]
 

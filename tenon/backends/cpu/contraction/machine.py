@@ -14,10 +14,11 @@ from contextlib import suppress
 from functools import cache
 from math import ceil, log2
 from pathlib import Path
+from typing import Literal
 
 import llvmlite.binding as llvm
 
-from tenon.backends.llvm import has_matrix_registers
+from tenon.backends.llvm import has_feature, has_matrix_registers
 from tenon.dataclasses import dataclass
 
 WAY = 4096              # bytes after which lines of memory compete for the same place of the first cache
@@ -38,7 +39,7 @@ class Machine:
     registers: int
     second_cache: int = 512 << 10
     first_cache: int = 32 << 10
-    pairs: bool = False         # matrix registers that multiply pairs of bfloat16
+    pairs: Literal["registers", "vectors"] | None = None     # where pairs of bfloat16 are multiplied, if they are
     foresees: bool = True       # fetches long runs of memory by itself as fast as they can be read
 
     @property
@@ -63,7 +64,8 @@ def host() -> Machine:
     else:
         width, registers = 16, 32 if platform.machine().lower() in ("arm64", "aarch64") else 16
     return Machine(width, registers, _cache(2) or Machine.second_cache, _cache(1) or Machine.first_cache,
-                   has_matrix_registers(), not features.get("clzero"))      # which AMD's have
+                   "registers" if has_matrix_registers() else "vectors" if has_feature("avx512bf16") else None,
+                   not features.get("clzero"))      # which AMD's have
 
 
 def _cache(wanted: int) -> int:

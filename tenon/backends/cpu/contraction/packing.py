@@ -84,7 +84,7 @@ class Pack:
 
     def __init__(self, b: ir.IRBuilder, spec: Contraction, tile: Tile, operand: Operand, outer_sizes: Sequence[Size],
                  width: int, values: Sequence[ir.Value]) -> None:
-        self.b, self.spec, self.operand, self.width, self.lanes = b, spec, operand, width, tile.lanes
+        self.b, self.spec, self.tile, self.operand, self.width, self.lanes = b, spec, tile, operand, width, tile.lanes
         self.args = tuple(values[:len(spec.arguments)])
         g, self.first, self.count, self.k0, self.depth, self.panel = values[len(spec.arguments):]
         self.g = unravel(b, g, [size(b, self.args) for size in spec.batch])

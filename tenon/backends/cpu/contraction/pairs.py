@@ -1,9 +1,10 @@
-"""Products of bfloat16 in the matrix registers of a processor that has them (AMX): 16 x 16 sums in float32 at a time.
+"""Products of bfloat16 as pairs, and those in the matrix registers of a processor that has them (AMX).
 
 Two neighbours along depth are a pair, seen as one element of 32 bits by everything around: depth counts pairs, packing
 copies and transposes them as it does with float32.  Where neighbours in memory are columns (or rows), two lines are
-joined like a zip; float32 in memory is rounded on the way.  Chunks of 16 pairs are multiplied: where depth ends within
-one the rest is zeros.  A tile has four registers of sums, two of left rows and two of right columns.
+joined like a zip; float32 in memory is rounded on the way.  Where vectors of pairs are multiplied, tiles are those of
+`tiles`.  Matrix registers hold 16 x 16 sums in float32 and multiply chunks of 16 pairs: where depth ends within one the
+rest is zeros.  A tile has four registers of sums, two of left rows and two of right columns.
 """
 from __future__ import annotations
 
@@ -30,13 +31,13 @@ from .emit import (
     minimum,
     prefetch,
     runs,
-    splat,
     store_vector,
     transpose,
     unravel,
     zero,
 )
-from .spec import PAIR_LANES, Args, Contraction, Index, Tile, is_ragged, left_layout
+from .rounded import below, store_rounded
+from .spec import PAIR_LANES, Args, Contraction, Index, Tile, in_registers, is_ragged, left_layout
 from .tiles import finish_tile
 
 if TYPE_CHECKING:
@@ -95,7 +96,8 @@ def emit_pair_tile(module: ir.Module, name: str, spec: Contraction, tile: Tile) 
     with b.if_then(last):
         rows = minimum(b, rows, const(tile.rows))
         if spec.rounds is not None and has_feature("avx512bf16"):
-            _store_rounded(b, spec, args, batch, m, n, rows, minimum(b, columns, const(tile.width)), sums)
+            columns = minimum(b, columns, const(tile.width))
+            store_rounded(b, spec, tile, args, batch, (m, n), (rows, columns), sums)
         else:
             finish_tile(b, spec, tile, args, batch, (m, n), (rows, columns), sums)
     b.ret_void()
@@ -112,23 +114,6 @@ def _fetch_next(b: ir.IRBuilder, spec: Contraction, tile: Tile, args: Args, batc
         apart = b.sub(b.ptrtoint(second, I64), b.ptrtoint(start, I64))
         with loop(b, ZERO, const(tile.rows), short=True) as (i, _):
             prefetch(b, b.gep(start, [b.mul(i, apart)], source_etype=I8), 2)
-
-
-def _store_rounded(b: ir.IRBuilder, spec: Contraction, args: Args, batch: Index, m: ir.Value, n: ir.Value,
-                   rows: ir.Value, columns: ir.Value, sums: ir.Value) -> None:
-    """Lines of 32 sums by the instruction that rounds them; what it makes 0, numbers below 1e-38, sums never are."""
-    assert spec.rounds is not None
-    vector, lines = ir.VectorType(spec.element, PAIR_LANES), ir.VectorType(I16, 2 * PAIR_LANES)
-    rounded = ir.InlineAsm(ir.FunctionType(lines, [vector, vector]), "vcvtne2ps2bf16 $1, $2, $0", "=v,v,v")
-    mask = _below(b, columns, 2 * PAIR_LANES, 0)
-    store = b.module.globals.get("llvm.masked.store.v32i16.p0") or ir.Function(
-        b.module, ir.FunctionType(ir.VoidType(), [lines, POINTER, I32, mask.type]), "llvm.masked.store.v32i16.p0")
-    with loop(b, ZERO, rows, short=True) as (i, _):
-        line = address(b, sums, b.mul(i, const(2 * PAIR_LANES)), spec.element)
-        low, high = (load_vector(b, address(b, line, const(at), spec.element), spec.element, PAIR_LANES)
-                     for at in (0, PAIR_LANES))
-        where = spec.rounds(b, args, batch, b.add(m, i), n)
-        b.call(store, [b.call(rounded, [low, high]), where, ir.Constant(I32, 2), mask])
 
 
 def _add_products(b: ir.IRBuilder, spec: Contraction, tile: Tile, depth: ir.Value, left: ir.Value, right: ir.Value,
@@ -155,20 +140,21 @@ def _add_products(b: ir.IRBuilder, spec: Contraction, tile: Tile, depth: ir.Valu
 def pack_pairs(pack: Pack, side: str) -> None:
     """Pairs that have to be put together, of two lines or of float32; or that end within a chunk."""
     if pack.operand.zipped is not None:
-        (zipped_rows if side == "left" else zipped_lines)(pack)
+        (zipped_rows if side == "left" and in_registers(pack.spec) else zipped_lines)(pack)
     else:
         (rows_of_pairs if side == "left" else squares_of_pairs)(pack)
 
 
 def zipped_lines(pack: Pack) -> None:
-    """Lines of right: 16 columns at a time, of two lines each."""
+    """Lines of right, or of left: 16 columns or rows at a time, of two lines each."""
     b = pack.b
     with runs(b, pack.k0, pack.depth, pack.depth_sizes) as (k, start, length), loop(b, ZERO, length) as (step, _):
         line, at = _where(pack, ZERO, (*start[:-1], b.add(start[-1], step))), b.add(k, step)
         _fetch_lines(pack, line)
         for lane in range(0, pack.width, PAIR_LANES):
-            store_vector(b, _zipped(pack, line, lane, at), pack.slot(at, const(lane)))
-    if is_ragged(pack.spec):
+            value = _first_lanes(b, _zipped(pack, line, lane, at), pack.width - lane)
+            store_vector(b, value, pack.slot(at, const(lane)))
+    if in_registers(pack.spec) and is_ragged(pack.spec):
         _clear_lines(pack)
 
 
@@ -231,8 +217,9 @@ def _where(pack: Pack, outer: ir.Value, k: Index) -> ir.Value:
 
 def _row_at(pack: Pack, i: ir.Value, k: ir.Value) -> ir.Value:
     """Where 16 pairs of a row of left are packed to."""
-    b = pack.b
-    return address(b, pack.panel, b.add(b.mul(k, const(pack.width)), b.mul(i, const(PAIR_LANES))), pack.spec.element)
+    b, (_, row_apart, chunk_apart, _) = pack.b, left_layout(pack.spec, pack.tile)
+    chunk = b.mul(b.udiv(k, const(PAIR_LANES)), const(chunk_apart))
+    return address(b, pack.panel, b.add(b.mul(i, const(row_apart)), chunk), pack.spec.element)
 
 
 def _zipped(pack: Pack, line: ir.Value, lane: int, k: ir.Value) -> ir.Value:
@@ -250,6 +237,12 @@ def _zipped(pack: Pack, line: ir.Value, lane: int, k: ir.Value) -> ir.Value:
         halves.append(_first(b, address(b, line, const(lane + offset), kind), kind, PAIR_LANES, count, lane))
     return _joined(b, [_halves(b, x) for x in halves] if operand.rounded else halves,
                    [k // 2 + PAIR_LANES * (k % 2) for k in range(2 * PAIR_LANES)])
+
+
+def _first_lanes(b: ir.IRBuilder, x: ir.Value, count: int) -> ir.Value:
+    """A vector, or its first lanes where there shall be less."""
+    lanes = ir.Constant(ir.VectorType(I32, min(count, x.type.count)), [*range(min(count, x.type.count))])
+    return x if lanes.type.count == x.type.count else b.shuffle_vector(x, x, lanes)
 
 
 def _along(pack: Pack, row: ir.Value, k: ir.Value) -> ir.Value:
@@ -277,17 +270,11 @@ def _numbers_from(pack: Pack, k: ir.Value) -> ir.Value:
 
 def _first(b: ir.IRBuilder, where: ir.Value, kind: ir.Type, lanes: int, count: ir.Value, lane: int) -> ir.Value:
     """A vector of which lane 0 is number `lane` of `count`; zeros behind the last."""
-    vector, mask = ir.VectorType(kind, lanes), _below(b, count, lanes, lane)
+    vector, mask = ir.VectorType(kind, lanes), below(b, count, lanes, lane)
     name = f"llvm.masked.load.v{lanes}{'i16' if kind is I16 else 'f32'}.p0"
     signature = ir.FunctionType(vector, [POINTER, I32, mask.type, vector])
     load = b.module.globals.get(name) or ir.Function(b.module, signature, name)
     return b.call(load, [where, ir.Constant(I32, 2 if kind is I16 else 4), mask, zero(vector)])
-
-
-def _below(b: ir.IRBuilder, count: ir.Value, lanes: int, lane: int) -> ir.Value:
-    """The mask of the lanes, the first of which has this number, that have a number below `count`."""
-    numbers = ir.Constant(ir.VectorType(I32, lanes), list(range(lane, lane + lanes)))
-    return b.icmp_signed("<", numbers, splat(b, b.trunc(count, I32), lanes))
 
 
 def _joined(b: ir.IRBuilder, halves: Sequence[ir.Value], order: list[int]) -> ir.Value:

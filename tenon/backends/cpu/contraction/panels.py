@@ -39,6 +39,7 @@ from .spec import (
     extent,
     goes_along_rows,
     goes_together,
+    in_registers,
     left_layout,
     packs_in_tiles,
     region_function,
@@ -98,7 +99,7 @@ class _Packed:
         self.pack_left, self.pack_right = (
             emit_pack(module, f"{name}.pack_{side}", spec, tile, side) if needed(spec, tile) else None
             for side, needed in (("left", packs_left), ("right", packs_right)))
-        self.inner = (pairs.emit_pair_tile if spec.pairs else emit_tile)(module, f"{name}.tile", spec, tile)
+        self.inner = (pairs.emit_pair_tile if in_registers(spec) else emit_tile)(module, f"{name}.tile", spec, tile)
         self.args, values = tuple(function.args[:len(spec.arguments)]), function.args[len(spec.arguments):]
         self.g, self.row_from, self.row_to, self.column_from, self.column_to, scratch = values
         self.b = b = ir.IRBuilder(function.append_basic_block("entry"))
@@ -123,13 +124,13 @@ class _Packed:
             self.column_block = columns if self.spec.target is not None else b.select(
                 ir.Constant(I1, 0) if self.together else self.one_pass, columns,
                 balanced(b, columns, const(tile.columns), tile.width))
-        if self.spec.pairs:
+        if in_registers(self.spec):
             pairs.configure(b)
         with loop(b, self.column_from, self.column_to, self.column_block) as (n, _), \
                 loop(b, self.row_from, self.row_to, self.row_block) as (m, _), \
                 loop(b, ZERO, maximum(b, depth, ONE), self.depth_block) as (k, _):
             self.block(m, n, k)
-        if self.spec.pairs:
+        if in_registers(self.spec):
             pairs.release(b)
         b.ret_void()
 

@@ -165,7 +165,7 @@ def _even(size: int, most: int) -> int:
 
 def blocks_tile(spec: Contraction) -> Tile:
     """The tile of a product in blocks: that of the vector unit, or 32 x 32 sums in matrix registers."""
-    if not spec.pairs:
+    if not in_registers(spec):
         return choose_tile(spec.element, known=spec.known)
     given = 2 * PAIR_LANES, 2, PAIR_LANES, host().second_cache // 4, spec.known[0]
     tile, depth = _blocks(*given, None), spec.known[2]
@@ -174,7 +174,7 @@ def blocks_tile(spec: Contraction) -> Tile:
 
 def goes_together(spec: Contraction) -> bool:
     """Whether the sums of a block wait for the epilogue."""
-    return spec.finish is not None and not spec.pairs and len(spec.near) >= STREAMS
+    return spec.finish is not None and not in_registers(spec) and len(spec.near) >= STREAMS
 
 
 def is_shallow(spec: Contraction) -> bool:
@@ -219,9 +219,15 @@ def reads_in_place(operand: Operand, depth_components: int) -> bool:
     return plain and operand.contiguous == "depth" and (operand.flat or depth_components == 1)
 
 
+def in_registers(spec: Contraction) -> bool:
+    """Whether pairs are multiplied in matrix registers, and not as a vector of them."""
+    return spec.pairs and host().pairs == "registers"
+
+
 def is_ragged(spec: Contraction) -> bool:
-    """Whether depth ends within the last chunk of pairs, the rest of which is packed as zeros."""
-    return spec.pairs and (spec.odd or (spec.known[2] or 0) % PAIR_LANES != 0)
+    """Whether depth ends within the last pair, or chunk of pairs in a register, the rest of which is packed as zeros.
+    """
+    return spec.pairs and (spec.odd or (in_registers(spec) and (spec.known[2] or 0) % PAIR_LANES != 0))
 
 
 def copies_rows(spec: Contraction) -> bool:
@@ -236,8 +242,10 @@ def left_layout(spec: Contraction, tile: Tile) -> tuple[bool, int, int, int]:
     chunks); of several runs a row is put together; others are packed line by line.
     """
     x = spec.left
-    if spec.pairs and (x.zipped is not None or x.rounded):
+    if in_registers(spec) and (x.zipped is not None or x.rounded):
         return False, tile.lanes, tile.rows * tile.lanes, 1
+    if x.rounded and x.zipped is None:
+        return False, tile.depth + tile.lanes, tile.lanes, 1
     if not copies_rows(spec):
         return False, 1, tile.rows * tile.lanes, tile.rows
     if not reads_in_place(x, len(spec.depth)):
@@ -248,7 +256,7 @@ def left_layout(spec: Contraction, tile: Tile) -> tuple[bool, int, int, int]:
     reads = x.apart is not None and tile.lanes <= x.apart <= FAR_APART and not is_ragged(spec)
     if x.apart is not None and reads and (few or not crowded):
         return True, x.apart, tile.lanes, 1
-    if not spec.pairs:
+    if not in_registers(spec):
         return False, tile.depth + tile.lanes, tile.lanes, 1
     return False, tile.lanes, tile.rows * tile.lanes, 1
 

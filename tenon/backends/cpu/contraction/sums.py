@@ -12,7 +12,7 @@ from llvmlite import ir
 
 from tenon.backends import pieces
 
-from .assembly import NEVER, TABLE, Fetches, Turn, add_turns, is_spoken
+from .assembly import NEVER, TABLE, Fetches, Turn, add_pairs, add_turns, is_spoken
 from .emit import (
     I1,
     I64,
@@ -58,6 +58,7 @@ class Shape(NamedTuple):
     lanes: int
     step: int
     line: int
+    pairs: bool = False     # an element of a factor is two of bfloat16, whose products are added to one sum
 
     @property
     def width(self) -> int:
@@ -127,10 +128,10 @@ def no_turns(where: ir.Value) -> Fetches:
     return Fetches(where, ZERO, const(NEVER), where, ZERO, ZERO)
 
 
-def write(b: ir.IRBuilder, element: ir.Type, rows: int, vectors: int, lanes: int, step: int, line: int,
+def write(b: ir.IRBuilder, element: ir.Type, rows: int, vectors: int, lanes: int, step: int, line: int, pairs: bool,
           depth: ir.Value, *values: ir.Value) -> None:
     """The body of the piece."""
-    shape = Shape(element, rows, vectors, lanes, step, line)
+    shape = Shape(element, rows, vectors, lanes, step, line, pairs)
     _Sums(b, shape, depth, Left(*values[:4]), values[4], Lines(*values[5:7]), Near(*values[8:10]),
           Ahead(*values[10:15]), values[15:]).emit(adds=values[7])
 
@@ -179,7 +180,8 @@ class _Sums:
         b, shape = self.b, self.shape
         none, steps = zero(ir.VectorType(shape.element, shape.lanes)), 1 if self.memory else min(STEPS, shape.lanes)
         whole, count = b.and_(self.depth, const(-steps)), shape.rows * shape.vectors
-        turn = Turn(shape.element, shape.rows, shape.vectors, shape.size, steps, *(n * shape.size for n in shape[4:]))
+        turn = Turn(shape.element, shape.rows, shape.vectors, shape.size, steps, shape.step * shape.size,
+                    shape.line * shape.size, shape.pairs)
         if self.memory or not is_spoken(turn, shape.lanes):
             state = self.chunks(whole, steps, [none] * count)
         else:
@@ -308,7 +310,7 @@ class _Sums:
             factor = splat(b, b.load(place, typ=shape.element), shape.lanes)
             for v, other in enumerate(vectors):
                 at = i * shape.vectors + v
-                sums[at] = multiply_add(b, factor, other, sums[at])
+                sums[at] = (add_pairs if shape.pairs else multiply_add)(b, factor, other, sums[at])
 
     def vectors_of(self, line: ir.Value) -> list[ir.Value]:
         """A line of the panel, or of memory."""

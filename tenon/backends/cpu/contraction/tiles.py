@@ -32,6 +32,7 @@ from .emit import (
     unravel,
     zero,
 )
+from .rounded import store_rounded
 from .spec import (
     Args,
     Contraction,
@@ -109,6 +110,10 @@ class _Tile:
             b.call(self.finish, self.passed)
             return
         rows = minimum(b, self.rows, const(tile.rows))
+        if spec.rounds is not None:
+            columns = minimum(b, self.columns, const(tile.width))
+            store_rounded(b, spec, tile, self.args, self.batch, (self.m, self.n), (rows, columns), self.sums)
+            return
         finish_tile(b, spec, tile, self.args, self.batch, (self.m, self.n), (rows, self.columns), self.sums)
 
     def is_whole(self) -> ir.Value:
@@ -151,7 +156,7 @@ class _Tile:
         """The sums over this block of depth."""
         b, spec, tile = self.b, self.spec, self.tile
         _, row, chunk, step = left_layout(spec, tile)
-        shape = Shape(spec.element, tile.rows, tile.vectors, tile.lanes, step, tile.width)
+        shape = Shape(spec.element, tile.rows, tile.vectors, tile.lanes, step, tile.width, spec.pairs)
         left = Left(self.left, const(row), const(chunk), const(row if step == 1 else tile.lanes))
         given = shape, self.depth, left, self.right, sums, adds, self.near(), self.fetched_ahead()
         if not self.memory:
