@@ -22,12 +22,10 @@ from tenon.ops import random as draws
 from tenon.ops.define import lift
 from tenon.ops.getitem import getitem
 from tenon.ops.portable import normal_quantile, portable_log, scaled
-from tenon.ops.searching import argsort, topk
+from tenon.ops.searching import topk
 from tenon.ops.shape import as_shape, cast
 from tenon.tensor import Tensor, tensor
 from tenon.types import as_dtype, broadcast_shapes, float32, float64, int64
-
-PLACE_BITS = 24         # of a permutation's keys are left out where so many tell the places: less is to be ordered
 
 
 class Generator:
@@ -125,8 +123,7 @@ def randint(low: int, high: Any = None, size: Any = None, dtype: Any = int64,
 
 def randperm(n: int, dtype: Any = int64, generator: Generator | None = None) -> Any:
     """0, 1, ... n - 1 in random order."""
-    keys = _draw(generator, lambda state: draws.random_integers(state, low=0, count=2 ** 63, shape=(n,)))
-    order = argsort(keys >> PLACE_BITS if n <= 1 << PLACE_BITS else keys, axis=0)
+    order = draws.dealt(_draw(generator, lambda state: draws.random_uniform(state, shape=(n,), dtype=float64)))
     return order if as_dtype(dtype) is int64 else cast(order, dtype=dtype)
 
 

@@ -20,7 +20,7 @@ from tenon.ops.attention import attention, attention_gradient
 from tenon.ops.convolution import conv, conv_input_grad, conv_weight_grad
 from tenon.ops.normalization import batch_norm_train, layer_norm_, rms_norm_
 from tenon.ops.pooling import max_pool_grad, max_pool_op, max_pool_positions, max_pool_taps
-from tenon.ops.random import random_bits, random_exponential, random_integers, random_normal, random_uniform
+from tenon.ops.random import dealt, random_bits, random_exponential, random_integers, random_normal, random_uniform
 from tenon.types import TensorType
 
 LEAST_WORK = 1_000_000      # multiply-adds; below it NumPy is done before machine code would be found
@@ -59,6 +59,7 @@ WORK: dict[Op, Callable[[Types, Types], int]] = {
     layer_norm_: _of_norm,
     rms_norm_: _of_norm,
     batch_norm_train: _of_norm,
+    dealt: lambda inputs, outputs: 100 * int(outputs[0].size),      # in Python, one after the other
     **dict.fromkeys((random_bits, random_uniform, random_integers, random_normal, random_exponential), _of_draw),
 }
 

@@ -20,7 +20,7 @@ from tenon.loops.schedule import schedule
 from tenon.loops.simplify import simplify
 from tenon.loops.sorting import Ordering
 from tenon.loops.target import GRAIN, Target
-from tenon.types import DType, Shape, TensorType, float32, int64
+from tenon.types import DType, Shape, TensorType, float32, float64, int64
 
 TILE = 256          # neighbours that are computed together
 LONGEST = 1 << 31   # the first step of a search in an axis whose size is a symbol
@@ -156,6 +156,20 @@ class Filling(Scalars):
                               Loop(lane, lanes, (*body, kept)),
                               Loop(j, size(first), (Loop(lane, lanes, (stored,), "vector"),))),
                        BESIDE * _work(ordering.work), [rows, places, *ordering.buffers])
+
+    def deal(self, chances: Read) -> None:
+        """Number k to place chances[k] * (k + 1) of the last axis, what was there to place k, one after the other."""
+        (out,) = self.outputs
+        *lead, count = out.type.shape
+        row, k, chosen = Index("row", product(lead)), Index("k", count), Local("chosen", int64)
+        first = _index(tuple(lead), row)
+        chance = chances((*first, k)) * self.cast(k + 1, float64)
+
+        def at(place: Expr) -> Expr:
+            return offset(out.type.shape, (*first, place))
+        body = (Let(chosen, Binary("max", Binary("min", self.cast(chance, int64), k), size(0))),
+                Store(out, at(k), Load(out, at(chosen), None)), Store(out, at(chosen), k))
+        self._parallel(row, (Loop(k, size(count), body),), 4 * _work(count))
 
     def search(self, x: Read, values: Read, right: bool) -> None:
         """How many elements of the ordered last axis of x come before each value: each step takes half as many."""

@@ -275,6 +275,37 @@ def normal_numbers(state: Any, shape: Any, dtype: DType) -> Any:
     return real + imaginary * 1j
 
 
+# ---------------------------------------------------------------- orders
+
+def _dealt_ref(chances: Any) -> Any:
+    """In Python, since what one place does the next one sees."""
+    count = chances.shape[-1]
+    chosen = np.clip((chances * np.arange(1, count + 1)).astype(np.int64), 0, np.arange(count))
+    out = np.empty(chances.shape, np.int64)
+    for row in np.ndindex(chances.shape[:-1]):
+        order = list(range(count))
+        for place, other in enumerate(chosen[row].tolist()):
+            order[place] = order[other]
+            order[other] = place
+        out[row] = order
+    return out
+
+
+def _dealt_type(chances: TensorType) -> TensorType:
+    if chances.dtype is not float64 or not chances.ndim:
+        raise ShapeError(f"dealt: one number in f64 a place, not {chances}")
+    return chances.with_dtype(int64)
+
+
+dealt: Op = define(
+    "dealt", public=False, type=_dealt_type, ref=_dealt_ref, fill=lambda s, chances: s.deal(chances),
+    vjp=lambda g, y, chances: (None,),
+    doc="0, 1, ... n - 1 along the last axis in the order that numbers from [0, 1) choose: number k comes to place "
+        "chances[k] * (k + 1), and what was there to place k (R. Durstenfeld's shuffle, inside out).",
+    domain=(0.0, 0.999),
+    examples=["dealt(f64[2, 5]) -> i64[2, 5]", "dealt(f64[0]) -> i64[0]", "dealt(f32[5]) -> error"])
+
+
 @composite(public=False, examples=["dropout(f32[3, 5], u64[2], p=0.25) -> f32[3, 5]",
                                    "dropout(f32[3], u64[2], p=1.5) -> error"])
 def dropout(x: Any, state: Any, *, p: float) -> Any:

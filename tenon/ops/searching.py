@@ -266,10 +266,41 @@ def masked_select(x: Any, mask: Any) -> Any:
     return take(flat(x), reshape_op(argwhere(flat(mask)), shape=(-1,)), axis=0)
 
 
-def _unique_ref(x: Any) -> Any:
-    values, first, inverse, counts = np.unique(x, return_index=True, return_inverse=True, return_counts=True,
-                                               equal_nan=False)
-    return values, first, inverse.reshape(x.shape), counts
+def _unique_ref(x: Any) -> tuple[Any, ...]:
+    if (beyond := _beyond_least(x)) is not None:
+        counts = np.bincount(beyond.ravel())
+        values = np.flatnonzero(counts)
+        number, first = np.empty(len(counts), np.int64), np.empty(len(values), np.int64)
+        number[values] = np.arange(len(values))
+        inverse = number[beyond]
+        first[inverse.ravel()[::-1]] = np.arange(x.size)[::-1]          # the one that is written last stays
+        return values.astype(x.dtype) + x.min(), first, inverse, counts[values]
+    x_flat = x.ravel()
+    order = _argsort_ref(x_flat, 0, False, True)
+    new = _differs(x_flat[order])
+    starts, inverse = np.flatnonzero(new), np.empty(x.size, np.int64)
+    inverse[order] = np.cumsum(new) - 1
+    first = order[starts]
+    return x_flat[first], first, inverse.reshape(x.shape), np.diff(starts, append=x.size)
+
+
+def _distinct_ref(x: Any) -> Any:
+    if (beyond := _beyond_least(x)) is not None:
+        return np.flatnonzero(np.bincount(beyond.ravel())).astype(x.dtype) + x.min()
+    ordered = _sort_ref(x.ravel(), 0, False, False)
+    return ordered[_differs(ordered)]
+
+
+def _beyond_least(x: Any) -> Any:
+    """How far integers are from the least of them; None where they span more numbers than there are of them."""
+    if x.dtype.kind not in "iu" or not x.size or int(x.max()) - int(x.min()) > x.size:
+        return None
+    return (x - x.min()).view(f"u{x.itemsize}").astype(np.int64)
+
+
+def _differs(ordered: Any) -> Any:
+    """Where an element stands that is not equal to the one before it."""
+    return np.concatenate([np.ones(min(1, len(ordered)), bool), ordered[1:] != ordered[:-1]])
 
 
 def _unique_type(x: TensorType) -> tuple[TensorType, ...]:
@@ -277,11 +308,22 @@ def _unique_type(x: TensorType) -> tuple[TensorType, ...]:
     return count.with_dtype(x.dtype), count, x.with_dtype(int64), count
 
 
+def _shared(g: Any, inverse: Any, counts: Any) -> Any:
+    """Equal elements share a gradient."""
+    return take(g, inverse, axis=0) / take(counts, inverse, axis=0)
+
+
 unique_op: Op = define(
     "unique", public=False, data_dependent=True, type=_unique_type, ref=_unique_ref,
-    vjp=lambda g, y, x: (take(g[0], y[2], axis=0) / take(y[3], y[2], axis=0),),
+    vjp=lambda g, y, x: (_shared(g[0], y[2], y[3]),),
     doc="The different elements in order, where each stands first, which one each element is, how often each occurs.",
     examples=["unique(f32[2, 3]) -> f32[count], i64[count], i64[2, 3], i64[count]"])
+
+distinct: Op = define(
+    "distinct", public=False, data_dependent=True, type=lambda x: _unique_type(x)[0], ref=_distinct_ref,
+    vjp=lambda g, y, x: (_shared(g, *unique_op(x)[2:]),),
+    doc="The different elements in order.",
+    examples=["distinct(f32[2, 3]) -> f32[count]"])
 
 UniqueAll = namedtuple("UniqueAll", "values indices inverse_indices counts")
 UniqueCounts = namedtuple("UniqueCounts", "values counts")
@@ -311,7 +353,7 @@ def unique_inverse(x: Any) -> Any:
 @function
 def unique_values(x: Any) -> Any:
     """The different elements in ascending order.  Eager only."""
-    return unique_op(x)[0]
+    return distinct(x)
 
 
 @function
@@ -321,6 +363,7 @@ def unique(x: Any, return_inverse: bool = False, return_counts: bool = False) ->
     >>> tn.unique(tn.tensor([3, 1, 3]), return_counts=True)
     (tensor([1, 3]), tensor([1, 2]))
     """
+    if not (return_inverse or return_counts):
+        return distinct(x)
     values, _, inverse, counts = unique_op(x)
-    chosen = [values] + [inverse] * return_inverse + [counts] * return_counts
-    return tuple(chosen) if len(chosen) > 1 else values
+    return (values, *[inverse] * return_inverse, *[counts] * return_counts)

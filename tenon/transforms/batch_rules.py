@@ -237,7 +237,7 @@ LAST_AXES = (
     "one_hot", "windows", "wrap_index", "cholesky", "det", "eig", "eigh", "inv", "lu", "matrix_exp", "pinv", "qr",
     "slogdet", "solve", "solve_triangular", "frexp", "svd", "svdvals", "celu", "elu", "gelu", "hardsigmoid",
     "hardswish", "hardtanh", "leaky_relu", "logsigmoid", "mish", "relu", "relu6", "selu", "silu", "softplus",
-    "softsign", "tanhshrink", "log_ndtr", "ndtri", "entr",
+    "softsign", "tanhshrink", "log_ndtr", "ndtri", "entr", "dealt",
 )
 LAST_AXES_OF_FIRST = (
     "embedding", "layer_norm", "rms_norm",

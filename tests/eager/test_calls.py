@@ -137,6 +137,15 @@ def test_a_heavy_call_agrees_with_the_reference(name, monkeypatch):
     assert not compiled
 
 
+def test_a_long_permutation_is_machine_code_with_the_numbers_of_the_reference(monkeypatch):
+    def order():
+        return tn.randperm(20_011, generator=tn.random.Generator(seed=3)).numpy()
+    found = twice(order)
+    monkeypatch.setattr(tn.eager.calls.eager, "_plans", {})
+    monkeypatch.setattr(heavy, "config", lambda: SimpleNamespace(backend="reference"))
+    np.testing.assert_array_equal(found, order())
+
+
 def test_a_small_call_compiles_nothing(monkeypatch):
     monkeypatch.setattr(heavy, "_program", None)
     x, w = map(tn.tensor, arrays_of((1, 2, 5, 5), (2, 2, 3, 3)))

@@ -107,3 +107,20 @@ def test_small_matrices(line, result, dtype):
 def test_a_small_matrix_whose_first_pivot_is_zero():
     check(graph_of("a: f64[2, 3, 3]", "small_inv(a)", "f64[2, 3, 3]"),
           np.array([[[0.0, 1, 2], [1, 0, 3], [4, -3, 8]], [[0, 0, 1], [0, 1, 0], [1, 0, 0]]]), tolerance=1e-12)
+
+
+@pytest.mark.parametrize("shape", ["0", "1", "2", "13", "3, 5", "0, 5"])
+def test_orders_are_dealt_one_place_after_the_other(shape):
+    graph = graph_of(f"x: f64[{shape}]", "dealt(x)", f"i64[{shape}]")
+    x = random.random(graph.params[0].shape)
+    check(graph, x)
+    kernel = lower(graph, "k")
+    for wild in (np.nan, -5.0, 1e300):                  # nothing is written outside
+        if x.size:
+            run(kernel, [np.full_like(x, wild)])
+
+
+def test_orders_of_symbolic_length_are_dealt():
+    graph = graph_of("x: f64[B, N]", "dealt(x)", "i64[B, N]")
+    for shape in ((2, 3), (1, 70)):
+        check(graph, random.random(shape))

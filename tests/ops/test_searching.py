@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import tenon as tn
 from tenon.ops.searching import argsort
 
 
@@ -17,3 +18,17 @@ def test_many_integers_are_ordered_as_numpy_orders_them(dtype: str) -> None:
                 found = argsort.ref(x, axis=axis, descending=descending, stable=True)
                 assert found.dtype == np.int64
                 np.testing.assert_array_equal(found, expected)
+
+
+def test_different_elements_are_numpys_whether_counted_or_sorted() -> None:
+    random = np.random.default_rng(0)
+    some = [np.array([127, -128, 0, 127], np.int8), np.array([2**64 - 1, 2**64 - 3], np.uint64), np.zeros(0, np.int64),
+            np.array(5), np.array([2**63 - 1, -2**63]), random.integers(-9, 9, (7, 31)), random.random((5, 9)) < 0.5,
+            random.integers(-2**62, 2**62, 40)[random.integers(0, 40, 90)], random.standard_normal((6, 5)).round(),
+            np.array([np.nan, 1, np.inf, np.nan, -0.0, 0.0, 1], np.float32), np.array([2 + 1j, 1 + 2j, 2 + 1j])]
+    for x in some:
+        expected = np.unique(x, return_index=True, return_inverse=True, return_counts=True, equal_nan=False)
+        for ours, theirs in zip(tn.unique_all(tn.tensor(x)), expected, strict=True):
+            assert ours.numpy().dtype == theirs.dtype
+            np.testing.assert_array_equal(ours.numpy(), theirs)
+        np.testing.assert_array_equal(tn.unique_values(tn.tensor(x)).numpy(), expected[0])
