@@ -14,23 +14,38 @@ from collections.abc import Callable
 from functools import cache
 from typing import Any
 
-POSITIONAL = 0x80       # METH_FASTCALL
+POSITIONAL, NAMED = 0x80, 0x02      # METH_FASTCALL, METH_KEYWORDS
 
 
 class _Method(ctypes.Structure):
     _fields_ = (("name", ctypes.c_char_p), ("code", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p))
 
 
-def builtin(name: str, address: int, owner: Any, kept: Any = None) -> Callable[..., Any]:
+def builtin(name: str, address: int, owner: Any, kept: Any = None, doc: str | None = None) -> Callable[..., Any]:
     """The code at this address as a function, which keeps `owner` and what is `kept` for it."""
-    function: Callable[..., Any] = _make()(ctypes.addressof(_method(name, address)), owner, kept)
+    function: Callable[..., Any] = _make()(ctypes.addressof(_method(name, address, POSITIONAL, doc)), owner, kept)
     return function
 
 
+def bound(function: Callable[..., Any]) -> Any:
+    """A builtin as what a class has for a method, which is given the instance first."""
+    make = ctypes.pythonapi.PyInstanceMethod_New
+    make.restype, make.argtypes = ctypes.py_object, [ctypes.py_object]
+    return make(function)
+
+
+def method(name: str, address: int, kind: type) -> Any:
+    """The code at this address as a method of a class: `ptr f(ptr self, ptr arguments, i64 count, ptr names)`, where
+    the values of named arguments come last, and names may be null."""
+    make = ctypes.pythonapi.PyDescr_NewMethod
+    make.restype, make.argtypes = ctypes.py_object, [ctypes.py_object, ctypes.c_void_p]
+    return make(kind, ctypes.addressof(_method(name, address, POSITIONAL | NAMED, None)))
+
+
 @cache
-def _method(name: str, address: int) -> _Method:
+def _method(name: str, address: int, flags: int, doc: str | None) -> _Method:
     """What the function refers to for as long as it lives."""
-    return _Method(name.encode(), address, POSITIONAL, None)
+    return _Method(name.encode(), address, flags, None if doc is None else doc.encode())
 
 
 @cache

@@ -239,7 +239,9 @@ class Function:
     def words(self, count: int) -> Pointer:
         """Memory of the function's own, zeros at first."""
         with self.b.goto_entry_block():
-            made = Pointer(self.b, self.b.alloca(WORD, size=count))
+            room = self.b.alloca(WORD, size=count)
+            room.type = POINTER         # of anything: addresses are written there too
+            made = Pointer(self.b, room)
             for k in range(count):
                 made.put(0, k)
         return made

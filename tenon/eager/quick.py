@@ -1,8 +1,8 @@
 """An elementwise operator call on tensors that NumPy does in one step -> its result, with little Python around it.
 
-`op.quick(inputs)` gives the result, or None where the call has to be made in full (`calls.py`): inputs of several
-element types, numbers of another type, captured or batched tensors, whatever NumPy refuses.  Only element types
-decide, so one entry serves all shapes.
+`op.quick(inputs)` gives the result, by a call in full (`calls.py`) where need be: inputs of several element types,
+numbers of another type, captured or batched tensors, whatever NumPy refuses.  Only element types decide, so one entry
+serves all shapes.  `native.py` puts machine code in the place of these functions, which it calls where it does less.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tenon.autocast import autocasting
+from tenon.eager.native import Short, give
 from tenon.eager.quiet import quiet
 from tenon.eager.recording import recording
 from tenon.eager.tape import recorded
@@ -23,7 +24,6 @@ from tenon.graph.op import OPS, Op, current
 from tenon.graph.operators import install
 from tenon.ops.define import PUBLIC
 from tenon.ops.linalg import matmul_op
-from tenon.ops.methods import install_quick_methods
 from tenon.tensor import Tensor, fresh
 from tenon.types import TensorType, as_dtype
 
@@ -31,14 +31,14 @@ NUMBERS = frozenset((bool, int, float))
 MOST_NUMBERS = 1024
 PRODUCTS = frozenset((np.dtype(np.float32), np.dtype(np.float64)))
 NOT_ONE = None, np.zeros((), object)        # a number that is none of a tensor's type: no operator takes such elements
+SHORTS: list[Short] = []
 
 
 def give_quick_calls() -> None:
     """Give every operator that is one of NumPy's ufuncs its short way."""
-    for op in OPS.values():
-        if isinstance(op.ref, np.ufunc) and op.elementwise and not op.signature.attrs:
-            op.quick = _unary(op, op.ref) if len(op.signature.data) == 1 else _binary(op, op.ref)
-    install_quick_methods()
+    SHORTS.extend((_unary if op.arity == 1 else _binary)(op, op.ref) for op in OPS.values()
+                  if isinstance(op.ref, np.ufunc) and op.elementwise and not op.signature.attrs)
+    give(SHORTS)
     install({"__matmul__": _product(matmul_op, PUBLIC["matmul"])})
 
 
@@ -62,7 +62,7 @@ def _product(op: Op, full: Callable[[Any, Any], Any]) -> Callable[[Any, Any], An
     return quick
 
 
-def _unary(op: Op, ufunc: np.ufunc) -> Callable[[Any], Any]:
+def _unary(op: Op, ufunc: np.ufunc) -> Short:
     results, full = _Results(op), op.full
 
     def quick(x: Any) -> Any:
@@ -81,10 +81,10 @@ def _unary(op: Op, ufunc: np.ufunc) -> Callable[[Any], Any]:
                     pass
         return full((x,), {})
     quick.__name__, quick.__doc__ = op.name, op.doc
-    return quick
+    return Short(op, ufunc, quick, results)
 
 
-def _binary(op: Op, ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
+def _binary(op: Op, ufunc: np.ufunc) -> Short:
     results, numbers, full = _Results(op), _Numbers(op), op.full
 
     def quick(x: Any, y: Any) -> Any:
@@ -116,7 +116,7 @@ def _binary(op: Op, ufunc: np.ufunc) -> Callable[[Any, Any], Any]:
                     pass
         return full((x, y), {})
     quick.__name__, quick.__doc__ = op.name, op.doc
-    return quick
+    return Short(op, ufunc, quick, results, numbers.find)
 
 
 class _Results(dict[Any, Any]):

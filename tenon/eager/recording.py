@@ -10,16 +10,16 @@ from typing import Any
 from tenon.autocast import autocasting, narrowing
 from tenon.types import DType
 
-_recording: ContextVar[bool] = ContextVar("recording", default=True)
+recording_variable: ContextVar[bool] = ContextVar("recording", default=True)
 
 
 @contextmanager
 def recording_is(flag: bool) -> Iterator[None]:
-    token = _recording.set(flag)
+    token = recording_variable.set(flag)
     try:
         yield
     finally:
-        _recording.reset(token)
+        recording_variable.reset(token)
 
 
 def no_grad() -> Any:
@@ -41,22 +41,22 @@ class differentiating:
         self.again = again
 
     def __enter__(self) -> None:
-        self.tokens = _recording.set(self.again), narrowing.set(None)
+        self.tokens = recording_variable.set(self.again), narrowing.set(None)
 
     def __exit__(self, *_: object) -> None:
         again, before = self.tokens
         narrowing.reset(before)
-        _recording.reset(again)
+        recording_variable.reset(again)
 
 
 def is_grad_enabled() -> bool:
     """Whether operators record themselves for `backward` here."""
-    return _recording.get()
+    return recording_variable.get()
 
 
-recording = _recording.get      # the same, for those who ask at every call
+recording = recording_variable.get      # the same, for those who ask at every call
 
 
 def modes() -> tuple[bool, DType | None]:
     """All switches that change what operators do: whether they record themselves, and the type of `autocast`."""
-    return _recording.get(), autocasting()
+    return recording_variable.get(), autocasting()

@@ -39,7 +39,7 @@ class ElementwiseRules(dict[Any, Any]):
         if len(self) >= MOST_RULES:
             self.clear()
         op, dtype, *kinds = key
-        self[key] = rules = _recorded(op, dtype, kinds or [True] * getattr(op, "inputs", 0))
+        self[key] = rules = _recorded(op, dtype, kinds or [True] * getattr(op, "arity", 0))
         return rules
 
 

@@ -19,7 +19,8 @@ from tenon.types import DTYPE_OF, DType, as_dtype
 
 T = TypeVar("T", bound=Tensor)
 NO_ATTRS: Mapping[str, Any] = {}
-_next_number = itertools.count().__next__
+NUMBERS = itertools.count()
+_next_number = NUMBERS.__next__
 
 
 class TapeNode:

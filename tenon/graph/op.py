@@ -45,14 +45,14 @@ class Interpreter(Protocol):
 
 KNOWN_CODE = (PACKAGE, os.path.dirname(np.__file__) + os.sep)
 OPS: dict[str, Op] = {}
-_interpreter: ContextVar[Interpreter | None] = ContextVar("interpreter", default=None)
+innermost: ContextVar[Interpreter | None] = ContextVar("interpreter", default=None)
 _default: list[Interpreter] = []
-current = _interpreter.get      # None where calls are evaluated at once
+current = innermost.get      # None where calls are evaluated at once
 
 
 def interpreter() -> Interpreter:
     """The innermost interpreter; eager evaluation if there is none."""
-    return _interpreter.get() or _default[-1]
+    return innermost.get() or _default[-1]
 
 
 def set_default_interpreter(default: Interpreter) -> None:
@@ -81,11 +81,11 @@ def call_by(shortcut: Shortcut) -> None:
 @contextmanager
 def using(inner: Interpreter) -> Iterator[Interpreter]:
     """Let `inner` decide what operator calls mean in this block, in this thread."""
-    token = _interpreter.set(inner)
+    token = innermost.set(inner)
     try:
         yield inner
     finally:
-        _interpreter.reset(token)
+        innermost.reset(token)
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,8 +145,16 @@ class Signature:
         return inputs, attrs
 
 
+class Called:
+    """What a call of an operator looks at first, where machine code finds it too."""
+
+    __slots__ = ("arity", "quick")
+    arity: int                              # how many data parameters there are
+    quick: Callable[..., Any] | None        # a call without attributes
+
+
 @dataclass(eq=False)
-class Op:
+class Op(Called):
     """An operator; see the module's text for what the fields mean together."""
 
     name: str
@@ -167,8 +175,6 @@ class Op:
     examples: Sequence[str] = ()                        # "relu(f32[2, 3]) -> f32[2, 3]", "... -> error"
     doc: str = ""
     signature: Signature = field(init=False)
-    inputs: int = field(init=False)
-    quick: Callable[..., Any] | None = field(init=False, default=None)      # a call without attributes
 
     def __post_init__(self) -> None:
         if self.name in OPS:
@@ -176,7 +182,7 @@ class Op:
         if self.compute is None and self.expand is None and self.ref is None:
             raise ArgumentError(f"{self.name}: an operator needs a meaning", hint="give compute, expand or ref")
         self.signature = Signature.of(self.type)
-        self.inputs = len(self.signature.data)
+        self.arity, self.quick = len(self.signature.data), None
         self.__doc__, self.__name__ = self.doc, self.name
         OPS[self.name] = self
 
@@ -213,7 +219,7 @@ class Op:
         return inspect.Signature(found + attrs)
 
     def __call__(self, *args: Any, **attrs: Any) -> Any:
-        if self.quick is not None and not attrs and len(args) == self.inputs:
+        if self.quick is not None and not attrs and len(args) == self.arity:
             return self.quick(*args)
         return self.full(args, attrs) if current() is not None else again(self, self.full, args, attrs)
 

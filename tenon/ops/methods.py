@@ -75,12 +75,21 @@ def _contiguous(self: Any) -> Any:
     return self
 
 
-def install_quick_methods() -> None:
-    """Let Python's operators be the short ways of those operators that have one."""
+def short_methods() -> dict[str, Op]:
+    """Python's operators that are one of ours and nothing else, by the name of the method."""
     binary = {f"__{python}__": name for python, name in (PYTHON_OPERATORS | COMPARISONS).items()}
     unary = {f"__{python}__": name for python, name in UNARY.items()}
-    operators = ((method, PUBLIC.get(name)) for method, name in (binary | unary).items())
-    install({method: op.quick for method, op in operators if isinstance(op, Op) and op.quick is not None})
+    return _operators(binary | unary)
+
+
+def reflected_methods() -> dict[str, Op]:
+    """The same with their inputs exchanged: `__radd__`."""
+    return _operators({f"__r{python}__": name for python, name in PYTHON_OPERATORS.items()})
+
+
+def _operators(names: dict[str, str]) -> dict[str, Op]:
+    found = {method: PUBLIC.get(name) for method, name in names.items()}
+    return {method: op for method, op in found.items() if isinstance(op, Op)}
 
 
 def first_parameter(operator: Callable[..., Any]) -> str | None:

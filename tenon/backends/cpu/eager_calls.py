@@ -1,0 +1,306 @@
+"""Elementwise eager calls of one or two inputs -> a Python builtin for each operator, which NumPy's loop computes.
+
+    quick, turned = Machine(offsets, share).quick(op, rows, python, find)
+    quick(x, y), turned(y, x)
+
+What NumPy does around its loop, and Python around NumPy, takes ten times as long as the loop for ten numbers.  Whatever
+is not usual (a capture, another element type, sizes that differ, many elements) is a call of the function in Python.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from tenon.backends import native
+from tenon.backends.builtin import bound, builtin, method
+from tenon.backends.cpu import objects
+from tenon.backends.cpu.eager_objects import SHARED, Objects, Offsets, Place, count_of, drop, held, shared
+from tenon.backends.llvm import Library
+from tenon.backends.native import BYTES, HALF, NOTHING, POINTER, WORD, Function, Module, Pointer, Word
+from tenon.dataclasses import astuple, dataclass
+
+MOST_ELEMENTS = 4096            # of a call; NumPy lets other threads go on while it computes more
+PLAIN = 0x101                   # of ndarray.flags: contiguous, aligned
+
+# Words of an operator's table: the operator, the function in Python, what finds numbers, and what it found last; rows.
+OP, PYTHON_CALL, FIND, LAST_DTYPE, LAST_NUMBER, LAST_FOUND, ROW_COUNT, ROWS = range(8)
+# Words of a row: the element type of the inputs, the loop and its data, the result's type, whether it has a gradient.
+DTYPE, LOOP, LOOP_DATA, ITEM, RESULT, RESULT_ITEM, DIFFERENTIABLE, ROW_WORDS = range(8)
+
+
+@dataclass(frozen=True)
+class Row:
+    """How an operator is computed for one element type."""
+
+    dtype: np.dtype[Any]
+    loop: tuple[int, int]           # address and data
+    result: np.dtype[Any]
+
+
+class Machine:
+    """The machine code for eager calls, and what it refers to."""
+
+    def __init__(self, offsets: Offsets, share: Mapping[Place, Any]):
+        self.library = _library(offsets)
+        words = [share[place] if place is Place.NEW_ARRAY else id(share[place]) for place in Place]
+        self.kept = dict(share)
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.library.address("share"))((ctypes.c_uint64 * len(words))(*words))
+
+    def quick(self, op: Any, rows: Sequence[Row], python: Callable[..., Any],
+              find: Callable[..., Any] | None = None) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        """An operator's call, and the same with its inputs exchanged where it has two, so that there is a `find`."""
+        table = np.zeros(ROWS + ROW_WORDS * len(rows), np.int64)
+        none, name, doc = id(None), op.name, op.doc
+        table[:ROWS] = id(op), id(python), id(find), none, none, none, len(rows)
+        for _ in range(3):                      # the references that the table has to what it remembers
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(None))
+        for k, row in enumerate(rows):
+            flag = row.result.kind in "fc"
+            at = ROWS + ROW_WORDS * k
+            table[at:at + ROW_WORDS] = (id(row.dtype), *row.loop, row.dtype.itemsize, id(row.result),
+                                        row.result.itemsize, id(flag))
+        kept = op, python, find, rows
+        one, other = ("unary", "unary") if find is None else ("binary", "reflected")
+        return (builtin(name, self.library.address(one), table, kept, doc),
+                builtin(name, self.library.address(other), table, kept, doc))
+
+    as_method = staticmethod(bound)
+
+    def op_call(self, kind: type) -> Any:
+        """What `Op.__call__` is then: a call of its builtin where it has one."""
+        return method("__call__", self.library.address("op_call"), kind)
+
+
+@cache
+def _library(offsets: Offsets) -> Library:
+    return native.library("eager", *astuple(offsets), module_of=lambda *_: _module(offsets))
+
+
+def _module(offsets: Offsets) -> Module:
+    module = Module()
+    Objects(module, offsets)
+    writer = _Writer(offsets)
+    module.define("is_plain", _is_plain, HALF, POINTER)
+    module.define("same_sizes", _same_sizes, HALF, POINTER, POINTER)
+    module.define("row", _row, POINTER, POINTER, POINTER)
+    module.define("number", _number, POINTER, POINTER, POINTER, POINTER)
+    module.define("made", _made, POINTER, POINTER, POINTER)
+    module.define("result", writer.result, POINTER, POINTER, POINTER, POINTER, POINTER, POINTER, HALF)
+    module.define("of_one", writer.of_one, POINTER, POINTER, POINTER)
+    module.define("of_operands", writer.of_operands, POINTER, POINTER, POINTER, POINTER, POINTER, POINTER, HALF)
+    module.define("of_two", writer.of_two, POINTER, POINTER, POINTER, POINTER)
+    for name, write in (("unary", _unary), ("binary", _binary), ("reflected", _reflected)):
+        module.define(name, write, POINTER, POINTER, POINTER, WORD, public=True)
+    module.define("op_call", writer.op_call, POINTER, POINTER, POINTER, WORD, POINTER, public=True)
+    return module
+
+
+# ---------------------------------------------------------------- builtins: the usual call, or the one in Python
+
+def _unary(f: Function, owner: Pointer, arguments: Pointer, count: Word) -> None:
+    table = owner.field(objects.DATA)
+    with f.where(count == 1):
+        _unless_done(f, f.call("of_one", table, arguments.pointer()))
+    f.give(f.call("PyObject_Vectorcall", table.pointer(PYTHON_CALL), arguments, count, f.null()))
+
+
+def _binary(f: Function, owner: Pointer, arguments: Pointer, count: Word) -> None:
+    table = owner.field(objects.DATA)
+    with f.where(count == 2):
+        _unless_done(f, f.call("of_two", table, arguments.pointer(), arguments.pointer(1)))
+    f.give(f.call("PyObject_Vectorcall", table.pointer(PYTHON_CALL), arguments, count, f.null()))
+
+
+def _reflected(f: Function, owner: Pointer, arguments: Pointer, count: Word) -> None:
+    table, turned = owner.field(objects.DATA), f.words(2)
+    with f.where(count == 2):
+        _unless_done(f, f.call("of_two", table, arguments.pointer(1), arguments.pointer()))
+        for k in range(2):
+            turned.put(arguments.pointer(1 - k), k)
+        f.give(f.call("PyObject_Vectorcall", table.pointer(PYTHON_CALL), turned, count, f.null()))
+    f.give(f.call("PyObject_Vectorcall", table.pointer(PYTHON_CALL), arguments, count, f.null()))
+
+
+def _unless_done(f: Function, found: Pointer) -> None:
+    """Return what was found, or an error; go on where there is neither."""
+    with f.unless(found.is_null()):
+        f.give(found)
+    with f.unless(f.call("PyErr_Occurred").is_null()):
+        f.give()
+
+
+# ---------------------------------------------------------------- the usual call; null: it is not usual, or an error
+
+class _Writer:
+    """The functions that look into Tenon's objects."""
+
+    def __init__(self, offsets: Offsets):
+        self.offsets = offsets
+
+    def of_one(self, f: Function, table: Pointer, x: Pointer) -> None:
+        _require_eager(f)
+        f.require(f.call("is_tensor", x) != 0)
+        state = x.field(self.offsets.own)
+        array = state.field(self.offsets.payload)
+        f.require(f.call("is_plain", array) != 0)
+        row = f.call("row", table, array.field(objects.DTYPE))
+        f.require(~row.is_null())
+        out = f.call("made", row, array)
+        f.require(~out.is_null())
+        _run(f, row, [array], out, [row.word(ITEM)])
+        f.give(f.call("result", table, row, x, f.null(), out, self._wanted(f, state)))
+
+    def of_two(self, f: Function, table: Pointer, x: Pointer, y: Pointer) -> None:
+        _require_eager(f)
+        at = self.offsets
+        first, second = f.call("is_tensor", x), f.call("is_tensor", y)
+        with f.where((first & second) != 0):
+            left, right = x.field(at.own), y.field(at.own)
+            wanted = self._wanted(f, left) | self._wanted(f, right)
+            f.give(f.call("of_operands", table, x, y, left.field(at.payload), right.field(at.payload), wanted))
+        f.require((first | second) != 0)
+        tensor, beside = f.variable(x), f.variable(y)
+        with f.where(first == 0):
+            tensor.set(y)
+            beside.set(x)
+        wanted = self._wanted(f, tensor().field(at.own))
+        found = f.call("number", table, tensor().field(at.own).field(at.payload), beside())
+        f.require(~found.is_null())
+        literal, number = (found.field(objects.ITEMS + BYTES * k) for k in range(2))
+        array = tensor().field(at.own).field(at.payload)    # now, since finding a number may have run Python
+        with f.where(first != 0):
+            out = f.call("of_operands", table, x, literal, array, number, wanted)
+            drop(f, found)
+            f.give(out)
+        out = f.call("of_operands", table, literal, y, number, array, wanted)
+        drop(f, found)
+        f.give(out)
+
+    def of_operands(self, f: Function, table: Pointer, x: Pointer, y: Pointer, a: Pointer, b: Pointer, wanted: Word
+                    ) -> None:
+        """The call on these arrays, one of which may be a number's."""
+        f.require((f.call("is_plain", a) & f.call("is_plain", b)) != 0)
+        dtype = a.field(objects.DTYPE)
+        f.require(b.field(objects.DTYPE) == dtype)
+        row = f.call("row", table, dtype)
+        f.require(~row.is_null())
+        steps, like = [f.variable(row.word(ITEM)) for _ in range(2)], f.variable(a)
+        with f.where(f.call("same_sizes", a, b) == 0):
+            scalar = b.half(objects.NDIM) == 0
+            with f.where(scalar):
+                steps[1].set(0)
+            with f.unless(scalar):
+                f.require(a.half(objects.NDIM) == 0)
+                steps[0].set(0)
+                like.set(b)
+        out = f.call("made", row, like())
+        f.require(~out.is_null())
+        _run(f, row, [a, b], out, [step() for step in steps])
+        f.give(f.call("result", table, row, x, y, out, wanted))
+
+    def result(self, f: Function, table: Pointer, row: Pointer, x: Pointer, y: Pointer, out: Pointer, wanted: Word
+               ) -> None:
+        """The array as a tensor, recorded where that is wanted."""
+        with f.where(wanted != 0):
+            with f.where(f.call("says", shared(f, Place.RECORDING), shared(f, Place.TRUE)) != 0):
+                f.give(f.call("recorded", table.pointer(OP), x, y, out, row.pointer(DIFFERENTIABLE)))
+        f.give(f.call("tensor", out, shared(f, Place.FALSE), held(f, shared(f, Place.NONE))))
+
+    def _wanted(self, f: Function, state: Pointer) -> Word:
+        """Whether a tensor has a gradient, which is True or False where it is usual."""
+        flag = state.field(self.offsets.requires_grad)
+        f.require((flag == shared(f, Place.TRUE)) | (flag == shared(f, Place.FALSE)))
+        return (flag == shared(f, Place.TRUE)).wide().low()
+
+    def op_call(self, f: Function, op: Pointer, arguments: Pointer, count: Word, names: Pointer) -> None:
+        """`op(*arguments)`: by its builtin where it has one and nothing is named, else in Python."""
+        at = self.offsets
+        quick, arity = op.field(at.quick), op.field(at.arity)
+        with f.where(names.is_null() & (quick.field(objects.TYPE) == shared(f, Place.BUILTIN))):
+            one = (count == 1) & (arity == shared(f, Place.ONE))
+            with f.where(one | ((count == 2) & (arity == shared(f, Place.TWO)))):
+                f.give(f.call("PyObject_Vectorcall", quick, arguments, count, f.null()))
+        further = f.variable(count)
+        with f.unless(names.is_null()):
+            further.set(count + names.behind(objects.LENGTH).word())
+        given = f.call("PyMem_Malloc", (further() + 1) * BYTES)
+        f.require(~given.is_null())
+        given.put(op)
+        with f.each(further()) as k:
+            given.at(k + 1).put(arguments.pointer(k))
+        out = f.call("PyObject_Vectorcall", shared(f, Place.CALL), given, count + 1, names)
+        f.call("PyMem_Free", given)
+        f.give(out)
+
+
+def _require_eager(f: Function) -> None:
+    """Return null where a call is not just computed."""
+    f.require(f.call("says", shared(f, Place.INTERPRETER), shared(f, Place.NONE)) != 0)
+    f.require(f.call("PyDict_Size", shared(f, Place.KERNELS)) == 0)
+
+
+def _is_plain(f: Function, array: Pointer) -> None:
+    """Whether it is an array whose elements lie side by side."""
+    f.require(array.field(objects.TYPE) == shared(f, Place.ARRAY))
+    f.give(((array.half(objects.FLAGS) & PLAIN) == PLAIN).wide().low())
+
+
+def _same_sizes(f: Function, a: Pointer, b: Pointer) -> None:
+    count, these, those = a.half(objects.NDIM), a.field(objects.DIMENSIONS), b.field(objects.DIMENSIONS)
+    f.require(count == b.half(objects.NDIM))
+    with f.each(count) as k:
+        f.require(these.word(k) == those.word(k))
+    f.give(1)
+
+
+def _row(f: Function, table: Pointer, dtype: Pointer) -> None:
+    """How the operator is computed for an element type."""
+    with f.each(table.word(ROW_COUNT)) as k:
+        row = table.at(k * ROW_WORDS + ROWS)
+        with f.where(row.pointer(DTYPE) == dtype):
+            f.give(row)
+    f.give()
+
+
+def _number(f: Function, table: Pointer, array: Pointer, number: Pointer) -> None:
+    """(a literal, an array of no axes) for a number beside a tensor; the last one is remembered by its identity."""
+    f.require(array.field(objects.TYPE) == shared(f, Place.ARRAY))
+    kind, dtype = number.field(objects.TYPE), array.field(objects.DTYPE)
+    f.require((kind == shared(f, Place.FLOAT)) | (kind == shared(f, Place.INT)))
+    with f.where((number == table.pointer(LAST_NUMBER)) & (dtype == table.pointer(LAST_DTYPE))):
+        f.give(held(f, table.pointer(LAST_FOUND)))
+    given = f.words(2)
+    given.put(held(f, dtype))
+    given.put(number, 1)
+    found = f.call("PyObject_Vectorcall", table.pointer(FIND), given, f.word(2), f.null())
+    with f.where(found.is_null()):
+        drop(f, dtype)
+        f.give()
+    for place, now in ((LAST_DTYPE, dtype), (LAST_NUMBER, held(f, number)), (LAST_FOUND, held(f, found))):
+        before = table.pointer(place)
+        table.put(now, place)
+        drop(f, before)
+    f.give(found)
+
+
+def _made(f: Function, row: Pointer, like: Pointer) -> None:
+    """An array for the result, of the sizes of this one; null where they are many."""
+    f.require(count_of(f, like) < MOST_ELEMENTS + 1)
+    kind, result, nothing = shared(f, Place.ARRAY), held(f, row.pointer(RESULT)), f.null()
+    f.give(f.through(f.memory(SHARED).at(int(Place.NEW_ARRAY)), POINTER, kind, result, like.narrow(objects.NDIM),
+                     like.field(objects.DIMENSIONS), nothing, nothing, f.half(0), nothing))
+
+
+def _run(f: Function, row: Pointer, inputs: Sequence[Pointer], out: Pointer, steps: Sequence[Word]) -> None:
+    """NumPy's loop from the inputs to the result."""
+    arrays, strides, count = f.words(3), f.words(3), f.words(1)
+    for k, (array, step) in enumerate(zip((*inputs, out), (*steps, row.word(RESULT_ITEM)), strict=True)):
+        arrays.put(array.field(objects.DATA), k)
+        strides.put(step, k)
+    count.put(count_of(f, out))
+    f.through(row.at(LOOP), NOTHING, arrays, count, strides, row.pointer(LOOP_DATA))

@@ -1,0 +1,110 @@
+"""Machine code for the operators that quick.py calls, once many calls were made.
+
+Making it takes a second, or a tenth where it lies on disk, and another thread does it: programs that hardly call
+operators eagerly never load LLVM.  Where Python's or NumPy's objects are not what they are known to be nothing changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from threading import Thread
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from tenon.backends.cpu import objects
+from tenon.config import config
+from tenon.eager.recording import recording_variable
+from tenon.eager.tape import NO_ATTRS, NUMBERS, Saved, TapeNode
+from tenon.graph.kernels import KERNELS
+from tenon.graph.op import Op, innermost
+from tenon.graph.operators import install
+from tenon.ops.methods import reflected_methods, short_methods
+from tenon.state import TensorState
+from tenon.tensor import Tensor
+
+if TYPE_CHECKING:
+    from tenon.backends.cpu.eager_calls import Machine, Row
+
+FEW = 5000              # calls, after which it is worth while
+TYPES = np.dtype(np.float32), np.dtype(np.float64)
+SLOTS: tuple[tuple[type, tuple[str, ...]], ...] = (     # as `Offsets` has them
+    (Tensor, ("own",)), (Saved, ("leaf",)), (TensorState, ("payload", "requires_grad", "grad", "node", "index")),
+    (TapeNode, ("attrs", "inputs", "number", "op", "payloads", "root")), (Op, ("quick", "arity")))
+
+
+class Short:
+    """An operator's short way in Python, and what machine code needs for the same."""
+
+    __slots__ = ("call", "find", "op", "results", "ufunc")
+
+    def __init__(self, op: Op, ufunc: np.ufunc, call: Callable[..., Any], results: Mapping[Any, Any],
+                 find: Callable[[Any, Any], Any] | None = None):
+        self.op, self.ufunc, self.call = op, ufunc, call
+        self.results, self.find = results, find     # element types by that of the inputs; numbers beside a tensor
+
+    def rows(self) -> Iterator[Row]:
+        """How it is computed, for the element types whose loop is found."""
+        from tenon.backends.cpu.eager_calls import Row  # local: LLVM is slow to load, and not always needed
+        from tenon.backends.cpu.ufuncs import inner_loop  # local: as above
+
+        for dtype in TYPES:
+            result = self.results[dtype]
+            loop = result and inner_loop(self.ufunc, dtype.char * self.ufunc.nin + result.char)
+            if loop:
+                yield Row(dtype, loop, result)
+
+
+def give(shorts: Sequence[Short]) -> None:
+    """Let operators go the short way: in Python, and natively when many calls were made."""
+    left = iter(range(FEW))
+
+    def counting(call: Callable[..., Any]) -> Callable[..., Any]:
+        def quick(*given: Any) -> Any:
+            if next(left, None) is None:
+                give_python(shorts)
+                if objects.READABLE and config().backend != "reference":
+                    Thread(target=give_native, args=(shorts,), name="tenon-compile").start()
+            return call(*given)
+        quick.__name__, quick.__doc__ = call.__name__, call.__doc__
+        return quick
+    give_python(shorts, counting)
+
+
+def give_python(shorts: Sequence[Short], around: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda call: call
+                ) -> None:
+    """Let operators, and Python's, be functions in Python."""
+    for short in shorts:
+        short.op.quick = around(short.call)
+    install({name: op.quick for name, op in short_methods().items() if op.quick is not None})
+
+
+def give_native(shorts: Sequence[Short]) -> None:
+    """Let operators, and Python's, be builtins, where there is a loop for them; as they are where there is no code."""
+    from tenon.backends.cpu.ufuncs import new_array  # local: as above
+
+    if new_array():
+        machine = _machine()
+        made = {short.op: machine.quick(short.op, rows, short.call, short.find)
+                for short in shorts if (rows := list(short.rows()))}
+        for op, (quick, _) in made.items():
+            op.quick = quick
+        install({name: machine.as_method(made[op][0]) for name, op in short_methods().items() if op in made}
+                | {name: machine.as_method(made[op][1]) for name, op in reflected_methods().items() if op in made})
+        Op.__call__ = machine.op_call(Op)       # type: ignore[method-assign]
+
+
+@cache
+def _machine() -> Machine:
+    from tenon.backends.cpu.eager_calls import Machine  # local: as above
+    from tenon.backends.cpu.eager_objects import Offsets, Place  # local: as above
+    from tenon.backends.cpu.ufuncs import new_array  # local: as above
+
+    offsets = Offsets(*[objects.slot_offset(kind, name) for kind, names in SLOTS for name in names])
+    return Machine(offsets, {
+        Place.ARRAY: np.ndarray, Place.TENSOR: Tensor, Place.SAVED: Saved, Place.STATE: TensorState,
+        Place.NODE: TapeNode, Place.FLOAT: float, Place.INT: int, Place.BUILTIN: type(len), Place.NONE: None,
+        Place.TRUE: True, Place.FALSE: False, Place.ZERO: 0, Place.ONE: 1, Place.TWO: 2, Place.NO_ATTRS: NO_ATTRS,
+        Place.INTERPRETER: innermost, Place.RECORDING: recording_variable, Place.KERNELS: KERNELS,
+        Place.NUMBERS: NUMBERS, Place.NEW_ARRAY: new_array(), Place.CALL: Op.__call__})

@@ -1,0 +1,208 @@
+"""Eager calls by machine code: what those in Python give, with every reference given back."""
+
+import gc
+import subprocess
+import sys
+import threading
+import tracemalloc
+
+import numpy as np
+import pytest
+
+import tenon as tn
+from tenon.backends.cpu import objects
+from tenon.backends.cpu.ufuncs import inner_loop
+from tenon.eager import native
+from tenon.eager.quick import SHORTS
+from tenon.errors import TenonError
+from tenon.graph.kernels import KERNELS
+from tenon.graph.op import Op
+
+pytestmark = pytest.mark.skipif(not objects.READABLE, reason="this Python's objects are not read")
+SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, 1e-40, np.inf, -np.inf, np.nan, 3e38, 2.0]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def machine_code():
+    """Machine code for the operators, from now on; functions in Python afterwards."""
+    in_python = Op.__call__
+    native.give_native(SHORTS)
+    yield
+    native.give_python(SHORTS)
+    Op.__call__ = in_python
+
+
+def is_native(call):
+    return type(call) is type(len)
+
+
+def values(dtype, *shape):
+    size = int(np.prod(shape))
+    return np.resize(np.array(SPECIAL, dtype), size).reshape(shape)
+
+
+def seen(call, *tensors):
+    """What a call gives: type, bits and gradients, or the error."""
+    for x in tensors:
+        x.grad = None
+    try:
+        with np.errstate(all="raise"):
+            out = call(*tensors)
+        if out.requires_grad:
+            out.backward(tn.ones_like(out))
+    except TenonError as error:
+        return str(error).splitlines()[0]
+    found = [out.numpy(), *[None if x.grad is None else x.grad.numpy() for x in tensors]]
+    return type(out), out.requires_grad, [x if x is None else (x.dtype, x.shape, x.tobytes()) for x in found]
+
+
+def test_most_elementwise_operators_have_machine_code():
+    missing = {short.op.name for short in SHORTS if not is_native(short.op.quick)}
+    assert len(missing) < len(SHORTS) / 5 and not missing & {"add", "multiply", "exp", "less", "negative"}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("short", SHORTS, ids=lambda short: short.op.name)
+def test_an_operator_has_the_bits_that_it_has_in_python(short, dtype):
+    op = short.op
+    if not is_native(op.quick):
+        pytest.skip("in Python only")
+    shapes = [((), ()), ((11,), (11,)), ((3, 5), ()), ((), (2, 1)), ((0, 3), (0, 3)), ((2, 3), (3,)), ((70, 70), (70, 70))]
+    for pair in shapes:
+        for gradient in (False, True):
+            given = [tn.tensor(np.roll(values(dtype, *shape), k), requires_grad=gradient)
+                     for k, shape in enumerate(pair[:op.arity])]
+            assert seen(op.quick, *given) == seen(short.call, *given)
+
+
+@pytest.mark.parametrize("call", [
+    lambda x: x + 2, lambda x: 2.0 * x, lambda x: x / 0, lambda x: 1 - x, lambda x: x ** 2, lambda x: x * 0.0,
+    lambda x: x * -0.0, lambda x: x + True, lambda x: x * 1j, lambda x: x + np.float32(1), lambda x: x < 1,
+    lambda x: x[::2] + x[1::2], lambda x: x.reshape(2, 2).T * x.reshape(2, 2), lambda x: x + x[:3], lambda x: -x,
+    lambda x: tn.add(y=x, x=2), lambda x: tn.add(x, x, x), lambda x: tn.exp(x, y=3), lambda x: tn.add(x),
+    lambda x: tn.add(1, 2), lambda x: x == x, lambda x: tn.sum(x, axis=0), lambda x: tn.clip(x, -1, 1),
+    lambda x: 2 ** 70 * x, lambda x: tn.maximum(x, tn.ones(4, dtype="int64"))])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "bool", "bfloat16", "complex64"])
+def test_whatever_is_called_gives_what_it_gives_in_python(call, dtype):
+    x = tn.tensor([1, 2, 3, 0]).astype(dtype).detach()
+    x.requires_grad_(x.dtype.is_differentiable)
+    found = [seen(call, x), seen(call, x)]
+    native.give_python(SHORTS)
+    try:
+        expected = seen(call, x)
+    finally:
+        native.give_native(SHORTS)
+    assert found == [expected] * 2
+
+
+def test_nothing_is_recorded_where_nobody_asks():
+    x = tn.ones(3, requires_grad=True)
+    with tn.no_grad():
+        assert not (x + x).requires_grad
+        with tn.enable_grad():
+            assert (x + x).requires_grad
+    assert not (x < x).requires_grad and not (tn.ones(3) * 2).requires_grad
+
+
+def test_captures_and_batches_go_the_way_of_python():
+    x = tn.tensor([1.0, 2.0, 3.0])
+    f = lambda x: tn.exp(x * 2.0) - x + 1.0
+    expected = f(x).numpy()
+    np.testing.assert_allclose(tn.jit(f)(x).numpy(), expected, rtol=1e-6)
+    np.testing.assert_array_equal(tn.vmap(f)(x).numpy(), expected)
+
+
+def test_a_kernel_of_the_user_is_asked(monkeypatch):
+    monkeypatch.setitem(KERNELS, "any", "kernel")
+    assert (tn.ones(2) + tn.ones(2)).tolist() == [2.0, 2.0]
+
+
+def test_the_tape_keeps_the_state_that_a_call_saw():
+    x, y = tn.tensor([2.0], requires_grad=True), tn.nn.Parameter(tn.tensor([5.0]))
+    z = x * y
+    with tn.no_grad():
+        x.assign(tn.tensor([7.0]))
+    z.sum().backward()
+    assert type(z) is tn.Tensor and (x.grad.tolist(), y.grad.tolist()) == ([5.0], [2.0])
+
+
+def test_an_error_names_the_line_of_the_user():
+    with pytest.raises(TenonError) as raised:
+        tn.ones(3) + tn.ones(4)     # this line
+    assert "this line" in str(raised.value)
+
+
+def test_every_reference_is_given_back():
+    x, y, p = tn.ones(10), tn.ones(10), tn.ones(10, requires_grad=True)
+    held = [x, y, p, x.own, p.own, x.payload, None, True, False, x.payload.dtype, tn.Tensor, type(x.own), tn.add, 0,
+            2.5, np.dtype(bool), native.NO_ATTRS, native.TapeNode, native.Saved, np.ndarray]
+    number = 2.5
+
+    def run():
+        for k in range(1000):
+            x + y, x * number, number - x, p + y, p * (k % 10), p * p, tn.exp(p), -x, x < y, tn.add(x, 1.5), tn.sum(x, axis=0)
+    run()
+    gc.collect()
+    before = [sys.getrefcount(o) for o in held]
+    run()
+    gc.collect()
+    after = [sys.getrefcount(o) for o in held]
+    assert all(abs(a - b) < 50 for a, b in zip(after, before, strict=True)), list(zip(before, after, strict=True))
+
+
+def test_a_million_calls_leave_nothing():
+    x, p = tn.ones(10), tn.ones(10, requires_grad=True)
+
+    def run(count):
+        for _ in range(count // 4):
+            x + x, p * x, x * 2.0, tn.exp(p)
+    run(1000)
+    tracemalloc.start()
+    try:
+        run(1000)
+        gc.collect()
+        before = tracemalloc.get_traced_memory()[0]
+        run(1_000_000)
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] - before < 20_000
+    finally:
+        tracemalloc.stop()
+
+
+def test_threads_do_not_meet():
+    wrong = []
+
+    def work(k):
+        x = tn.full((10,), float(k), requires_grad=k % 2 == 0)
+        found = [(x * 2.0 + x).tolist() == [3.0 * k] * 10 and (x + n).tolist()[0] == k + n for n in range(3000)]
+        wrong.append(not all(found))
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == [False] * 4
+
+
+def test_few_calls_load_no_compiler_and_many_do():
+    program = f"""
+import sys, threading
+import tenon as tn
+x = tn.ones(3)
+for _ in range(100):
+    x = x + 0.5
+assert not any(name.startswith("llvmlite") for name in sys.modules), "loaded"
+for _ in range({native.FEW}):
+    x + x
+for thread in threading.enumerate():
+    if thread.name == "tenon-compile":
+        thread.join()
+assert type(tn.add.quick) is type(len), tn.add.quick
+assert (x + x).tolist() == [102.0] * 3
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_a_ufunc_that_is_not_as_numpy_makes_them_has_no_loop():
+    assert inner_loop(np.frompyfunc(lambda x: x, 1, 1), "ff") is None
+    assert inner_loop(np.add, "fff") is not None and inner_loop(np.add, "ffd") is None
