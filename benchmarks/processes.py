@@ -12,12 +12,13 @@ import sys
 from collections.abc import Mapping
 
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "1", "JAX_PLATFORMS": "cpu"}
+COMPILED = {"PYTHONDONTWRITEBYTECODE": ""}      # installed libraries have bytecode; a checkout keeps it where it may
 
 
 def environment(threads: int) -> dict[str, str]:
     """Variables that tell every library how many threads to use, and to keep its log to itself."""
     names = "TENON_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"
-    return os.environ | dict.fromkeys(names, str(threads)) | QUIET
+    return os.environ | dict.fromkeys(names, str(threads)) | QUIET | COMPILED
 
 
 def caches(folder: str) -> dict[str, str]:

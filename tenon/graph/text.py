@@ -14,7 +14,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from tenon.dataclasses import dataclass
@@ -43,24 +43,28 @@ def key_of(body: Graph) -> str:
     """Equal for bodies that are one kernel: a digest of what the text says, without names and places."""
     if any(node.graphs or node.after for node in body.nodes):
         text = print_graph(Graph("kernel", body.params, body.nodes, body.results), locations=False)
-    else:
-        text = "\n".join(_brief_lines(body))
-    return hashlib.sha256(text.encode()).hexdigest()
+        return hashlib.sha256(text.encode()).hexdigest()
+    return key_of_nodes(body.params, body.nodes, body.results)
 
 
-def _brief_lines(body: Graph) -> Iterator[str]:
-    """The same, of a graph that holds no others, in less time than it takes to make it text to be read."""
+def key_of_nodes(params: Sequence[Value], nodes: Sequence[Node], results: Sequence[Value]) -> str:
+    """The key of the body that these nodes would be, which hold no graphs and wait for none."""
+    return hashlib.sha256("\n".join(_brief_lines(params, nodes, results)).encode()).hexdigest()
+
+
+def _brief_lines(params: Sequence[Value], nodes: Sequence[Node], results: Sequence[Value]) -> Iterator[str]:
+    """What the text says, in less time than it takes to make it text to be read."""
     names: dict[Value, str] = {}
-    for p in body.params:
+    for p in params:
         names[p] = f"p{len(names)}"
         yield str(p.type)
-    for node in body.nodes:
+    for node in nodes:
         inputs = ",".join([names[x] if isinstance(x, Value) else _literal(x, node) for x in node.inputs])
         attrs = ",".join([f"{name}={attribute_text(value)}" for name, value in node.attrs.items()])
         for x in node.outputs:
             names[x] = f"v{len(names)}"
         yield f"{','.join([str(x.type) for x in node.outputs])}={node.op.name}({inputs};{attrs})"
-    yield ",".join([names[r] for r in body.results])
+    yield ",".join([names[r] for r in results])
 
 
 Graph.__str__ = print_graph  # type: ignore[assignment]  # here, since ir.py stands below the printer

@@ -24,7 +24,7 @@ from tenon.loops.columns import lies_across
 from tenon.loops.cost import known
 from tenon.loops.expressions import Binary, Buffer, Cast, Expr, Index, Load, Reduce, parts, replace, size
 from tenon.loops.flattening import with_flat_loops
-from tenon.loops.simplify import simplify, substitute
+from tenon.loops.simplify import Substitution, simplify, substitute
 from tenon.loops.target import Target, levels
 from tenon.types import DType, TensorType, float32
 
@@ -120,13 +120,13 @@ def _together(along: Along, temporary: Temporary) -> list[Target]:
     turns: Expr = size(length)
     if not isinstance(first.extent, int) or first.extent % length:
         turns = Binary("min", turns, simplify(size(first.extent) - chunk * size(length)))
-    position = {first: simplify(chunk * size(length) + within)}
+    cut_up = Substitution({first: simplify(chunk * size(length) + within)})
 
     def cut(t: Target) -> Target:
         indices = (chunk, within, *t.indices[1:])
         extents = (size(chunk.extent), turns, *(size(index.extent) for index in indices[2:]))
-        return changed(t, indices=indices, extents=extents, offset=substitute(t.offset, position),
-                       value=substitute(t.value, position))
+        return changed(t, indices=indices, extents=extents, offset=cut_up(t.offset),
+                       value=cut_up(t.value))
 
     parts: dict[tuple[Target, Expr], Buffer] = {}
     for (t, x), p in zip(sums, partial, strict=True):

@@ -36,7 +36,7 @@ from tenon.loops.expressions import (
     size,
     walk,
 )
-from tenon.loops.simplify import FALSE, TRUE, simplify, substitute
+from tenon.loops.simplify import FALSE, TRUE, Substitution, simplify
 from tenon.types import DType, Shape, TensorType, bool_, int32, int64
 
 Indices = tuple[Expr, ...]
@@ -155,10 +155,11 @@ class Scalars:
         inside = [int(k.name[1:]) for x in parts(body, Reduce) if not x.free.isdisjoint(real) for k in x.indices]
         first = max(inside, default=-1) + 1
         named = {k: Index(f"k{first + place}", k.extent) for place, k in enumerate(real)}
+        renamed = Substitution(named)
         for x in walk(body):
             if x in self.owner and not x.free.isdisjoint(real):
-                self.owner.setdefault(substitute(x, named), self.owner[x])
-        return self._owned(Reduce(kind, tuple(named.values()), substitute(body, named),
+                self.owner.setdefault(renamed(x), self.owner[x])
+        return self._owned(Reduce(kind, tuple(named.values()), renamed(body),
                                   tuple(size(k.extent) for k in real)))
 
     def _owned(self, x: Expr) -> Expr:

@@ -33,7 +33,7 @@ from tenon.loops.expressions import (
 )
 from tenon.loops.ir import Loop, Nest, Store
 from tenon.loops.placing import Placing, Scope
-from tenon.loops.simplify import simplify, substitute
+from tenon.loops.simplify import Substitution, simplify, substitute
 from tenon.loops.target import Target, grain_of
 from tenon.types import TensorType, float32
 
@@ -108,7 +108,7 @@ def _tiled(targets: Sequence[Target], reductions: Sequence[Reduce]) -> Nest:
     left = size(column.extent) - tile * size(width)
     whole = isinstance(column.extent, int) and column.extent % width == 0
     lanes = size(width) if whole else Binary("min", size(width), simplify(left))
-    position = simplify(tile * size(width) + lane)
+    moved_to = Substitution({column: simplify(tile * size(width) + lane)})
 
     top = Scope()
     scopes = [top]
@@ -124,7 +124,7 @@ def _tiled(targets: Sequence[Target], reductions: Sequence[Reduce]) -> Nest:
         buffers.append(buffer)
         sum_ = Load(buffer, lane, None)
         sums[x] = sum_ if wide is x.dtype else Cast(sum_, x.dtype)
-        moved = substitute(replace(x.body, sums), {column: position})
+        moved = moved_to(replace(x.body, sums))
         start = Store(buffer, lane, identity(x.kind, wide))
         body.body.append(Loop(lane, lanes, (start,), "vector"))
         for index, extent, positions in _groups(x):
@@ -145,9 +145,9 @@ def _tiled(targets: Sequence[Target], reductions: Sequence[Reduce]) -> Nest:
     for index in rows:
         inside.append(Scope(inside[-1], index))
     last = Scope(inside[-1], lane)
-    values = [substitute(replace(t.value, sums), {column: position}) for t in targets]
+    values = [moved_to(replace(t.value, sums)) for t in targets]
     placing = Placing(*values, numbers=numbers)
-    placing.store([Target(t.buffer, t.indices, substitute(t.offset, {column: position}), value)
+    placing.store([Target(t.buffer, t.indices, moved_to(t.offset), value)
                    for t, value in zip(targets, values, strict=True)], last)
     inside[-1].body.append(Loop(lane, lanes, tuple(last.body), "vector"))
     for index, scope, enclosing in reversed(list(zip(rows, inside[1:], inside[:-1], strict=True))):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tenon.dataclasses import replace
 from tenon.loops.affine import affine, is_same
 from tenon.loops.expressions import Expr, Index, Load, Reduce, parts, size, walk
-from tenon.loops.simplify import simplify, substitute
+from tenon.loops.simplify import Substitution, simplify
 from tenon.loops.target import Target
 
 
@@ -18,35 +18,45 @@ def with_flat_loops(targets: Sequence[Target]) -> list[Target]:
     while place >= 0:
         longest = max((t.indices for t in targets), key=len)
         outer, inner = longest[place:place + 2]
-        flat = Index(outer.name, outer.extent * inner.extent)
-        merged = [_merged(t, outer, inner, flat) for t in targets]
+        merging = Merging(outer, inner)
+        merged = [_merged(t, merging) for t in targets]
         if all(t is not None for t in merged):
             targets = [t for t in merged if t is not None]
         place -= 1
     return targets
 
 
-def _merged(target: Target, outer: Index, inner: Index, flat: Index) -> Target | None:
+def _merged(target: Target, merging: Merging) -> Target | None:
+    outer, inner = merging.outer, merging.inner
     if outer not in target.indices:
         return target
     if inner not in target.indices or target.extents:
         return None
-    position, value = (merge(x, outer, inner, flat) for x in (target.offset, target.value))
+    position = merging(target.offset)
+    value = None if position is None else merging(target.value)
     if position is None or value is None:
         return None
-    indices = tuple(flat if index is outer else index for index in target.indices if index is not inner)
+    indices = tuple(merging.flat if index is outer else index for index in target.indices if index is not inner)
     return replace(target, indices=indices, offset=position, value=value)
 
 
-def merge(x: Expr, outer: Index, inner: Index, flat: Index) -> Expr | None:
-    """`x` in terms of flat = outer * (extent of inner) + inner, or None if it depends on them in another way."""
-    if outer not in x.free and inner not in x.free:
-        return x
-    if any(_is_apart(part, outer, inner) for part in parts(x, Load)):
-        return None
-    temporary = Index("flat " + flat.name, flat.extent)
-    found = substitute(x, {inner: temporary - outer * size(inner.extent)})
-    return None if outer in found.free else substitute(found, {temporary: flat})
+class Merging:
+    """Expressions in terms of flat = outer * (extent of inner) + inner."""
+
+    def __init__(self, outer: Index, inner: Index):
+        self.outer, self.inner, self.flat = outer, inner, Index(outer.name, outer.extent * inner.extent)
+        temporary = Index("flat " + self.flat.name, self.flat.extent)
+        self.without_inner = Substitution({inner: temporary - outer * size(inner.extent)})
+        self.renamed = Substitution({temporary: self.flat})
+
+    def __call__(self, x: Expr) -> Expr | None:
+        """The expression, or None if it depends on the two in another way."""
+        if self.outer not in x.free and self.inner not in x.free:
+            return x
+        if any(_is_apart(part, self.outer, self.inner) for part in parts(x, Load)):
+            return None
+        found = self.without_inner(x)
+        return None if self.outer in found.free else self.renamed(found)
 
 
 def _is_apart(x: Load, outer: Index, inner: Index) -> bool:
@@ -72,10 +82,10 @@ def _flat_reduction(x: Reduce) -> Reduce:
     place = len(x.indices) - 2
     while place >= 0:
         outer, inner = x.indices[place:place + 2]
-        flat = Index(outer.name, outer.extent * inner.extent)
-        body = merge(x.body, outer, inner, flat)
-        if body is not None and x.extents == tuple(size(index.extent) for index in x.indices):
-            indices = (*x.indices[:place], flat, *x.indices[place + 2:])
+        merging = Merging(outer, inner)
+        body = merging(x.body) if x.extents == tuple(size(index.extent) for index in x.indices) else None
+        if body is not None:
+            indices = (*x.indices[:place], merging.flat, *x.indices[place + 2:])
             x = Reduce(x.kind, indices, body, tuple(size(index.extent) for index in indices))
         place -= 1
     return x

@@ -17,7 +17,7 @@ from tenon.graph.ir import Value
 from tenon.loops.affine import affine
 from tenon.loops.cost import count
 from tenon.loops.expressions import Binary, CheckedIndex, Expr, Index, Reduce, size, walk
-from tenon.loops.simplify import substitute
+from tenon.loops.simplify import Substitution
 from tenon.loops.target import Target
 from tenon.types import int64
 
@@ -42,12 +42,12 @@ def _intervals(target: Target, owner: MutableMapping[Expr, Value], most: int) ->
     loops = {stop - start: Index(index.name, stop - start) for start, stop in pairwise(ends)}
     for start, stop in pairwise(ends):
         inner = loops[stop - start]
-        values: dict[Index, Expr] = {index: inner + size(start)}
+        moved = Substitution({index: inner + size(start)})
         for x in walk(target.value):
             if x in owner:
-                owner.setdefault(substitute(x, values), owner[x])
+                owner.setdefault(moved(x), owner[x])
         indices = tuple(inner if i is index else i for i in target.indices)
-        part = Target(target.buffer, indices, substitute(target.offset, values), substitute(target.value, values))
+        part = Target(target.buffer, indices, moved(target.offset), moved(target.value))
         yield from _intervals(part, owner, most // (len(ends) - 1))
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from tenon.dataclasses import dataclass
 from tenon.loops.cost import operations
 from tenon.loops.expressions import Buffer, Expr, Index, Reduce, size, walk
-from tenon.loops.simplify import substitute
+from tenon.loops.simplify import Substitution, substitute
 from tenon.loops.target import Target
 from tenon.types import TensorType, int64
 
@@ -46,6 +46,7 @@ def kept_rows(targets: Sequence[Target], loops: Sequence[Index]) -> dict[Expr, K
     kept: dict[Expr, Kept] = {}
     for loop in listed:
         lane = Index("lane", loop.index.extent)
+        in_row = Substitution({loop.index: lane})
         stack = list(loop.roots)
         done: set[Expr] = set()
         while stack:
@@ -53,7 +54,7 @@ def kept_rows(targets: Sequence[Target], loops: Sequence[Index]) -> dict[Expr, K
             if x in done or loop.index not in x.free or x.dtype is int64:
                 continue
             done.add(x)
-            row = substitute(x, {loop.index: lane})
+            row = in_row(x)
             earlier = first.setdefault(row, loop)
             if (earlier.level, earlier.index) == (loop.level, loop.index) or _work(x, loop.index) <= STORE_AND_LOAD:
                 stack.extend(x.children())

@@ -58,19 +58,25 @@ def simplify(x: Expr) -> Expr:
 
 def substitute(x: Expr, values: Mapping[Index, Expr]) -> Expr:
     """`x` with indices replaced, simplified."""
-    done: dict[Expr, Expr] = dict(values.items())
-    replaced = frozenset(values)
+    return Substitution(values)(x)
 
-    def visit(x: Expr) -> Expr:
-        if x.free.isdisjoint(replaced):
-            return x
-        if x not in done:
+
+class Substitution:
+    """Indices replaced in one expression after another; what these have in common is gone through once."""
+
+    def __init__(self, values: Mapping[Index, Expr]):
+        self.done: dict[Expr, Expr] = dict(values.items())
+        self.replaced = frozenset(values)
+
+    def __call__(self, x: Expr) -> Expr:
+        found = self.done.get(x)
+        if found is None:
+            if x.free.isdisjoint(self.replaced):
+                return x
             children = x.children()
-            parts = tuple([visit(child) for child in children])
-            done[x] = simplify(x if parts == children else x.rebuilt(parts))
-        return done[x]
-
-    return visit(x)
+            parts = tuple([self(child) for child in children])
+            found = self.done[x] = simplify(x if parts == children else x.rebuilt(parts))
+        return found
 
 
 # ---------------------------------------------------------------- rules, one for every kind

@@ -13,7 +13,7 @@ from collections.abc import MutableMapping, Sequence
 from tenon.graph.ir import Value
 from tenon.loops.affine import affine, is_same
 from tenon.loops.expressions import Binary, Const, Expr, Index, parts, size, walk
-from tenon.loops.simplify import substitute
+from tenon.loops.simplify import Substitution
 from tenon.loops.target import Target
 
 INNERMOST = 8       # a loop of up to so many turns goes inside of all others, where LLVM unrolls it
@@ -28,8 +28,10 @@ def with_split_loops(targets: Sequence[Target], owner: MutableMapping[Expr, Valu
     for places in together.values():
         same = [targets[k] for k in places]
         while (cut := _first_cut(same)) is not None:
-            index, inner = cut
-            same = [_split(t, index, inner, owner) for t in same]
+            index, n = cut
+            outer, inner = _parts(index, n)
+            split = Substitution({index: outer * size(n) + inner})
+            same = [_split(t, index, (outer, inner), split, owner) for t in same]
         for k, target in zip(places, same, strict=True):
             found[k] = target
     return found
@@ -59,14 +61,20 @@ def _divisions(x: Binary, indices: Sequence[Index], plain: bool) -> list[tuple[I
     return []
 
 
-def _split(target: Target, index: Index, n: int, owner: MutableMapping[Expr, Value]) -> Target:
+def _parts(index: Index, n: int) -> tuple[Index, Index]:
+    """The loops over index // n and index % n."""
     assert isinstance(index.extent, int)
-    outer, inner = Index(index.name, index.extent // n), Index(index.name + "_in", n)
-    values: dict[Index, Expr] = {index: outer * size(n) + inner}
+    return Index(index.name, index.extent // n), Index(index.name + "_in", n)
+
+
+def _split(target: Target, index: Index, loops: tuple[Index, Index], split: Substitution,
+           owner: MutableMapping[Expr, Value]) -> Target:
     for x in walk(target.value):
         if x in owner:
-            owner.setdefault(substitute(x, values), owner[x])
+            owner.setdefault(split(x), owner[x])
+    outer, inner = loops
     place = target.indices.index(index)
     before, after = target.indices[:place], target.indices[place + 1:]
-    indices = (*before, outer, *after, inner) if n <= INNERMOST else (*before, outer, inner, *after)
-    return Target(target.buffer, indices, substitute(target.offset, values), substitute(target.value, values))
+    innermost = inner.extent <= INNERMOST
+    indices = (*before, outer, *after, inner) if innermost else (*before, outer, inner, *after)
+    return Target(target.buffer, indices, split(target.offset), split(target.value))

@@ -16,8 +16,7 @@ if TYPE_CHECKING:
 
 def body_of(nodes: Sequence[Node], results: Iterable[Value]) -> tuple[Graph, tuple[Value, ...]]:
     """(the graph that computes `results` by these nodes, the values outside that it reads, in order)."""
-    inside = {output for node in nodes for output in node.outputs}
-    outside = dict.fromkeys(x for node in nodes for x in node.inputs if isinstance(x, Value) and x not in inside)
+    outside = outside_of(nodes)
     values: dict[Value, Value] = {x: Value(x.type) for x in outside}
     params = tuple(values.values())
     copies = []
@@ -27,7 +26,13 @@ def body_of(nodes: Sequence[Node], results: Iterable[Value]) -> tuple[Graph, tup
         copy.outputs = tuple([Value(x.type, copy, k) for k, x in enumerate(node.outputs)])
         copies.append(copy)
         values.update(zip(node.outputs, copy.outputs, strict=True))
-    return Graph("body", params, tuple(copies), tuple(values[r] for r in results)), tuple(outside)
+    return Graph("body", params, tuple(copies), tuple(values[r] for r in results)), outside
+
+
+def outside_of(nodes: Sequence[Node]) -> tuple[Value, ...]:
+    """The values that these nodes read and do not make, in the order in which they are read."""
+    inside = {output for node in nodes for output in node.outputs}
+    return tuple(dict.fromkeys([x for node in nodes for x in node.inputs if isinstance(x, Value) and x not in inside]))
 
 
 def has_loops(node: Node) -> bool:

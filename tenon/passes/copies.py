@@ -20,7 +20,8 @@ from tenon.passes.bodies import body_of, has_loops
 from tenon.passes.drop_dead import live_nodes
 from tenon.passes.groups import try_lowering
 from tenon.passes.kinds import kind_of
-from tenon.passes.partition import MOST_INPUTS, MOST_NODES, RENAMES
+from tenon.passes.partition import MOST_NODES, RENAMES
+from tenon.passes.worth import MOST_INPUTS
 
 
 def with_copy(graph: Graph, value: Value, until: int, inputs: tuple[Value, ...], body: Graph) -> Graph:

@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 from tenon.graph.ir import Graph
 from tenon.passes.drop_dead import drop_dead
+from tenon.passes.grouped import grouped
 from tenon.passes.nested import inside
 from tenon.passes.partition import Groups
 from tenon.passes.repeat_cheap import repeat_cheap
@@ -28,6 +29,6 @@ def fuse(graph: Graph, begin: Callable[[Graph], None] | None = None) -> Graph:
         groups.try_merge(producer, node)
     repeat_cheap(groups)
     if begin is not None:
-        begin(groups.emit())
+        begin(grouped(groups))
     merge_siblings(groups)
-    return groups.emit()
+    return grouped(groups)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 from tenon.dataclasses import dataclass
 from tenon.dims import Dim
 from tenon.garbage import collect_young
 from tenon.graph.ir import Graph, Node, Value
-from tenon.graph.text import key_of
+from tenon.graph.text import key_of, key_of_nodes
 from tenon.loops.cost import cost, known
 from tenon.loops.ir import Contraction
-from tenon.passes.bodies import lowered
+from tenon.passes.bodies import body_of, lowered, outside_of
 
 
 @dataclass(eq=False)
@@ -125,12 +125,24 @@ _trials: dict[str, Trial | None] = {}
 def try_lowering(body: Graph) -> Trial | None:
     """How good a kernel the body would be; None if it cannot be one.  Equal bodies are tried once."""
     key = key_of(body)
-    if key not in _trials:
-        if len(_trials) >= MOST_TRIALS:
-            _trials.clear()
-        _trials[key] = _try(body, key)
-        collect_young()
-    return _trials.get(key)
+    return _trials[key] if key in _trials else _tried(body, key)
+
+
+def try_nodes(nodes: Sequence[Node], results: Sequence[Value]) -> Trial | None:
+    """The same, of the body that these nodes would be; it is only made where none like it was tried."""
+    if any(node.graphs for node in nodes):
+        return try_lowering(body_of(nodes, results)[0])
+    key = key_of_nodes(outside_of(nodes), nodes, results)
+    return _trials[key] if key in _trials else _tried(body_of(nodes, results)[0], key)
+
+
+def _tried(body: Graph, key: str) -> Trial | None:
+    """The answer, which is kept."""
+    if len(_trials) >= MOST_TRIALS:
+        _trials.clear()
+    trial = _trials[key] = _try(body, key)
+    collect_young()
+    return trial
 
 
 def _try(body: Graph, key: str) -> Trial | None:

@@ -1,39 +1,28 @@
-"""The partition of a graph's nodes into groups that will be one kernel each, and the graph with a node a group.
+"""The partition of a graph's nodes into groups that will be one kernel each.
 
 Views (a permute, a broadcast, a cast) belong to whoever reads them, every reader its own copy.  All other nodes start
 alone and are merged with the groups that they read from, if
 
 * no third group lies between the two (the graph of groups stays without cycles), and
-* one kernel costs less than two: its loops come out as one nest, or it moves less memory (tenon.loops.cost).  The body
-  is lowered to see, once for equal bodies.
+* one kernel costs less than two (tenon.passes.worth).
 
 A contraction takes in only views on its inputs and elementwise work on its result.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Container, Iterator, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 
-from tenon.dataclasses import replace
-from tenon.graph.build import Builder
-from tenon.graph.cut import has_effect
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.op import Op
-from tenon.loops.cost import STORE
-from tenon.ops.call import fused
 from tenon.ops.shape import reshape_op
-from tenon.passes.bodies import body_of
-from tenon.passes.groups import Group, Order, Trial, bytes_of, elements, largest, now, try_lowering, union
+from tenon.passes.grouped import in_order
+from tenon.passes.groups import Group, Order, bytes_of, elements, largest, now, union
 from tenon.passes.kinds import Kind, kind_of
+from tenon.passes.worth import MOST_INPUTS, Worth
 
 MOST_NODES = 48             # in one kernel; beyond, compiling costs more than memory traffic
-MOST_INPUTS = 24
 SIMILAR = 4                 # bits by which sizes differ that are taken for different
-WORTHWHILE = 0.95           # the part of what two kernels cost that one may cost
-MUCH_LESS = 4               # times what is saved at most that would still be too little
-ONE_NEST = 2.0              # the same where its loops come out as one nest: what is estimated wrongly is not moved
 MOST_APART = 200            # places in the graph; what is further apart lies in memory for long anyway
 RENAMES: tuple[Op, ...] = (reshape_op,)     # what a backend does by giving the same memory another type
 
@@ -49,8 +38,7 @@ class Groups:
         self.results = set(graph.results)
         self.group: dict[Node, Group] = {}
         self.sources: dict[Value, tuple[Node, ...]] = {}        # the nodes behind the views that a value is made of
-        self.known: dict[Group, tuple[list[Node], list[Value]]] = {}    # `with_views`, while no node becomes a view
-        self.refused: set[tuple[Group, Group]] = set()          # pairs that do not pay, likewise
+        self._forget()
         for node in reversed(graph.nodes):
             self.kinds[node] = self._kind(node)
         for k, node in enumerate(graph.nodes):
@@ -69,7 +57,14 @@ class Groups:
             reads = {self.group_of(source) for node in self.with_views(group)[0] for x in node.uses()
                      for source in self.behind(x)}
             group.reads = reads - {group}
-        self.order = Order(list(self.in_order()))
+        self.order = Order(list(in_order(self)))
+
+    def _forget(self) -> None:
+        """Begin to note what groups are, which holds while no node becomes a view."""
+        self.known: dict[Group, tuple[list[Node], list[Value]]] = {}    # `with_views`
+        self.read: dict[Group, set[Value]] = {}                         # `inputs_of`
+        self.refused: set[tuple[Group, Group]] = set()                  # pairs that do not pay
+        self.worth = Worth(self)
 
     def all(self) -> list[Group]:
         """The groups there are by now."""
@@ -82,8 +77,7 @@ class Groups:
             rest = Group([x for x in group.nodes if x is not node], group.kinds, group.reads, group.first, group.last)
             del self.group[node]
             self.kinds[node] = Kind("view")
-            self.known.clear()
-            self.refused.clear()
+            self._forget()
             group.into = rest
             self.group.update(dict.fromkeys(rest.nodes, rest))
 
@@ -147,9 +141,12 @@ class Groups:
 
     def inputs_of(self, group: Group) -> set[Value]:
         """What the kernel of the group reads from memory."""
-        nodes = self.with_views(group)[0]
-        made = {y for node in nodes for y in node.outputs}
-        return {_memory_of(x) for node in nodes for x in node.inputs if isinstance(x, Value) and x not in made}
+        if group not in self.read:
+            nodes = self.with_views(group)[0]
+            made = {y for node in nodes for y in node.outputs}
+            self.read[group] = {_memory_of(x) for node in nodes for x in node.inputs
+                                if isinstance(x, Value) and x not in made}
+        return self.read[group]
 
     # ------------------------------------------------------------ merging two groups
 
@@ -176,7 +173,7 @@ class Groups:
         if between is None or (before, after) in self.refused:
             return
         merged = union(before, after, self.position)
-        if not certainly and not self.pays(before, after, merged):
+        if not certainly and not self.worth.pays(before, after, merged):
             self.refused.add((before, after))
             return
         before.into = after.into = merged
@@ -243,91 +240,6 @@ class Groups:
         read = [x for x in inputs if any(self.group_of(source) is before for source in self.behind(x))]
         return all(x.shape in shapes and _memory_of(x).node in before.members for x in read)
 
-    def pays(self, before: Group, after: Group, merged: Group) -> bool:
-        """Whether one kernel costs less than two: where its loops come out as one nest, or by what it moves."""
-        if self.is_hopeless(before, after, merged):
-            return False
-        body, outside = body_of(*self.with_views(merged))
-        if len(outside) > MOST_INPUTS:
-            return False
-        trial = try_lowering(body)
-        if trial is None or trial.checks < sum(self.kinds[node].checks for node in merged.nodes):
-            return False
-        if "contraction" in merged.kinds:
-            return trial.one_nest and trial.products > 0
-        worth = ONE_NEST if trial.one_nest else WORTHWHILE
-        return (trial.cost < worth * (self.stored(before) + self.stored(after))     # which often says enough
-                or trial.cost < worth * (self.cost(before) + self.cost(after)))
-
-    def is_hopeless(self, before: Group, after: Group, merged: Group) -> bool:
-        """Whether it is known without a trial that one kernel does not pay: it is not one nest, and little is saved.
-
-        Most pairs are like that: the numbers that an optimizer's steps read and one of the steps, or the sums of a
-        norm and what they scale.
-        """
-        read, stored = self.inputs_of(after), self.with_views(merged)[1]
-        if "contraction" in merged.kinds or any(bytes_of(x) == 0 for x in stored):      # an empty result has no loops
-            return False
-        handed = [x for x in self.with_views(before)[1] if x in read]
-        apart = self.are_apart(before, after, merged)
-        little = sum(bytes_of(x) * (1 if x in stored else 1 + STORE) for x in handed)       # where nests stay apart
-        much = (1 + STORE) * sum(map(bytes_of, handed)) + sum(map(bytes_of, self.inputs_of(before) & read))
-        if self.is_much(little if apart else much, self.moved(before) + self.moved(after)):
-            return False
-        one_each = all(trial is None or trial.one_nest for trial in map(self.trial, (before, after)))
-        if one_each and not apart:
-            return False
-        return not self.is_much(little if one_each else much, self.cost(before) + self.cost(after))
-
-    def is_much(self, saved: float, cost: float) -> bool:
-        """Whether saving as much, or a little more, would pay."""
-        return MUCH_LESS * saved >= (1 - WORTHWHILE) * cost
-
-    def moved(self, group: Group) -> int:
-        """The bytes that the kernel of the group reads and writes."""
-        return sum(map(bytes_of, self.inputs_of(group))) + self.stored(group)
-
-    def are_apart(self, before: Group, after: Group, merged: Group) -> bool:
-        """Whether no result of one can be stored in the loops of the other: their shapes begin differently.
-
-        Sums are added up in any loops, but what reads one of them waits for all that is added up in the same loops.
-        """
-        nodes, stored = self.with_views(merged)
-        inside = set(nodes)
-        summed = self.summed(before)
-        first = [x for x in self.with_views(before)[1] if x in stored or x in summed]
-
-        def is_apart(y: Value) -> bool:
-            others = [x for x in first if _begin_differently(x, y)]
-            return any(x in summed and _reads(y, x, inside) for x in others) or (
-                len(others) == len(first) and all(map(self.is_map, first)))
-        return bool(first) and all(self.is_map(y) and is_apart(y) for y in self.with_views(after)[1])
-
-    def is_map(self, x: Value) -> bool:
-        """Whether each element is computed by itself."""
-        return x.node is not None and self.kinds[x.node].name == "map"
-
-    def summed(self, group: Group) -> set[Value]:
-        """The values of the group that are sums, or are made of some."""
-        found: set[Value] = set()
-        for node in self.with_views(group)[0]:
-            if self.kinds[node].name == "reduce" or not found.isdisjoint(node.uses()):
-                found.update(node.outputs)
-        return found
-
-    def trial(self, group: Group) -> Trial | None:
-        """What the kernel of the group is."""
-        return try_lowering(body_of(*self.with_views(group))[0])
-
-    def stored(self, group: Group) -> int:
-        """The part of its cost that is known before it is lowered: what it stores."""
-        return STORE * sum(map(bytes_of, self.with_views(group)[1]))
-
-    def cost(self, group: Group) -> float:
-        """Of the group as a kernel of its own."""
-        trial = self.trial(group)
-        return 0.0 if trial is None else trial.cost
-
     # ------------------------------------------------------------ what a group computes
 
     def with_views(self, group: Group) -> tuple[list[Node], list[Value]]:
@@ -376,100 +288,6 @@ class Groups:
             elif user not in group.members:
                 return True
         return False
-
-    # ------------------------------------------------------------ the new graph
-
-    def emit(self) -> Graph:
-        """The graph with one node a group."""
-        builder = Builder(self.graph.name, [Value(p.type, name=p.name) for p in self.graph.params], rewriting=True)
-        values: dict[Value, Value] = dict(zip(self.graph.params, builder.params, strict=True))
-        for group in self.in_order():
-            self.emit_group(group, builder, values)
-        for result in self.graph.results:
-            self.emit_renames(result, builder, values)
-        new = builder.finish([values[r] for r in self.graph.results])
-        return replace(new, notes=self.graph.notes)
-
-    def emit_group(self, group: Group, builder: Builder, values: dict[Value, Value]) -> None:
-        nodes, results = self.with_views(group)
-        if len(nodes) == 1:
-            (node,) = nodes
-            for x in node.inputs:
-                self.emit_renames(x, builder, values)
-            inputs = tuple(values[x] if isinstance(x, Value) else x for x in node.inputs)
-            outputs = builder.emit(node.op, inputs, node.attrs, node.loc, tuple(values[x] for x in node.after))
-            values.update(zip(node.outputs, outputs if isinstance(outputs, tuple) else (outputs,), strict=True))
-            return
-        body, outside = body_of(nodes, results)
-        for x in outside:
-            self.emit_renames(x, builder, values)
-        made = builder.emit(fused, tuple(values[x] for x in outside), {"body": body}, group.nodes[-1].loc)
-        values.update(zip(results, made if isinstance(made, tuple) else (made,), strict=True))
-
-    def emit_renames(self, x: object, builder: Builder, values: dict[Value, Value]) -> None:
-        """The chain of renaming views that ends in `x`, from the first that is not there yet."""
-        chain: list[Node] = []
-        while isinstance(x, Value) and x not in values:
-            assert x.node is not None and self.kinds[x.node].name == "view", x
-            chain.append(x.node)
-            x = x.node.inputs[0]
-        for node in reversed(chain):
-            inputs = tuple(values[x] if isinstance(x, Value) else x for x in node.inputs)
-            values[node.output] = builder.emit(node.op, inputs, node.attrs, node.loc)
-
-    def in_order(self) -> Iterator[Group]:
-        """Groups after those that they read, otherwise in the order of the graph; effects keep theirs."""
-        groups = list(dict.fromkeys(map(now, self.group.values())))
-        needs = {group: set(map(now, group.reads)) - {group} for group in groups}
-        effects = [self.group_of(node) for node in self.graph.nodes if has_effect(node)]
-        for earlier, later in pairwise(effects):
-            needs[later].add(earlier)
-        readers: dict[Group, list[Group]] = {group: [] for group in groups}
-        for group, needed in needs.items():
-            for other in needed:
-                readers[other].append(group)
-        places = {group: self.place(group) for group in groups}
-        ready = [(places[group], k, group) for k, group in enumerate(groups) if not needs[group]]
-        heapq.heapify(ready)
-        number = {group: k for k, group in enumerate(groups)}
-        while ready:
-            *_, group = heapq.heappop(ready)
-            yield group
-            for reader in readers[group]:
-                needs[reader].discard(group)
-                if not needs[reader]:
-                    heapq.heappush(ready, (places[reader], number[reader], reader))
-
-    def place(self, group: Group) -> int:
-        """Where in the graph a group is computed, if what it reads is there: as late as the last of its nodes.
-
-        With a product as early as that, whose factors then need not be kept: they are activations, mostly, which the
-        step of an optimizer is much later than.
-        """
-        products = [self.position[node] for node in group.nodes if self.kinds[node].name == "contraction"]
-        return max(products, default=group.last)
-
-
-def _begin_differently(x: Value, y: Value) -> bool:
-    """Whether neither shape is how the other begins; axes of one element are none."""
-    one, other = ([n for n in value.shape if n != 1] for value in (x, y))
-    shared = min(len(one), len(other))
-    return one[:shared] != other[:shared] or bool(one) != bool(other)
-
-
-def _reads(y: Value, x: Value, inside: Container[Node]) -> bool:
-    """Whether the first is made of the second, by these nodes."""
-    seen: set[Node] = set()
-    stack = [y.node]
-    while stack:
-        node = stack.pop()
-        if node is None or node in seen or node not in inside:
-            continue
-        if node is x.node:
-            return True
-        seen.add(node)
-        stack += [z.node for z in node.inputs if isinstance(z, Value)]
-    return False
 
 
 def _memory_of(x: Value) -> Value:

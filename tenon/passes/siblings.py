@@ -6,7 +6,8 @@ from itertools import combinations
 
 from tenon.graph.ir import Value
 from tenon.passes.groups import Group, bytes_of, now
-from tenon.passes.partition import WORTHWHILE, Groups
+from tenon.passes.partition import Groups
+from tenon.passes.worth import WORTHWHILE
 
 
 def merge_siblings(groups: Groups) -> None:

@@ -12,7 +12,7 @@ from tenon.graph.text import parse_graph, print_graph
 from tenon.graph.verify import verify
 from tenon.ops.define import define
 from tenon.passes.fuse import fuse
-from tenon.passes.partition import Groups
+from tenon.passes.worth import Worth
 from tenon.pipeline import optimize
 
 host = define("fuse_test_host", public=False, type=lambda x: x, ref=lambda x: x * 2)
@@ -222,18 +222,18 @@ def test_a_mean_does_not_keep_apart_what_it_is_made_of_and_what_it_scales() -> N
 
 
 def test_what_is_not_tried_would_not_have_paid(monkeypatch) -> None:
-    hopeless, pays = Groups.is_hopeless, Groups.pays
+    hopeless, pays = Worth.is_hopeless, Worth.pays
     met = []
 
     def tried(self, before, after, merged):
         met.append(hopeless(self, before, after, merged))
         with monkeypatch.context() as m:
-            m.setattr(Groups, "is_hopeless", lambda *pair: False)
+            m.setattr(Worth, "is_hopeless", lambda *pair: False)
             paid = pays(self, before, after, merged)
         assert not (met[-1] and paid)
         return paid
 
-    monkeypatch.setattr(Groups, "pays", tried)
+    monkeypatch.setattr(Worth, "pays", tried)
     net = tn.nn.Sequential(tn.nn.Conv2d(3, 8, 3), tn.nn.BatchNorm2d(8), tn.nn.ReLU(), tn.nn.Flatten(),
                            tn.nn.Linear(8 * 14 * 14, 32), tn.nn.LayerNorm(32), tn.nn.GELU(), tn.nn.Linear(32, 5))
     optimizer = tn.optim.AdamW(net.parameters(), lr=0.01)
