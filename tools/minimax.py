@@ -171,9 +171,6 @@ FITS: dict[str, Fit] = {
     # erf(x) = x + x*P(x*x) for |x| < 1
     "erf": Fit(lambda x: mpmath.erf(x) / x - 1, lambda x: x / mpmath.erf(x), mpf("1e-6"), mpf(1),
                {32: 7, 64: 13}, lambda x: x * x),
-    # 1/2 + x * P(2 * (x / 5.55)**2 - 1) is the normal distribution's, good to the rounding of numbers near 1
-    "normal_cdf": Fit(lambda x: mpmath.erf(x / mpmath.sqrt(2)) / x / 2, lambda x: x, mpf("1e-6"), mpf("5.55"), {32: 17},
-                      lambda x: x * x * mpf(0.06492979824542999) - 1),
     # erfc(a) = P((a - 2.5) * 0.6875) for a >= 1
     "erf_far_32": Fit(mpmath.erfc, lambda a: mpf(1), mpf("0.99"), mpf("3.95"), {32: 13},
                       lambda a: (a - mpf("2.5")) * mpf("0.6875")),

@@ -339,6 +339,13 @@ def test_the_normal_distribution_function_is_0_and_1_far_out(dtype: type) -> Non
     np.testing.assert_array_equal(compiled("normal_cdf", dtype)(np.concatenate([far, -far])), [1] * 4 + [0] * 4)
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=["float32", "float64"])
+def test_the_normal_distribution_function_is_never_below_0_nor_above_1(dtype: type) -> None:
+    far = np.linspace(-9, 9, 100_001).astype(dtype)
+    found = compiled("normal_cdf", dtype)(far)
+    assert 0 <= found.min() and found.max() <= 1
+
+
 @pytest.mark.parametrize("name", ["exp", "exp2", "expm1", "sigmoid"])
 def test_processors_without_scaling_instructions_find_the_same_numbers(name: str,
                                                                        monkeypatch: pytest.MonkeyPatch) -> None:
