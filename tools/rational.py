@@ -2,8 +2,8 @@
 
     python tools/rational.py normal_cdf    # prints the tables that stand in the source
 
-Remez's exchange as for polynomials (tools/minimax.py). The highest coefficient of the bottom is 1. Beside the error at a
-node stands the bottom, which is unknown, so that it is taken from the turn before.
+Remez's exchange as for polynomials (tools/minimax.py). The highest coefficient of the bottom is 1. Beside the error at
+a node stands the bottom, which is unknown, so that it is taken from the turn before.
 """
 
 import sys
