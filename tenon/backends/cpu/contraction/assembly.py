@@ -22,7 +22,7 @@ VECTOR_BYTES, REGISTERS = 64, 32
 FACTORS = 2             # elements of left that are on their way
 ROWS_A_BASE = 4         # rows that are found from one register: a processor adds 0, 1 or 2 times another one, and we 3
 MOST_BASES = 4          # there are 15 registers for all numbers; these are in memory:
-LAST, NEAR_APART, AHEAD_APART, EVERY = range(0, 32, 8)
+LAST, NEAR, AHEAD_APART, EVERY = range(0, 32, 8)
 TABLE = 4
 NEVER = 1 << 62         # turns
 DOT = "vdpbf16ps"       # adds the products of two pairs of bfloat16 to a sum
@@ -51,10 +51,10 @@ class Turn(NamedTuple):
 
 
 class Fetches(NamedTuple):
-    """What is asked for meanwhile: lines of memory as long as those of right, at each of the last turns a `near` one to
-    the first cache, after `wait` turns; and one `ahead` to the second cache at one turn of `every`, if it is not 0."""
+    """What is asked for meanwhile: lines of memory as long as those of right, at each of the last turns one to the first
+    cache, after `wait` turns, the addresses of which stand at `near`; and one `ahead` to the second cache at one turn of
+    `every`, if it is not 0."""
     near: ir.Value
-    near_apart: ir.Value
     wait: ir.Value
     ahead: ir.Value
     ahead_apart: ir.Value
@@ -78,16 +78,16 @@ def add_turns(b: ir.IRBuilder, turn: Turn, state: Sequence[ir.Value], left: ir.V
     """
     bases = [b.gep(left, [b.mul(row, I64(i * ROWS_A_BASE))], source_etype=ir.IntType(8)) for i in range(turn.bases)]
     never = b.icmp_signed("==", fetches.every, I64(0))
-    numbers = last, fetches.near_apart, fetches.ahead_apart, b.select(never, I64(NEVER), fetches.every)
+    numbers = last, fetches.near, fetches.ahead_apart, b.select(never, I64(NEVER), fetches.every)
     for place, value in enumerate(numbers):
         kept = b.ptrtoint(value, I64) if isinstance(value.type, ir.PointerType) else value
         b.store(kept, b.gep(table, [I64(place)], source_etype=I64))
     soon = b.select(never, I64(NEVER), I64(1))
-    changed = [*state, *bases, right, count, fetches.near, fetches.wait, fetches.ahead, soon]
+    changed = [*state, *bases, right, count, fetches.wait, fetches.ahead, soon]
     given = [*changed, row, b.mul(row, I64(3)), table]
     factors = [state[0].type] * FACTORS
-    kinds = [*(value.type for value in changed), *factors, POINTER]
-    names = ["v"] * len(state) + ["r"] * (len(changed) - len(state)) + ["&v"] * FACTORS + ["&r"]
+    kinds = [*(value.type for value in changed), *factors, POINTER, POINTER]
+    names = ["v"] * len(state) + ["r"] * (len(changed) - len(state)) + ["&v"] * FACTORS + ["&r"] * 2
     constraints = [f"={name}" for name in names] + [str(i) for i in range(len(changed))] + ["r"] * 3
     text = _Text(turn, len(state), len(changed)).text()
     code = ir.InlineAsm(ir.FunctionType(ir.LiteralStructType(kinds), [value.type for value in given]), text,
@@ -107,10 +107,10 @@ class _Text:
 
     def __init__(self, turn: Turn, state: int, changed: int) -> None:
         self.turn = turn
-        operand = [f"${i}" for i in range(2 * changed + FACTORS + 4)]
+        operand = [f"${i}" for i in range(2 * changed + FACTORS + 5)]
         self.sums, self.vectors = operand[:turn.rows * turn.vectors], operand[turn.rows * turn.vectors:state]
-        *self.bases, self.right, self.count, self.near, self.wait, self.ahead, self.soon = operand[state:changed]
-        *self.factors, self.following = operand[changed:changed + FACTORS + 1]
+        *self.bases, self.right, self.count, self.wait, self.ahead, self.soon = operand[state:changed]
+        *self.factors, self.following, self.near = operand[changed:changed + FACTORS + 2]
         self.row, self.row_3, self.table = operand[-3:]
         self.kind = "s" if turn.size == 4 else "d"
         self.multiply = DOT if turn.pairs else f"vfmadd231p{self.kind}"
@@ -134,9 +134,10 @@ class _Text:
         """Ask for a line that is near, and for one ahead, if it is time."""
         size = self.turn.vectors * VECTOR_BYTES
         whole = range(0, size, VECTOR_BYTES)
-        near = [f"prefetcht0 {place}({self.near})" for place in whole]
+        near = [f"prefetcht0 {place}({self.near})" for place in (*whole, size - 1)]
         ahead = [f"prefetcht1 {place}({self.ahead})" for place in (*whole, size - 1)]
-        return [f"decq {self.wait}", "jns 2f", *near, f"addq {NEAR_APART}({self.table}), {self.near}", "2:",
+        return [f"decq {self.wait}", "jns 2f", f"movq {NEAR}({self.table}), {self.near}",
+                f"addq $$8, {NEAR}({self.table})", f"movq ({self.near}), {self.near}", *near, "2:",
                 f"decq {self.soon}", "jnz 3f", *ahead, f"addq {AHEAD_APART}({self.table}), {self.ahead}",
                 f"movq {EVERY}({self.table}), {self.soon}", "3:"]
 

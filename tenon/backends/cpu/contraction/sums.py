@@ -39,6 +39,7 @@ from .emit import (
 LINE = 64               # bytes of a cache line
 TURNS_MORE = 16         # before the end of a tile is fetched what its epilogue reads,
 TURNS_BEFORE = 4        # the end of a tile the last of its rows is fetched
+MOST_NEAR = 6           # streams whose lines are fetched one at a turn
 CHUNKS_BEFORE = 3       # of depth, before the end of a tile, all is fetched that it needs there
 LINES_AHEAD = 4         # of memory are fetched while a panel is packed: more would compete for the first cache,
 LINES_FAR = 16          # so these are fetched to the second one, where panels that crowd there were not fetched before
@@ -125,7 +126,7 @@ def no_fetches(where: ir.Value) -> Ahead:
 
 def no_turns(where: ir.Value) -> Fetches:
     """No turn fetches anything."""
-    return Fetches(where, ZERO, const(NEVER), where, ZERO, ZERO)
+    return Fetches(where, const(NEVER), where, ZERO, ZERO)
 
 
 def write(b: ir.IRBuilder, element: ir.Type, rows: int, vectors: int, lanes: int, step: int, line: int, pairs: bool,
@@ -207,16 +208,17 @@ class _Sums:
         b, shape, steps, table = self.b, self.shape, const(turn.steps), self.b.alloca(I64, TABLE)
         lanes, near, all_turns = const(shape.lanes), self.rows_near(), b.udiv(whole, const(turn.steps))
         even, stretch = self.stretches(all_turns)
+        near_lines = self.near_lines()
         stretch = b.select(even, b.mul(stretch, steps), lanes)
         last = self.line_at(b.sub(self.depth, const(turn.lines)))
         with loop(b, ZERO, whole, stretch, state) as (k0, state):
             some = minimum(b, b.sub(whole, k0), stretch)
             with b.if_else(even) as (at_end, at_chunk):
                 with at_end, b.if_then(b.icmp_signed(">=", b.add(k0, stretch), whole)):
-                    self.fetch_near(ZERO, (b.select(self.reads_more(), const(shape.rows), ZERO), ZERO))
+                    self.fetch_near(ZERO, (b.select(self.reads_at_once(all_turns), const(shape.rows), ZERO), ZERO))
                 with at_chunk:
                     self.fetch(b.udiv(k0, lanes), near)
-            fetches = self.fetched_meanwhile(b.udiv(k0, stretch), b.udiv(k0, steps), b.udiv(some, steps), all_turns)
+            fetches = self.fetched_meanwhile(near_lines, b.udiv(k0, stretch), b.udiv(k0, steps), b.udiv(some, steps), all_turns)
             fetches = Fetches(*(b.select(even, x, y) for x, y in zip(fetches, no_turns(self.right), strict=True)))
             start = address(b, self.left.start, self.step_of(k0), shape.element)
             state[:] = add_turns(b, turn, state, start, b.mul(self.left.row, const(shape.size)), self.line_at(k0),
@@ -226,6 +228,35 @@ class _Sums:
     def reads_more(self) -> ir.Value:
         """Whether the caller reads more than where the sums go."""
         return self.b.icmp_signed(">", self.near.count, ZERO)
+
+    def reads_at_once(self, turns: ir.Value) -> ir.Value:
+        """Whether it reads so much, or has so many lines, that they are fetched at once."""
+        b = self.b
+        many = b.icmp_signed(">", self.near.count, const(MOST_NEAR))
+        return b.and_(self.reads_more(), b.or_(many, b.icmp_signed(">", self.lines_near(), turns)))
+
+    def lines_near(self) -> ir.Value:
+        """How many lines there are that are needed in the end."""
+        return self.b.mul(maximum(self.b, self.near.count, ONE), const(self.shape.rows))
+
+    def near_lines(self) -> ir.Value:
+        """A list of where they are."""
+        b, rows = self.b, self.shape.rows
+        table = b.alloca(POINTER, rows * (MOST_NEAR + 1))
+        more = self.reads_more()
+        with b.if_else(more) as (several, own):
+            with several, loop(b, ZERO, minimum(b, self.near.count, const(MOST_NEAR)), short=True) as (k, _):
+                where = b.gep(self.near.table, [b.mul(k, const(LINES_BYTES))], source_etype=BYTE)
+                start = b.load(where, typ=POINTER)
+                apart = b.load(b.gep(where, [const(LINES_BYTES // 2)], source_etype=BYTE), typ=I64)
+                self.list_lines(Lines(start, apart), b.gep(table, [b.mul(k, const(rows))], source_etype=POINTER))
+            with own:
+                self.list_lines(self.sums, table)
+        return table
+
+    def list_lines(self, lines: Lines, table: ir.Value) -> None:
+        for i in range(self.shape.rows):
+            self.b.store(self.line_of(lines, const(i)), self.b.gep(table, [const(i)], source_etype=POINTER))
 
     def by_columns(self) -> ir.Value:
         """Whether several runs of memory are fetched ahead, and not one, or lines that are equally far apart."""
@@ -252,20 +283,20 @@ class _Sums:
         even = b.and_(b.icmp_signed("==", self.left.chunk, const(shape.lanes * shape.step)),
                       b.icmp_signed("<=", self.lines_ahead(), size))
         short = maximum(b, b.sub(turns, const(TURNS_MORE)), ONE)
-        return even, b.select(b.and_(self.reads_more(), b.not_(several)), short, size)
+        return even, b.select(b.and_(self.reads_at_once(turns), b.not_(several)), short, size)
 
-    def fetched_meanwhile(self, number: ir.Value, done: ir.Value, turns: ir.Value, all_turns: ir.Value) -> Fetches:
+    def fetched_meanwhile(self, near_lines, number: ir.Value, done: ir.Value, turns: ir.Value, all_turns: ir.Value) -> Fetches:
         """What is fetched in a stretch of so many turns."""
         b, shape, x, lines = self.b, self.shape, self.ahead, self.lines_ahead()
-        wait = b.sub(maximum(b, b.sub(all_turns, const(shape.rows + TURNS_BEFORE)), ZERO), done)
-        near = self.line_of(self.sums, maximum(b, b.neg(wait), ZERO))
-        wait = b.select(self.reads_more(), const(NEVER), maximum(b, wait, ZERO))
+        wait = b.sub(maximum(b, b.sub(all_turns, b.add(self.lines_near(), const(TURNS_BEFORE))), ZERO), done)
+        near = b.gep(near_lines, [maximum(b, b.neg(wait), ZERO)], source_etype=I64)
+        wait = b.select(self.reads_at_once(all_turns), const(NEVER), maximum(b, wait, ZERO))
         several, one = self.by_columns(), b.icmp_signed("<=", x.count, ONE)
         ahead = b.gep(x.start, [b.mul(b.select(several, number, ZERO), x.apart)], source_etype=BYTE)
         apart = b.select(b.or_(several, one), x.step, x.apart)
         apart = b.select(x.wide, apart, b.mul(apart, const(shape.vectors)))
         every = b.select(b.icmp_signed(">", lines, ZERO), maximum(b, b.udiv(turns, maximum(b, lines, ONE)), ONE), ZERO)
-        return Fetches(near, self.sums.apart, wait, ahead, apart, every)
+        return Fetches(near, wait, ahead, apart, every)
 
     def fetch(self, chunk: ir.Value, near: tuple[ir.Value, ir.Value]) -> None:
         """Ask for all that this chunk asks for."""
