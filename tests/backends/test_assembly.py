@@ -9,18 +9,20 @@ from tenon.backends import pieces
 from tenon.backends.cpu.contraction import sums
 from tenon.backends.cpu.contraction.assembly import Turn, is_spoken
 from tenon.backends.cpu.contraction.emit import I1, I64, POINTER, const
+from tenon.backends.cpu.contraction.meanwhile import Meanwhile
 from tenon.backends.cpu.contraction.run import load
-from tenon.backends.cpu.contraction.sums import (
+from tenon.backends.cpu.contraction.shape import (
+    MOST_NEAR,
     Ahead,
     Left,
     Lines,
     Near,
     Shape,
-    add_products,
     no_fetches,
     no_near,
     put_lines,
 )
+from tenon.backends.cpu.contraction.sums import add_products
 from tenon.backends.llvm import has_feature
 
 SHAPES = [(1, 1, 1), (8, 3, 1), (6, 4, 1), (14, 2, 1), (9, 3, 9), (15, 1, 1), (16, 1, 1), (28, 1, 28), (5, 4, 5)]
@@ -68,7 +70,7 @@ def test_sums_have_the_same_bits_in_both_ways(monkeypatch, rows, vectors, step, 
 
 @pytest.mark.skipif(not has_feature("avx512f"), reason="the words are those of AVX-512")
 @pytest.mark.parametrize("count, step, apart, wide", [(1, 256, 256, 1), (3, 768, 256, 1), (3, 64, 4096, 0), (9, 64, 64, 0)])
-@pytest.mark.parametrize("near", [0, 2])
+@pytest.mark.parametrize("near", [0, 2, MOST_NEAR, MOST_NEAR + 1])
 def test_what_is_fetched_meanwhile_changes_no_sum(count, step, apart, wide, near):
     """Lines, a run of memory at each stretch of depth, more than there are turns; and what an epilogue reads."""
     shape = Shape(ir.FloatType(), 8, 3, 16, 1, 48)
@@ -76,8 +78,8 @@ def test_what_is_fetched_meanwhile_changes_no_sum(count, step, apart, wide, near
     function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64, POINTER, POINTER, POINTER]), "product")
     depth, left, right, result = function.args
     b = ir.IRBuilder(function.append_basic_block("entry"))
-    sums, table = Lines(result, const(shape.width * 4)), b.alloca(POINTER, 4)
-    for number in range(2):
+    sums, table = Lines(result, const(shape.width * 4)), b.alloca(POINTER, 2 * (MOST_NEAR + 1))
+    for number in range(MOST_NEAR + 1):
         put_lines(b, table, number, sums)
     ahead = Ahead(right, const(step), const(apart), const(count), I1(wide))
     add_products(b, shape, depth, Left(left, const(400), const(16), const(400)), right, sums, I1(0),
@@ -90,6 +92,29 @@ def test_what_is_fetched_meanwhile_changes_no_sum(count, step, apart, wide, near
         other, found = random.standard_normal((depth, 48)).astype(np.float32), np.full((8, 48), np.nan, np.float32)
         call(depth, factor.ctypes.data, other.ctypes.data, found.ctypes.data)
         np.testing.assert_allclose(found, factor[:, :depth] @ other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_what_is_near_in_the_end_is_listed_line_by_line(count):
+    """The rows of the first matrix that the epilogue reads, then those of the next; or where the sums go."""
+    shape = Shape(ir.FloatType(), 5, 3, 16, 1, 48)
+    module = ir.Module("product")
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [POINTER, POINTER]), "product")
+    where, found = function.args
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    table = b.alloca(POINTER, 2 * MOST_NEAR)
+    for number in range(count):
+        put_lines(b, table, number, Lines(b.gep(where, [const(1000 * number)], source_etype=ir.IntType(8)), const(100)))
+    sums, left = Lines(where, const(7)), Left(where, *[const(16)] * 3)
+    listed = Meanwhile(b, shape, const(400), left, sums, Near(table, const(count)), no_fetches(where)).listed()
+    for place in range(max(count, 1) * 5):
+        at = [const(place)]
+        b.store(b.load(b.gep(listed, at, source_etype=POINTER), typ=POINTER), b.gep(found, at, source_etype=POINTER))
+    b.ret_void()
+    addresses = np.zeros(max(count, 1) * 5, np.int64)
+    load(module, "product", None, [ctypes.c_void_p] * 2)(1 << 20, addresses.ctypes.data)
+    lines = [1000 * k + 100 * i for k in range(count) for i in range(5)] or [7 * i for i in range(5)]
+    np.testing.assert_array_equal(addresses - (1 << 20), lines)
 
 
 def test_other_machines_and_numbers_have_loops_of_llvm(monkeypatch):

@@ -14,7 +14,8 @@ from tenon.backends.cpu.lowering import kernel_of
 from tenon.backends.cpu.products import template_of
 from tenon.graph.text import parse_graph
 
-SIZES = [(23, 37, 19), (64, 200, 0), (1, 515, 40), (515, 1, 40), (701, 613, 17), (31, 10007, 16), (67, 130, 1531)]
+SIZES = [(23, 37, 19), (64, 200, 0), (1, 515, 40), (515, 1, 40), (701, 613, 17), (31, 10007, 16), (67, 130, 1531),
+         (65, 97, 128), (100, 784, 413)]
 
 
 def step(d, x, w, m, v):
@@ -73,17 +74,30 @@ def test_in_place_and_for_a_batch():
         np.testing.assert_allclose(one.numpy(), other, rtol=1e-3, atol=1e-3 * np.abs(other).max())
 
 
-@pytest.mark.parametrize("columns", [48, 784, 100_000])
-def test_sums_that_wait_take_a_part_of_the_second_cache(columns):
+def spec_of(columns, depth):
+    """Of a product whose epilogue reads three matrices."""
     shape = f"f32[600, {columns}]"
-    graph = parse_graph(f"def f(x: f32[600, 64], w: f32[64, {columns}], a: {shape}, b: {shape}, c: {shape}):\n"
+    graph = parse_graph(f"def f(x: f32[600, {depth}], w: f32[{depth}, {columns}], a: {shape}, b: {shape}, c: {shape}):\n"
                         f"    v0: {shape} = matmul(x, w)\n    v1: {shape} = add(v0, a)\n    v2: {shape} = multiply(v1, b)\n"
                         f"    v3: {shape} = add(v2, c)\n    return v3\n")
     kernel = kernel_of(graph, "f")
     (statement,) = kernel.nests[0].body
-    spec = template_of(statement, {buffer: place for place, buffer in enumerate(kernel.buffers)}, len(kernel.buffers))
+    return template_of(statement, {buffer: place for place, buffer in enumerate(kernel.buffers)}, len(kernel.buffers))
+
+
+@pytest.mark.parametrize("columns", [48, 784, 100_000])
+def test_sums_that_wait_take_a_part_of_the_second_cache(columns):
+    spec = spec_of(columns, 64)
     assert goes_together(spec)
     tile = with_waiting(spec, choose_tile(F32, known=spec.known))
     assert tile.columns % tile.width == 0 and tile.block_rows % tile.rows == 0
     assert tile.columns * tile.block_rows * 4 <= host().second_cache // SHARE
     assert apart(tile) > tile.columns
+
+
+def test_no_sums_wait_where_a_tile_is_long_enough_to_fetch_what_the_epilogue_reads(monkeypatch):
+    """A line at a turn of the innermost loop, which is written for AVX-512 alone."""
+    for spoken in (True, False):
+        monkeypatch.setattr("tenon.backends.cpu.contraction.spec.is_spoken", lambda turn, lanes, spoken=spoken: spoken)
+        assert goes_together(spec_of(784, 64))
+        assert goes_together(spec_of(784, 512)) is not spoken

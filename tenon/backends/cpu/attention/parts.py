@@ -33,8 +33,9 @@ from tenon.backends.cpu.contraction.emit import (
 )
 from tenon.backends.cpu.contraction.filled import fill
 from tenon.backends.cpu.contraction.machine import best_tile, host
+from tenon.backends.cpu.contraction.shape import Left, Lines, Shape, no_fetches, no_near
 from tenon.backends.cpu.contraction.spec import Args
-from tenon.backends.cpu.contraction.sums import Left, Lines, Shape, add_products, no_fetches, no_near
+from tenon.backends.cpu.contraction.sums import add_products
 from tenon.backends.cpu.mathematics.exponential import exp_of_negative
 from tenon.backends.cpu.mathematics.notation import Number
 from tenon.backends.cpu.shares import SHARE, Share

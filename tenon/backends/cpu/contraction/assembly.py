@@ -51,14 +51,19 @@ class Turn(NamedTuple):
 
 
 class Fetches(NamedTuple):
-    """What is asked for meanwhile: lines of memory as long as those of right, at each of the last turns one to the first
-    cache, after `wait` turns, the addresses of which stand at `near`; and one `ahead` to the second cache at one turn of
-    `every`, if it is not 0."""
+    """What is asked for meanwhile, lines of memory as long as those of right: to the first cache one at a turn, after
+    `wait`, whose addresses stand from `near` on; one `ahead` to the second cache at one turn of `every`, if it is not
+    0."""
     near: ir.Value
     wait: ir.Value
     ahead: ir.Value
     ahead_apart: ir.Value
     every: ir.Value
+
+
+def no_turns(where: ir.Value) -> Fetches:
+    """No turn fetches anything."""
+    return Fetches(where, I64(NEVER), where, I64(0), I64(0))
 
 
 def is_spoken(turn: Turn, lanes: int) -> bool:

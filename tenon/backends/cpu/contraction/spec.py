@@ -13,8 +13,10 @@ from llvmlite import ir
 
 from tenon.dataclasses import dataclass
 
+from .assembly import Turn, is_spoken
 from .emit import I64, ONE, element_bytes, product, zero
 from .machine import Machine, host, tiles_by_time
+from .shape import MOST_NEAR, STEPS
 
 Args = tuple[ir.Value, ...]
 Index = tuple[ir.Value, ...]
@@ -173,15 +175,26 @@ def blocks_tile(spec: Contraction) -> Tile:
 
 
 def goes_together(spec: Contraction) -> bool:
-    """Whether the sums of a block wait for the epilogue."""
-    return spec.finish is not None and not in_registers(spec) and len(spec.near) >= STREAMS
+    """Whether the sums of a block wait for the epilogue, which reads more than a tile fetches in passing."""
+    if spec.finish is None or in_registers(spec) or len(spec.near) < STREAMS:
+        return False
+    tile, lines = blocks_tile(spec), len(spec.near) + len(spec.written)
+    return lines > MOST_NEAR or lines * tile.rows > turns_of(spec, tile)
+
+
+def turns_of(spec: Contraction, tile: Tile) -> int:
+    """How many turns of the innermost loop there are in the machine's own words, each of which may fetch a line, before
+    sums are finished; 0 where nobody knows."""
+    size, depth = element_bytes(spec.element), spec.known[2]
+    turn = Turn(spec.element, tile.rows, tile.vectors, size, STEPS, size, tile.width * size, spec.pairs)
+    return _even(depth, tile.depth) // STEPS if depth and is_spoken(turn, tile.lanes) else 0
 
 
 def is_shallow(spec: Contraction) -> bool:
     """Whether the second cache does not hold the result, and depth is too small for the work on a tile to hide that
-    each of its rows is written to a page of its own."""
+    each of its rows is written to a page of its own; what an epilogue of many streams touches is near by then."""
     rows, columns, depth = spec.known
-    if rows is None or columns is None or depth is None or not 0 < depth <= SHALLOW or goes_together(spec):
+    if rows is None or columns is None or depth is None or not 0 < depth <= SHALLOW or len(spec.near) >= STREAMS:
         return False
     return rows * columns * element_bytes(spec.element) > host().second_cache
 

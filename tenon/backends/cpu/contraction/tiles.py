@@ -33,6 +33,7 @@ from .emit import (
     zero,
 )
 from .rounded import store_rounded
+from .shape import Ahead, Left, Lines, Near, Shape, no_fetches, no_near, put_lines
 from .spec import (
     Args,
     Contraction,
@@ -44,7 +45,7 @@ from .spec import (
     packs_in_tiles,
     whole_tiles,
 )
-from .sums import Ahead, Left, Lines, Near, Shape, add_products, no_fetches, no_near, put_lines
+from .sums import add_products
 from .together import apart
 
 
