@@ -27,7 +27,7 @@ from tenon.loops.expressions import (
     Size,
     identity,
 )
-from tenon.loops.ir import Accumulator, Block, Contraction, Kernel, Let, Loop, Store, Update
+from tenon.loops.ir import Accumulator, Block, Contraction, Kernel, Let, Loop, Store, Turn, Update
 from tenon.types import DType
 
 Environment = dict[Expr, Any]
@@ -65,6 +65,9 @@ class _Run:
                     env[local] = self.value(value, env)
                 case Store(buffer=buffer, offset=offset, value=value):
                     self.memory[buffer][int(self.value(offset, env))] = self.value(value, env)
+                case Turn(buffer=buffer):
+                    square = self.memory[buffer].reshape(buffer.type.shape)
+                    square[:] = square.T.copy()
                 case Accumulator(local=local, kind=kind):
                     env[local] = wide(local.dtype).type(identity(kind, local.dtype).value)
                 case Update(local=local, kind=kind, value=value):

@@ -1,7 +1,7 @@
 """Statements of the loop IR: when a scalar is computed, and where it goes.
 
     Stmt   = Loop(index, extent, body, kind) | Let(local, value) | Store(buffer, offset, value)
-           | Accumulator(local, kind) | Update(local, kind, value)
+           | Accumulator(local, kind) | Update(local, kind, value) | Turn(buffer)
            | Contraction(batch, rows, columns, depth, left, right, sum, epilogue)
            | Attention(...) | AttentionGradient(...)
     Nest   = statements between two barriers
@@ -63,6 +63,13 @@ class Update(Stmt):
     local: Local
     kind: str
     value: Expr
+
+
+@dataclass(frozen=True, eq=False)
+class Turn(Stmt):
+    """The lines of a square, which lies in memory of the thread, become its columns."""
+
+    buffer: Buffer
 
 
 @dataclass(frozen=True, eq=False)

@@ -23,6 +23,7 @@ from tenon.loops.ir import (
     Pairs,
     Stmt,
     Store,
+    Turn,
     Update,
 )
 
@@ -76,6 +77,8 @@ def _statement(statement: Stmt, indent: str) -> Iterator[str]:
             yield f"{indent}{local} = {identity(kind, local.dtype)}"
         case Update(local=local, kind=kind, value=value):
             yield f"{indent}{local} = {_COMBINE[kind].format(local, value)}"
+        case Turn(buffer=buffer):
+            yield f"{indent}{buffer.name} = transpose({buffer.name})"
         case _:
             yield f"{indent}{statement}"
 

@@ -1,10 +1,11 @@
-"""Loads that run along another loop than the stores -> squares of memory, copied line by line and read crosswise.
+"""Loads that run along another loop than the stores -> squares of memory, copied line by line and turned.
 
     for i: for j: out[i, j] = x[j, i]       ->      for square (i, j):
                                                         for jj: for ii: local[jj, ii] = x[j + jj, i + ii]
-                                                        for ii: for jj: out[i + ii, j + jj] = local[jj, ii]
+                                                        local = transpose(local)
+                                                        for ii: for jj: out[i + ii, j + jj] = local[ii, jj]
 
-Both memories are gone through along their lines; only the square, which stays in the first cache, is not.
+Both memories are gone through along their lines; the square, which stays in the first cache, is turned in registers.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Sequence
 from tenon.loops.affine import affine, is_same
 from tenon.loops.cost import count
 from tenon.loops.expressions import Binary, Buffer, Expr, Index, Load, Reduce, replace, size, walk
-from tenon.loops.ir import Loop, Nest, Store
+from tenon.loops.ir import Loop, Nest, Store, Turn
 from tenon.loops.placing import Placing, Scope
 from tenon.loops.simplify import simplify, substitute
 from tenon.loops.target import Target, grain_of
@@ -62,12 +63,13 @@ def _in_squares(targets: Sequence[Target], line: Index, turned: Sequence[Load]) 
     for index in around:
         scopes.append(Scope(scopes[-1], index))
     square = scopes[-1]
-    place = simplify(inside[1] * size(SIDE) + inside[0])
+    place, turned_place = (simplify(i * size(SIDE) + k) for i, k in (inside[::-1], inside))
     buffers = [Buffer(f"square{n}", TensorType(x.dtype, (SIDE, SIDE)), "local") for n, x in enumerate(turned)]
     for buffer, x in zip(buffers, turned, strict=True):
         copy = Store(buffer, place, Load(x.buffer, substitute(x.offset, at), None))
         square.body.append(Loop(inside[1], turns[1], (Loop(inside[0], turns[0], (copy,), "vector"),)))
-    read: dict[Expr, Expr] = {x: Load(b, place, None) for x, b in zip(turned, buffers, strict=True)}
+        square.body.append(Turn(buffer))
+    read: dict[Expr, Expr] = {x: Load(b, turned_place, None) for x, b in zip(turned, buffers, strict=True)}
     row = Scope(square, inside[0])
     cell = Scope(row, inside[1])
     moved = [Target(t.buffer, t.indices, substitute(t.offset, at), substitute(replace(t.value, read), at))

@@ -5,13 +5,17 @@ import pytest
 from loops import toy
 from loops.compiled import check
 from loops.test_maps import data, type_of
+from tenon.backends.cpu import codegen
+from tenon.backends.cpu.contraction.machine import host
+from tenon.dataclasses import replace
 from tenon.dims import symbol
 from tenon.graph.build import trace
 from tenon.graph.text import parse_graph
+from tenon.loops.ir import Turn, statements
 
 
 def is_turned(kernel):
-    return any(b.name.startswith("square") for nest in kernel.nests for b in nest.locals)
+    return any(isinstance(x, Turn) for nest in kernel.nests for x in statements(nest.body))
 
 
 @pytest.mark.parametrize("shape", [(64, 64), (65, 71), (8, 700), (700, 8), (33, 127)])
@@ -20,6 +24,14 @@ def test_transposes(shape, dtype):
     t = type_of(dtype, *shape)
     kernel = check(trace(toy.transpose, t), data(t, 0, 2), interpreted=dtype == "f32")
     assert is_turned(kernel) == (shape[0] * shape[1] >= 4096)
+
+
+@pytest.mark.parametrize("vector_bytes", [16, 32, 64])
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i16", "bool"])
+def test_squares_are_turned_in_vectors_of_any_width(vector_bytes, dtype, monkeypatch):
+    monkeypatch.setattr(codegen, "host", lambda: replace(host(), vector_bytes=vector_bytes))
+    t = type_of(dtype, 70, 67)
+    assert is_turned(check(trace(toy.transpose, t), data(t, 0, 2), interpreted=False))
 
 
 def test_a_transpose_beside_other_reads():

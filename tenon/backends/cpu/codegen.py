@@ -13,10 +13,13 @@ from collections.abc import Mapping, Sequence
 
 from llvmlite import ir
 
+from tenon.backends import pieces
 from tenon.backends.cpu import arithmetic as scalar
 from tenon.backends.cpu.arithmetic import FREE, I64, POINTER, REORDER, number, register
 from tenon.backends.cpu.attention import attention_scratch, emit_attention
 from tenon.backends.cpu.contraction.emit import loop, loop_flags, prefetch
+from tenon.backends.cpu.contraction.machine import host
+from tenon.backends.cpu.contraction.turning import turn
 from tenon.backends.cpu.mathematics.angle import NEAR
 from tenon.backends.cpu.products import contraction_scratch, emit_packing_of, emit_product
 from tenon.backends.cpu.shares import SHARE, Share
@@ -49,6 +52,7 @@ from tenon.loops.ir import (
     Pairs,
     Stmt,
     Store,
+    Turn,
     Update,
     roots,
     statements,
@@ -286,6 +290,10 @@ class _Loops(Values):
         match statement:
             case Loop():
                 self.loop(statement)
+            case Turn(buffer=buffer):
+                bits, side = 8 * buffer.type.dtype.itemsize, buffer.type.shape[0]
+                lanes = min(8 * host().vector_bytes // bits, side)
+                pieces.call(self.b, turn, (ir.IntType(bits), lanes, side), [self.pointers[buffer]])
             case Accumulator(local=local, kind=kind):
                 self.slots[local] = self._slot(register(local.dtype))
                 self.b.store(number(identity(kind, local.dtype).value, local.dtype), self.slots[local])

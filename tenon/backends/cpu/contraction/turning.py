@@ -3,10 +3,14 @@
     from_lines(starts, target, run, pitch)          target[x * pitch + k] = line k of `starts` [x]
     to_lines(starts, source, run, pitch, some)      line k of `starts` [x] = source[x * pitch + k],  k < some
 
+    turn(square, side)                              square[i * side + k] = what was square[k * side + i]
+
 There are as many lines as a vector has lanes, and a vector of each is loaded, or stored, at once.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from llvmlite import ir
 
@@ -74,6 +78,27 @@ def to_lines(b: ir.IRBuilder, element: ir.Type, lanes: int, starts: ir.Value, so
         for k, value in enumerate(transpose(b, square)):
             exists = b.select(b.icmp_signed("<", const(k), some), mask, none)
             masked_store(b, value, address(b, lines[k], x, element), exists)
+
+
+def turn(b: ir.IRBuilder, element: ir.Type, lanes: int, side: int, square: ir.Value) -> None:
+    """Write a piece: a square of several squares of vectors, which change places in pairs."""
+    def read(i: ir.Value, k: ir.Value) -> list[ir.Value]:
+        return [load_vector(b, at(i, k, n), element, lanes) for n in range(lanes)]
+
+    def write(i: ir.Value, k: ir.Value, vectors: Sequence[ir.Value]) -> None:
+        for n, vector in enumerate(vectors):
+            store_vector(b, vector, at(i, k, n))
+
+    def at(i: ir.Value, k: ir.Value, line: int) -> ir.Value:
+        return address(b, square, b.add(b.mul(b.add(i, const(line)), const(side)), k), element)
+
+    step = const(lanes)
+    with loop(b, ZERO, const(side), step, short=True) as (i, _):
+        with loop(b, ZERO, i, step, short=True) as (k, _):
+            below, above = transpose(b, read(i, k)), transpose(b, read(k, i))
+            write(k, i, below)
+            write(i, k, above)
+        write(i, i, transpose(b, read(i, i)))
 
 
 def _first(b: ir.IRBuilder, count: ir.Value, lanes: int) -> ir.Value:
