@@ -6,13 +6,13 @@ Sums of gradients that nobody else holds are added to in place.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from tenon.autodiff import pullback
-from tenon.eager.rules import Rule, alike, elementwise, pulled
+from tenon.eager.rules import Formula, alike, elementwise, pulled
 from tenon.graph.kernels import KERNELS
 from tenon.graph.op import current
 from tenon.state import recorder
@@ -30,33 +30,30 @@ def is_plain(tape: Sequence[Any]) -> bool:
 
 def descend(tape: Sequence[Any], end: Tensor, seed: Array) -> dict[Any, Tensor]:
     """The gradient of every leaf, given that of `end`, by what it is accumulated under."""
-    found = _Sums()
+    found = Sums()
     found.add(end, seed)
     with np.errstate(all="ignore"):
-        for node in reversed(tape):
-            payloads = node.payloads
-            if len(payloads) == 1:
-                g = found.pop(node, None)
-                if g is not None:
-                    if (known := node.pulled((g,))) is not None:
-                        for x, array in known:
-                            found.add(x, array)
-                        continue
-                    rules, values = _rules_of(node, g, payloads[0])
-                    if rules is None:
-                        _by_rule(node, [g], found)
-                    else:
-                        for rule, x in zip(rules, node.inputs, strict=True):
-                            if rule is not None and x.own.requires_grad:
-                                found.add(x, rule(values))
-            else:
-                seeds = [found.pop((node, k), None) for k in range(len(payloads))]
-                if any(g is not None for g in seeds):
-                    _by_rule(node, seeds, found)
+        ways.down(tape, found, found.pull, found.add)
     return {slot: fresh(total) for slot, total in found.items()}
 
 
-class _Sums(dict[Any, Any]):
+def down(tape: Sequence[Any], found: Sums, pull: Callable[[Any], None], add: Callable[[Tensor, Any], None]) -> None:
+    """Go through a tape from its end, and give the gradient of each node to its inputs."""
+    for node in reversed(tape):
+        pull(node)
+
+
+class Ways:
+    """How a tape is gone through: in Python, or by machine code (`native.py`), which calls `pull` and `add` at need."""
+
+    def __init__(self) -> None:
+        self.down: Callable[..., None] = down
+
+
+ways = Ways()
+
+
+class Sums(dict[Any, Any]):
     """Gradients so far, by node where it has one output, else by slot."""
 
     def __init__(self) -> None:
@@ -79,10 +76,34 @@ class _Sums(dict[Any, Any]):
             self.own.add(slot)
 
 
+    def pull(self, node: Any) -> None:
+        """Give what has come to a node to its inputs."""
+        payloads = node.payloads
+        if len(payloads) > 1:
+            seeds = [self.pop((node, k), None) for k in range(len(payloads))]
+            if any(g is not None for g in seeds):
+                _by_rule(node, seeds, self)
+            return
+        g = self.pop(node, None)
+        if g is None:
+            return
+        if (known := node.pulled((g,))) is not None:
+            for x, array in known:
+                self.add(x, array)
+            return
+        rules, values = _rules_of(node, g, payloads[0])
+        if rules is None:
+            _by_rule(node, [g], self)
+            return
+        for rule, x in zip(rules, node.inputs, strict=True):
+            if rule is not None and x.own.requires_grad:
+                self.add(x, rule(values))
+
+
 _add = np.add
 
 
-def _rules_of(node: Any, g: Array, y: Array) -> tuple[list[Rule | None] | None, list[Any]]:
+def _rules_of(node: Any, g: Array, y: Array) -> tuple[list[Formula | None] | None, list[Any]]:
     """(a rule an input, or None where the operator is not elementwise here; what the rules take)."""
     dtype, shape, values, like = y.dtype, y.shape, [g, y], True
     for x in node.inputs:
@@ -104,7 +125,7 @@ def _kind(x: Any) -> Any:
     return True if isinstance(x, Tensor) else x
 
 
-def _by_rule(node: Any, seeds: Sequence[Array | None], found: _Sums) -> None:
+def _by_rule(node: Any, seeds: Sequence[Array | None], found: Sums) -> None:
     """The gradients of the inputs by the operator's rule."""
     known = node.pulled(seeds) or pulled(node, seeds)
     if known is not None:

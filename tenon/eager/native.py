@@ -15,6 +15,8 @@ import numpy as np
 
 from tenon.backends.cpu import objects
 from tenon.config import config
+from tenon.eager.descent import ways
+from tenon.eager.programs import programs
 from tenon.eager.recording import recording_variable
 from tenon.eager.tape import NO_ATTRS, NUMBERS, Saved, TapeNode
 from tenon.graph.kernels import KERNELS
@@ -93,6 +95,8 @@ def give_native(shorts: Sequence[Short]) -> None:
         install({name: machine.as_method(made[op][0]) for name, op in short_methods().items() if op in made}
                 | {name: machine.as_method(made[op][1]) for name, op in reflected_methods().items() if op in made})
         Op.__call__ = machine.op_call(Op)       # type: ignore[method-assign]
+        programs.follow()
+        ways.down = machine.function("down")
 
 
 @cache
@@ -107,4 +111,5 @@ def _machine() -> Machine:
         Place.NODE: TapeNode, Place.FLOAT: float, Place.INT: int, Place.BUILTIN: type(len), Place.NONE: None,
         Place.TRUE: True, Place.FALSE: False, Place.ZERO: 0, Place.ONE: 1, Place.TWO: 2, Place.NO_ATTRS: NO_ATTRS,
         Place.INTERPRETER: innermost, Place.RECORDING: recording_variable, Place.KERNELS: KERNELS,
-        Place.NUMBERS: NUMBERS, Place.NEW_ARRAY: new_array(), Place.CALL: Op.__call__})
+        Place.NUMBERS: NUMBERS, Place.NEW_ARRAY: new_array(), Place.CALL: Op.__call__,
+        Place.PROGRAMS: programs.words})

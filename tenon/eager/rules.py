@@ -18,35 +18,60 @@ from tenon.eager.keys import add_attrs
 from tenon.eager.recipes import Recipe, recipe_of
 from tenon.errors import OF_NUMPY, Location, TenonError
 from tenon.graph.build import Builder
-from tenon.graph.ir import Literal, Node, Value
+from tenon.graph.ir import Literal, Value
 from tenon.graph.op import Op, using
 from tenon.ops.shape import cast, sum_to
 from tenon.tensor import Tensor
 from tenon.types import TensorType, as_dtype
 
 Array = np.ndarray
-Rule = Callable[[list[Any]], Any]               # [gradient, output, inputs ...] -> the gradient of one input
 MOST_RULES = 4096
 SHAPE = (7,)                                    # stands for any shape while an elementwise rule is recorded
 
 
 # ---------------------------------------------------------------- of elementwise operators
 
+@dataclass(frozen=True, eq=False)
+class Formula:
+    """The gradient of an input: numbers and calls of ufuncs in a row.
+
+    Values are counted: the gradient of the output, the output, the inputs, and then what each of the rows gives.
+    """
+
+    rows: tuple[Array | tuple[np.ufunc, tuple[int, ...]], ...]
+    result: int
+
+    def __call__(self, values: list[Any]) -> Any:
+        """The gradient, from the first of the values."""
+        known = values.copy()
+        for row in self.rows:
+            known.append(row if type(row) is Array else row[0](*[known[place] for place in row[1]]))
+        return known[self.result]
+
+
 class ElementwiseRules(dict[Any, Any]):
-    """(operator, element type, kinds of the inputs if not all are tensors) -> a rule an input, or None."""
+    """(operator, element type, kinds of the inputs if not all are tensors) -> a formula an input, or None.
+
+    Those that are found are `told` to whoever asks for that.
+    """
+
+    told: Callable[[Any, Any, Sequence[Any], Sequence[Formula | None]], None] | None = None
 
     def __missing__(self, key: Any) -> Any:
         if len(self) >= MOST_RULES:
             self.clear()
         op, dtype, *kinds = key
-        self[key] = rules = _recorded(op, dtype, kinds or [True] * getattr(op, "arity", 0))
+        kinds = kinds or [True] * getattr(op, "arity", 0)
+        self[key] = rules = _recorded(op, dtype, kinds)
+        if rules is not None and self.told is not None:
+            self.told(op, dtype, kinds, rules)
         return rules
 
 
 elementwise = ElementwiseRules()
 
 
-def _recorded(op: Any, dtype: Any, kinds: Sequence[Any]) -> list[Rule | None] | None:
+def _recorded(op: Any, dtype: Any, kinds: Sequence[Any]) -> list[Formula | None] | None:
     """What the rule of an operator does, where ufuncs do it."""
     numbers = [x for x in kinds if isinstance(x, Literal)]
     if getattr(op, "quick", None) is None or op.vjp is None or dtype.kind != "f" or dtype.itemsize < 4:
@@ -63,33 +88,40 @@ def _recorded(op: Any, dtype: Any, kinds: Sequence[Any]) -> list[Rule | None] | 
     rules = []
     for x, gradient in zip(inputs, found, strict=True):
         wanted = isinstance(x, Value) and gradient is not None
-        rules.append(_rule(gradient, places, dtype) if wanted else None)
+        rules.append(_formula(gradient, places, 2 + len(inputs), dtype) if wanted else None)
         if wanted and rules[-1] is None:
             return None
     return rules
 
 
-def _rule(x: Any, places: dict[Value, int], dtype: Any) -> Rule | None:
-    """The gradient x as a function of the values at these places."""
-    if isinstance(x, Literal):
-        number = np.asarray(x.value, dtype)
-        return lambda values: number
-    if x in places:
-        place = places[x]
-        return lambda values: values[place]
-    node: Node | None = x.node
-    if node is None or not isinstance(node.op.ref, np.ufunc) or node.attrs or not node.op.elementwise:
-        return None
-    edges = [y for y in (*node.outputs, *node.inputs) if y is not None]
-    if any(y.type.shape not in ((), SHAPE) or y.type.dtype.numpy is not dtype for y in edges):
-        return None
-    ufunc, parts = node.op.ref, [_rule(y, places, dtype) for y in node.inputs]
-    direct = [places.get(y, -1) if isinstance(y, Value) else -1 for y in node.inputs]
-    if len(parts) == 2 and min(direct) >= 0:
-        first, second = direct
-        return lambda values: ufunc(values[first], values[second])
-    known = [part for part in parts if part is not None]
-    return None if len(known) < len(parts) else lambda values: ufunc(*[part(values) for part in known])
+def _formula(gradient: Any, places: Mapping[Value, int], first: int, dtype: Any) -> Formula | None:
+    """The gradient as a function of the values at these places; None where it is more than ufuncs."""
+    rows: list[Any] = []
+    known = dict(places)
+
+    def place_of(x: Any) -> int | None:
+        place = known.get(x) if isinstance(x, Value) else None
+        if place is None:
+            row = np.asarray(x.value, dtype) if isinstance(x, Literal) else call_of(x)
+            if row is None:
+                return None
+            rows.append(row)
+            place = first + len(rows) - 1
+            if isinstance(x, Value):
+                known[x] = place
+        return place
+
+    def call_of(x: Value) -> tuple[np.ufunc, tuple[int, ...]] | None:
+        node = x.node
+        if node is None or not isinstance(node.op.ref, np.ufunc) or node.attrs or not node.op.elementwise:
+            return None
+        edges = [y for y in (*node.outputs, *node.inputs) if y is not None]
+        if any(y.type.shape not in ((), SHAPE) or y.type.dtype.numpy is not dtype for y in edges):
+            return None
+        found = [place_of(y) for y in node.inputs]
+        return None if None in found else (node.op.ref, tuple(found))   # type: ignore[arg-type]
+    result = place_of(gradient)
+    return None if result is None else Formula(tuple(rows), result)
 
 
 # ---------------------------------------------------------------- of all others

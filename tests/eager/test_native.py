@@ -12,7 +12,7 @@ import pytest
 import tenon as tn
 from tenon.backends.cpu import objects
 from tenon.backends.cpu.ufuncs import inner_loop
-from tenon.eager import native
+from tenon.eager import descent, native
 from tenon.eager.quick import SHORTS
 from tenon.errors import TenonError
 from tenon.graph.kernels import KERNELS
@@ -29,7 +29,7 @@ def machine_code():
     native.give_native(SHORTS)
     yield
     native.give_python(SHORTS)
-    Op.__call__ = in_python
+    Op.__call__, descent.ways.down = in_python, descent.down
 
 
 def is_native(call):
@@ -163,6 +163,118 @@ def test_a_million_calls_leave_nothing():
         gc.collect()
         before = tracemalloc.get_traced_memory()[0]
         run(1_000_000)
+        gc.collect()
+        assert tracemalloc.get_traced_memory()[0] - before < 20_000
+    finally:
+        tracemalloc.stop()
+
+
+# ---------------------------------------------------------------- backward
+
+def gradients(program, *tensors):
+    """The gradients of tensors, the second time that they are asked for, and by Python."""
+    found = []
+    for down in (descent.ways.down, descent.ways.down, descent.down):
+        for x in tensors:
+            x.grad = None
+        before, descent.ways.down = descent.ways.down, down
+        try:
+            program(*tensors)
+        finally:
+            descent.ways.down = before
+        found.append([None if x.grad is None else x.grad.numpy().tobytes() for x in tensors])
+    return found[1:]
+
+
+PROGRAMS = {
+    "chain": lambda x, y: (x * y + x).sum().backward(),
+    "a tensor twice": lambda x, y: (x * x + x * x).sum().backward(),
+    "an end twice": lambda x, y: [z := x * y, (z + z * z).sum().backward()],
+    "numbers": lambda x, y: (2.0 * x / 3 - 1 + x * 0.5 + 7 / y).sum().backward(),
+    "zero, which has no program": lambda x, y: (x * 0.0 + y * -0.0).sum().backward(),
+    "many numbers": lambda x, y: sum(x * (0.1 * k) for k in range(40)).sum().backward(),
+    "unary": lambda x, y: tn.exp(-tn.tanh(x) * tn.sqrt(y)).sum().backward(),
+    "what has several uses": lambda x, y: tn.divide(tn.power(x, y), tn.hypot(x, y)).sum().backward(),
+    "broadcast": lambda x, y: (x.reshape(-1, 1) * y[:1] + x[:1]).sum().backward(),
+    "seed": lambda x, y: (x * y).backward(tn.ones((11,))),
+    "a seed that lies elsewhere": lambda x, y: (x * y).backward(tn.tensor(np.arange(22, dtype=x.dtype.numpy))[::2]),
+    "views": lambda x, y: (x[::2] * y[1::2].mean() + x[::2]).sum().backward(),
+    "no axes": lambda x, y: (x.sum() * y.sum() + x.sum()).backward(),
+    "a composite between": lambda x, y: (tn.softmax(x * y, axis=0) * y + tn.where(x < y, x, y * 2.0)).sum().backward(),
+    "to be differentiated again": lambda x, y: (x * y * x).sum().backward(create_graph=True),
+    "twice": lambda x, y: [z := (x * y).sum(), z.backward(retain_graph=True), z.backward()],
+    "many elements": lambda x, y: (tn.concatenate([x] * 500) * tn.concatenate([y] * 500) * 2.0).sum().backward(),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("name", PROGRAMS)
+@pytest.mark.parametrize("wanted", [(True, True), (True, False), (False, True)])
+def test_a_gradient_has_the_bits_that_it_has_in_python(name, dtype, wanted):
+    random = np.random.default_rng(0)
+    x, y = (tn.tensor(random.uniform(0.5, 2, 11).astype(dtype), requires_grad=flag) for flag in wanted)
+    try:
+        found, expected = gradients(PROGRAMS[name], x, y)
+    except TenonError:
+        assert not (x.requires_grad and y.requires_grad)        # nothing that the program reads has a gradient
+        return
+    assert found == expected and any(found)
+
+
+@pytest.mark.parametrize("short", SHORTS, ids=lambda short: short.op.name)
+def test_an_operator_has_the_gradient_that_it_has_in_python(short):
+    op = short.op
+    given = [tn.tensor(np.roll(values(np.float32, 11), k), requires_grad=True) for k in range(op.arity)]
+
+    def program(*given):
+        op(*given).backward(tn.tensor(np.linspace(-2, 2, 11).astype(np.float32)))
+    try:
+        found, expected = gradients(program, *given)
+    except TenonError:
+        pytest.skip("no gradient")
+    assert found == expected
+
+
+def test_no_elements_have_a_gradient_of_none():
+    x = tn.ones((0, 3), requires_grad=True)
+    (x * x + x).sum().backward()
+    assert x.grad.shape == (0, 3)
+
+
+def test_a_gradient_does_not_change_what_others_hold():
+    x = tn.tensor([1.0, 2.0], requires_grad=True)
+    seed = tn.tensor([1.0, 1.0])
+    (x + x + x).backward(seed)
+    first = x.grad
+    (x * 2.0 + x).backward(seed)
+    assert (seed.tolist(), first.tolist(), x.grad.tolist()) == ([1.0] * 2, [3.0] * 2, [6.0] * 2)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_an_error_on_the_way_comes_out(error):
+    def rule(kept, g):
+        raise error("here")
+    f = tn.custom_vjp(lambda x: x * 2.0)
+    f.defvjp(lambda x: (x * 2.0, None), rule)
+    x = tn.ones(3, requires_grad=True)
+    with pytest.raises(error, match="here"):
+        (f(x * 3.0) + x).sum().backward()
+
+
+def test_many_gradients_leave_nothing():
+    x, y = tn.ones(10, requires_grad=True), tn.ones(10)
+
+    def run(count):
+        for _ in range(count):
+            x.grad = None
+            ((x * y + x) * 2.0 - tn.exp(x) / x).sum().backward()
+    run(100)
+    tracemalloc.start()
+    try:
+        run(100)
+        gc.collect()
+        before = tracemalloc.get_traced_memory()[0]
+        run(10_000)
         gc.collect()
         assert tracemalloc.get_traced_memory()[0] - before < 20_000
     finally:

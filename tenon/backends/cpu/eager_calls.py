@@ -19,13 +19,12 @@ import numpy as np
 from tenon.backends import native
 from tenon.backends.builtin import bound, builtin, method
 from tenon.backends.cpu import objects
-from tenon.backends.cpu.eager_objects import SHARED, Objects, Offsets, Place, count_of, drop, held, shared
+from tenon.backends.cpu.eager_arrays import define_arrays, run_loop
+from tenon.backends.cpu.eager_objects import Objects, Offsets, Place, drop, held, shared
+from tenon.backends.cpu.eager_tape import define_tape
 from tenon.backends.llvm import Library
-from tenon.backends.native import BYTES, HALF, NOTHING, POINTER, WORD, Function, Module, Pointer, Word
+from tenon.backends.native import BYTES, HALF, POINTER, WORD, Function, Module, Pointer, Word
 from tenon.dataclasses import astuple, dataclass
-
-MOST_ELEMENTS = 4096            # of a call; NumPy lets other threads go on while it computes more
-PLAIN = 0x101                   # of ndarray.flags: contiguous, aligned
 
 # Words of an operator's table: the operator, the function in Python, what finds numbers, and what it found last; rows.
 OP, PYTHON_CALL, FIND, LAST_DTYPE, LAST_NUMBER, LAST_FOUND, ROW_COUNT, ROWS = range(8)
@@ -71,6 +70,10 @@ class Machine:
 
     as_method = staticmethod(bound)
 
+    def function(self, name: str) -> Callable[..., Any]:
+        """One of the functions for tapes."""
+        return builtin(name, self.library.address(name), self.kept)
+
     def op_call(self, kind: type) -> Any:
         """What `Op.__call__` is then: a call of its builtin where it has one."""
         return method("__call__", self.library.address("op_call"), kind)
@@ -83,13 +86,10 @@ def _library(offsets: Offsets) -> Library:
 
 def _module(offsets: Offsets) -> Module:
     module = Module()
-    Objects(module, offsets)
-    writer = _Writer(offsets)
-    module.define("is_plain", _is_plain, HALF, POINTER)
-    module.define("same_sizes", _same_sizes, HALF, POINTER, POINTER)
+    found, writer = Objects(module, offsets), _Writer(offsets)
+    define_arrays(module)
     module.define("row", _row, POINTER, POINTER, POINTER)
     module.define("number", _number, POINTER, POINTER, POINTER, POINTER)
-    module.define("made", _made, POINTER, POINTER, POINTER)
     module.define("result", writer.result, POINTER, POINTER, POINTER, POINTER, POINTER, POINTER, HALF)
     module.define("of_one", writer.of_one, POINTER, POINTER, POINTER)
     module.define("of_operands", writer.of_operands, POINTER, POINTER, POINTER, POINTER, POINTER, POINTER, HALF)
@@ -97,6 +97,7 @@ def _module(offsets: Offsets) -> Module:
     for name, write in (("unary", _unary), ("binary", _binary), ("reflected", _reflected)):
         module.define(name, write, POINTER, POINTER, POINTER, WORD, public=True)
     module.define("op_call", writer.op_call, POINTER, POINTER, POINTER, WORD, POINTER, public=True)
+    define_tape(module, found)
     return module
 
 
@@ -150,9 +151,9 @@ class _Writer:
         f.require(f.call("is_plain", array) != 0)
         row = f.call("row", table, array.field(objects.DTYPE))
         f.require(~row.is_null())
-        out = f.call("made", row, array)
+        out = f.call("made", row.pointer(RESULT), array)
         f.require(~out.is_null())
-        _run(f, row, [array], out, [row.word(ITEM)])
+        run_loop(f, row.at(LOOP), [array, out], [row.word(ITEM), row.word(RESULT_ITEM)])
         f.give(f.call("result", table, row, x, f.null(), out, self._wanted(f, state)))
 
     def of_two(self, f: Function, table: Pointer, x: Pointer, y: Pointer) -> None:
@@ -198,9 +199,9 @@ class _Writer:
                 f.require(a.half(objects.NDIM) == 0)
                 steps[0].set(0)
                 like.set(b)
-        out = f.call("made", row, like())
+        out = f.call("made", row.pointer(RESULT), like())
         f.require(~out.is_null())
-        _run(f, row, [a, b], out, [step() for step in steps])
+        run_loop(f, row.at(LOOP), [a, b, out], [*[step() for step in steps], row.word(RESULT_ITEM)])
         f.give(f.call("result", table, row, x, y, out, wanted))
 
     def result(self, f: Function, table: Pointer, row: Pointer, x: Pointer, y: Pointer, out: Pointer, wanted: Word
@@ -244,20 +245,6 @@ def _require_eager(f: Function) -> None:
     f.require(f.call("PyDict_Size", shared(f, Place.KERNELS)) == 0)
 
 
-def _is_plain(f: Function, array: Pointer) -> None:
-    """Whether it is an array whose elements lie side by side."""
-    f.require(array.field(objects.TYPE) == shared(f, Place.ARRAY))
-    f.give(((array.half(objects.FLAGS) & PLAIN) == PLAIN).wide().low())
-
-
-def _same_sizes(f: Function, a: Pointer, b: Pointer) -> None:
-    count, these, those = a.half(objects.NDIM), a.field(objects.DIMENSIONS), b.field(objects.DIMENSIONS)
-    f.require(count == b.half(objects.NDIM))
-    with f.each(count) as k:
-        f.require(these.word(k) == those.word(k))
-    f.give(1)
-
-
 def _row(f: Function, table: Pointer, dtype: Pointer) -> None:
     """How the operator is computed for an element type."""
     with f.each(table.word(ROW_COUNT)) as k:
@@ -286,21 +273,3 @@ def _number(f: Function, table: Pointer, array: Pointer, number: Pointer) -> Non
         table.put(now, place)
         drop(f, before)
     f.give(found)
-
-
-def _made(f: Function, row: Pointer, like: Pointer) -> None:
-    """An array for the result, of the sizes of this one; null where they are many."""
-    f.require(count_of(f, like) < MOST_ELEMENTS + 1)
-    kind, result, nothing = shared(f, Place.ARRAY), held(f, row.pointer(RESULT)), f.null()
-    f.give(f.through(f.memory(SHARED).at(int(Place.NEW_ARRAY)), POINTER, kind, result, like.narrow(objects.NDIM),
-                     like.field(objects.DIMENSIONS), nothing, nothing, f.half(0), nothing))
-
-
-def _run(f: Function, row: Pointer, inputs: Sequence[Pointer], out: Pointer, steps: Sequence[Word]) -> None:
-    """NumPy's loop from the inputs to the result."""
-    arrays, strides, count = f.words(3), f.words(3), f.words(1)
-    for k, (array, step) in enumerate(zip((*inputs, out), (*steps, row.word(RESULT_ITEM)), strict=True)):
-        arrays.put(array.field(objects.DATA), k)
-        strides.put(step, k)
-    count.put(count_of(f, out))
-    f.through(row.at(LOOP), NOTHING, arrays, count, strides, row.pointer(LOOP_DATA))

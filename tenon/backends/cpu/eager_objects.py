@@ -10,7 +10,7 @@ from __future__ import annotations
 from enum import IntEnum, auto
 
 from tenon.backends.cpu import objects
-from tenon.backends.native import BYTES, HALF, NOTHING, POINTER, WORD, Function, Module, Pointer, Word
+from tenon.backends.native import BYTES, HALF, NOTHING, POINTER, WORD, Function, Module, Pointer
 from tenon.dataclasses import dataclass
 
 SHARED = "shared"
@@ -40,6 +40,7 @@ class Place(IntEnum):
     NUMBERS = auto()            # what counts the nodes of tapes
     NEW_ARRAY = auto()          # the address of NumPy's function
     CALL = auto()               # `Op.__call__` in Python
+    PROGRAMS = auto()           # operator -> the words of its gradients' first program
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,8 @@ class Offsets:
 
 PYTHON = {
     "PyContextVar_Get": (HALF, POINTER, POINTER, POINTER), "PyDict_Size": (WORD, POINTER),
+    "PyDict_GetItem": (POINTER, POINTER, POINTER), "PyDict_SetItem": (HALF, POINTER, POINTER, POINTER),
+    "PyDict_DelItem": (HALF, POINTER, POINTER),
     "Py_IncRef": (NOTHING, POINTER), "Py_DecRef": (NOTHING, POINTER), "PyErr_Occurred": (POINTER,),
     "PyType_GenericAlloc": (POINTER, POINTER, WORD), "PyType_IsSubtype": (HALF, POINTER, POINTER),
     "PyTuple_New": (POINTER, WORD), "PyIter_Next": (POINTER, POINTER),
@@ -193,13 +196,3 @@ def _is_tensor(f: Function, x: Pointer) -> None:
     with f.where(kind == tensor):
         f.give(1)
     f.give(f.call("PyType_IsSubtype", kind, tensor))
-
-
-def count_of(f: Function, array: Pointer) -> Word:
-    """How many elements an array has."""
-    found, sizes = f.variable(1), array.field(objects.DIMENSIONS)
-    with f.each(array.half(objects.NDIM)) as k:
-        found.set(found() * sizes.word(k))
-    return found()
-
-

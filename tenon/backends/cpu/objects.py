@@ -16,7 +16,7 @@ import numpy as np
 WORD = 8
 TYPE = object.__basicsize__ - WORD              # the last word of an object's head
 DATA = object.__basicsize__                     # of an ndarray: the address of its elements, behind the head
-NDIM, DIMENSIONS, BASE, DTYPE, FLAGS = (DATA + WORD * k for k in (1, 2, 4, 5, 6))
+NDIM, DIMENSIONS, STRIDES, BASE, DTYPE, FLAGS = (DATA + WORD * k for k in range(1, 7))
 ITEMS = tuple.__basicsize__                     # of a tuple: its items, in place
 LENGTH = object.__basicsize__                   # of a list
 LIST_ITEMS = LENGTH + WORD                      # of a list: where its items are
@@ -75,10 +75,11 @@ def _readable() -> bool:
     array = np.zeros((2, 3, 5), np.float32)
     view, mark, items, listed = array[1], object(), (1.5, "x"), [2.5, "y"]
     cell = (lambda: mark).__closure__[0]        # type: ignore[index]
-    dims = word_at(id(array) + DIMENSIONS)
+    dims, steps = word_at(id(array) + DIMENSIONS), word_at(id(array) + STRIDES)
     return (word_at(id(array) + TYPE) == id(np.ndarray) and word_at(id(array) + DATA) == array.ctypes.data
             and word_at(id(array) + NDIM) & 0xFFFFFFFF == array.ndim
             and tuple(word_at(dims + WORD * k) for k in range(3)) == array.shape
+            and tuple(word_at(steps + WORD * k) for k in range(3)) == array.strides
             and word_at(id(view) + BASE) == id(array) and word_at(id(array) + BASE) == 0
             and word_at(id(array) + DTYPE) == id(array.dtype)
             and word_at(id(view) + FLAGS) & 0xFFFFFFFF == view.flags.num

@@ -23,6 +23,7 @@ MAJOR = 0x2000000                       # the version of that table since NumPy 
 PROBES = 37                             # numbers on which a loop is compared with its ufunc
 
 
+@cache
 def inner_loop(ufunc: np.ufunc, kinds: str) -> tuple[int, int] | None:
     """The loop for these types, a character for each input and output, and its data; None where none is found."""
     at = id(ufunc)

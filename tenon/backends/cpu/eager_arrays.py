@@ -1,0 +1,61 @@
+"""What eager calls in machine code do with arrays: look at them, make them, and let NumPy's loops fill them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tenon.backends.cpu import objects
+from tenon.backends.cpu.eager_objects import SHARED, Place, held, shared
+from tenon.backends.native import HALF, NOTHING, POINTER, Function, Module, Pointer, Word
+
+MOST_ELEMENTS = 4096            # of a call; NumPy lets other threads go on while it computes more
+CONTIGUOUS, ALIGNED, WRITEABLE, OWN_DATA = 0x1, 0x100, 0x400, 0x4       # of ndarray.flags
+PLAIN = CONTIGUOUS | ALIGNED
+OWN = PLAIN | WRITEABLE | OWN_DATA
+
+
+def define_arrays(module: Module) -> None:
+    """`is_plain(array)`, `same_sizes(a, b)`, and `made(dtype, like)`, null where there would be many elements."""
+    module.define("is_plain", _is_plain, HALF, POINTER)
+    module.define("same_sizes", _same_sizes, HALF, POINTER, POINTER)
+    module.define("made", _made, POINTER, POINTER, POINTER)
+
+
+def _is_plain(f: Function, array: Pointer) -> None:
+    """Whether it is an array whose elements lie side by side."""
+    f.require(array.field(objects.TYPE) == shared(f, Place.ARRAY))
+    f.give(((array.half(objects.FLAGS) & PLAIN) == PLAIN).wide().low())
+
+
+def _same_sizes(f: Function, a: Pointer, b: Pointer) -> None:
+    count, these, those = a.half(objects.NDIM), a.field(objects.DIMENSIONS), b.field(objects.DIMENSIONS)
+    f.require(count == b.half(objects.NDIM))
+    with f.each(count) as k:
+        f.require(these.word(k) == those.word(k))
+    f.give(1)
+
+
+def _made(f: Function, dtype: Pointer, like: Pointer) -> None:
+    """An array of a type, of the sizes of another."""
+    f.require(count_of(f, like) < MOST_ELEMENTS + 1)
+    nothing = f.null()
+    f.give(f.through(f.memory(SHARED).at(int(Place.NEW_ARRAY)), POINTER, shared(f, Place.ARRAY), held(f, dtype),
+                     like.narrow(objects.NDIM), like.field(objects.DIMENSIONS), nothing, nothing, f.half(0), nothing))
+
+
+def count_of(f: Function, array: Pointer) -> Word:
+    """How many elements an array has."""
+    found, sizes = f.variable(1), array.field(objects.DIMENSIONS)
+    with f.each(array.half(objects.NDIM)) as k:
+        found.set(found() * sizes.word(k))
+    return found()
+
+
+def run_loop(f: Function, loop: Pointer, arrays: Sequence[Pointer], steps: Sequence[Word]) -> None:
+    """Let the loop of a ufunc, which stands there with its data, fill the last of the arrays."""
+    addresses, strides, count = f.words(len(arrays)), f.words(len(arrays)), f.words(1)
+    for k, (array, step) in enumerate(zip(arrays, steps, strict=True)):
+        addresses.put(array.field(objects.DATA), k)
+        strides.put(step, k)
+    count.put(count_of(f, arrays[-1]))
+    f.through(loop, NOTHING, addresses, count, strides, loop.pointer(1))
