@@ -268,9 +268,18 @@ def lp_pool(x: Any, norm_type: float, kernel: Any, stride: Any = None, ceil_mode
 
 
 def window_sum(x: Any, attrs: dict[str, Any]) -> Any:
-    """The sum of each window over the last axes."""
+    """The sum of each window over the last axes; one window that is all of them needs no view of windows."""
     axes = len(attrs["kernel"])
-    return windows(x, **attrs).sum(axis=tuple(range(x.ndim - axes, x.ndim)))
+    last = tuple(range(x.ndim - axes, x.ndim))
+    if _is_all(x.shape[x.ndim - axes:], **attrs):
+        return x.sum(axis=last, keepdims=True)
+    return windows(x, **attrs).sum(axis=last)
+
+
+def _is_all(sizes: Sequence[Any], kernel: Any, stride: Any, padding: Any, dilation: Any) -> bool:
+    """Whether there is one window, of all elements."""
+    return all(type(n) is int and n == k and pads == (0, 0) and apart == 1
+               for n, k, pads, apart in zip(sizes, kernel, padding, dilation, strict=True))
 
 
 def _names(count: int) -> None:
