@@ -1,5 +1,7 @@
 """Vectors by a matrix whose rows are runs of memory: sums of products along depth, of several rows at a time.
 
+A few vectors meet these rows together, so that memory is read once; more of them find the rows in the second cache.
+
 The next rows are fetched meanwhile, since a row is often too short for a processor to foresee what follows it; not
 those of a matrix that is a small part of the second cache, where fetching takes as long as reading.
 """
@@ -25,10 +27,11 @@ from .emit import (
     unravel,
     zero,
 )
-from .machine import host
+from .machine import host, shares
 from .spec import Args, Contraction, Index, Tile, reads_in_place
 
-SEVERAL = 8             # rows at a time
+SEVERAL = 8             # rows at a time, fewer where a few vectors meet them:
+TOGETHER, SUMS = 4, 2   # so many at most, whose sums are one of so many parts of all registers
 SHARE = 4               # of the second cache; a matrix of fewer bytes is expected to be there
 Bounds = tuple[ir.Value, ir.Value]
 
@@ -43,15 +46,21 @@ def emit_dots(b: ir.IRBuilder, spec: Contraction, tile: Tile, args: Args, g: Ind
               by_rows: bool) -> None:
     """All sums of these rows and columns; several rows (`by_rows`) or columns at a time."""
     many, few = (rows, columns) if by_rows else (columns, rows)
-    whole = b.sub(many[1], b.urem(b.sub(many[1], many[0]), const(SEVERAL)))
-    with loop(b, *few) as (one, _):
-        for count, bounds in ((SEVERAL, (many[0], whole)), (1, (whole, many[1]))):
-            with loop(b, *bounds, const(count)) as (first, _):
-                _Dots(b, spec, tile, args, g, by_rows).emit(first, count, one, many[1])
+    heights = list(dict.fromkeys((*(size for size, _ in shares(spec.known[1 if by_rows else 0] or 1, TOGETHER)), 1)))
+    several = min(SEVERAL, host().registers // SUMS // heights[0])
+    whole = b.sub(many[1], b.urem(b.sub(many[1], many[0]), const(several)))
+    for count, bounds in ((several, (many[0], whole)), (1, (whole, many[1]))):
+        with loop(b, *bounds, const(count)) as (first, _):
+            before = few[0]
+            for height in heights:
+                end = b.sub(few[1], b.urem(b.sub(few[1], before), const(height)))
+                with loop(b, before, end, const(height)) as (other, _):
+                    _Dots(b, spec, tile, args, g, by_rows).emit(first, count, other, height, many[1])
+                before = end
 
 
 class _Dots:
-    """Sums of a few rows of one factor with one of the other."""
+    """Sums of a few rows of one factor with fewer of the other."""
 
     def __init__(self, b: ir.IRBuilder, spec: Contraction, tile: Tile, args: Args, g: Index, by_rows: bool) -> None:
         self.b, self.spec, self.lanes, self.args, self.g, self.by_rows = b, spec, tile.lanes, args, g, by_rows
@@ -64,26 +73,29 @@ class _Dots:
         index = unravel(self.b, at, [size(self.b, self.args) for size in sizes])
         return operand.pointer(self.b, self.args, self.g, index, tuple(ZERO for _ in self.depth))
 
-    def emit(self, first: ir.Value, count: int, one: ir.Value, end: ir.Value) -> None:
-        """The sums of `count` rows from `first` on with row `one` of the other factor."""
+    def emit(self, first: ir.Value, count: int, other: ir.Value, height: int, end: ir.Value) -> None:
+        """The sums of `count` rows from `first` on with `height` rows of the other factor from `other` on."""
         b, element = self.b, self.spec.element
         last = b.sub(end, ONE)
         starts = [self.start(self.by_rows, b.add(first, const(i))) for i in range(count)]
         ahead = [self.start(self.by_rows, minimum(b, b.add(first, const(count + i)), last)) for i in range(count)]
-        other, depth = self.start(not self.by_rows, one), product(b, self.depth) if self.depth else ONE
+        others = [self.start(not self.by_rows, b.add(other, const(n))) for n in range(height)]
+        depth = product(b, self.depth) if self.depth else ONE
         none = zero(ir.VectorType(element, self.lanes))
 
         def add(k: ir.Value, mask: ir.Value | None, sums: list[ir.Value]) -> None:
             def read(start: ir.Value) -> ir.Value:
                 where = address(b, start, k, element)
                 return load_vector(b, where, element, self.lanes) if mask is None else masked_load(b, where, mask, none)
-            factor = read(other)
+            factors = [read(start) for start in others]
             for i, start in enumerate(starts):
-                sums[i] = multiply_add(b, read(start), factor, sums[i])
+                value = read(start)
+                for n, factor in enumerate(factors):
+                    sums[i * height + n] = multiply_add(b, value, factor, sums[i * height + n])
         before = lanes_before(b, starts[0], element, self.lanes) if self.lines_up() else ZERO
         first_whole = b.select(b.icmp_signed("==", before, ZERO), ZERO, b.sub(const(self.lanes), before))
         whole = b.add(first_whole, maximum(b, b.and_(b.sub(depth, first_whole), const(-self.lanes)), ZERO))
-        sums = [none] * count
+        sums = [none] * (count * height)
         if before is not ZERO:
             with loop(b, b.neg(before), ZERO, const(self.lanes), sums, short=True) as (k, sums):
                 add(k, between(b, b.trunc(before, I32), b.trunc(b.add(before, depth), I32), self.lanes), sums)
@@ -93,8 +105,9 @@ class _Dots:
             add(k, None, sums)
         with loop(b, whole, depth, const(self.lanes), sums, short=True) as (k, sums):
             add(k, between(b, I32(0), b.trunc(b.sub(depth, k), I32), self.lanes), sums)
-        for i, total in enumerate(sums):
-            row, column = (b.add(first, const(i)), one) if self.by_rows else (one, b.add(first, const(i)))
+        for place, total in enumerate(sums):
+            one, two = (b.add(at, const(n)) for at, n in zip((first, other), divmod(place, height), strict=True))
+            row, column = (one, two) if self.by_rows else (two, one)
             self.spec.store(b, self.args, self.g, row, column, self.sum_of(total), 1)
 
     def lines_up(self) -> bool:

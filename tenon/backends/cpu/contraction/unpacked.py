@@ -16,6 +16,7 @@ from .spec import Args, Contraction, Index, Tile, element_of, reads_in_place, re
 
 FEW = 3                 # rows (columns) up to which right (left) is read once, from where it is;
 FEW_BY_LINES = 4        # where right has lines, more: even of what could be packed once for many products,
+FEW_DOTS, STEPS = 16, 16    # and where right lies along depth, of so many steps for each row, unless it is packed once,
 LONG_LINES = 128        # and up to BLOCK of what could not, if lines are so long
 TINY = 6 * 16 * 16      # products, up to which packing does not pay
 
@@ -28,7 +29,8 @@ def stays_unpacked(b: ir.IRBuilder, spec: Contraction, rows: ir.Value, columns: 
     few_rows, few_columns = reads_lines(spec, "right") or right_by_depth, reads_lines(spec, "left") or left_by_depth
     sizes = known(rows, columns, depth)
     if sizes is not None:
-        few = FEW if not reads_lines(spec, "right") or None in spec.known else \
+        few = max(FEW, min(FEW_DOTS, sizes[2] // STEPS)) if are_dots(spec) and not once else \
+            FEW if not reads_lines(spec, "right") or None in spec.known else \
             BLOCK if sizes[1] >= LONG_LINES and not once else FEW_BY_LINES
         return math.prod(sizes) <= TINY or (few_rows and sizes[0] <= few) or (few_columns and sizes[1] <= FEW)
     plain = b.icmp_signed("<=", b.mul(b.mul(rows, columns), depth), const(TINY))
