@@ -270,9 +270,8 @@ class Tensor(Elements):
                 for leaf, total in gradients.items():
                     if isinstance(leaf, Tensor) and leaf.requires_grad:
                         _add_gradient(leaf, total, absent.get(leaf, True))
-        if not (create_graph if retain_graph is None else retain_graph):
-            for node in tape:
-                node.release()
+        if tape and not (create_graph if retain_graph is None else retain_graph):
+            tape[0].release_all(tape)
 
     # ------------------------------------------------------------ in place
 

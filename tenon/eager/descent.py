@@ -43,11 +43,19 @@ def down(tape: Sequence[Any], found: Sums, pull: Callable[[Any], None], add: Cal
         pull(node)
 
 
+def release(tape: Sequence[Any], one: Callable[[Any], None]) -> None:
+    """Let all nodes of a tape go."""
+    for node in tape:
+        one(node)
+
+
 class Ways:
-    """How a tape is gone through: in Python, or by machine code (`native.py`), which calls `pull` and `add` at need."""
+    """How a tape is gone through: in Python, or by machine code (`native.py`), which calls it for what is not usual."""
 
     def __init__(self) -> None:
+        self.above: Callable[[list[Any]], list[Any] | None] | None = None   # only where nothing is captured
         self.down: Callable[..., None] = down
+        self.release: Callable[..., None] = release
 
 
 ways = Ways()

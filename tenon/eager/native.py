@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenon.autocast import narrowing
 from tenon.backends.cpu import objects
 from tenon.config import config
 from tenon.eager.descent import ways
@@ -58,31 +59,32 @@ class Short:
                 yield Row(dtype, loop, result)
 
 
-def give(shorts: Sequence[Short]) -> None:
-    """Let operators go the short way: in Python, and natively when many calls were made."""
+def give(shorts: Sequence[Short], product: Short) -> None:
+    """Let operators go the short way, and `x @ y`: in Python, and natively when many calls were made."""
     left = iter(range(FEW))
 
     def counting(call: Callable[..., Any]) -> Callable[..., Any]:
         def quick(*given: Any) -> Any:
             if next(left, None) is None:
-                give_python(shorts)
+                give_python(shorts, product)
                 if objects.READABLE and config().backend != "reference":
-                    Thread(target=give_native, args=(shorts,), name="tenon-compile").start()
+                    Thread(target=give_native, args=(shorts, product), name="tenon-compile").start()
             return call(*given)
         quick.__name__, quick.__doc__ = call.__name__, call.__doc__
         return quick
-    give_python(shorts, counting)
+    give_python(shorts, product, counting)
 
 
-def give_python(shorts: Sequence[Short], around: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda call: call
-                ) -> None:
+def give_python(shorts: Sequence[Short], product: Short,
+                around: Callable[[Callable[..., Any]], Callable[..., Any]] = lambda call: call) -> None:
     """Let operators, and Python's, be functions in Python."""
     for short in shorts:
         short.op.quick = around(short.call)
-    install({name: op.quick for name, op in short_methods().items() if op.quick is not None})
+    install({name: op.quick for name, op in short_methods().items() if op.quick is not None}
+            | {"__matmul__": around(product.call)})
 
 
-def give_native(shorts: Sequence[Short]) -> None:
+def give_native(shorts: Sequence[Short], product: Short) -> None:
     """Let operators, and Python's, be builtins, where there is a loop for them; as they are where there is no code."""
     from tenon.backends.cpu.ufuncs import new_array  # local: as above
 
@@ -94,9 +96,11 @@ def give_native(shorts: Sequence[Short]) -> None:
             op.quick = quick
         install({name: machine.as_method(made[op][0]) for name, op in short_methods().items() if op in made}
                 | {name: machine.as_method(made[op][1]) for name, op in reflected_methods().items() if op in made})
+        if rows := list(product.rows()):
+            install({"__matmul__": machine.as_method(machine.product(product.op, rows, product.call))})
         Op.__call__ = machine.op_call(Op)       # type: ignore[method-assign]
         programs.follow()
-        ways.down = machine.function("down")
+        ways.above, ways.down, ways.release = map(machine.function, ("above", "down", "release"))
 
 
 @cache
@@ -112,4 +116,4 @@ def _machine() -> Machine:
         Place.TRUE: True, Place.FALSE: False, Place.ZERO: 0, Place.ONE: 1, Place.TWO: 2, Place.NO_ATTRS: NO_ATTRS,
         Place.INTERPRETER: innermost, Place.RECORDING: recording_variable, Place.KERNELS: KERNELS,
         Place.NUMBERS: NUMBERS, Place.NEW_ARRAY: new_array(), Place.CALL: Op.__call__,
-        Place.PROGRAMS: programs.words})
+        Place.NARROW: narrowing, Place.EMPTY: (), Place.PROGRAMS: programs.words})

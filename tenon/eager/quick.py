@@ -21,7 +21,6 @@ from tenon.errors import OF_NUMPY, TenonError
 from tenon.graph.build import agree, literal
 from tenon.graph.kernels import KERNELS
 from tenon.graph.op import OPS, Op, current
-from tenon.graph.operators import install
 from tenon.ops.define import PUBLIC
 from tenon.ops.linalg import matmul_op
 from tenon.tensor import Tensor, fresh
@@ -38,11 +37,10 @@ def give_quick_calls() -> None:
     """Give every operator that is one of NumPy's ufuncs its short way."""
     SHORTS.extend((_unary if op.arity == 1 else _binary)(op, op.ref) for op in OPS.values()
                   if isinstance(op.ref, np.ufunc) and op.elementwise and not op.signature.attrs)
-    give(SHORTS)
-    install({"__matmul__": _product(matmul_op, PUBLIC["matmul"])})
+    give(SHORTS, PRODUCT)
 
 
-def _product(op: Op, full: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _product(op: Op, full: Callable[[Any, Any], Any]) -> Short:
     """`x @ y` of two matrices of one floating type, which NumPy's product is; all else is for `full`."""
     def quick(x: Any, y: Any) -> Any:
         if isinstance(x, Tensor) and isinstance(y, Tensor) and current() is None and not KERNELS:
@@ -59,7 +57,7 @@ def _product(op: Op, full: Callable[[Any, Any], Any]) -> Callable[[Any, Any], An
                 return recorded(op, (x, y), out) if wanted else fresh(out)
         return full(x, y)
     quick.__name__, quick.__doc__ = "__matmul__", full.__doc__
-    return quick
+    return Short(op, np.matmul, quick, {dtype: dtype for dtype in PRODUCTS})
 
 
 def _unary(op: Op, ufunc: np.ufunc) -> Short:
@@ -117,6 +115,9 @@ def _binary(op: Op, ufunc: np.ufunc) -> Short:
         return full((x, y), {})
     quick.__name__, quick.__doc__ = op.name, op.doc
     return Short(op, ufunc, quick, results, numbers.find)
+
+
+PRODUCT = _product(matmul_op, PUBLIC["matmul"])
 
 
 class _Results(dict[Any, Any]):

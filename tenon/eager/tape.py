@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from operator import attrgetter
+from operator import attrgetter, methodcaller
 from typing import Any, TypeVar
 
 import numpy as np
 
 from tenon.autodiff import Rule, call
-from tenon.eager.descent import descend, is_plain
+from tenon.eager.descent import descend, is_plain, ways
 from tenon.errors import GradientError, Location
 from tenon.ops.barrier import barrier
 from tenon.state import Examples, Payload, TensorState, recorder
 from tenon.tensor import Tensor
 from tenon.types import DTYPE_OF, DType, as_dtype
 
+_release = methodcaller("release")
 T = TypeVar("T", bound=Tensor)
 NO_ATTRS: Mapping[str, Any] = {}
 NUMBERS = itertools.count()
@@ -40,6 +41,11 @@ class TapeNode:
     def release(self) -> None:
         """Let go of inputs and outputs; the node cannot be differentiated any more."""
         self.inputs, self.payloads, self.attrs, self.root = (), (), NO_ATTRS, None
+
+    @staticmethod
+    def release_all(tape: Sequence[TapeNode]) -> None:
+        """Release the nodes of a tape."""
+        ways.release(tape, _release)
 
     @property
     def released(self) -> bool:
@@ -132,6 +138,8 @@ def tape_of(tensors: Sequence[Tensor]) -> list[TapeNode]:
 
 
 def _above(pending: list[TapeNode]) -> list[TapeNode]:
+    if recorder.get() is None and ways.above is not None and (known := ways.above(pending)) is not None:
+        return sorted(known, key=_number)
     found: dict[TapeNode, None] = {}
     made_by = attrgetter("own.node" if recorder.get() is None else "node")
     while pending:
@@ -143,7 +151,10 @@ def _above(pending: list[TapeNode]) -> list[TapeNode]:
             found[node] = None
             pending += [above for x in node.inputs if isinstance(x, Tensor) and (above := made_by(x)) is not None
                         and above not in found]
-    return sorted(found, key=attrgetter("number"))
+    return sorted(found, key=_number)
+
+
+_number = attrgetter("number")
 
 
 RELEASED = TapeNode(call, (), {}, ())        # where a tensor comes from whose tape is gone

@@ -13,8 +13,8 @@ import tenon as tn
 from tenon.backends.cpu import objects
 from tenon.backends.cpu.ufuncs import inner_loop
 from tenon.eager import descent, native
-from tenon.eager.quick import SHORTS
-from tenon.errors import TenonError
+from tenon.eager.quick import PRODUCT, SHORTS
+from tenon.errors import GradientError, TenonError
 from tenon.graph.kernels import KERNELS
 from tenon.graph.op import Op
 
@@ -26,10 +26,11 @@ SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, 1e-40, np.inf, -np.inf, np.nan, 3e38, 2.0]
 def machine_code():
     """Machine code for the operators, from now on; functions in Python afterwards."""
     in_python = Op.__call__
-    native.give_native(SHORTS)
+    native.give_native(SHORTS, PRODUCT)
     yield
-    native.give_python(SHORTS)
-    Op.__call__, descent.ways.down = in_python, descent.down
+    native.give_python(SHORTS, PRODUCT)
+    Op.__call__ = in_python
+    vars(descent.ways).update(vars(descent.Ways()))
 
 
 def is_native(call):
@@ -87,12 +88,32 @@ def test_whatever_is_called_gives_what_it_gives_in_python(call, dtype):
     x = tn.tensor([1, 2, 3, 0]).astype(dtype).detach()
     x.requires_grad_(x.dtype.is_differentiable)
     found = [seen(call, x), seen(call, x)]
-    native.give_python(SHORTS)
+    native.give_python(SHORTS, PRODUCT)
     try:
         expected = seen(call, x)
     finally:
-        native.give_native(SHORTS)
+        native.give_native(SHORTS, PRODUCT)
     assert found == [expected] * 2
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int64", "bfloat16"])
+@pytest.mark.parametrize("shapes", [((4, 4), (4, 4)), ((1, 7), (7, 1)), ((3, 5), (5, 2)), ((2, 3), (2, 3)), ((3,), (3,)),
+                                    ((0, 3), (3, 2)), ((3, 0), (0, 2)), ((2, 3, 4), (4, 5)), ((60, 70), (70, 80))])
+def test_a_product_has_the_bits_that_it_has_in_python(shapes, dtype):
+    random = np.random.default_rng(0)
+    x, y = (tn.tensor(random.standard_normal(shape) * 3).astype(dtype).detach() for shape in shapes)
+    for given in ((x, y), (x.mT if x.ndim > 1 else x, y)):
+        for flag in (False, x.dtype.is_differentiable):
+            for tensor in given:
+                tensor.requires_grad_(flag)
+            assert seen(lambda x, y: x @ y, *given) == seen(PRODUCT.call, *given)
+
+
+def test_a_product_is_cast_where_that_is_asked_for():
+    x = tn.ones((3, 3))
+    with tn.autocast():
+        assert (x @ x).dtype is tn.bfloat16
+    assert (x @ x).dtype is tn.float32 and (x @ np.ones((3, 1), np.float32)).tolist() == [[3.0]] * 3
 
 
 def test_nothing_is_recorded_where_nobody_asks():
@@ -136,11 +157,11 @@ def test_every_reference_is_given_back():
     x, y, p = tn.ones(10), tn.ones(10), tn.ones(10, requires_grad=True)
     held = [x, y, p, x.own, p.own, x.payload, None, True, False, x.payload.dtype, tn.Tensor, type(x.own), tn.add, 0,
             2.5, np.dtype(bool), native.NO_ATTRS, native.TapeNode, native.Saved, np.ndarray]
-    number = 2.5
+    number, m = 2.5, tn.ones((3, 3), requires_grad=True)
 
     def run():
         for k in range(1000):
-            x + y, x * number, number - x, p + y, p * (k % 10), p * p, tn.exp(p), -x, x < y, tn.add(x, 1.5), tn.sum(x, axis=0)
+            x + y, x * number, number - x, p + y, p * (k % 10), p * p, tn.exp(p), -x, x < y, tn.add(x, 1.5), tn.sum(x, axis=0), m @ m
     run()
     gc.collect()
     before = [sys.getrefcount(o) for o in held]
@@ -174,14 +195,15 @@ def test_a_million_calls_leave_nothing():
 def gradients(program, *tensors):
     """The gradients of tensors, the second time that they are asked for, and by Python."""
     found = []
-    for down in (descent.ways.down, descent.ways.down, descent.down):
+    before = vars(descent.ways).copy()
+    for way in (before, before, vars(descent.Ways())):
         for x in tensors:
             x.grad = None
-        before, descent.ways.down = descent.ways.down, down
+        vars(descent.ways).update(way)
         try:
             program(*tensors)
         finally:
-            descent.ways.down = before
+            vars(descent.ways).update(before)
         found.append([None if x.grad is None else x.grad.numpy().tobytes() for x in tensors])
     return found[1:]
 
@@ -259,6 +281,29 @@ def test_an_error_on_the_way_comes_out(error):
     x = tn.ones(3, requires_grad=True)
     with pytest.raises(error, match="here"):
         (f(x * 3.0) + x).sum().backward()
+
+
+def test_a_tape_that_was_released_is_not_gone_through_again():
+    x = tn.ones(3, requires_grad=True)
+    z = (x * x).sum()
+    y = z * 2.0
+    z.backward()
+    with pytest.raises(GradientError, match="a second time"):
+        y.backward()
+    kept = (tn.softmax(x, axis=0) * x).sum()
+    kept.backward(retain_graph=True)
+    kept.backward()
+    with pytest.raises(GradientError, match="a second time"):
+        kept.backward()
+
+
+def test_a_tape_is_in_the_order_in_which_it_was_made():
+    x = tn.ones(3, requires_grad=True)
+    y = x * 2.0
+    z = (tn.exp(y) + y) * (x + y) - tn.softmax(y, axis=0)
+    tape = z.node.tape()
+    numbers = [node.number for node in tape]
+    assert numbers == sorted(set(numbers)) and tape[-1] is z.node and len(tape) == 7 and y.node in tape
 
 
 def test_many_gradients_leave_nothing():

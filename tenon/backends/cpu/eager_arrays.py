@@ -15,9 +15,11 @@ OWN = PLAIN | WRITEABLE | OWN_DATA
 
 
 def define_arrays(module: Module) -> None:
-    """`is_plain(array)`, `same_sizes(a, b)`, and `made(dtype, like)`, null where there would be many elements."""
+    """`is_plain(array)`, `same_sizes(a, b)`, and `made(dtype, like)`, null where there would be many elements,
+    `made_of(dtype, ndim, sizes)`."""
     module.define("is_plain", _is_plain, HALF, POINTER)
     module.define("same_sizes", _same_sizes, HALF, POINTER, POINTER)
+    module.define("made_of", _made_of, POINTER, POINTER, HALF, POINTER)
     module.define("made", _made, POINTER, POINTER, POINTER)
 
 
@@ -38,9 +40,14 @@ def _same_sizes(f: Function, a: Pointer, b: Pointer) -> None:
 def _made(f: Function, dtype: Pointer, like: Pointer) -> None:
     """An array of a type, of the sizes of another."""
     f.require(count_of(f, like) < MOST_ELEMENTS + 1)
+    f.give(f.call("made_of", dtype, like.narrow(objects.NDIM), like.field(objects.DIMENSIONS)))
+
+
+def _made_of(f: Function, dtype: Pointer, ndim: Word, sizes: Pointer) -> None:
+    """An array of a type and of sizes."""
     nothing = f.null()
-    f.give(f.through(f.memory(SHARED).at(int(Place.NEW_ARRAY)), POINTER, shared(f, Place.ARRAY), held(f, dtype),
-                     like.narrow(objects.NDIM), like.field(objects.DIMENSIONS), nothing, nothing, f.half(0), nothing))
+    f.give(f.through(f.memory(SHARED).at(int(Place.NEW_ARRAY)), POINTER, shared(f, Place.ARRAY), held(f, dtype), ndim,
+                     sizes, nothing, nothing, f.half(0), nothing))
 
 
 def count_of(f: Function, array: Pointer) -> Word:

@@ -19,12 +19,14 @@ import numpy as np
 from tenon.backends import native
 from tenon.backends.builtin import bound, builtin, method
 from tenon.backends.cpu import objects
-from tenon.backends.cpu.eager_arrays import define_arrays, run_loop
+from tenon.backends.cpu.eager_arrays import MOST_ELEMENTS, define_arrays, run_loop
 from tenon.backends.cpu.eager_objects import Objects, Offsets, Place, drop, held, shared
 from tenon.backends.cpu.eager_tape import define_tape
 from tenon.backends.llvm import Library
-from tenon.backends.native import BYTES, HALF, POINTER, WORD, Function, Module, Pointer, Word
+from tenon.backends.native import BYTES, HALF, NOTHING, POINTER, WORD, Function, Module, Pointer, Word
 from tenon.dataclasses import astuple, dataclass
+
+MOST_PRODUCTS = 65536           # multiply-adds of a product of matrices
 
 # Words of an operator's table: the operator, the function in Python, what finds numbers, and what it found last; rows.
 OP, PYTHON_CALL, FIND, LAST_DTYPE, LAST_NUMBER, LAST_FOUND, ROW_COUNT, ROWS = range(8)
@@ -53,20 +55,15 @@ class Machine:
     def quick(self, op: Any, rows: Sequence[Row], python: Callable[..., Any],
               find: Callable[..., Any] | None = None) -> tuple[Callable[..., Any], Callable[..., Any]]:
         """An operator's call, and the same with its inputs exchanged where it has two, so that there is a `find`."""
-        table = np.zeros(ROWS + ROW_WORDS * len(rows), np.int64)
-        none, name, doc = id(None), op.name, op.doc
-        table[:ROWS] = id(op), id(python), id(find), none, none, none, len(rows)
-        for _ in range(3):                      # the references that the table has to what it remembers
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(None))
-        for k, row in enumerate(rows):
-            flag = row.result.kind in "fc"
-            at = ROWS + ROW_WORDS * k
-            table[at:at + ROW_WORDS] = (id(row.dtype), *row.loop, row.dtype.itemsize, id(row.result),
-                                        row.result.itemsize, id(flag))
+        table, name, doc = _table(op, rows, python, find), op.name, op.doc
         kept = op, python, find, rows
         one, other = ("unary", "unary") if find is None else ("binary", "reflected")
         return (builtin(name, self.library.address(one), table, kept, doc),
                 builtin(name, self.library.address(other), table, kept, doc))
+
+    def product(self, op: Any, rows: Sequence[Row], python: Callable[..., Any]) -> Callable[..., Any]:
+        """`x @ y`."""
+        return builtin(op.name, self.library.address("product"), _table(op, rows, python), (op, rows, python), op.doc)
 
     as_method = staticmethod(bound)
 
@@ -77,6 +74,21 @@ class Machine:
     def op_call(self, kind: type) -> Any:
         """What `Op.__call__` is then: a call of its builtin where it has one."""
         return method("__call__", self.library.address("op_call"), kind)
+
+
+def _table(op: Any, rows: Sequence[Row], python: Callable[..., Any], find: Any = None) -> np.ndarray:
+    """The words that an operator's builtins read."""
+    table = np.zeros(ROWS + ROW_WORDS * len(rows), np.int64)
+    none = id(None)
+    table[:ROWS] = id(op), id(python), id(find), none, none, none, len(rows)
+    for _ in range(3):                      # the references that the table has to what it remembers
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(None))
+    for k, row in enumerate(rows):
+        flag = row.result.kind in "fc"
+        at = ROWS + ROW_WORDS * k
+        table[at:at + ROW_WORDS] = (id(row.dtype), *row.loop, row.dtype.itemsize, id(row.result),
+                                    row.result.itemsize, id(flag))
+    return table
 
 
 @cache
@@ -96,6 +108,8 @@ def _module(offsets: Offsets) -> Module:
     module.define("of_two", writer.of_two, POINTER, POINTER, POINTER, POINTER)
     for name, write in (("unary", _unary), ("binary", _binary), ("reflected", _reflected)):
         module.define(name, write, POINTER, POINTER, POINTER, WORD, public=True)
+    module.define("of_matrices", writer.of_matrices, POINTER, POINTER, POINTER, POINTER)
+    module.define("product", _product, POINTER, POINTER, POINTER, WORD, public=True)
     module.define("op_call", writer.op_call, POINTER, POINTER, POINTER, WORD, POINTER, public=True)
     define_tape(module, found)
     return module
@@ -124,6 +138,13 @@ def _reflected(f: Function, owner: Pointer, arguments: Pointer, count: Word) -> 
         for k in range(2):
             turned.put(arguments.pointer(1 - k), k)
         f.give(f.call("PyObject_Vectorcall", table.pointer(PYTHON_CALL), turned, count, f.null()))
+    f.give(f.call("PyObject_Vectorcall", table.pointer(PYTHON_CALL), arguments, count, f.null()))
+
+
+def _product(f: Function, owner: Pointer, arguments: Pointer, count: Word) -> None:
+    table = owner.field(objects.DATA)
+    with f.where(count == 2):
+        _unless_done(f, f.call("of_matrices", table, arguments.pointer(), arguments.pointer(1)))
     f.give(f.call("PyObject_Vectorcall", table.pointer(PYTHON_CALL), arguments, count, f.null()))
 
 
@@ -202,6 +223,37 @@ class _Writer:
         out = f.call("made", row.pointer(RESULT), like())
         f.require(~out.is_null())
         run_loop(f, row.at(LOOP), [a, b, out], [*[step() for step in steps], row.word(RESULT_ITEM)])
+        f.give(f.call("result", table, row, x, y, out, wanted))
+
+    def of_matrices(self, f: Function, table: Pointer, x: Pointer, y: Pointer) -> None:
+        """The product of two matrices, few multiply-adds."""
+        _require_eager(f)
+        at = self.offsets
+        f.require(f.call("says", shared(f, Place.NARROW), shared(f, Place.NONE)) != 0)
+        f.require((f.call("is_tensor", x) & f.call("is_tensor", y)) != 0)
+        left, right = x.field(at.own), y.field(at.own)
+        a, b, wanted = left.field(at.payload), right.field(at.payload), self._wanted(f, left) | self._wanted(f, right)
+        f.require((f.call("is_plain", a) & f.call("is_plain", b)) != 0)
+        f.require((a.half(objects.NDIM) == 2) & (b.half(objects.NDIM) == 2))
+        f.require(a.field(objects.DTYPE) == b.field(objects.DTYPE))
+        row = f.call("row", table, a.field(objects.DTYPE))
+        f.require(~row.is_null())
+        (n, k), (depth, m) = ([z.field(objects.DIMENSIONS).word(place) for place in range(2)] for z in (a, b))
+        f.require((k == depth) & (n < MOST_ELEMENTS) & (k < MOST_ELEMENTS) & (m < MOST_ELEMENTS))
+        f.require((n * k * m != 0) & (n * k * m < MOST_PRODUCTS + 1))
+        sizes, item = f.words(4), row.word(ITEM)
+        for place, size in enumerate((n, m)):
+            sizes.put(size, place)
+        out = f.call("made_of", row.pointer(RESULT), f.half(2), sizes)
+        f.require(~out.is_null())
+        arrays, strides, one = f.words(3), f.words(9), f.word(1)
+        for place, array in enumerate((a, b, out)):
+            arrays.put(array.field(objects.DATA), place)
+        for place, size in enumerate((one, n, k, m)):
+            sizes.put(size, place)
+        for place, step in enumerate((k, one, m, one, m, one)):
+            strides.put(step * item, 3 + place)
+        f.through(row.at(LOOP), NOTHING, arrays, sizes, strides, row.pointer(LOOP_DATA))
         f.give(f.call("result", table, row, x, y, out, wanted))
 
     def result(self, f: Function, table: Pointer, row: Pointer, x: Pointer, y: Pointer, out: Pointer, wanted: Word

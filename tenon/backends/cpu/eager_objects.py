@@ -40,6 +40,8 @@ class Place(IntEnum):
     NUMBERS = auto()            # what counts the nodes of tapes
     NEW_ARRAY = auto()          # the address of NumPy's function
     CALL = auto()               # `Op.__call__` in Python
+    NARROW = auto()             # the context variable of `autocast`
+    EMPTY = auto()              # the tuple without items
     PROGRAMS = auto()           # operator -> the words of its gradients' first program
 
 
@@ -72,6 +74,8 @@ PYTHON = {
     "PyType_GenericAlloc": (POINTER, POINTER, WORD), "PyType_IsSubtype": (HALF, POINTER, POINTER),
     "PyTuple_New": (POINTER, WORD), "PyIter_Next": (POINTER, POINTER),
     "PyObject_Vectorcall": (POINTER, POINTER, POINTER, WORD, POINTER),
+    "PyList_New": (POINTER, WORD), "PyList_Append": (HALF, POINTER, POINTER), "PyList_Reverse": (HALF, POINTER),
+    "PySet_New": (POINTER, POINTER), "PySet_Add": (HALF, POINTER, POINTER), "PySet_Contains": (HALF, POINTER, POINTER),
     "PyMem_Malloc": (POINTER, WORD), "PyMem_Free": (NOTHING, POINTER),
 }
 

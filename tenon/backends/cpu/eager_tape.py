@@ -1,10 +1,12 @@
 """Backward through a tape of eager calls, as machine code, where the calls were elementwise.
 
+    above(nodes)                    the nodes that these depend on, and they; None where one of them is released
     down(tape, sums, pull, add)
+    release(tape, release)          each node by what Python does, `release(node)`, or the same
 
-goes from the end of a list of nodes to its beginning.  `sums` is a dictionary: nodes, and tensors that no call made,
--> gradients so far.  The gradients of a node's inputs are `Program`s, found in a dictionary by its operator.  What is
-not usual is left to Python: `pull(node)` for a whole node, `add(x, gradient)` for one input.
+`down` goes from the end of a list of nodes to its beginning.  `sums` is a dictionary: nodes, and tensors that no call
+made, -> gradients so far.  The gradients of a node's inputs are `Program`s, found in a dictionary by its operator.
+What is not usual is left to Python: `pull(node)` for a whole node, `add(x, gradient)` for one input.
 """
 
 from __future__ import annotations
@@ -74,14 +76,17 @@ def fits(arity: int, formulas: Sequence[Any]) -> bool:
 
 
 def define_tape(module: Module, objects: Objects) -> None:
-    """`down`, in a module that has these objects."""
+    """The functions, in a module that has these objects."""
     writer = _Writer(objects)
     module.define("step_of", _step_of, WORD, POINTER, POINTER, POINTER)
     module.define("program", writer.program, POINTER, POINTER, POINTER)
     module.define("run_formula", _run_formula, POINTER, POINTER, POINTER, POINTER, POINTER, POINTER)
     module.define("give", writer.give, HALF, POINTER, POINTER, POINTER, POINTER)
     module.define("node", writer.node, HALF, POINTER, POINTER)
+    module.define("visit", _visit, HALF, POINTER, POINTER, POINTER)
+    module.define("above", writer.above, POINTER, POINTER, POINTER, WORD, public=True)
     module.define("down", _down, POINTER, POINTER, POINTER, WORD, public=True)
+    module.define("release", writer.release, POINTER, POINTER, POINTER, WORD, public=True)
 
 
 class _Writer:
@@ -89,6 +94,60 @@ class _Writer:
 
     def __init__(self, objects: Objects):
         self.offsets = objects.offsets
+
+    def above(self, f: Function, owner: Pointer, arguments: Pointer, count: Word) -> None:
+        at, first = self.offsets, arguments.pointer()
+        found, seen = f.call("PyList_New", f.word(0)), f.variable(f.null())
+        f.require(~found.is_null())
+        seen.set(f.call("PySet_New", f.null()))
+        good = f.variable((~seen().is_null()).wide().low())
+        with f.where(good() != 0), f.each(first.behind(LENGTH).word()) as k:
+            good.set(good() & f.call("visit", found, seen(), first.field(objects.LIST_ITEMS).pointer(k)))
+        next, released = f.variable(0), f.variable(0)
+        with f.loop(lambda: (good() != 0) & (next() < found.behind(LENGTH).word())):
+            node = found.field(objects.LIST_ITEMS).pointer(next())
+            next.set(next() + 1)
+            with f.where(node.field(at.payloads).behind(LENGTH).word() == 0):
+                released.set(1)
+                good.set(0)
+            inputs = node.field(at.inputs)
+            with f.each(inputs.behind(LENGTH).word()) as n:
+                x = inputs.at(n).field(objects.ITEMS)
+                with f.where(f.call("is_tensor", x) != 0):
+                    made_by = x.field(at.own).field(at.node)
+                    with f.unless(made_by == shared(f, Place.NONE)):
+                        good.set(good() & f.call("visit", found, seen(), made_by))
+        with f.unless(seen().is_null()):
+            drop(f, seen())
+        with f.where((good() != 0) & (f.call("PyList_Reverse", found) == 0)):
+            f.give(found)
+        drop(f, found)
+        f.require(released() != 0)
+        f.give(held(f, shared(f, Place.NONE)))
+
+    def release(self, f: Function, owner: Pointer, arguments: Pointer, count: Word) -> None:
+        at, tape, k = self.offsets, arguments.pointer(), f.variable(0)
+        empty, given = shared(f, Place.EMPTY), f.words(1)
+        after = {at.inputs: empty, at.payloads: empty, at.attrs: shared(f, Place.NO_ATTRS),
+                 at.root: shared(f, Place.NONE)}
+        with f.loop(lambda: k() < tape.behind(LENGTH).word()):
+            node = held(f, tape.field(objects.LIST_ITEMS).pointer(k()))
+            k.set(k() + 1)
+            usual = node.field(objects.TYPE) == shared(f, Place.NODE)
+            with f.where(usual):
+                for offset, now in after.items():
+                    before = node.field(offset)
+                    node.behind(offset).put(held(f, now))
+                    drop(f, before)
+            with f.unless(usual):
+                given.put(node)
+                out = f.call("PyObject_Vectorcall", arguments.pointer(1), given, f.word(1), f.null())
+                with f.where(out.is_null()):
+                    drop(f, node)
+                    f.give()
+                drop(f, out)
+            drop(f, node)
+        f.give(held(f, shared(f, Place.NONE)))
 
     def program(self, f: Function, node: Pointer, y: Pointer) -> None:
         """The gradients of a node with this output; null where they are Python's."""
@@ -248,6 +307,16 @@ def _run_formula(f: Function, program: Pointer, formula: Pointer, values: Pointe
         with f.unless((formula.at(k * ROW_WORDS + ROWS).word(LOOP) == 0) | made.is_null()):
             drop(f, made)
     f.give(result())
+
+
+def _visit(f: Function, found: Pointer, seen: Pointer, node: Pointer) -> None:
+    """Add a node to the list unless it is there; 0: an error."""
+    there = f.call("PySet_Contains", seen, node)
+    with f.where(there == 1):
+        f.give(1)
+    f.require(there == 0)
+    f.require(f.call("PySet_Add", seen, node) == 0)
+    f.give((f.call("PyList_Append", found, node) == 0).wide().low())
 
 
 def _down(f: Function, owner: Pointer, arguments: Pointer, count: Word) -> None:

@@ -20,6 +20,7 @@ from tenon.backends.cpu.objects import DATA, READABLE, WORD, word_at
 FUNCTIONS, LOOP_DATA, COUNT, NAME, TYPES = (DATA + WORD * k for k in (2, 3, 4, 5, 6))       # of a ufunc
 VERSION, NEW_FROM_DESCR = 0, 94         # places in the table of functions that NumPy has for other libraries
 MAJOR = 0x2000000                       # the version of that table since NumPy 2
+MATRICES = "(n?,k),(k,m?)->(n?,m?)"      # what `matmul` takes and gives
 PROBES = 37                             # numbers on which a loop is compared with its ufunc
 
 
@@ -32,7 +33,8 @@ def inner_loop(ufunc: np.ufunc, kinds: str) -> tuple[int, int] | None:
         return None
     place = ufunc.types.index(wanted)
     loop, data = (word_at(word_at(at + table) + WORD * place) for table in (FUNCTIONS, LOOP_DATA))
-    return (loop, data) if loop and _does_the_same(ufunc, kinds, loop, data) else None
+    does = _multiplies if ufunc.signature == MATRICES else _does_the_same if ufunc.signature is None else None
+    return (loop, data) if loop and does is not None and does(ufunc, kinds, loop, data) else None
 
 
 def _is_as_supposed(ufunc: np.ufunc) -> bool:
@@ -55,12 +57,22 @@ def _does_the_same(ufunc: np.ufunc, kinds: str, loop: int, data: int) -> bool:
     found = np.zeros_like(expected)
     if found.dtype.char != kinds[-1]:
         return False
-    arrays, count, strides = (_words(x) for x in ([x.ctypes.data for x in (*inputs, found)], [PROBES],
-                                                  [x.itemsize for x in (*inputs, found)]))
-    run = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)(loop)
-    run(arrays, count, strides, data)
-    same: bool = found.tobytes() == expected.tobytes()
-    return same
+    _run(loop, data, [*inputs, found], [PROBES], [x.itemsize for x in (*inputs, found)])
+    return bool(found.tobytes() == expected.tobytes())
+
+
+def _multiplies(ufunc: np.ufunc, kinds: str, loop: int, data: int) -> bool:
+    """The same of `matmul`, whose loop takes the sizes of the matrices too, and the strides of their axes."""
+    a, b = np.arange(6.0).reshape(2, 3).astype(kinds[0]), np.arange(15.0).reshape(3, 5).astype(kinds[1])
+    expected = ufunc(a, b)
+    found = np.zeros_like(expected)
+    _run(loop, data, [a, b, found], [1, 2, 3, 5], [0, 0, 0, *a.strides, *b.strides, *found.strides])
+    return bool(found.tobytes() == expected.tobytes())
+
+
+def _run(loop: int, data: int, arrays: list[np.ndarray], sizes: list[int], strides: list[int]) -> None:
+    given = [_words(x) for x in ([x.ctypes.data for x in arrays], sizes, strides)]
+    ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)(loop)(*given, data)
 
 
 def _probes(kind: str, k: int) -> np.ndarray:
