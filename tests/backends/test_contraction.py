@@ -13,6 +13,7 @@ from tenon.backends.cpu.contraction.dense import F32, F64, convolution, fixed, m
 from tenon.backends.cpu.contraction.emit import I32, I64, address, const
 from tenon.backends.cpu.contraction.machine import Machine
 from tenon.backends.cpu.contraction.run import Native
+from tenon.backends.cpu.contraction.spec import narrow_tile
 from tenon.dataclasses import replace
 
 ELEMENTS = {"f32": (F32, np.float32), "f64": (F64, np.float64), "i32": (I32, np.int32), "i64": (I64, np.int64)}
@@ -54,6 +55,28 @@ def run(name: str, left: str, right: str, sizes: tuple[int, int, int], batch: in
 def test_products_agree_with_numpy_in_every_layout_and_size(name: str, left: str, right: str) -> None:
     for sizes in SIZES:
         run(name, left, right, sizes)
+
+
+@pytest.mark.parametrize("left, right", LAYOUTS)
+def test_the_last_columns_have_a_tile_of_the_vectors_that_they_fill(left: str, right: str) -> None:
+    tile = replace(choose_tile(F32), depth=2 * choose_tile(F32).lanes)
+    m, k = 2 * tile.rows + 1, 5 * tile.lanes + 3
+    a, b = (random(np.float32, *shape) for shape in ((1, m, k), (1, k, 3 * tile.width)))
+    assert narrow_tile(matmul(F32), tile) is None
+    for rest in (0, 1, tile.lanes, tile.lanes + 1, tile.width - tile.lanes, tile.width - 1):
+        n = 2 * tile.width + rest
+        spec = matmul(F32, left, right, known=(m, n, k))
+        narrow, vectors = narrow_tile(spec, tile), -(-rest // tile.lanes)
+        assert (0 if narrow is None else narrow.vectors) == vectors % tile.vectors
+        stored = a if left == "mk" else np.ascontiguousarray(a.swapaxes(1, 2))
+        other = np.ascontiguousarray(b[..., :n] if right == "kn" else b[..., :n].swapaxes(1, 2))
+        call, results = Native(spec, tile), [guarded(1, m, n) for _ in range(2)]
+        for threads, out in zip((1, 3), results, strict=True):
+            for thread in range(threads):
+                call(out, stored, other, 1, m, n, k, thread=thread, threads=threads)
+            assert np.isnan(out.base[:GUARD]).all() and np.isnan(out.base[-GUARD:]).all()
+        np.testing.assert_array_equal(*results)
+        np.testing.assert_allclose(results[0], a @ b[..., :n], rtol=1e-4, atol=1e-4)
 
 
 def test_a_large_product_goes_through_every_block_boundary() -> None:

@@ -89,24 +89,33 @@ def best_tile(machine: Machine, lanes: int, rows: int | None = None, columns: in
     return tiles_by_time(machine, lanes, rows, columns)[0]
 
 
-def tiles_by_time(machine: Machine, lanes: int, rows: int | None = None,
-                  columns: int | None = None) -> list[tuple[int, int]]:
+def tiles_by_time(machine: Machine, lanes: int, rows: int | None = None, columns: int | None = None,
+                  narrowed: bool = False) -> list[tuple[int, int]]:
     """(rows, vectors) of all register tiles, the fastest for a product of these sizes first.
 
-    Registers hold the sums, the vectors of right and one factor of left.  A step of a tile takes as long as its
-    multiply-adds, or as the sums' latency, and a little for what is loaded; the last tiles are as dear as the others.
+    Registers hold the sums, the vectors of right and one factor of left.  The last tiles are as dear as the others, but
+    for those of the last columns where they are `narrowed`: to the vectors that there are.
     """
     found = []
     for vectors in range(1, 5):
         for height in range(1, (machine.registers - vectors - 1) // vectors + 1):
             sums, loads = height * vectors, height + vectors
-            step = max(sums / FMA_UNITS, FMA_LATENCY)
-            step += max(loads / FMA_UNITS - FREE_LOADS * step, 0) + UNHIDDEN * vectors * machine.vector_bytes
-            step += LOAD * loads ** 2 / step
             down = ceil(rows / height) if rows else 1 / height
-            across = ceil(columns / (vectors * lanes)) if columns else 1 / (vectors * lanes)
-            found.append((round(step * down * across, 9), loads / sums, (height, vectors)))
+            panels, rest = divmod(ceil(columns / lanes), vectors) if columns else (1 / (vectors * lanes), 0)
+            across = panels * _step(machine, height, vectors)
+            if rest:
+                across += _step(machine, height, rest if narrowed else vectors)
+            found.append((round(down * across, 9), loads / sums, (height, vectors)))
     return [tile for *_, tile in sorted(found)]
+
+
+def _step(machine: Machine, height: int, vectors: int) -> float:
+    """Cycles of a step of a tile: as many as its multiply-adds take, or the sums' latency, and a little for what is
+    loaded."""
+    sums, loads = height * vectors, height + vectors
+    step = max(sums / FMA_UNITS, FMA_LATENCY)
+    step += max(loads / FMA_UNITS - FREE_LOADS * step, 0) + UNHIDDEN * vectors * machine.vector_bytes
+    return step + LOAD * loads ** 2 / step
 
 
 def exact_tile(machine: Machine, lanes: int, rows: int, columns: int, depth: int,

@@ -37,7 +37,7 @@ from .emit import (
     zero,
 )
 from .rounded import below, store_rounded
-from .spec import PAIR_LANES, Args, Contraction, Index, Tile, in_registers, is_ragged, left_layout
+from .spec import PAIR_LANES, Args, Contraction, Index, Tile, in_registers, is_ragged, left_layout, whole_tiles
 from .tiles import finish_tile
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def emit_pair_tile(module: ir.Module, name: str, spec: Contraction, tile: Tile) 
             columns = minimum(b, columns, const(tile.width))
             store_rounded(b, spec, tile, args, batch, (m, n), (rows, columns), sums)
         else:
-            finish_tile(b, spec, tile, args, batch, (m, n), (rows, columns), sums)
+            finish_tile(b, spec, tile, args, batch, (m, n), (rows, columns), sums, whole_tiles(spec, tile)[1])
     b.ret_void()
     return function
 

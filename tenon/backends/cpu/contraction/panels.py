@@ -41,6 +41,7 @@ from .spec import (
     goes_together,
     in_registers,
     left_layout,
+    narrow_tile,
     packs_in_tiles,
     region_function,
     whole_tiles,
@@ -100,6 +101,8 @@ class _Packed:
             emit_pack(module, f"{name}.pack_{side}", spec, tile, side) if needed(spec, tile) else None
             for side, needed in (("left", packs_left), ("right", packs_right)))
         self.inner = (pairs.emit_pair_tile if in_registers(spec) else emit_tile)(module, f"{name}.tile", spec, tile)
+        self.narrow = narrow = narrow_tile(spec, tile)
+        self.last = None if narrow is None else emit_tile(module, f"{name}.last_tile", spec, tile, narrow)
         self.args, values = tuple(function.args[:len(spec.arguments)]), function.args[len(spec.arguments):]
         self.g, self.row_from, self.row_to, self.column_from, self.column_to, scratch = values
         self.b = b = ir.IRBuilder(function.append_basic_block("entry"))
@@ -267,8 +270,17 @@ class _Packed:
             place = b.add(b.mul(b.sub(m, m0), const(apart(tile))), b.sub(n, n0))
         partial = address(b, self.sums, place, spec.element)
         lines = [b.and_(lines[0], b.icmp_signed("==", m, m0)), *lines[1:]] if lines else []
-        b.call(self.inner, [*self.args, self.g, m, n, b.sub(self.m_end, m), b.sub(self.n_end, n), self.k_size,
-                            self.rows_at(m), panel, partial, first, last, *self.ahead(m, panel, following), *lines])
+        columns = b.sub(self.n_end, n)
+        given = [*self.args, self.g, m, n, b.sub(self.m_end, m), columns, self.k_size, self.rows_at(m), panel, partial,
+                 first, last, *self.ahead(m, panel, following)]
+        if self.narrow is None:
+            b.call(self.inner, [*given, *lines])
+            return
+        with b.if_else(b.icmp_signed("<=", columns, const(self.narrow.width)), likely=False) as (at_end, before):
+            with at_end:
+                b.call(self.last, given)
+            with before:
+                b.call(self.inner, [*given, *lines])
 
     def ahead(self, m: ir.Value, panel: ir.Value, following: tuple[ir.Value, ir.Value]) -> list[ir.Value]:
         """What the tile at row m fetches of the next panel, if there is one."""

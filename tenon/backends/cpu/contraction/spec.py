@@ -11,7 +11,7 @@ from typing import Literal
 
 from llvmlite import ir
 
-from tenon.dataclasses import dataclass
+from tenon.dataclasses import dataclass, replace
 
 from .assembly import Turn, is_spoken
 from .emit import I64, ONE, element_bytes, product, zero
@@ -141,7 +141,7 @@ def choose_tiles(element: ir.Type, most: int, machine: Machine | None = None,
     size = element_bytes(element)
     lanes = machine.vector_bytes // size
     return [_blocks(rows, vectors, lanes, machine.second_cache // size, known[0], known[2])
-            for rows, vectors in tiles_by_time(machine, lanes, *known[:2])[:most]]
+            for rows, vectors in tiles_by_time(machine, lanes, *known[:2], narrowed=True)[:most]]
 
 
 def _blocks(rows: int, vectors: int, lanes: int, cache: int, known_rows: int | None, known_depth: int | None) -> Tile:
@@ -216,6 +216,13 @@ def whole_tiles(spec: Contraction, tile: Tile) -> tuple[bool, bool]:
     """Whether rows, and whether columns, are known to be whole tiles: blocks and the parts of threads are, too."""
     rows, columns, _ = spec.known
     return rows is not None and rows % tile.rows == 0, columns is not None and columns % tile.width == 0
+
+
+def narrow_tile(spec: Contraction, tile: Tile) -> Tile | None:
+    """The tile of the last columns, where they are known to fill less vectors than those of the others."""
+    rest = 0 if spec.known[1] is None or in_registers(spec) else spec.known[1] % tile.width
+    vectors = -(-rest // tile.lanes)
+    return replace(tile, vectors=vectors) if 0 < vectors < tile.vectors else None
 
 
 def packs_in_tiles(spec: Contraction, tile: Tile) -> bool:

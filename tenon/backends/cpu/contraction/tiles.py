@@ -42,6 +42,7 @@ from .spec import (
     Tile,
     goes_together,
     left_layout,
+    narrow_tile,
     packs_in_tiles,
     whole_tiles,
 )
@@ -49,29 +50,35 @@ from .sums import add_products
 from .together import apart
 
 
-def emit_tile(module: ir.Module, name: str, spec: Contraction, tile: Tile) -> ir.Function:
+def emit_tile(module: ir.Module, name: str, spec: Contraction, tile: Tile, narrow: Tile | None = None) -> ir.Function:
+    """The function; for the last columns alone, if it is for a `narrow` tile, whose panel is packed before."""
     kind = ir.FunctionType(ir.VoidType(), [*spec.arguments, *[I64] * 6, *[POINTER] * 3, I1, I1,
-                                           *ahead_types(spec, tile), *line_types(spec, tile)])
+                                           *ahead_types(spec, tile), *([] if narrow else line_types(spec, tile))])
     function = ir.Function(module, kind, name)
     function.linkage = "internal"
     function.attributes.add("noinline")
-    _Tile(module, name, spec, tile, function).emit()
+    _Tile(module, name, spec, tile, narrow, function).emit()
     return function
 
 
 class _Tile:
     """The values that the steps of a tile share."""
 
-    def __init__(self, module: ir.Module, name: str, spec: Contraction, tile: Tile, function: ir.Function) -> None:
-        self.spec, self.tile = spec, tile
-        self.whole_rows, self.whole_columns = whole_tiles(spec, tile)
+    def __init__(self, module: ir.Module, name: str, spec: Contraction, block: Tile, narrow: Tile | None,
+                 function: ir.Function) -> None:
+        self.spec, self.block, self.tile = spec, block, narrow or block
+        self.whole_rows, self.whole_columns = whole_tiles(spec, block)
+        if narrow is not None:
+            self.whole_columns = (spec.known[1] or 0) % narrow.lanes == 0
+        elif narrow_tile(spec, block) is not None:
+            self.whole_columns = True
         self.is_stored = spec.target is not None and spec.straight and spec.store_run is None
         by_piece = self.is_stored or spec.finish is not None
-        self.finish = None if by_piece else emit_finish(module, f"{name}.finish", spec, tile)
+        self.finish = None if by_piece else emit_finish(module, f"{name}.finish", spec, self.tile)
         self.args, values = tuple(function.args[:len(spec.arguments)]), function.args[len(spec.arguments):]
         g, self.m, self.n, self.rows, self.columns, self.depth, self.left, self.right, self.sums, *rest = values
         self.first, self.last, *rest = rest
-        ahead = len(ahead_types(spec, tile))
+        ahead = len(ahead_types(spec, block))
         self.ahead, self.memory = rest[:ahead], rest[ahead:]
         self.passed = [*self.args, g, self.m, self.n, self.rows, self.columns, self.sums, self.first]
         self.b = b = ir.IRBuilder(function.append_basic_block("entry"))
@@ -115,7 +122,8 @@ class _Tile:
             columns = minimum(b, self.columns, const(tile.width))
             store_rounded(b, spec, tile, self.args, self.batch, (self.m, self.n), (rows, columns), self.sums)
             return
-        finish_tile(b, spec, tile, self.args, self.batch, (self.m, self.n), (rows, self.columns), self.sums)
+        finish_tile(b, spec, tile, self.args, self.batch, (self.m, self.n), (rows, self.columns), self.sums,
+                    self.whole_columns)
 
     def is_whole(self) -> ir.Value:
         """Whether all of the tile is in the result, and each of its rows in one run of it."""
@@ -156,8 +164,8 @@ class _Tile:
     def add_products(self, sums: Lines, adds: ir.Value) -> None:
         """The sums over this block of depth."""
         b, spec, tile = self.b, self.spec, self.tile
-        _, row, chunk, step = left_layout(spec, tile)
-        shape = Shape(spec.element, tile.rows, tile.vectors, tile.lanes, step, tile.width, spec.pairs)
+        _, row, chunk, step = left_layout(spec, self.block)
+        shape = Shape(spec.element, tile.rows, tile.vectors, tile.lanes, step, self.block.width, spec.pairs)
         left = Left(self.left, const(row), const(chunk), const(row if step == 1 else tile.lanes))
         given = shape, self.depth, left, self.right, sums, adds, self.near(), self.fetched_ahead()
         if not self.memory:
@@ -173,17 +181,15 @@ class _Tile:
         """The share of the next panel."""
         if not self.ahead:
             return no_fetches(self.right)
-        spec, tile = self.spec, self.tile
         start, step, apart = self.ahead
-        return Ahead(start, step, apart, const(spread(spec, tile)), ir.Constant(I1, by_lines(spec)))
+        return Ahead(start, step, apart, const(spread(self.spec, self.block)), ir.Constant(I1, by_lines(self.spec)))
 
 
 def finish_tile(b: ir.IRBuilder, spec: Contraction, tile: Tile, args: Args, batch: Index,
-                place: tuple[ir.Value, ir.Value], size: tuple[ir.Value, ir.Value], sums: ir.Value) -> None:
-    """Hand the sums of a tile, or of the part of it that there is, to the epilogue: a whole one as such."""
+                place: tuple[ir.Value, ir.Value], size: tuple[ir.Value, ir.Value], sums: ir.Value, whole: bool) -> None:
+    """Hand the sums of a tile, or of the part of it that there is, to the epilogue: one that is `whole` as such."""
     (rows, columns), width = size, const(tile.width)
     assert spec.finish is not None
-    _, whole = whole_tiles(spec, tile)
     if whole:
         spec.finish(b, args, batch, *place, rows, width, sums, tile.width)
         return
