@@ -61,11 +61,11 @@ class Short:
 
 def give(shorts: Sequence[Short], product: Short) -> None:
     """Let operators go the short way, and `x @ y`: in Python, and natively when many calls were made."""
-    left = iter(range(FEW))
+    left, once = iter(range(FEW)), iter((True,))      # functions that somebody holds go on to ask
 
     def counting(call: Callable[..., Any]) -> Callable[..., Any]:
         def quick(*given: Any) -> Any:
-            if next(left, None) is None:
+            if next(left, None) is None and next(once, False):
                 give_python(shorts, product)
                 if objects.READABLE and config().backend != "reference":
                     Thread(target=give_native, args=(shorts, product), name="tenon-compile").start()

@@ -360,6 +360,21 @@ assert (x + x).tolist() == [102.0] * 3
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+def test_a_function_that_was_held_before_asks_for_machine_code_once():
+    program = """
+import threading
+import tenon as tn
+begun, start = [], threading.Thread.start
+threading.Thread.start = lambda thread: (begun.append(thread.name), start(thread))
+add, x = tn.Tensor.__add__, tn.ones(3)
+for _ in range(5100):
+    y = add(x, x)
+print(begun.count("tenon-compile"), y.numpy().sum())
+"""
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert found.stdout.split() == ["1", "6.0"]
+
+
 def test_a_ufunc_that_is_not_as_numpy_makes_them_has_no_loop():
     assert inner_loop(np.frompyfunc(lambda x: x, 1, 1), "ff") is None
     assert inner_loop(np.add, "fff") is not None and inner_loop(np.add, "ffd") is None
