@@ -6,6 +6,7 @@ import pytest
 from loops import toy
 from loops.compiled import check
 from loops.test_maps import data, type_of
+from tenon.backends.cpu.products import template_of
 from tenon.dims import symbol
 from tenon.graph.build import trace
 from tenon.graph.op import Op
@@ -84,6 +85,17 @@ def test_element_types(dtype):
     kernel = check(trace(LAYOUTS["ik,kj->ij"], a, b), data(a, -1, 2), data(b, -1, 2), interpreted=False,
                    tolerance=tolerance)
     assert is_contraction(kernel)
+
+
+@pytest.mark.parametrize("letters, sizes, way", [
+    ("ik,kj->ij", ((6, 130), (130, 77)), "outer"), ("ik,jk->ij", ((6, 130), (77, 130)), "depth")])
+def test_integers_are_read_along_their_lines_while_they_are_packed(letters, sizes, way):
+    product = einsum_op(f"integers_{way}", letters, float32)
+    types = [type_of("i16", *size) for size in sizes]
+    kernel = check(trace(lambda x, y: product(x, y), *types), *(data(t, -9, 9) for t in types), interpreted=False)
+    statement = next(s for s in kernel.nests[0].body if isinstance(s, Contraction))
+    template = template_of(statement, {buffer: place for place, buffer in enumerate(kernel.buffers)}, len(kernel.buffers))
+    assert template.right.pointer is None and template.right.contiguous == way
 
 
 def test_epilogue_and_prologue_are_fused():

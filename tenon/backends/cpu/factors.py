@@ -1,7 +1,8 @@
 """The factors of a contraction statement -> operands of the contraction template, with callbacks that read.
 
 A factor that is one load, of the type of the sums, with contiguous neighbours, is handed over as an address, and its
-mask as the range of indices that lies in memory; any other factor is computed an element at a time while packing.
+mask as the range of indices that lies in memory; any other factor is computed an element at a time while packing, along
+the lines of what it reads.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
+from typing import Literal
 
 from llvmlite import ir
 
@@ -21,7 +23,8 @@ from tenon.backends.cpu.values import Values
 from tenon.dataclasses import dataclass
 from tenon.dims import product
 from tenon.loops.affine import affine, from_affine, is_same
-from tenon.loops.expressions import Binary, Buffer, Cast, Expr, Index, Load, Select, size
+from tenon.loops.cost import count
+from tenon.loops.expressions import Binary, Buffer, Cast, Expr, Index, Load, Select, parts, size
 from tenon.loops.ir import Contraction
 from tenon.loops.simplify import simplify
 from tenon.types import bfloat16, bool_, float32
@@ -30,7 +33,8 @@ Axis = tuple[Index, ...]
 FEWEST = 3              # rows, columns and steps along depth that pairs are worth while for
 SEVERAL = 16            # neighbours that a vector may hold
 # along which axis, step, elements between neighbours across, all of the axis, range in memory
-Layout = tuple[str, int, int | None, bool, tuple[Expr, Expr] | None]
+Direction = Literal["outer", "depth"]
+Layout = tuple[Direction, int, int | None, bool, tuple[Expr, Expr] | None]
 
 
 @dataclass(frozen=True)
@@ -123,7 +127,7 @@ class Factors:
 
         layout = self.layout(x, outer)
         if layout is None or not isinstance(x, Load):
-            return Operand(load=load, narrow=self.narrow(x, outer, at))
+            return Operand(load=load, narrow=self.narrow(x, outer, at), contiguous=self.direction(x, outer))
         along, step, apart, flat, span = layout
 
         def pointer(b: ir.IRBuilder, args: Args, g: Places, m: Places, k: Places) -> ir.Value:
@@ -136,8 +140,8 @@ class Factors:
 
         first = self.statement.depth[0]
         tapped = span is None or not any(first in limit.free for limit in span)
-        return Operand(pointer=pointer, contiguous="outer" if along == "outer" else "depth", step=step, apart=apart,
-                       flat=flat, tapped=tapped, inside=None if span is None else inside)
+        return Operand(pointer=pointer, contiguous=along, step=step, apart=apart, flat=flat, tapped=tapped,
+                       inside=None if span is None else inside)
 
     def narrow(self, x: Expr, outer: Axis, at: Callable[..., Values]) -> Narrow | None:
         """How a factor of 8 or 16 bits lies in memory, if its neighbours along depth are neighbours there."""
@@ -152,6 +156,12 @@ class Factors:
             return at(b, args, g, m, k).address(read.buffer, read.offset)
         return Narrow(pointer, in_memory(read.dtype), partial(widened, source=read.dtype, element=self.element))
 
+    def direction(self, x: Expr, outer: Axis) -> Direction | None:
+        """Along which axis neighbours lie in most of what a factor reads, if they do."""
+        largest = max(parts(x, Load), key=lambda load: count(*load.offset.free), default=None)
+        found = None if largest is None else self.neighbours(largest, outer)
+        return None if found is None else found[0]
+
     def layout(self, x: Expr, outer: Axis) -> Layout | None:
         """How neighbours lie in memory, if they do, and are what is multiplied."""
         if not isinstance(x, Load) or x.dtype is not self.statement.sum.dtype or x.dtype.bits < 32:
@@ -163,7 +173,7 @@ class Factors:
         terms = affine(x.offset).terms
         if not all(isinstance(atom, Index) for atom in terms):
             return None
-        axes = {"outer": outer, "depth": self.statement.depth}
+        axes: dict[Direction, Axis] = {"outer": outer, "depth": self.statement.depth}
         steps = {name: terms.get(axis[-1], 0) for name, axis in axes.items() if axis}
         found = [(min(_longest(axes[name][-1]), SEVERAL) / step, _longest(axes[name][-1]), name)
                  for name, step in steps.items() if isinstance(step, int) and step > 0]
