@@ -9,12 +9,12 @@ Memory that a nest touches several times counts once, as if it stayed in a cache
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from tenon.dims import Dim
 from tenon.loops.affine import affine
 from tenon.loops.expressions import Binary, Buffer, Call, Const, Expr, Index, Load, Local, Size, walk
-from tenon.loops.ir import Block, Contraction, Kernel, Loop, Nest, Stmt, Store, roots
+from tenon.loops.ir import Block, Contraction, Kernel, Let, Loop, Nest, Stmt, Store, roots
 from tenon.types import int64
 
 UNKNOWN_SIZE = 64       # what a symbolic size counts
@@ -36,12 +36,14 @@ def cost(kernel: Kernel) -> float:
 def _cost_of_nest(nest: Nest) -> float:
     read: Counter[Buffer] = Counter()
     written: Counter[Buffer] = Counter()
-    computed = 0.0
+    computed, named = 0.0, dict[Expr, frozenset[Index]]()
     for statement, turns, inner in _turns(nest.body, 1, None):
+        if isinstance(statement, Let) and statement.local.dtype is int64:
+            named[statement.local] = _jumps_along(statement.value, named)
         if isinstance(statement, Contraction):
             turns *= count(*statement.batch, *statement.rows, *statement.columns)
             computed += turns * count(*statement.depth) * MULTIPLY_ADD * statement.sum.dtype.itemsize
-        each = turns * (ONE_BY_ONE if inner is not None and _jumps(statement, inner) else 1)
+        each = turns * (ONE_BY_ONE if inner is not None and _jumps(statement, inner, named) else 1)
         for x in walk(*roots(statement)):
             computed += each * operations(x) * x.dtype.itemsize
             if isinstance(x, Load) and x.buffer.role != "local":
@@ -62,10 +64,16 @@ def _turns(body: Block, outer: int, inner: Index | None) -> Iterator[tuple[Stmt,
             yield from _turns(statement.epilogue, outer * count(*statement.rows, *statement.columns), None)
 
 
-def _jumps(statement: Stmt, index: Index) -> bool:
-    """Whether neighbours in `index` lie at places that no step leads to, as x[i // 2]: no vector holds them."""
-    loads = (x for x in walk(*roots(statement)) if isinstance(x, Load) and index in x.offset.free)
-    return any(index in atom.free for x in loads for atom in affine(x.offset).terms if not isinstance(atom, Index))
+def _jumps(statement: Stmt, index: Index, named: Mapping[Expr, frozenset[Index]]) -> bool:
+    """Whether neighbours in `index` lie at places that no step leads to, as x[i // 2], or x[at[i]]: no vector holds
+    them."""
+    return any(index in _jumps_along(x.offset, named) for x in walk(*roots(statement)) if isinstance(x, Load))
+
+
+def _jumps_along(place: Expr, named: Mapping[Expr, frozenset[Index]]) -> frozenset[Index]:
+    """The indices in which no step leads from a place to the next; `named` says so of the names of places."""
+    atoms = [atom for atom in affine(place).terms if not isinstance(atom, Index)]
+    return frozenset[Index]().union(*(part.free | named.get(part, frozenset()) for part in walk(*atoms)))
 
 
 def _touched(offset: Expr, turns: int) -> int:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import reduce
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -43,7 +45,8 @@ def interpolate(x: Any, size: Any = None, scale_factor: Any = None, mode: str = 
     if mode == "area":
         return adaptive_avg_pool(x, new)
     taps: Callable[..., Taps] = _TAPS.get(mode, _linear)
-    for axis, (n, m) in enumerate(zip(old, new), 2):
+    for axis in reversed(range(2, x.ndim)):         # whole rows are weighed once that what lies in them is
+        n, m = old[axis - 2], new[axis - 2]
         scale = n / m if size is not None or recompute_scale_factor else 1 / listed[axis - 2]
         if align_corners and taps is not _nearest:
             scale = (n - 1) / (m - 1) if m > 1 else 0.0
@@ -55,8 +58,9 @@ def interpolate(x: Any, size: Any = None, scale_factor: Any = None, mode: str = 
 
 def _resampled(x: Any, axis: int, at: Any, weight: Any) -> Any:
     """Along an axis, element j of the result is the sum over t of x[at[j, t]] * weight[j, t]."""
-    shape = (*weight.shape, *[1] * (x.ndim - axis - 1))
-    return (take(x, at, axis=axis) * weight.reshape(shape)).sum(axis=axis + 1)
+    shape = (len(at), *[1] * (x.ndim - axis - 1))
+    parts = (take(x, at[:, t].copy(), axis=axis) * weight[:, t].reshape(shape) for t in range(at.shape[1]))
+    return reduce(add, parts)
 
 
 aliases(upsample=interpolate)

@@ -175,6 +175,15 @@ def test_what_is_expensive_is_stored_rather_than_computed_again() -> None:
     assert sum(name.count("exp") for name in operators(graph)) == 1
 
 
+def test_what_is_read_at_places_among_the_data_is_not_read_so_for_every_reader() -> None:
+    graph = fused("def f(x: f32[64, 37, 37], a: i64[74], b: i64[74], c: i64[74], d: i64[74]):",
+                  "v0: f32[64, 37, 74] = take(x, a, axis=2)", "v1: f32[64, 37, 74] = multiply(v0, 0.5)",
+                  "v2: f32[64, 37, 74] = take(x, b, axis=2)", "v3: f32[64, 37, 74] = add(v1, v2)",
+                  "v4: f32[64, 74, 74] = take(v3, c, axis=1)", "v5: f32[64, 74, 74] = take(v3, d, axis=1)",
+                  "v6: f32[64, 74, 74] = add(v4, v5)", "return v6")
+    assert [sum("take" in name for name in names.split("+")) for names in operators(graph)] == [2, 2]
+
+
 def test_kernels_that_read_the_same_memory_are_one() -> None:
     graph = fused("def f(x: f32[64, 100], y: f32[64, 100]):",
                   "v0: f32[64] = sum(x, axis=(1,), keepdims=False, dtype=f32)",
