@@ -1,5 +1,6 @@
 """Elementwise operators where examples cannot say it: special values, promotion, kinks, complex gradients, errors."""
 
+import math
 import platform
 from typing import Any
 
@@ -151,6 +152,17 @@ def test_special_functions_against_mpmath(name: str, reference: Any, low: float,
     x = np.random.default_rng(5).uniform(low, high, 40)
     expected = np.array([float(reference(mpmath.mpf(float(v)))) for v in x])
     np.testing.assert_allclose(getattr(special_reference, name)(x), expected, rtol=1e-13, atol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_erf_of_many_numbers_is_that_of_each(dtype: Any) -> None:
+    x = np.concatenate([np.linspace(-7, 7, 3001), 10.0 ** -np.arange(0, 300, 7), [0.0, -0.0, np.inf, -np.inf, np.nan]])
+    x = x.astype(dtype)
+    with np.errstate(all="raise", under="ignore"):
+        found, expected = special_reference.erf(x), np.array([math.erf(v) for v in x])
+    np.testing.assert_array_max_ulp(found[:-1], expected[:-1], 2)
+    assert np.isnan(found[-1]) and np.signbit(found[-4]) and found.dtype == np.float64
+    assert special_reference.erf(x.reshape(-1, 1)).shape == (x.size, 1)
 
 
 def test_polygamma_against_mpmath() -> None:
