@@ -201,9 +201,9 @@ class _WinogradFilters:
         """Add what the tiles of a block have to the sums of a vector of channels."""
         b, plan = self.b, self.plan
         elements = address(b, self.elements.target, b.mul(vector, const(plan.elements.vector)), self.element)
-        numbers = plan.elements.frequency, plan.gradients.frequency, plan.gradients.vector, plan.sums.frequency
-        alone = self.tiles.blocks == 1
-        pieces.call(b, multiply, (self.element, self.panels, plan.line, self.tiles.frequencies, alone), [
+        numbers = (self.tiles.frequencies, plan.elements.frequency, plan.gradients.frequency, plan.gradients.vector,
+                   plan.sums.frequency)
+        pieces.call(b, multiply, (self.element, self.panels, plan.line, self.tiles.blocks == 1), [
             elements, self.gradients.target, self.sums_of(vector), panels, depth, begins, *map(const, numbers)])
 
     # ------------------------------------------------------------ results
@@ -236,16 +236,16 @@ class _WinogradFilters:
 
 # ---------------------------------------------------------------- pieces
 
-def multiply(b: ir.IRBuilder, element: ir.Type, panels: Panels, line: int, frequencies: int, alone: bool,
-             elements: ir.Value, gradients: ir.Value, sums: ir.Value, count: ir.Value, depth: ir.Value,
-             begins: ir.Value, left: ir.Value, right: ir.Value, panel_apart: ir.Value, apart: ir.Value) -> None:
+def multiply(b: ir.IRBuilder, element: ir.Type, panels: Panels, line: int, alone: bool, elements: ir.Value,
+             gradients: ir.Value, sums: ir.Value, count: ir.Value, depth: ir.Value, begins: ir.Value,
+             frequencies: ir.Value, left: ir.Value, right: ir.Value, panel_apart: ir.Value, apart: ir.Value) -> None:
     """Write a piece: what the tiles of a block add to the sums of a vector of channels, for `count` panels of filters.
 
     Frequencies are `left`, `right` and `apart` elements apart, channels `line`.  The block is `alone`, or `begins`.
     """
     none, lanes = zero(ir.VectorType(element, panels.lanes)), panels.lanes
     with loop(b, ZERO, count, short=True) as (panel, _), \
-            loop(b, ZERO, const(frequencies), short=True) as (frequency, _):
+            loop(b, ZERO, frequencies, short=True) as (frequency, _):
         at = b.add(b.mul(frequency, right), b.mul(panel, panel_apart))
         place = b.add(b.mul(frequency, apart), b.mul(panel, const(panels.width)))
         factor = address(b, elements, b.mul(frequency, left), element)

@@ -233,8 +233,9 @@ class _Winograd:
     def multiply(self, panel: ir.Value, tiles: ir.Value) -> None:
         """The sums of all frequencies; the last tiles of a block may be computed twice, to be a whole register tile."""
         b, plan, width = self.b, self.plan, self.panels.width
-        numbers = self.tiles.channels, self.tiles.apart(plan.channels), plan.frequency, self.tiles.apart(width)
-        pieces.call(b, multiply, (self.element, self.panels, plan.channels, self.tiles.frequencies), [
+        numbers = (self.tiles.channels, self.tiles.frequencies, self.tiles.apart(plan.channels), plan.frequency,
+                   self.tiles.apart(width))
+        pieces.call(b, multiply, (self.element, self.panels, plan.channels), [
             self.elements.target, self.panel_at(panel, ZERO), self.sums, tiles, *map(const, numbers)])
 
     # ------------------------------------------------------------ results
@@ -274,13 +275,13 @@ def transform_taps(b: ir.IRBuilder, dtype: DType, lanes: int, tilings: Tilings, 
             store_line(b, line, place, y, frequency, element)
 
 
-def multiply(b: ir.IRBuilder, element: ir.Type, panels: Panels, line: int, frequencies: int, elements: ir.Value,
-             taps: ir.Value, sums: ir.Value, tiles: ir.Value, channels: ir.Value, left: ir.Value, right: ir.Value,
-             apart: ir.Value) -> None:
+def multiply(b: ir.IRBuilder, element: ir.Type, panels: Panels, line: int, elements: ir.Value, taps: ir.Value,
+             sums: ir.Value, tiles: ir.Value, channels: ir.Value, frequencies: ir.Value, left: ir.Value,
+             right: ir.Value, apart: ir.Value) -> None:
     """Write a piece: the sums of all frequencies, which are `left`, `right` and `apart` elements apart."""
     none = [zero(ir.VectorType(element, panels.lanes))] * (panels.rows * panels.vectors)
     last = maximum(b, b.sub(tiles, const(panels.rows)), ZERO)
-    with loop(b, ZERO, const(frequencies), short=True) as (frequency, _):
+    with loop(b, ZERO, frequencies, short=True) as (frequency, _):
         factor, panel, target = (address(b, where, b.mul(frequency, by), element)
                                  for where, by in ((elements, left), (taps, right), (sums, apart)))
         with loop(b, ZERO, tiles, const(panels.rows), short=True) as (tile, _):
