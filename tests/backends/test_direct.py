@@ -101,6 +101,16 @@ def test_large_products_and_unknown_sizes_are_cut_into_blocks() -> None:
     assert choose_tile(F32, WIDE).schedule == "blocks"
 
 
+def test_what_an_epilogue_reads_beside_the_sums_has_to_stay_in_the_second_cache() -> None:
+    """Every tile of columns goes through all rows of it."""
+    def tile(rows: int) -> object:
+        spec = matmul(F32, known=(rows, 528, 10))
+        return direct_tile(replace(spec, near=(spec.target,) * 3), WIDE)
+    most = WIDE.second_cache // (4 * 528 * 4)
+    assert tile(most).schedule == "lines"
+    assert tile(most + 1) is None
+
+
 def starting_at(x: np.ndarray, start: int) -> np.ndarray:
     """A copy that begins so many elements after a line of the cache, between numbers that are none."""
     whole = np.full(x.size + 3 * GUARD, np.nan, x.dtype)

@@ -64,7 +64,7 @@ def direct_tile(spec: Contraction, machine: Machine | None = None) -> Tile | Non
     if is_shallow(spec) and not lines:
         return None             # all panels are packed before they are met
     touched = rows * columns * size * (1 + len(spec.near))
-    if spec.near and not is_shallow(spec) and touched * SHARE > machine.second_cache:
+    if spec.near and not is_shallow(spec) and touched > machine.second_cache:
         return None             # which panels of columns would go through in steps of rows, again and again
     lanes = machine.vector_bytes // size
     near = places(spec.left, spec, machine) if spec.left.contiguous == "depth" else None
