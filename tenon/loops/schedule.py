@@ -23,6 +23,7 @@ from tenon.loops.flattening import with_flat_loops, with_flat_reductions
 from tenon.loops.ir import Block, Contraction, Let, Loop, Nest, Store
 from tenon.loops.keeping import kept_rows
 from tenon.loops.placing import Placing, Scope
+from tenon.loops.reusing import with_fewer_rows
 from tenon.loops.target import WHOLE, Target, grain_of
 from tenon.loops.turned import turned_nest
 
@@ -73,7 +74,8 @@ def _loops(targets: Sequence[Target]) -> Nest:
         kind = "parallel" if depth == 1 else "serial"
         grain = grain_of(targets, loops[1:]) if depth == 1 else size(1)
         scopes[-1].body.append(Loop(loops[depth - 1], extents[depth - 1], tuple(inner.body), kind, grain))
-    return Nest(_with_more_turns(tuple(top.body), targets, loops), tuple(placing.filled))
+    body, rows = with_fewer_rows(tuple(top.body), tuple(placing.filled))
+    return Nest(_with_more_turns(body, targets, loops), tuple(rows))
 
 
 def cleared(target: Target) -> Block:

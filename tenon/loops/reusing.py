@@ -1,0 +1,86 @@
+"""Local rows -> fewer of them: a row that is filled in the last loop that reads another one takes its place.
+
+    for k: row1[k] = exp(row0[k] - m); s += row1[k]     ->      for k: row0[k] = exp(row0[k] - m); s += ...
+
+The first cache holds few rows of a few thousand elements, beside what is read and written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tenon.dataclasses import replace as changed
+from tenon.loops.expressions import Buffer, Expr, Load, replace, walk
+from tenon.loops.ir import Accumulator, Block, Let, Loop, Stmt, Store, Update, roots, statements
+
+FLAT = (Accumulator, Let, Store, Update)
+
+
+def with_fewer_rows(body: Block, rows: Sequence[Buffer]) -> tuple[Block, list[Buffer]]:
+    """The same with as few rows as do, and those."""
+    left = list(rows)
+    for row in rows:
+        taken = next((other for other in left if other is not row and _gives_way(body, other, row)), None)
+        if taken is not None:
+            body = tuple(_renamed(statement, row, taken) for statement in body)
+            left.remove(row)
+    return body, left
+
+
+def _gives_way(body: Block, old: Buffer, new: Buffer) -> bool:
+    """Whether the loop that fills the new row is the last to read the old one, each element before it is overwritten.
+
+    All loops that touch the rows stand beside each other, so that what is overwritten is not read in another turn of
+    some loop around them.
+    """
+    found = next((x for x in map(_flat_loops, _blocks(body)) if any(_touches(loop.body, old) for loop in x)), [])
+    first, second = ([loop for loop in found if _touches(loop.body, row)] for row in (old, new))
+    if old.type != new.type or len(first) < 2 or not second or first[-1] is not second[0]:
+        return False
+    beside = sum(_touches(loop.body, row) for loop in found for row in (old, new))
+    if beside != sum(_touches(statements(body), row) for row in (old, new)):
+        return False
+    filling = second[0].body
+    written = [k for k, x in enumerate(filling) if isinstance(x, Store) and x.buffer in (old, new)]
+    stores = [filling[k] for k in written]
+    if len(stores) != 1 or not isinstance(stores[0], Store) or stores[0].buffer is old:
+        return False
+    same = all(x.offset is stores[0].offset for x in _loads(filling, old))
+    return same and not _loads(filling[written[0] + 1:], old)
+
+
+def _blocks(body: Block) -> Iterator[Block]:
+    """The statements of a nest, and those of every loop in it."""
+    yield body
+    for statement in body:
+        if isinstance(statement, Loop):
+            yield from _blocks(statement.body)
+
+
+def _flat_loops(block: Block) -> list[Loop]:
+    """The loops without others inside."""
+    return [x for x in block if isinstance(x, Loop) and all(isinstance(inner, FLAT) for inner in x.body)]
+
+
+def _touches(block: Sequence[Stmt], row: Buffer) -> int:
+    """How often statements, those inside of them aside, read or write a row."""
+    return len(_loads(block, row)) + sum(isinstance(x, Store) and x.buffer is row for x in block)
+
+
+def _loads(block: Sequence[Stmt], row: Buffer) -> list[Load]:
+    return [x for statement in block for x in walk(*roots(statement)) if isinstance(x, Load) and x.buffer is row]
+
+
+def _renamed(statement: Stmt, old: Buffer, new: Buffer) -> Stmt:
+    """The statement with one row in place of another."""
+    def moved(x: Expr) -> Expr:
+        loads = (y for y in walk(x) if isinstance(y, Load) and y.buffer is old)
+        return replace(x, {y: Load(new, y.offset, y.mask) for y in loads})
+    match statement:
+        case Loop(body=body):
+            return changed(statement, body=tuple(_renamed(x, old, new) for x in body))
+        case Store(buffer=buffer, value=value):
+            return changed(statement, buffer=new if buffer is old else buffer, value=moved(value))
+        case Let(value=value) | Update(value=value):
+            return changed(statement, value=moved(value))
+    return statement
