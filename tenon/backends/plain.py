@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 from llvmlite import ir
 
@@ -168,30 +168,44 @@ def cut(text: str) -> Parts | None:
         return kinds[name]
 
     def part(plain: bool) -> str:
-        return _without_unused(_DEFINITION.sub(
-            lambda found: _as_is(found) if kind(found) in (plain, None) else _declared(found), text))
+        return _without_unused(_each_definition(text, lambda found, whole: _as_is(found, whole)
+                               if kind(found) in (plain, None) else _declared(found)))
     plain, others = part(True), part(False)
-    found = [x for x in _DEFINITION.finditer(text) if x["linkage"] and kinds[x["name"]] is not None]
+    found = [x for x in _FIRST_LINE.finditer(text) if x["linkage"] and kinds[x["name"]] is not None]
     inlined = [x["name"] for x in found if not kinds[x["name"]] and " noinline" not in x["end"]]
     return Parts(others if False in kinds.values() else "", plain, tuple(names), tuple(drivers),
                  tuple(x["name"] for x in found), tuple(inlined))
 
 
-_DEFINITION = re.compile(r'^define (?P<linkage>internal )?(?P<type>[^@\n]*)@"?(?P<name>[^"(\n]+)"?\((?P<end>[^\n]*)\n'
-                         r"\{\n.*?^\}\n", re.MULTILINE | re.DOTALL)
+_FIRST_LINE = re.compile(r'\ndefine (?P<linkage>internal )?(?P<type>[^@\n]*)@"?(?P<name>[^"(\n]+)"?'
+                         r"\((?P<end>[^\n]*)\n\{\n")
+LAST_LINE = "\n}\n"
 
 
-def _as_is(found: re.Match[str]) -> str:
+def _each_definition(text: str, write: Callable[[re.Match[str], str], str]) -> str:
+    """The text, in which every definition is what `write` makes of its first line and of the whole of it.
+
+    Its end is looked for as a string: a pattern for all of it takes nine times as long.
+    """
+    parts, at = list[str](), 0
+    for found in _FIRST_LINE.finditer(text):
+        start, stop = found.start() + 1, text.index(LAST_LINE, found.end() - 1) + len(LAST_LINE)
+        parts += text[at:start], write(found, text[start:stop])
+        at = stop
+    return "".join([*parts, text[at:]])
+
+
+def _as_is(found: re.Match[str], whole: str) -> str:
     """A definition that the other part can call."""
     if " alwaysinline" in found["end"] or not found["linkage"]:
-        return found[0]
-    return found[0].replace("define internal ", "define hidden ", 1)
+        return whole
+    return whole.replace("define internal ", "define hidden ", 1)
 
 
 def _without_unused(text: str) -> str:
     """A part without the definitions that are part of those that call them, where none does."""
-    return _DEFINITION.sub(lambda found: "" if found["linkage"] and " alwaysinline" in found["end"] and
-                           text.count(f'@"{found["name"]}"(') == 1 else found[0], text)
+    return _each_definition(text, lambda found, whole: "" if found["linkage"] and " alwaysinline" in found["end"] and
+                            text.count(f'@"{found["name"]}"(') == 1 else whole)
 
 
 def _declared(found: re.Match[str]) -> str:
