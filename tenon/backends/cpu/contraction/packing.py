@@ -7,12 +7,9 @@ This is where im2col, transposition and conversion happen.  The way is chosen by
 chunks (rows of left are copied as they lie), squares (neighbours along depth: vectors transposed), spans (a step
 between neighbours, or holes along depth: scalar copies), elements (only `load` is known).
 """
-import math
 from collections.abc import Callable, Sequence
 
 from llvmlite import ir
-
-from tenon.backends import pieces
 
 from .emit import (
     I32,
@@ -22,7 +19,6 @@ from .emit import (
     ZERO,
     address,
     between,
-    ceil_div,
     const,
     load_vector,
     loop,
@@ -33,15 +29,13 @@ from .emit import (
     runs,
     splat,
     store_vector,
-    transpose,
     unravel,
     zero,
 )
+from .packing_pieces import pack_pieces, runs_in_a_vector
+from .packing_squares import pack_squares, pack_turned
 from .pairs import pack_pairs
 from .spec import Access, Contraction, Index, Operand, Size, Tile, copies_rows, is_ragged, left_layout, reads_in_place
-from .turning import addresses, from_lines, lines_at
-
-MOST_RUNS = 5           # of memory in a vector, which a masked load each brings together
 
 
 def emit_pack(module: ir.Module, name: str, spec: Contraction, tile: Tile, side: str) -> ir.Function:
@@ -58,11 +52,11 @@ def emit_pack(module: ir.Module, name: str, spec: Contraction, tile: Tile, side:
     if is_ragged(spec) or operand.zipped is not None or operand.rounded:
         pack_pairs(pack, side)
     elif operand.narrow is not None and width % tile.lanes == 0:
-        pack.squares()
+        pack_squares(pack)
     elif operand.pointer is None:
         pack.elements()
-    elif (count := pack.runs_in_a_vector()) is not None:
-        pack.pieces(count)
+    elif (count := runs_in_a_vector(pack)) is not None:
+        pack_pieces(pack, count)
     elif operand.contiguous == "outer" and operand.step == 1:
         pack.lines()
     elif side == "left" and reads_in_place(operand, len(spec.depth)):
@@ -70,9 +64,9 @@ def emit_pack(module: ir.Module, name: str, spec: Contraction, tile: Tile, side:
     elif side == "left" and copies_rows(spec):
         pack.rows(left_layout(spec, tile)[1])
     elif reads_in_place(operand, len(spec.depth)) and width % tile.lanes == 0:
-        pack.squares()
+        pack_squares(pack)
     elif operand.contiguous == "depth" and operand.step <= 2 and width % tile.lanes == 0:
-        pack.turned()
+        pack_turned(pack)
     else:
         pack.spans()
     b.ret_void()
@@ -98,42 +92,6 @@ class Pack:
         """Zero the columns of the panel from `start` on."""
         with loop(self.b, ZERO, self.depth) as (k, _), loop(self.b, start, const(self.width)) as (i, _):
             self.b.store(zero(self.spec.element), self.slot(k, i))
-
-    def runs_in_a_vector(self) -> int | None:
-        """How many runs of memory a vector of a line has at most, where pieces of vectors can be copied; else None."""
-        if len(self.outer_sizes) < 2:
-            return None
-        run, x = self.outer_sizes[-1], self.operand
-        fits = x.contiguous == "outer" and x.step <= 2 and not x.flat and self.width % self.lanes == 0
-        if not fits or not isinstance(run, ir.Constant) or run.constant < 1:
-            return None
-        if not x.tapped and (x.inside is not None or len(self.depth_sizes) > 1):
-            return None
-        aligned = run.constant % self.lanes == 0 or self.lanes % run.constant == 0
-        count = max(self.lanes // run.constant, 1) if aligned else (self.lanes + run.constant - 2) // run.constant + 1
-        return count if count <= MOST_RUNS else None
-
-    def pieces(self, count: int) -> None:
-        """Every vector of a line is at most `count` runs of memory: masked loads of them, one into the other.
-
-        Which lanes a run has is found once for all lines of a tap: for those that differ in the first component of
-        depth only.  One vector of all lines comes after the other: its masks stay in registers, and the rows that its
-        taps share stay in the first cache.  Where elements are apart all vectors of a line go along side by side, which
-        takes 0.95 of the time of a 1 x 1 convolution on Zen 4.
-        """
-        b, together = self.b, self.lanes if self.operand.step == 1 else self.width
-        taps = product(b, self.depth_sizes[1:]) if self.depth_sizes[1:] else ONE
-        end = b.add(self.k0, self.depth)
-        with loop(b, ZERO, const(self.width), const(together), short=True) as (start, _):
-            vectors = [Vector(self, b.add(start, const(lane)), count) for lane in range(0, together, self.lanes)]
-            with loop(b, ZERO, taps, short=True) as (tap, _):
-                index = unravel(b, tap, self.depth_sizes[1:]) if self.depth_sizes[1:] else ()
-                first, last = (ceil_div(b, maximum(b, b.sub(k, tap), ZERO), taps) for k in (self.k0, end))
-                masks = [vector.masks((first, *index)) for vector in vectors]
-                with loop(b, first, last, short=True) as (k, _):
-                    line = b.sub(b.add(b.mul(k, taps), tap), self.k0)
-                    for vector, lanes in zip(vectors, masks, strict=True):
-                        store_vector(b, vector.value((k, *index), lanes), self.slot(line, vector.lane))
 
     def lines(self) -> None:
         """Neighbours of a line are neighbours in memory: copy vectors, masked where a line has holes or joints."""
@@ -189,50 +147,12 @@ class Pack:
         before = b.select(fills, zero(before.type), before)
         store_vector(b, masked_load(b, source, mask, before), target)
 
-    def squares(self) -> None:
-        """Neighbours along depth are neighbours in memory: load lanes x lanes squares and transpose them."""
-        b, lanes = self.b, self.lanes
-        pointer, element, widen = self.source()
-        k_start = unravel(b, self.k0, self.depth_sizes)
-        whole = self.depth if self.in_whole_squares() else b.and_(self.depth, const(-lanes))
-        starts = addresses(b, lanes)
-        with loop(b, ZERO, const(self.width), const(lanes), short=True) as (group, _):
-            with loop(b, ZERO, const(lanes), short=True) as (i, _):
-                row = pointer(b, self.args, self.g, self.outer_at(b.add(group, i)), k_start)
-                b.store(row, address(b, starts, i, POINTER))
-            self.whole_squares(starts, group, whole)
-            if whole is not self.depth:
-                with loop(b, ZERO, const(lanes), short=True) as (i, _):
-                    row = b.load(address(b, starts, i, POINTER), typ=POINTER)
-                    with loop(b, whole, self.depth, short=True) as (k, _):
-                        value = widen(b, b.load(address(b, row, k, element), typ=element))
-                        b.store(value, self.slot(k, b.add(group, i)))
-
-    def whole_squares(self, starts: ir.Value, group: ir.Value, depth: ir.Value) -> None:
-        """A vector of columns, whose elements begin where the table says."""
-        b, lanes = self.b, self.lanes
-        if self.operand.narrow is None:
-            pieces.call(b, from_lines, (self.spec.element, lanes), [starts, self.slot(ZERO, group), depth,
-                                                                    const(self.width)])
-            return
-        _, element, widen = self.source()
-        rows = lines_at(b, starts, lanes)
-        with loop(b, ZERO, depth, const(lanes), short=True) as (k, _):
-            loaded = [widen(b, load_vector(b, address(b, row, k, element), element, lanes)) for row in rows]
-            for step, column in enumerate(transpose(b, loaded)):
-                store_vector(b, column, self.slot(b.add(k, const(step)), group))
-
     def source(self) -> tuple[Access, ir.Type, Callable[[ir.IRBuilder, ir.Value], ir.Value]]:
         """Where elements are, their type there, and what makes them elements of the sums."""
         if self.operand.narrow is not None:
             return self.operand.narrow.pointer, self.operand.narrow.memory, self.operand.narrow.widen
         assert self.operand.pointer is not None
         return self.operand.pointer, self.spec.element, lambda b, value: value
-
-    def in_whole_squares(self) -> bool:
-        """Whether any block of depth is so many squares: blocks are whole vectors, but for the last."""
-        known = all(isinstance(size, ir.Constant) for size in self.depth_sizes)
-        return known and math.prod(size.constant for size in self.depth_sizes) % self.lanes == 0
 
     def chunks(self, row_apart: int, chunk_apart: int) -> None:
         """Rows are runs of memory: copy vectors of them, each to the place that a tile looks for it at."""
@@ -268,45 +188,10 @@ class Pack:
                 value = self.along_depth(outer, index, minimum(b, b.sub(length, step), const(lanes)))
                 store_vector(b, value, address(b, row, b.add(k, step), self.spec.element))
 
-    def turned(self) -> None:
-        """Neighbours along depth are, in short runs, neighbours in memory: squares that are masked and transposed.
-
-        A square writes whole vectors, over the end of its lines and over lines that come after; what is written later
-        puts that right, and behind the panel there is room for it.
-        """
-        b, lanes = self.b, self.lanes
-        dense = self.operand.inside is None and self.operand.step == 1
-        with loop(b, ZERO, const(self.width), const(lanes), short=True) as (group, _), \
-                runs(b, self.k0, self.depth, self.depth_sizes) as (k, index, length):
-            if dense:
-                self.turned_run(group, k, index, length)
-            else:
-                self.turned_squares(group, k, index, length)
-
     def outer_at(self, i: ir.Value) -> Index:
         """The column i of the panel; past the end the last one serves, to no effect."""
         b = self.b
         return unravel(b, b.add(self.first, minimum(b, i, b.sub(self.count, ONE))), self.outer_sizes)
-
-    def turned_run(self, group: ir.Value, k: ir.Value, index: Index, length: ir.Value) -> None:
-        """A run of depth for a vector of columns, all of which is in memory."""
-        b, element = self.b, self.spec.element
-        assert self.operand.pointer is not None
-        slots = addresses(b, self.lanes)
-        with loop(b, ZERO, const(self.lanes), short=True) as (lane, _):
-            where = self.operand.pointer(b, self.args, self.g, self.outer_at(b.add(group, lane)), index)
-            b.store(where, address(b, slots, lane, POINTER))
-        pieces.call(b, from_lines, (element, self.lanes), [slots, self.slot(k, group), length, const(self.width)])
-
-    def turned_squares(self, group: ir.Value, k: ir.Value, index: Index, length: ir.Value) -> None:
-        """The same where elements are apart, or not all in memory."""
-        b, lanes = self.b, self.lanes
-        outers = [self.outer_at(b.add(group, const(i))) for i in range(lanes)]
-        with loop(b, ZERO, length, const(lanes), short=True) as (step, _):
-            here = (*index[:-1], b.add(index[-1], step))
-            rows = [self.along_depth(outer, here, minimum(b, b.sub(length, step), const(lanes))) for outer in outers]
-            for i, column in enumerate(transpose(b, rows)):
-                store_vector(b, column, self.slot(b.add(b.add(k, step), const(i)), group))
 
     def along_depth(self, outer: Index, index: Index, count: ir.Value) -> ir.Value:
         """A vector of `count` elements along depth, zeros where they are not in memory."""
@@ -381,42 +266,3 @@ class Pack:
             assert self.operand.pointer is not None
             value = b.load(self.operand.pointer(b, self.args, self.g, outer, index), typ=self.spec.element)
         b.store(value, self.slot(b.add(k, step), b.add(i, lane)))
-
-
-class Vector:
-    """One vector of the lines of a panel, and the runs of memory that it is made of."""
-
-    def __init__(self, pack: Pack, lane: ir.Value, count: int) -> None:
-        self.pack, self.lane, b = pack, lane, pack.b
-        position, extent = b.add(pack.first, lane), pack.outer_sizes[-1]
-        room = b.sub(extent, b.urem(position, extent))          # lanes before the second run
-        self.starts = [ZERO] + [b.add(room, b.mul(const(k), extent)) for k in range(count - 1)]
-        self.ends = [minimum(b, end, minimum(b, b.sub(pack.count, lane), const(pack.lanes)))
-                     for end in [*self.starts[1:], const(pack.lanes)]]
-        self.outers = [unravel(b, b.add(position, start), pack.outer_sizes) for start in self.starts]
-
-    def masks(self, k: Index) -> list[list[ir.Value]]:
-        """The masks of the lanes of each run that are in memory, for what loads it."""
-        pack, b, found = self.pack, self.pack.b, []
-        for start, end, outer in zip(self.starts, self.ends, self.outers, strict=True):
-            low, high = start, end
-            if pack.operand.inside is not None:
-                limits = pack.operand.inside(b, pack.args, pack.g, outer, k)
-                first, last = (b.add(start, b.sub(limit, outer[-1])) for limit in limits)
-                low, high = maximum(b, low, first), minimum(b, high, last)
-            low, high = (b.trunc(maximum(b, limit, ZERO), I32) for limit in (low, high))
-            apart = [] if pack.operand.step == 1 else pack.masks_apart(low, high)
-            found.append([between(b, low, high, pack.lanes), *apart])
-        return found
-
-    def value(self, k: Index, masks: list[list[ir.Value]]) -> ir.Value:
-        """The vector at depth k."""
-        pack, b, element = self.pack, self.pack.b, self.pack.spec.element
-        assert pack.operand.pointer is not None
-        value: ir.Value = zero(ir.VectorType(element, pack.lanes))
-        for start, outer, (mask, *apart) in zip(self.starts, self.outers, masks, strict=True):
-            where = pack.operand.pointer(b, pack.args, pack.g, outer, k)
-            where = address(b, where, b.mul(start, const(-pack.operand.step)), element)
-            value = b.select(mask, pack.every_second(where, apart), value) if apart else \
-                masked_load(b, where, mask, value)
-        return value
