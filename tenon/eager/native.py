@@ -18,6 +18,7 @@ from tenon.backends.cpu import objects
 from tenon.config import config
 from tenon.eager.descent import ways
 from tenon.eager.programs import programs
+from tenon.eager.recipes import use_natives
 from tenon.eager.recording import recording_variable
 from tenon.eager.tape import NO_ATTRS, NUMBERS, Saved, TapeNode
 from tenon.graph.kernels import KERNELS
@@ -98,6 +99,8 @@ def give_native(shorts: Sequence[Short], product: Short) -> None:
                 | {name: machine.as_method(made[op][1]) for name, op in reflected_methods().items() if op in made})
         if rows := list(product.rows()):
             install({"__matmul__": machine.as_method(machine.product(product.op, rows, product.call))})
+        use_natives({short.ufunc: machine.on_arrays(short.ufunc, rows) for short in shorts
+                     if (rows := list(short.rows()))})
         Op.__call__ = machine.op_call(Op)       # type: ignore[method-assign]
         programs.follow()
         ways.above, ways.down, ways.release = map(machine.function, ("above", "down", "release"))

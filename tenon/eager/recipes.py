@@ -11,9 +11,10 @@ nobody reads any more.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
@@ -32,6 +33,8 @@ LARGE = 4096            # elements of a result that is worth writing over an inp
 Attrs = Sequence[tuple[str, Any]]           # what a function is called with beside arrays; no name: by its place
 Step = tuple[Callable[..., Any], Attrs, tuple[int, ...], tuple[int, ...], int, tuple[int, ...]]
 
+natives: dict[Any, Callable[..., Any]] = {}         # ufunc -> the same on small arrays, in less time (`native.py`)
+_written: WeakSet[Callable[..., Any]] = WeakSet()
 
 
 class Recipe:
@@ -68,7 +71,7 @@ def _as_python(writer: _Writer, steps: Sequence[Step], results: Sequence[int], n
         for k, (attribute, value) in enumerate(attrs):
             names[f"a{n}_{k}"] = value
             given.append(f"{attribute}=a{n}_{k}" if attribute else f"a{n}_{k}")
-        names[f"f{n}"] = function
+        names[f"f{n}"] = natives.get(function, function) if isinstance(function, np.ufunc) else function
         lines.append(f"    {', '.join(f'v{k}' for k in outs)} = f{n}({', '.join(given)})")
         for k in outs:
             names[f"type{k}"], names[f"dtype{k}"] = writer.types[k], writer.types[k].dtype.numpy
@@ -78,7 +81,16 @@ def _as_python(writer: _Writer, steps: Sequence[Step], results: Sequence[int], n
                                   f"({''.join(f'v{k}, ' for k in results)})"))
     exec(compile("\n".join(lines), f"<recipe of {name}>", "exec"), names)
     made: Callable[..., Any] = names["recipe"]
+    _written.add(made)
     return made
+
+
+def use_natives(found: Mapping[Any, Callable[..., Any]]) -> None:
+    """Let recipes call these in the place of ufuncs, those that are written already too."""
+    natives.update(found)
+    for function in list(_written):
+        names = function.__globals__
+        names.update({name: natives[x] for name, x in names.items() if isinstance(x, np.ufunc) and x in natives})
 
 
 class CannotWrite(Exception):

@@ -12,7 +12,7 @@ import pytest
 import tenon as tn
 from tenon.backends.cpu import objects
 from tenon.backends.cpu.ufuncs import inner_loop
-from tenon.eager import descent, native
+from tenon.eager import descent, native, recipes
 from tenon.eager.quick import PRODUCT, SHORTS
 from tenon.errors import GradientError, TenonError
 from tenon.graph.kernels import KERNELS
@@ -31,6 +31,7 @@ def machine_code():
     native.give_python(SHORTS, PRODUCT)
     Op.__call__ = in_python
     vars(descent.ways).update(vars(descent.Ways()))
+    recipes.natives.clear()
 
 
 def is_native(call):
@@ -114,6 +115,38 @@ def test_a_product_is_cast_where_that_is_asked_for():
     with tn.autocast():
         assert (x @ x).dtype is tn.bfloat16
     assert (x @ x).dtype is tn.float32 and (x @ np.ones((3, 1), np.float32)).tolist() == [[3.0]] * 3
+
+
+def test_recipes_call_machine_code_and_give_what_numpy_gives():
+    random = np.random.default_rng(0)
+    a, b = (random.standard_normal((3, 5)).astype(np.float32) for _ in range(2))
+    given = [(a, b), (a, a[0]), (a, np.float32(2)), (a.T, b.T), (a, b.astype(np.float64)), (a, np.array(0.5, np.float32)),
+             (a, 2.0), (a[:0], b[:0])]
+    called = recipes.natives[np.add]
+    assert is_native(called) and called is not np.add
+    for pair in given:
+        found, expected = called(*pair), np.add(*pair)
+        assert (found.dtype, found.shape, found.tobytes()) == (expected.dtype, expected.shape, expected.tobytes())
+    out = np.empty_like(a)
+    assert called(a, b, out) is out and out.tobytes() == (a + b).tobytes()
+    with pytest.raises(ValueError, match="broadcast"):
+        called(a, b[:2])
+    assert not np.isfinite(recipes.natives[np.log](np.array([0.0, np.nan], np.float32))).any()
+
+
+def test_recipes_that_were_written_before_call_it_too():
+    x = tn.tensor(np.linspace(-2, 2, 12).astype(np.float32).reshape(3, 4), requires_grad=True)
+    natives = recipes.natives.copy()
+    recipes.natives.clear()
+
+    def step():
+        x.grad = None
+        y = (tn.softmax(tn.silu(x), axis=1) * tn.logsumexp(x, axis=0)).sum()
+        y.backward()
+        return y.numpy().tobytes(), x.grad.numpy().tobytes()
+    expected = [step() for _ in range(6)][-1]
+    recipes.use_natives(natives)
+    assert [step() for _ in range(3)] == [expected] * 3
 
 
 def test_nothing_is_recorded_where_nobody_asks():

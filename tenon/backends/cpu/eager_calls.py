@@ -28,8 +28,9 @@ from tenon.dataclasses import astuple, dataclass
 
 MOST_PRODUCTS = 65536           # multiply-adds of a product of matrices
 
-# Words of an operator's table: the operator, the function in Python, what finds numbers, and what it found last; rows.
-OP, PYTHON_CALL, FIND, LAST_DTYPE, LAST_NUMBER, LAST_FOUND, ROW_COUNT, ROWS = range(8)
+# Words of an operator's table: the operator, the function in Python, what finds numbers, and what it found last; how
+# many rows there are, and inputs of a ufunc; rows.
+OP, PYTHON_CALL, FIND, LAST_DTYPE, LAST_NUMBER, LAST_FOUND, ROW_COUNT, INPUTS, ROWS = range(9)
 # Words of a row: the element type of the inputs, the loop and its data, the result's type, whether it has a gradient.
 DTYPE, LOOP, LOOP_DATA, ITEM, RESULT, RESULT_ITEM, DIFFERENTIABLE, ROW_WORDS = range(8)
 
@@ -65,6 +66,11 @@ class Machine:
         """`x @ y`."""
         return builtin(op.name, self.library.address("product"), _table(op, rows, python), (op, rows, python), op.doc)
 
+    def on_arrays(self, ufunc: np.ufunc, rows: Sequence[Row]) -> Callable[..., Any]:
+        """A ufunc on arrays, without its warnings where they are of these types."""
+        table = _table(ufunc, rows, ufunc)
+        return builtin(ufunc.__name__, self.library.address("arrays"), table, (ufunc, rows))
+
     as_method = staticmethod(bound)
 
     def function(self, name: str) -> Callable[..., Any]:
@@ -80,7 +86,7 @@ def _table(op: Any, rows: Sequence[Row], python: Callable[..., Any], find: Any =
     """The words that an operator's builtins read."""
     table = np.zeros(ROWS + ROW_WORDS * len(rows), np.int64)
     none = id(None)
-    table[:ROWS] = id(op), id(python), id(find), none, none, none, len(rows)
+    table[:ROWS] = id(op), id(python), id(find), none, none, none, len(rows), getattr(op, "nin", 0)
     for _ in range(3):                      # the references that the table has to what it remembers
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(None))
     for k, row in enumerate(rows):
@@ -101,12 +107,14 @@ def _module(offsets: Offsets) -> Module:
     found, writer = Objects(module, offsets), _Writer(offsets)
     define_arrays(module)
     module.define("row", _row, POINTER, POINTER, POINTER)
+    module.define("from_one", _from_one, POINTER, POINTER, POINTER)
+    module.define("from_two", _from_two, POINTER, POINTER, POINTER, POINTER)
     module.define("number", _number, POINTER, POINTER, POINTER, POINTER)
     module.define("result", writer.result, POINTER, POINTER, POINTER, POINTER, POINTER, POINTER, HALF)
     module.define("of_one", writer.of_one, POINTER, POINTER, POINTER)
     module.define("of_operands", writer.of_operands, POINTER, POINTER, POINTER, POINTER, POINTER, POINTER, HALF)
     module.define("of_two", writer.of_two, POINTER, POINTER, POINTER, POINTER)
-    for name, write in (("unary", _unary), ("binary", _binary), ("reflected", _reflected)):
+    for name, write in (("unary", _unary), ("binary", _binary), ("reflected", _reflected), ("arrays", _arrays)):
         module.define(name, write, POINTER, POINTER, POINTER, WORD, public=True)
     module.define("of_matrices", writer.of_matrices, POINTER, POINTER, POINTER, POINTER)
     module.define("product", _product, POINTER, POINTER, POINTER, WORD, public=True)
@@ -148,6 +156,16 @@ def _product(f: Function, owner: Pointer, arguments: Pointer, count: Word) -> No
     f.give(f.call("PyObject_Vectorcall", table.pointer(PYTHON_CALL), arguments, count, f.null()))
 
 
+def _arrays(f: Function, owner: Pointer, arguments: Pointer, count: Word) -> None:
+    table = owner.field(objects.DATA)
+    with f.where(count == table.word(INPUTS)):
+        with f.where(count == 1):
+            _unless_done(f, f.call("from_one", table, arguments.pointer()))
+        with f.where(count == 2):
+            _unless_done(f, f.call("from_two", table, arguments.pointer(), arguments.pointer(1)))
+    f.give(f.call("PyObject_Vectorcall", table.pointer(PYTHON_CALL), arguments, count, f.null()))
+
+
 def _unless_done(f: Function, found: Pointer) -> None:
     """Return what was found, or an error; go on where there is neither."""
     with f.unless(found.is_null()):
@@ -168,14 +186,10 @@ class _Writer:
         _require_eager(f)
         f.require(f.call("is_tensor", x) != 0)
         state = x.field(self.offsets.own)
-        array = state.field(self.offsets.payload)
-        f.require(f.call("is_plain", array) != 0)
-        row = f.call("row", table, array.field(objects.DTYPE))
-        f.require(~row.is_null())
-        out = f.call("made", row.pointer(RESULT), array)
+        array, wanted = state.field(self.offsets.payload), self._wanted(f, state)
+        out = f.call("from_one", table, array)
         f.require(~out.is_null())
-        run_loop(f, row.at(LOOP), [array, out], [row.word(ITEM), row.word(RESULT_ITEM)])
-        f.give(f.call("result", table, row, x, f.null(), out, self._wanted(f, state)))
+        f.give(f.call("result", table, f.call("row", table, array.field(objects.DTYPE)), x, f.null(), out, wanted))
 
     def of_two(self, f: Function, table: Pointer, x: Pointer, y: Pointer) -> None:
         _require_eager(f)
@@ -206,23 +220,10 @@ class _Writer:
     def of_operands(self, f: Function, table: Pointer, x: Pointer, y: Pointer, a: Pointer, b: Pointer, wanted: Word
                     ) -> None:
         """The call on these arrays, one of which may be a number's."""
-        f.require((f.call("is_plain", a) & f.call("is_plain", b)) != 0)
-        dtype = a.field(objects.DTYPE)
-        f.require(b.field(objects.DTYPE) == dtype)
-        row = f.call("row", table, dtype)
-        f.require(~row.is_null())
-        steps, like = [f.variable(row.word(ITEM)) for _ in range(2)], f.variable(a)
-        with f.where(f.call("same_sizes", a, b) == 0):
-            scalar = b.half(objects.NDIM) == 0
-            with f.where(scalar):
-                steps[1].set(0)
-            with f.unless(scalar):
-                f.require(a.half(objects.NDIM) == 0)
-                steps[0].set(0)
-                like.set(b)
-        out = f.call("made", row.pointer(RESULT), like())
+        f.require(f.call("is_plain", a) != 0)
+        row = f.call("row", table, a.field(objects.DTYPE))      # now: afterwards the arrays may be gone
+        out = f.call("from_two", table, a, b)
         f.require(~out.is_null())
-        run_loop(f, row.at(LOOP), [a, b, out], [*[step() for step in steps], row.word(RESULT_ITEM)])
         f.give(f.call("result", table, row, x, y, out, wanted))
 
     def of_matrices(self, f: Function, table: Pointer, x: Pointer, y: Pointer) -> None:
@@ -289,6 +290,39 @@ class _Writer:
         out = f.call("PyObject_Vectorcall", shared(f, Place.CALL), given, count + 1, names)
         f.call("PyMem_Free", given)
         f.give(out)
+
+
+def _from_one(f: Function, table: Pointer, array: Pointer) -> None:
+    """The array that the loop makes of this one."""
+    f.require(f.call("is_plain", array) != 0)
+    row = f.call("row", table, array.field(objects.DTYPE))
+    f.require(~row.is_null())
+    out = f.call("made", row.pointer(RESULT), array)
+    f.require(~out.is_null())
+    run_loop(f, row.at(LOOP), [array, out], [row.word(ITEM), row.word(RESULT_ITEM)])
+    f.give(out)
+
+
+def _from_two(f: Function, table: Pointer, a: Pointer, b: Pointer) -> None:
+    """The array that the loop makes of these, of the same sizes, or one a number's."""
+    f.require((f.call("is_plain", a) & f.call("is_plain", b)) != 0)
+    dtype = a.field(objects.DTYPE)
+    f.require(b.field(objects.DTYPE) == dtype)
+    row = f.call("row", table, dtype)
+    f.require(~row.is_null())
+    steps, like = [f.variable(row.word(ITEM)) for _ in range(2)], f.variable(a)
+    with f.where(f.call("same_sizes", a, b) == 0):
+        scalar = b.half(objects.NDIM) == 0
+        with f.where(scalar):
+            steps[1].set(0)
+        with f.unless(scalar):
+            f.require(a.half(objects.NDIM) == 0)
+            steps[0].set(0)
+            like.set(b)
+    out = f.call("made", row.pointer(RESULT), like())
+    f.require(~out.is_null())
+    run_loop(f, row.at(LOOP), [a, b, out], [*[step() for step in steps], row.word(RESULT_ITEM)])
+    f.give(out)
 
 
 def _require_eager(f: Function) -> None:
