@@ -150,7 +150,8 @@ class Graph:
         attributes = (value for node in self.nodes for value in node.attrs.values())
         found: dict[str, None] = {}
         for dim in itertools.chain((dim for type in types for dim in type.shape), attributes):
-            found.update(dict.fromkeys(sorted(_symbols_in(dim))))
+            if type(dim) is not int:        # as nearly all are
+                found.update(dict.fromkeys(sorted(_symbols_in(dim))))
         return tuple(found)
 
     def users(self) -> dict[Value, list[Node]]:

@@ -92,6 +92,7 @@ class Expr(metaclass=Interned):
     _free: frozenset[Index]     # found when asked for, and kept
     _below: tuple[Expr, ...]
     _simple: Expr | None        # None where it is in simplest form itself: not a cycle, so that it goes when unused
+    _kinds: frozenset[type]
     _parts: dict[type, tuple[Any, ...]]     # those of a kind, of `_below`
     _affine: Any = None         # notes of tenon.loops.simplify
     _bounds: Any = None
@@ -117,6 +118,16 @@ class Expr(metaclass=Interned):
     def _find_free(self) -> frozenset[Index]:
         parts = [x.free for x in self.children()]
         return parts[0].union(*parts[1:]) if parts else frozenset()
+
+    @property
+    def kinds(self) -> frozenset[type]:
+        """The kinds of expression that it is made of, its own among them."""
+        try:
+            return self._kinds
+        except AttributeError:
+            self._kinds = _KINDS.setdefault(found := frozenset((type(self),)).union(
+                *[x.kinds for x in self.children()]), found)
+            return self._kinds
 
     @property
     def below(self) -> tuple[Expr, ...]:
@@ -404,6 +415,7 @@ class CheckedIndex(Expr):
 
 
 Part = TypeVar("Part", bound=Expr)
+_KINDS: dict[frozenset[type], frozenset[type]] = {}      # so that equal sets, of which there are few, are one
 
 
 def constant(value: Any, dtype: DType) -> Const:
@@ -469,6 +481,8 @@ def walk(*roots: Expr) -> list[Expr]:
 
 def parts(x: Expr, kind: type[Part]) -> tuple[Part, ...]:
     """Every distinct sub-expression of one kind, parts before the whole."""
+    if kind not in x.kinds:
+        return ()
     try:
         found = x._parts[kind]
     except (AttributeError, KeyError):

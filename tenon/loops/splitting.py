@@ -40,8 +40,11 @@ def with_split_loops(targets: Sequence[Target], owner: MutableMapping[Expr, Valu
 def _first_cut(targets: Sequence[Target]) -> tuple[Index, int] | None:
     """(an index, the n by which it is divided), the largest n of the outermost index first."""
     indices = targets[0].indices
+    found = [x for t in targets for x in parts(t.value, Binary) if x.op in ("//", "%")]
+    if not found:
+        return None
     plain = not any(t.product for t in targets)
-    divided = {cut for t in targets for x in parts(t.value, Binary) for cut in _divisions(x, indices, plain)}
+    divided = {cut for x in found for cut in _divisions(x, indices, plain)}
     for index in indices:
         for n in sorted((n for i, n in divided if i is index), reverse=True):
             assert isinstance(index.extent, int)
@@ -53,9 +56,9 @@ def _first_cut(targets: Sequence[Target]) -> tuple[Index, int] | None:
 def _divisions(x: Binary, indices: Sequence[Index], plain: bool) -> list[tuple[Index, int]]:
     """The (i, n) of x = i // n or i % n; in plain loops of (i + ...) // n too, whose remainders are unrolled."""
     match x:
-        case Binary(op="//" | "%", left=Index(extent=int()) as index, right=Const(value=n)):
+        case Binary(left=Index(extent=int()) as index, right=Const(value=n)):
             return [(index, int(n))]
-        case Binary(op="//" | "%", left=left, right=Const(value=n)) if plain and n <= INNERMOST:
+        case Binary(left=left, right=Const(value=n)) if plain and n <= INNERMOST:
             terms = affine(left).terms
             return [(i, int(n)) for i in indices if i in terms and is_same(terms[i], 1) and isinstance(i.extent, int)]
     return []
