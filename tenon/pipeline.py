@@ -87,10 +87,10 @@ def begin_on_cpu(graph: Graph) -> None:
     begin(graph)
 
 
-def multiplies_pairs() -> bool:
-    """Whether this processor has matrix registers."""
+def multiplies_pairs() -> str | None:
+    """Where this processor multiplies pairs of bfloat16, if it does."""
     from tenon.backends.cpu.contraction.machine import host  # local, as above
-    return host().pairs == "registers"
+    return host().pairs
 
 
 CPU = Backend("cpu", native_program, claims=claimed_by_cpu, fuses=True, prepare=prepare_cpu, begin=begin_on_cpu,

@@ -34,4 +34,4 @@ class Backend:
     fuses: bool = False                     # whether one node for several operators is worth anything to it
     prepare: Callable[[], None] = lambda: None      # begins, on other threads, what every `compile` waits for,
     begin: Callable[[Graph], None] = lambda graph: None     # and what it will for a graph that is nearly optimised
-    multiplies_pairs: Callable[[], bool] = lambda: False    # of bfloat16, many at a time
+    multiplies_pairs: Callable[[], str | None] = lambda: None       # of bfloat16: in "registers" or as "vectors"

@@ -8,6 +8,8 @@
 Where the processor multiplies pairs of bfloat16 that are neighbours along the depth of a product, images are stored
 with zeros around them and, unless it is their places that are summed over, with their channels last; so pairs are read
 as they lie.  Where it does not, or there are no pairs, all numbers are converted once, and not again by every window.
+Vectors of pairs are twice as fast as float32, which is less than Winograd's tiles save of windows of 3 x 3 (9/4): these
+are converted too.
 """
 
 from __future__ import annotations
@@ -31,11 +33,12 @@ from tenon.types import bfloat16, float16, float32
 CONVOLUTIONS = (conv, conv_input_grad, conv_weight_grad)
 CHUNK = 32              # elements along depth that are multiplied at a time
 FEWEST = 8              # rows and columns of such a product
+WINOGRAD = 16           # channels and filters from which on tiles save multiplications
 Pads = Sequence[tuple[int, int]]
 
 
-def narrow_convolutions(graph: Graph, pairs: bool = False) -> Graph:
-    """Rewrite every convolution of 16 bits; `pairs` says whether those of bfloat16 can be multiplied."""
+def narrow_convolutions(graph: Graph, pairs: str | None = None) -> Graph:
+    """Rewrite every convolution of 16 bits; `pairs` of bfloat16 are multiplied in "registers", as "vectors" or not."""
     graph = inside(graph, partial(narrow_convolutions, pairs=pairs))
     if not any(_is_narrow(node) for node in graph.nodes):
         return graph
@@ -43,7 +46,8 @@ def narrow_convolutions(graph: Graph, pairs: bool = False) -> Graph:
     def visit(node: Node, inputs: tuple[Input, ...]) -> Any:
         if not _is_narrow(node):
             return copy(node, inputs)
-        found = _in_pairs(node, *inputs) if pairs and _has_pairs(node) else None
+        widens = pairs is None or not _has_pairs(node) or (pairs == "vectors" and _saves_multiplications(node))
+        found = None if widens else _in_pairs(node, *inputs)
         return _widened(node, *inputs) if found is None else found
     return rebuild(graph, visit)
 
@@ -75,6 +79,14 @@ def _has_pairs(node: Node) -> bool:
         case _:
             depth, last_axis, others = y[0] * prod(y[2:]), y[-1], (y[1], prod(node.output.shape[1:]))
     return depth % CHUNK == 0 and last_axis % 2 == 0 and min(others) >= FEWEST and (steps or node.op is conv)
+
+
+def _saves_multiplications(node: Node) -> bool:
+    """Whether Winograd's tiles take it, in float32."""
+    x, y = (z.shape for z in node.inputs if isinstance(z, Value))
+    kernel, channels = (node.attrs["kernel"], (x[1], y[1])) if node.op is conv_weight_grad else (y[2:], y[:2])
+    steps = all(n == 1 for n in node.attrs["stride"])
+    return steps and tuple(kernel[-2:]) == (3, 3) and min(channels) >= WINOGRAD
 
 
 def _in_pairs(node: Node, x: Any, y: Any) -> Any:

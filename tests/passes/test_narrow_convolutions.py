@@ -43,7 +43,7 @@ def agree(graph, run):
     np.testing.assert_array_equal(found.astype(np.float32), expected)
 
 
-@pytest.mark.parametrize("pairs", [True, False])
+@pytest.mark.parametrize("pairs", ["registers", "vectors", None])
 def test_rewritten_convolutions_agree_with_the_definition(pairs):
     paired = 0
     for size, k, s, d, low, channels in product((8, 5), (1, 2, 3), (1, 2), (1, 2), (0, 1), (32, 16, 3)):
@@ -54,6 +54,14 @@ def test_rewritten_convolutions_agree_with_the_definition(pairs):
             assert print_graph(narrow_convolutions(rewritten, pairs)) == print_graph(rewritten)
             paired += "f32" not in print_graph(rewritten)
     assert paired > 60 if pairs else not paired
+
+
+@pytest.mark.parametrize(("pairs", "kernel", "stride", "widens"), [
+    ("registers", (3, 3), (1, 1), False), ("vectors", (3, 3), (1, 1), True), ("vectors", (3, 3), (2, 2), False),
+    ("vectors", (5, 5), (1, 1), False), ("vectors", (1, 1), (1, 1), False), (None, (1, 1), (1, 1), True)])
+def test_vectors_of_pairs_leave_windows_of_3_x_3_to_winograd(pairs, kernel, stride, widens):
+    forward, *_ = graphs(bfloat16, (8, 8), 32, 16, kernel, ((1, 1), (1, 1)), stride=stride, dilation=(1, 1))
+    assert ("f32" in print_graph(narrow_convolutions(forward, pairs))) == widens
 
 
 @pytest.mark.parametrize(("sizes", "kernel", "attrs"), [
