@@ -9,8 +9,10 @@ import numpy as np
 
 from tenon.dims import Dim
 from tenon.errors import ArgumentError, ShapeError
+from tenon.graph.build import literal
 from tenon.graph.promotion import like_first, same
 from tenon.ops.define import define
+from tenon.ops.shape import full_op
 from tenon.types import TensorType, int64, normalize_axis
 
 
@@ -39,7 +41,7 @@ def slice_size(start: Dim, stop: Dim, step: int) -> Dim:
 def _slice_vjp(g: Any, y: Any, x: Any, start: Any, stop: Any, step: Any) -> tuple[Any]:
     sizes = y.shape
     if any(isinstance(n, int) and n == 0 for n in sizes):
-        return (None,)
+        return (full_op(literal(0, x.dtype), shape=x.shape),)
     if any(c < 0 for c in step):        # turn the gradient round, then it is a slice that runs forwards
         g = slice_op(g, start=[n - 1 if c < 0 else 0 for n, c in zip(sizes, step, strict=True)],
                      stop=[-1 if c < 0 else n for n, c in zip(sizes, step, strict=True)],

@@ -305,7 +305,8 @@ dealt: Op = define(
     doc="0, 1, ... n - 1 along the last axis in the order that numbers from [0, 1) choose: number k comes to place "
         "chances[k] * (k + 1), and what was there to place k (R. Durstenfeld's shuffle, inside out).",
     domain=(0.0, 0.999),
-    examples=["dealt(f64[2, 5]) -> i64[2, 5]", "dealt(f64[0]) -> i64[0]", "dealt(f32[5]) -> error", "dealt(f64) -> error"])
+    examples=["dealt(f64[2, 5]) -> i64[2, 5]", "dealt(f64[0]) -> i64[0]", "dealt(f32[5]) -> error",
+              "dealt(f64) -> error"])
 
 
 @composite(public=False, examples=["dropout(f32[3, 5], u64[2], p=0.25) -> f32[3, 5]",

@@ -307,3 +307,9 @@ def test_rows_that_a_mask_chooses_and_their_gradient(shape, axes):
     x[tn.asarray(chosen)].sum().backward()
     wide = chosen.reshape(chosen.shape + (1,) * (len(shape) - axes))
     np.testing.assert_array_equal(x.grad.numpy(), np.broadcast_to(wide, shape))
+
+
+def test_a_slice_of_nothing_has_a_gradient_of_zeros():
+    x = tn.ones(3, requires_grad=True)
+    (x[:0] * x[3:]).sum().backward()
+    assert x.grad.tolist() == [0, 0, 0]
