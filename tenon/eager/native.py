@@ -29,7 +29,7 @@ from tenon.state import TensorState
 from tenon.tensor import Tensor
 
 if TYPE_CHECKING:
-    from tenon.backends.cpu.eager_calls import Machine, Row
+    from tenon.backends.cpu.eager.calls import Machine, Row
 
 FEW = 5000              # calls, after which it is worth while
 TYPES = np.dtype(np.float32), np.dtype(np.float64)
@@ -50,8 +50,8 @@ class Short:
 
     def rows(self) -> Iterator[Row]:
         """How it is computed, for the element types whose loop is found."""
-        from tenon.backends.cpu.eager_calls import Row  # local: LLVM is slow to load, and not always needed
-        from tenon.backends.cpu.ufuncs import inner_loop  # local: as above
+        from tenon.backends.cpu.eager.calls import Row  # local: LLVM is slow to load, and not always needed
+        from tenon.backends.cpu.eager.ufuncs import inner_loop  # local: as above
 
         for dtype in TYPES:
             result = self.results[dtype]
@@ -87,7 +87,7 @@ def give_python(shorts: Sequence[Short], product: Short,
 
 def give_native(shorts: Sequence[Short], product: Short) -> None:
     """Let operators, and Python's, be builtins, where there is a loop for them; as they are where there is no code."""
-    from tenon.backends.cpu.ufuncs import new_array  # local: as above
+    from tenon.backends.cpu.eager.ufuncs import new_array  # local: as above
 
     if new_array():
         machine = _machine()
@@ -108,9 +108,9 @@ def give_native(shorts: Sequence[Short], product: Short) -> None:
 
 @cache
 def _machine() -> Machine:
-    from tenon.backends.cpu.eager_calls import Machine  # local: as above
-    from tenon.backends.cpu.eager_objects import Offsets, Place  # local: as above
-    from tenon.backends.cpu.ufuncs import new_array  # local: as above
+    from tenon.backends.cpu.eager.calls import Machine  # local: as above
+    from tenon.backends.cpu.eager.objects import Offsets, Place  # local: as above
+    from tenon.backends.cpu.eager.ufuncs import new_array  # local: as above
 
     offsets = Offsets(*[objects.slot_offset(kind, name) for kind, names in SLOTS for name in names])
     return Machine(offsets, {

@@ -11,7 +11,7 @@ import pytest
 
 import tenon as tn
 from tenon.backends.cpu import objects
-from tenon.backends.cpu.ufuncs import inner_loop
+from tenon.backends.cpu.eager.ufuncs import inner_loop
 from tenon.eager import descent, native, recipes
 from tenon.eager.quick import PRODUCT, SHORTS
 from tenon.errors import GradientError, TenonError

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tenon.backends.cpu import objects
-from tenon.backends.cpu.eager_objects import SHARED, Place, held, shared
+from tenon.backends.cpu.eager.objects import SHARED, Place, held, shared
 from tenon.backends.native import HALF, NOTHING, POINTER, Function, Module, Pointer, Word
 
 MOST_ELEMENTS = 4096            # of a call; NumPy lets other threads go on while it computes more

@@ -19,9 +19,9 @@ import numpy as np
 from tenon.backends import native
 from tenon.backends.builtin import bound, builtin, method
 from tenon.backends.cpu import objects
-from tenon.backends.cpu.eager_arrays import MOST_ELEMENTS, define_arrays, run_loop
-from tenon.backends.cpu.eager_objects import Objects, Offsets, Place, drop, held, shared
-from tenon.backends.cpu.eager_tape import define_tape
+from tenon.backends.cpu.eager.arrays import MOST_ELEMENTS, define_arrays, run_loop
+from tenon.backends.cpu.eager.objects import Objects, Offsets, Place, drop, held, shared
+from tenon.backends.cpu.eager.tape import define_tape
 from tenon.backends.llvm import Library
 from tenon.backends.native import BYTES, HALF, NOTHING, POINTER, WORD, Function, Module, Pointer, Word
 from tenon.dataclasses import astuple, dataclass

@@ -17,8 +17,8 @@ from typing import Any
 import numpy as np
 
 from tenon.backends.cpu import objects
-from tenon.backends.cpu.eager_arrays import ALIGNED, MOST_ELEMENTS, OWN, count_of, run_loop
-from tenon.backends.cpu.eager_objects import Objects, Place, drop, held, shared
+from tenon.backends.cpu.eager.arrays import ALIGNED, MOST_ELEMENTS, OWN, count_of, run_loop
+from tenon.backends.cpu.eager.objects import Objects, Place, drop, held, shared
 from tenon.backends.cpu.objects import LENGTH
 from tenon.backends.native import HALF, POINTER, WORD, Function, Module, Pointer, Word
 from tenon.dataclasses import dataclass
