@@ -22,10 +22,10 @@ from tenon.eager.recipes import use_natives
 from tenon.eager.recording import recording_variable
 from tenon.eager.tape import NO_ATTRS, NUMBERS, Saved, TapeNode
 from tenon.graph.kernels import KERNELS
-from tenon.graph.op import Op, innermost
+from tenon.graph.op import Op, current, innermost
 from tenon.graph.operators import install
 from tenon.ops.methods import reflected_methods, short_methods
-from tenon.state import TensorState
+from tenon.state import TensorState, recorder
 from tenon.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def give(shorts: Sequence[Short], product: Short) -> None:
 
     def counting(call: Callable[..., Any]) -> Callable[..., Any]:
         def quick(*given: Any) -> Any:
-            if next(left, None) is None and next(once, False):
+            if next(left, None) is None and _nothing_watches() and next(once, False):
                 give_python(shorts, product)
                 if objects.READABLE and config().backend != "reference":
                     Thread(target=give_native, args=(shorts, product), name="tenon-compile").start()
@@ -74,6 +74,11 @@ def give(shorts: Sequence[Short], product: Short) -> None:
         quick.__name__, quick.__doc__ = call.__name__, call.__doc__
         return quick
     give_python(shorts, product, counting)
+
+
+def _nothing_watches() -> bool:
+    """Whether this is no capture, which would take the new thread for the user's."""
+    return current() is None and recorder.get() is None
 
 
 def give_python(shorts: Sequence[Short], product: Short,

@@ -20,7 +20,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import cached_property
+from functools import cache
 from typing import Any, Protocol
 
 import numpy as np
@@ -186,16 +186,15 @@ class Op(Called):
         self.__doc__, self.__name__ = self.doc, self.name
         OPS[self.name] = self
 
-    @cached_property
+    @property
     def is_own(self) -> bool:
         """Whether all that it means is code of Tenon and NumPy: the same in every process, and of no effect."""
-        rules = (self.type, self.ref, self.compute, self.expand, self.fill, self.canonical, self.promote)
-        return all(_is_known(rule) is not False for rule in rules if rule is not None)
+        return _is_own(self)
 
-    @cached_property
+    @property
     def differentiates_itself(self) -> bool:
         """Whether its rule of gradients is such code too."""
-        return self.is_own and self.vjp is not None and _is_known(self.vjp) is True
+        return _differentiates_itself(self)
 
     @property
     def is_host(self) -> bool:
@@ -234,6 +233,17 @@ class Op(Called):
 
     def __repr__(self) -> str:
         return f"<Op {self.name}({self.signature})>"
+
+
+@cache      # and no attribute, which would appear on an operator that a capture found among a user's values
+def _is_own(op: Op) -> bool:
+    rules = (op.type, op.ref, op.compute, op.expand, op.fill, op.canonical, op.promote)
+    return all(_is_known(rule) is not False for rule in rules if rule is not None)
+
+
+@cache
+def _differentiates_itself(op: Op) -> bool:
+    return _is_own(op) and op.vjp is not None and _is_known(op.vjp) is True
 
 
 def _is_known(rule: Callable[..., Any]) -> bool | None:

@@ -1,5 +1,8 @@
 """Conditions on tensors: every form in which Python writes them, in one graph, as eager code decides them."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -188,6 +191,23 @@ def test_functions_chosen_by_a_tensor():
         act = tn.sin if x.sum() > 0 else tn.cos
         return act(x)
     check(f)
+
+
+def test_operators_first_met_in_a_branch_stay_as_they_are(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text("""
+import tenon as tn
+
+@tn.jit
+def f(x):
+    act = tn.sin if x.sum() > 0 else tn.cos
+    return act(x)
+
+before = set(vars(tn.sin))
+assert f(tn.zeros(2)).tolist() == [1, 1] and tn.jit(lambda x: tn.sin(x) * 2)(tn.zeros(2)).tolist() == [0, 0]
+assert set(vars(tn.sin)) == before
+""")
+    subprocess.run([sys.executable, program], check=True)
 
 
 def test_a_branch_only_binds_on_one_side():
