@@ -30,7 +30,7 @@ def test_a_chain_in_front_of_a_softmax_is_computed_once(dtype, shape):
     t = type_of(dtype, *shape)
     kernel = check(trace(lambda x: activated_softmax(x, len(shape) - 1), t), data(t, -1, 1))
     if 0 not in shape and shape[0] > 1:
-        assert times(kernel, "exp(") == 2 and len(kernel.nests[0].locals) == 2
+        assert times(kernel, "exp(") == 2 and len(kernel.nests[0].locals) == 1      # the second row is the first again
 
 
 def test_rows_of_a_symbolic_length():
