@@ -28,11 +28,13 @@ from tenon.dataclasses import astuple, dataclass
 
 MOST_PRODUCTS = 65536           # multiply-adds of a product of matrices
 
-# Words of an operator's table: the operator, the function in Python, what finds numbers, and what it found last; how
-# many rows there are, and inputs of a ufunc; rows.
-OP, PYTHON_CALL, FIND, LAST_DTYPE, LAST_NUMBER, LAST_FOUND, ROW_COUNT, INPUTS, ROWS = range(9)
+# Words of an operator's table: the operator, the function in Python, what finds numbers, and what it found last; rows.
+OP, PYTHON_CALL, FIND, LAST_DTYPE, LAST_NUMBER, LAST_FOUND, ROW_COUNT, ROWS = range(8)
 # Words of a row: the element type of the inputs, the loop and its data, the result's type, whether it has a gradient.
 DTYPE, LOOP, LOOP_DATA, ITEM, RESULT, RESULT_ITEM, DIFFERENTIABLE, ROW_WORDS = range(8)
+# Builtins: the function of their usual call, and how many inputs it has.
+BUILTINS = {"unary": ("of_one", 1), "binary": ("of_two", 2), "product": ("of_matrices", 2), "array": ("from_one", 1),
+            "arrays": ("from_two", 2)}
 
 
 @dataclass(frozen=True)
@@ -68,8 +70,8 @@ class Machine:
 
     def on_arrays(self, ufunc: np.ufunc, rows: Sequence[Row]) -> Callable[..., Any]:
         """A ufunc on arrays, without its warnings where they are of these types."""
-        table = _table(ufunc, rows, ufunc)
-        return builtin(ufunc.__name__, self.library.address("arrays"), table, (ufunc, rows))
+        name = "array" if ufunc.nin == 1 else "arrays"
+        return builtin(ufunc.__name__, self.library.address(name), _table(ufunc, rows, ufunc), (ufunc, rows))
 
     as_method = staticmethod(bound)
 
@@ -86,7 +88,7 @@ def _table(op: Any, rows: Sequence[Row], python: Callable[..., Any], find: Any =
     """The words that an operator's builtins read."""
     table = np.zeros(ROWS + ROW_WORDS * len(rows), np.int64)
     none = id(None)
-    table[:ROWS] = id(op), id(python), id(find), none, none, none, len(rows), getattr(op, "nin", 0)
+    table[:ROWS] = id(op), id(python), id(find), none, none, none, len(rows)
     for _ in range(3):                      # the references that the table has to what it remembers
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(None))
     for k, row in enumerate(rows):
@@ -114,10 +116,10 @@ def _module(offsets: Offsets) -> Module:
     module.define("of_one", writer.of_one, POINTER, POINTER, POINTER)
     module.define("of_operands", writer.of_operands, POINTER, POINTER, POINTER, POINTER, POINTER, POINTER, HALF)
     module.define("of_two", writer.of_two, POINTER, POINTER, POINTER, POINTER)
-    for name, write in (("unary", _unary), ("binary", _binary), ("reflected", _reflected), ("arrays", _arrays)):
-        module.define(name, write, POINTER, POINTER, POINTER, WORD, public=True)
     module.define("of_matrices", writer.of_matrices, POINTER, POINTER, POINTER, POINTER)
-    module.define("product", _product, POINTER, POINTER, POINTER, WORD, public=True)
+    for name, (call, inputs) in BUILTINS.items():
+        module.define(name, _usual(call, inputs), POINTER, POINTER, POINTER, WORD, public=True)
+    module.define("reflected", _reflected, POINTER, POINTER, POINTER, WORD, public=True)
     module.define("op_call", writer.op_call, POINTER, POINTER, POINTER, WORD, POINTER, public=True)
     define_tape(module, found)
     return module
@@ -125,18 +127,14 @@ def _module(offsets: Offsets) -> Module:
 
 # ---------------------------------------------------------------- builtins: the usual call, or the one in Python
 
-def _unary(f: Function, owner: Pointer, arguments: Pointer, count: Word) -> None:
-    table = owner.field(objects.DATA)
-    with f.where(count == 1):
-        _unless_done(f, f.call("of_one", table, arguments.pointer()))
-    f.give(f.call("PyObject_Vectorcall", table.pointer(PYTHON_CALL), arguments, count, f.null()))
-
-
-def _binary(f: Function, owner: Pointer, arguments: Pointer, count: Word) -> None:
-    table = owner.field(objects.DATA)
-    with f.where(count == 2):
-        _unless_done(f, f.call("of_two", table, arguments.pointer(), arguments.pointer(1)))
-    f.give(f.call("PyObject_Vectorcall", table.pointer(PYTHON_CALL), arguments, count, f.null()))
+def _usual(call: str, inputs: int) -> Callable[[Function, Pointer, Pointer, Word], None]:
+    """A builtin of so many inputs, whose usual call is this function."""
+    def write(f: Function, owner: Pointer, arguments: Pointer, count: Word) -> None:
+        table = owner.field(objects.DATA)
+        with f.where(count == inputs):
+            _unless_done(f, f.call(call, table, *(arguments.pointer(k) for k in range(inputs))))
+        f.give(f.call("PyObject_Vectorcall", table.pointer(PYTHON_CALL), arguments, count, f.null()))
+    return write
 
 
 def _reflected(f: Function, owner: Pointer, arguments: Pointer, count: Word) -> None:
@@ -146,23 +144,6 @@ def _reflected(f: Function, owner: Pointer, arguments: Pointer, count: Word) -> 
         for k in range(2):
             turned.put(arguments.pointer(1 - k), k)
         f.give(f.call("PyObject_Vectorcall", table.pointer(PYTHON_CALL), turned, count, f.null()))
-    f.give(f.call("PyObject_Vectorcall", table.pointer(PYTHON_CALL), arguments, count, f.null()))
-
-
-def _product(f: Function, owner: Pointer, arguments: Pointer, count: Word) -> None:
-    table = owner.field(objects.DATA)
-    with f.where(count == 2):
-        _unless_done(f, f.call("of_matrices", table, arguments.pointer(), arguments.pointer(1)))
-    f.give(f.call("PyObject_Vectorcall", table.pointer(PYTHON_CALL), arguments, count, f.null()))
-
-
-def _arrays(f: Function, owner: Pointer, arguments: Pointer, count: Word) -> None:
-    table = owner.field(objects.DATA)
-    with f.where(count == table.word(INPUTS)):
-        with f.where(count == 1):
-            _unless_done(f, f.call("from_one", table, arguments.pointer()))
-        with f.where(count == 2):
-            _unless_done(f, f.call("from_two", table, arguments.pointer(), arguments.pointer(1)))
     f.give(f.call("PyObject_Vectorcall", table.pointer(PYTHON_CALL), arguments, count, f.null()))
 
 
