@@ -19,6 +19,8 @@ from tenon.graph.kernels import Kernel, add_kernel, forget_kernel
 from tenon.graph.op import Op
 
 pytestmark = pytest.mark.skipif(not objects.READABLE, reason="this Python's objects are not read")
+F32 = np.dtype(np.float32)
+DIFFERENTIABLE = [short for short in SHORTS if short.op.vjp is not None and short.results[F32] == F32]
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, 1e-40, np.inf, -np.inf, np.nan, 3e38, 2.0]
 
 
@@ -286,17 +288,14 @@ def test_a_gradient_has_the_bits_that_it_has_in_python(name, dtype, wanted):
     assert found == expected and any(found)
 
 
-@pytest.mark.parametrize("short", SHORTS, ids=lambda short: short.op.name)
+@pytest.mark.parametrize("short", DIFFERENTIABLE, ids=lambda short: short.op.name)
 def test_an_operator_has_the_gradient_that_it_has_in_python(short):
     op = short.op
     given = [tn.tensor(np.roll(values(np.float32, 11), k), requires_grad=True) for k in range(op.arity)]
 
     def program(*given):
         op(*given).backward(tn.tensor(np.linspace(-2, 2, 11).astype(np.float32)))
-    try:
-        found, expected = gradients(program, *given)
-    except TenonError:
-        pytest.skip("no gradient")
+    found, expected = gradients(program, *given)
     assert found == expected
 
 
