@@ -145,7 +145,8 @@ class Reach:
         """The names in a table that the code can read."""
         if self._names is None or everything:
             return [n for n in list(table) if isinstance(n, str)]
-        return [n for n in list(table) if n in self._names or (private and n.startswith("_"))]
+        return [n for n in list(table)
+                if n in self._names or (private and n.startswith("_") and not n.startswith("__"))]
 
     def add_argument(self, tensor: Tensor, path: str) -> None:
         """A tensor among the arguments, which is another one in every call: so may be what it has attributes for."""
