@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 import tenon as tn
+from tenon.backends.cpu.contraction import scratch_size
 from tenon.backends.cpu.contraction.dense import F32
 from tenon.backends.cpu.contraction.machine import host
 from tenon.backends.cpu.contraction.spec import choose_tile
 from tenon.backends.cpu.contraction.together import SHARE, apart, goes_together, with_waiting
 from tenon.backends.cpu.lowering import kernel_of
-from tenon.backends.cpu.products import template_of
+from tenon.backends.cpu.products import contraction_scratch, template_of
 from tenon.graph.text import parse_graph
 
 SIZES = [(23, 37, 19), (64, 200, 0), (1, 515, 40), (515, 1, 40), (701, 613, 17), (31, 10007, 16), (67, 130, 1531),
@@ -74,15 +75,33 @@ def test_in_place_and_for_a_batch():
         np.testing.assert_allclose(one.numpy(), other, rtol=1e-3, atol=1e-3 * np.abs(other).max())
 
 
+@pytest.mark.parametrize("depth", [64, 128, 256, 512])
+def test_memory_is_enough_for_sums_that_wait_where_results_have_memory_of_their_own(depth):
+    """They wait for what is written, too, where that is not where the epilogue reads: it was not counted."""
+    (statement,), kernel = body_of(784, depth, "return v3, v2, v1")
+    for shared in (False, True):
+        places = {buffer: place for place, buffer in enumerate(kernel.buffers)}
+        if shared:
+            places |= dict(zip(kernel.outputs, (places[x] for x in kernel.inputs[2:]), strict=True))
+        template = template_of(statement, places, len(places))
+        assert len(template.written) == (0 if shared else 3)
+        assert contraction_scratch(statement) >= scratch_size(template)
+
+
 def spec_of(columns, depth):
     """Of a product whose epilogue reads three matrices."""
+    (statement,), kernel = body_of(columns, depth, "return v3")
+    return template_of(statement, {buffer: place for place, buffer in enumerate(kernel.buffers)}, len(kernel.buffers))
+
+
+def body_of(columns, depth, results):
+    """The statements of its loops, and the kernel."""
     shape = f"f32[600, {columns}]"
     graph = parse_graph(f"def f(x: f32[600, {depth}], w: f32[{depth}, {columns}], a: {shape}, b: {shape}, c: {shape}):\n"
                         f"    v0: {shape} = matmul(x, w)\n    v1: {shape} = add(v0, a)\n    v2: {shape} = multiply(v1, b)\n"
-                        f"    v3: {shape} = add(v2, c)\n    return v3\n")
+                        f"    v3: {shape} = add(v2, c)\n    {results}\n")
     kernel = kernel_of(graph, "f")
-    (statement,) = kernel.nests[0].body
-    return template_of(statement, {buffer: place for place, buffer in enumerate(kernel.buffers)}, len(kernel.buffers))
+    return kernel.nests[0].body, kernel
 
 
 @pytest.mark.parametrize("columns", [48, 784, 100_000])

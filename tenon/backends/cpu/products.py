@@ -18,7 +18,7 @@ from tenon.backends.cpu.epilogue import are_straight, joined, only_stored
 from tenon.backends.cpu.factors import Axis, Factors
 from tenon.backends.cpu.sliding import emit_sliding, slides, sliding_scratch
 from tenon.backends.cpu.values import ONE, ZERO, Values
-from tenon.dataclasses import dataclass
+from tenon.dataclasses import dataclass, replace
 from tenon.dims import product
 from tenon.loops.affine import affine, is_same
 from tenon.loops.expressions import Buffer, Expr, Load, walk
@@ -65,14 +65,19 @@ def packed_right(statement: Contraction) -> int | None:
 
 
 def contraction_scratch(statement: Contraction, packed: bool = False) -> int:
-    """Bytes of scratch memory that each thread needs; `packed`: its right factor is packed already."""
+    """Bytes of scratch memory that each thread needs, whether or not results have memory that the epilogue reads;
+    `packed`: its right factor is packed already.
+    """
     if packed and (plan := _plan(statement)) is not None:
         return scratch_of(plan)
     found = _slides(statement)
     if found is not None:
         return sliding_scratch(statement, found)
-    template = _Product(ir.Module(), "", statement, {}, 0, (), 0 if packed else None).template()
-    return scratch_size(template, _tile(statement, template))
+    shared = _Product(ir.Module(), "", statement, {}, 0, (), 0 if packed else None)     # as if all memory were the same
+    touched = [x for x in (*shared.loads(), *statement.epilogue) if isinstance(x, (Load, Store))]
+    apart = replace(shared, arguments={x.buffer: place for place, x in enumerate(touched)})
+    templates = [x.template() for x in (shared, apart)]
+    return max(scratch_size(template, _tile(statement, template)) for template in templates)
 
 
 def template_of(statement: Contraction, arguments: Mapping[Buffer, int], pointers: int) -> Template:
