@@ -419,6 +419,29 @@ def test_the_first_call_updates_what_nobody_else_holds_in_the_memory_it_has():
     np.testing.assert_array_equal(state.numpy(), np.full((200, 200), 3))
 
 
+@pytest.mark.parametrize("seen", [False, True])
+def test_a_large_tensor_that_is_updated_in_place_lies_where_a_line_of_the_cache_begins(seen):
+    states = [tn.tensor(np.ones((400, 400), np.float32)) for _ in range(4)]
+    held = states[0].detach() if seen else None
+    shared = tn.asarray(np.ones((400, 400), np.float32))
+
+    @tn.jit
+    def step(x):
+        for state in states:
+            state.assign(state + x)
+        return shared + states[0]
+
+    def places() -> list[int]:
+        return [x.numpy().__array_interface__["data"][0] for x in (*states, shared)]
+
+    x, found = tn.ones(400, 400), [places()]
+    for k in range(4):
+        np.testing.assert_array_equal(step(x).numpy(), np.full((400, 400), 3 + k))
+        found.append(places())
+    assert all(place % 64 == 0 for place in found[1][:-1]) and found[1] == found[4] and found[0][-1] == found[4][-1]
+    assert held is None or (held.numpy() == 1).all()
+
+
 def test_a_captured_function_may_be_the_first_to_ask_for_a_module() -> None:
     script = """
 import tenon as tn

@@ -25,6 +25,20 @@ def are_alone(holders: Sequence[Tensor], arrays: Sequence[Any], positions: Seque
     return states == _ALONE[0] and elements == _ALONE[1] and memory <= _ALONE[2]
 
 
+def move_to_lines(holders: Sequence[Tensor], arrays: list[Any], positions: Sequence[int]) -> None:
+    """Give tensors that are alone, if they are large, memory that begins where a line of the cache does.
+
+    NumPy's own seldom does, and a program that changes it in place would read and write each line twice for good (a
+    step of an MLP with Adam: 2 %).  Memory that is leased begins there, so a tensor moves once.
+    """
+    for k in positions:
+        array = arrays[k]
+        if array.base is None and array.nbytes >= SMALLEST:
+            moved = take(array.shape, array.dtype)
+            moved[...] = array
+            holders[k].own.payload = arrays[k] = moved
+
+
 def _sharing(holders: Sequence[Tensor], arrays: Sequence[Any], positions: Sequence[int]) -> Sharing:
     """How often states, arrays and the memory that the arrays lease are referred to; 0 for memory of another array."""
     states, chosen = [holders[k].own for k in positions], [arrays[k] for k in positions]

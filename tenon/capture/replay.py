@@ -13,7 +13,7 @@ import numpy as np
 from tenon.autodiff import call
 from tenon.capture.captured import Captured, holder_of
 from tenon.capture.convert.several import element
-from tenon.capture.donation import are_alone
+from tenon.capture.donation import are_alone, move_to_lines
 from tenon.capture.leaves import FromContainers, FromGraph, FromOutside, FromSize, OneOf, Rows, RowsOf, Shared
 from tenon.capture.residuals import recorded_call
 from tenon.capture.trace import Argument, GradientOf, Held, Source
@@ -116,6 +116,7 @@ def run(captured: Captured, leaves: Sequence[Any], containers: Sequence[Any] = (
             arrays: Any = [x.own.payload for x in holders]
             given = captured.donations
             donated = given if given and are_alone(holders, arrays, given) else ()
+            move_to_lines(holders, arrays, donated)
             results = Results(captured.program.run(arrays, donated))
     except ConfigError:         # which has nothing to do with the function
         raise
