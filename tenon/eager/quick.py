@@ -23,6 +23,7 @@ from tenon.graph.kernels import KERNELS
 from tenon.graph.op import OPS, Op, current
 from tenon.ops.define import PUBLIC
 from tenon.ops.linalg import matmul_op
+from tenon.runtime.results import LARGE, take
 from tenon.tensor import Tensor, fresh
 from tenon.types import TensorType, as_dtype
 
@@ -66,11 +67,11 @@ def _unary(op: Op, ufunc: np.ufunc) -> Short:
     def quick(x: Any) -> Any:
         if isinstance(x, Tensor) and current() is None and not KERNELS:
             own = x.own
-            a = own.payload
+            a: Any = own.payload
             result = results[a.dtype]
             if result is not None:
                 try:
-                    out = quiet.run(ufunc, a)
+                    out = quiet.run(ufunc, a) if a.nbytes < LARGE else _filled(ufunc, result, a)
                     if type(out) is not np.ndarray:
                         out = np.asarray(out)
                     if out.dtype is result:
@@ -88,6 +89,8 @@ def _binary(op: Op, ufunc: np.ufunc) -> Short:
     def quick(x: Any, y: Any) -> Any:
         if current() is None and not KERNELS:
             left, right = x, y
+            a: Any
+            b: Any
             if isinstance(x, Tensor):
                 own = x.own
                 a, wanted = own.payload, own.requires_grad
@@ -105,7 +108,8 @@ def _binary(op: Op, ufunc: np.ufunc) -> Short:
             dtype = a.dtype
             if dtype is b.dtype and (result := results[dtype]) is not None:
                 try:
-                    out = quiet.run(ufunc, a, b)
+                    large = a.nbytes >= LARGE or b.nbytes >= LARGE
+                    out = _filled(ufunc, result, a, b) if large else quiet.run(ufunc, a, b)
                     if type(out) is not np.ndarray:
                         out = np.asarray(out)
                     if out.dtype is result:
@@ -115,6 +119,11 @@ def _binary(op: Op, ufunc: np.ufunc) -> Short:
         return full((x, y), {})
     quick.__name__, quick.__doc__ = op.name, op.doc
     return Short(op, ufunc, quick, results, numbers.find)
+
+
+def _filled(ufunc: np.ufunc, result: np.dtype[Any], *arrays: Any) -> Any:
+    """What the ufunc gives, in memory that was used before: the system clears what it hands out."""
+    return quiet.run(ufunc, *arrays, out=take(np.broadcast_shapes(*[a.shape for a in arrays]), result))
 
 
 PRODUCT = _product(matmul_op, PUBLIC["matmul"])

@@ -27,6 +27,8 @@ from tenon.graph.interpret import NARROW, as_type, evaluate_op
 from tenon.graph.ir import Graph, Literal, Node, Value
 from tenon.graph.op import OPS
 from tenon.ops.shape import spread
+from tenon.runtime.results import LARGE as LARGE_MEMORY
+from tenon.runtime.results import take
 from tenon.types import TensorType, broadcast_shapes
 
 LARGE = 4096            # elements of a result that is worth writing over an input, of a constant not worth keeping
@@ -61,13 +63,15 @@ class Recipe:
 
 def _as_python(writer: _Writer, steps: Sequence[Step], results: Sequence[int], name: str) -> Callable[..., Any]:
     """The steps as one Python function, a line each: names take less time than places in a list."""
-    names: dict[str, Any] = {"array": np.ndarray, "as_type": as_type}
+    names: dict[str, Any] = {"array": np.ndarray, "as_type": as_type, "take": take}
     for k, held in enumerate(writer.held):
         if held is not None:
             names[f"v{k}"] = held
     lines = [f"def recipe({', '.join(f'v{k}' for k in range(writer.params))}):"]
     for n, (function, attrs, places, outs, into, dead) in enumerate(steps):
         given = [f"v{k}" for k in (*places, *([into] if into >= 0 else []))]
+        if into < 0 and _fills_large(writer, places, outs):
+            given.append(f"take(type{outs[0]}.shape, dtype{outs[0]})")
         for k, (attribute, value) in enumerate(attrs):
             names[f"a{n}_{k}"] = value
             given.append(f"{attribute}=a{n}_{k}" if attribute else f"a{n}_{k}")
@@ -229,6 +233,13 @@ def run_whole(program: Recipe | Executable, *arrays: Any) -> Any:
     """The result of a recipe or of machine code, or the tuple of several; None stands for an input that is left out."""
     out = program.run([a for a in arrays if a is not None])
     return out if len(out) > 1 else out[0]
+
+
+def _fills_large(writer: _Writer, places: Sequence[int], outs: Sequence[int]) -> bool:
+    """Whether a ufunc fills so much memory that it should be some that was used before."""
+    type = writer.types[outs[0]]
+    return outs[0] in writer.fresh and int(type.size) * type.dtype.itemsize >= LARGE_MEMORY \
+        and all(writer.types[k].dtype is type.dtype for k in places)
 
 
 def _with_deaths(writer: _Writer, results: set[int]) -> list[Step]:

@@ -1,4 +1,4 @@
-"""Memory for the results of a run, used again once nobody holds a result that lies in it.
+"""Memory for the results of a run, and for large ones of eager calls, used again once nobody holds a result in it.
 
     result = take((4096, 1024), np.dtype(np.float32))
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 SMALLEST = 1 << 18          # bytes; the allocator keeps what is smaller
+LARGE = 1 << 25             # bytes; the allocator returns to the system at once what is larger
 MOST_IDLE = 1 << 28         # bytes that wait to be used again
 
 _idle: dict[int, list[Any]] = {}    # by size; lists are changed by single operations, so no lock is needed
