@@ -4,7 +4,8 @@
 
 Every row is run in turn by Tenon, PyTorch and JAX, where these are installed, rows without gradients also by ONNX
 Runtime and OpenVINO, of what PyTorch exports.  It says how many bytes a second Tenon moves: inputs read and results
-written once each, beside a copy of 16 MB in the same run.  For one thread:
+written once each, beside a copy of 16 MB in the same run.  A library that returns something else than Tenon is told,
+and its time is left out of the row.  For one thread:
 
     XLA_FLAGS="--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1" TENON_THREADS=1 python -m ...
 """
@@ -176,6 +177,12 @@ def leaves(found: Any) -> list[np.ndarray]:
     return [np.asarray(found.detach() if hasattr(found, "detach") else found)]
 
 
+def agree(ours: Sequence[np.ndarray], theirs: Sequence[np.ndarray]) -> bool:
+    """Whether two libraries returned the same, but for what sums and functions round differently."""
+    return all(a.shape == b.shape and np.allclose(a, b, rtol=1e-2, atol=1e-2, equal_nan=True)
+               for a, b in zip(ours, theirs, strict=True))
+
+
 def main(arguments: list[str] | None = None) -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("--seconds", type=float, default=0.5)
@@ -195,9 +202,9 @@ def main(arguments: list[str] | None = None) -> None:
         made = {NAMES[name]: MAKE[name](module, case, arrays) for name, module in modules.items()}
         runs = {name: run for name, run in made.items() if run is not None}
         results = leaves(runs["Tenon"]())
-        for name, run in runs.items():
-            for ours, theirs in zip(results, leaves(run()), strict=True):
-                np.testing.assert_allclose(ours, theirs, rtol=1e-2, atol=1e-2, err_msg=f"{case.name}: {name}")
+        for name in [name for name, run in runs.items() if not agree(results, leaves(run()))]:
+            print(f"{case.name}: {name} returns something else: left out", flush=True)
+            del runs[name]
         times = compare({**runs, "copy": lambda: np.copyto(copied, source)}, given.seconds)
         copy = 2 * source.nbytes / times.pop("copy")
         rate = sum(x.nbytes for x in (*arrays, *results)) / times["Tenon"]

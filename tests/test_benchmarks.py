@@ -2,10 +2,12 @@
 
 import json
 import re
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
-from benchmarks import scaling, sweep, table
+from benchmarks import reductions, scaling, sweep, table
 from benchmarks.bursts import sample
 from benchmarks.models import WORKLOADS
 from benchmarks.rows import ROWS, Row
@@ -78,3 +80,14 @@ def test_the_sweep_tells_what_differs():
     assert sweep.measured(wrong, 0.0).wrong == "DIFFERS"
     assert "float64" in sweep.measured(Case("wide", lambda m, x: x, [f32(3)], lambda torch, x: x.double()), 0.0).wrong
     assert "FAILS" in sweep.measured(Case("fails", lambda m, x: x if m is torch else x.none, [f32(3)]), 0.0).wrong
+
+
+def test_a_library_that_returns_something_else_is_told_and_the_row_goes_on(capsys, monkeypatch):
+    monkeypatch.setattr(reductions, "MAKE", {"tenon": reductions.MAKE["tenon"],
+                                             "onnxruntime": lambda *_: lambda: np.zeros(4096, np.float32)})
+    monkeypatch.setattr(reductions, "installed", lambda name: True)
+    monkeypatch.setattr(reductions, "importlib", SimpleNamespace(import_module=lambda name: None))
+    reductions.main(["--only", "max of rows", "--seconds", "0.01"])
+    told, line = capsys.readouterr().out.splitlines()
+    assert told == "max of rows: ONNX Runtime returns something else: left out"
+    assert line.startswith("max of rows") and "ONNX" not in line

@@ -9,7 +9,7 @@ import numpy as np
 
 from tenon.graph.op import Op
 from tenon.graph.promotion import condition_first, logical, same
-from tenon.ops.define import aliases, binary, define, unary
+from tenon.ops.define import aliases, binary, check_kind, define, unary
 from tenon.types import DType, TensorType, bool_, broadcast_shapes
 
 
@@ -85,6 +85,7 @@ fmin = binary("fmin", np.fmin, lambda s, x, y: _known(s, x, y, s.minimum(x, y)),
 
 
 def _clip_type(x: TensorType, min: TensorType | None = None, max: TensorType | None = None) -> TensorType:
+    check_kind("clip", x.dtype, "buif")
     return x.with_shape(broadcast_shapes(*(t.shape for t in (x, min, max) if t is not None)))
 
 
@@ -119,7 +120,7 @@ clip = define(
     doc="The elements cut to lie between `min` and `max`, either of which may be left out; the gradient passes where "
         "min <= x <= max.",
     examples=["clip(f32[2, 3], f32(-0.5), f32(0.5)) -> f32[2, 3]", "clip(i64[3], i64(0), None) -> i64[3]",
-              "clip(f32[2, 3], f32[3], f32[2, 1]) -> f32[2, 3]"])
+              "clip(f32[2, 3], f32[3], f32[2, 1]) -> f32[2, 3]", "clip(c64[3], c64(0), None) -> error"])
 
 
 # ---------------------------------------------------------------- logic

@@ -21,6 +21,7 @@ from tenon.errors import ArgumentError, DTypeError, ShapeError
 from tenon.graph.op import Op
 from tenon.ops.ahead import ahead
 from tenon.ops.comparison import where
+from tenon.ops.creation import arange_op
 from tenon.ops.define import composite, define
 from tenon.ops.portable import DOUBLE, FORMS, SINGLE, Form, OnExpressions, logarithm, of_array, upper_quantile
 from tenon.ops.shape import as_shape, cast, ravel
@@ -211,7 +212,7 @@ random_integers: Op = define(
 random_advance: Op = define(
     "random_advance", public=False, type=lambda state: _drawn("random_advance", state, uint64, (2,)),
     ref=lambda state: state + np.array([0, 1], np.uint64), vjp=lambda g, y, state: (None,),
-    compute=lambda s, i, state: state(i) + s.cast(i[0], uint64),
+    expand=lambda state: state + arange_op(start=0, step=1, size=2, dtype=uint64),
     doc="The state after one more draw.", examples=["random_advance(u64[2]) -> u64[2]"])
 
 

@@ -8,7 +8,10 @@
 Runs on kernels.  The order stays as it is, but that a node which frees more than it makes comes as soon as it can: what
 it reads for the last time is gone, and may still be in a cache.  Arguments and results have memory of their own.  A
 node that makes a result waits until nothing can fail any more, and until nobody else reads an argument whose memory the
-result may take (`tenon.runtime.layout.take_donated`).
+result may take (`tenon.runtime.layout.take_donated`); so does, in any graph, one that keeps little waiting:
+
+    new = advance(state)                        v = draw(state)
+    v = draw(state)                 ->          new = advance(state)            may be written where state is
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ from tenon.passes.timeline import peak_bytes
 def order(graph: Graph) -> Graph:
     """Let what frees memory come early, where that lowers the most that is in use."""
     found = replace(graph, nodes=tuple(Order(graph).all()))
-    return found if peak_bytes(found) < peak_bytes(graph) else graph
+    return after_readers(found if peak_bytes(found) < peak_bytes(graph) else graph)
 
 
 SMALL = 256         # bytes that a node may make any time: the numbers that all steps of an optimizer read
@@ -123,6 +126,27 @@ class Order:
             return False
         replaced = [x for x in node.uses() if x in self.params and x.type in types]
         return all(self.readers[x].keys() == {node} for x in replaced)
+
+
+def after_readers(graph: Graph) -> Graph:
+    """Let small nodes that only make results in the place of arguments come after all others that read these."""
+    params, last = set(graph.params), dict[Value, int]()        # the last reader of what lies where an argument does
+    home: dict[Value, Value] = {x: x for x in graph.params}
+    for k, node in enumerate(graph.nodes):
+        for x in node.uses():
+            last[home.get(x, x)] = k
+        renamed = node.inputs[0] if node.op in RENAMES else None
+        if isinstance(renamed, Value) and renamed in home:
+            home[node.output] = home[renamed]
+    ends = set(graph.results) - last.keys()
+    behind = list(range(len(graph.nodes)))
+    for k, node in enumerate(graph.nodes):
+        small = sum(bytes_of(x) for x in {*node.uses(), *node.outputs} - params) <= SMALL
+        movable = small and ends.issuperset(node.outputs) and not has_effect(node) and node.op not in RENAMES
+        types = {x.type for x in node.outputs} if movable else ()
+        behind[k] = max([k, *(last[x] for x in node.uses() if x in params and x.type in types)])
+    nodes = tuple(graph.nodes[k] for k in sorted(range(len(behind)), key=lambda k: (behind[k], behind[k] != k)))
+    return graph if nodes == graph.nodes else replace(graph, nodes=nodes)
 
 
 def failing(graph: Graph) -> Iterator[Node]:

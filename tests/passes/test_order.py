@@ -119,3 +119,29 @@ def test_a_number_that_all_steps_read_does_not_make_each_of_them_look_at_all_oth
                         f"    return {', '.join(f'n{k}' for k in range(count))}, c\n")
     assert len(list(Counting(graph).all())) == len(graph.nodes) == 2 * count + 1
     assert looked < 10 * count
+
+
+DRAW = """
+def f(s: u64[2], x: f32[10]):
+    next: u64[2] = random_advance(s)
+    drawn: f32[10] = random_uniform(s, shape=(10,), dtype=f32, stream=0)
+    sum: f32[10] = add(x, drawn)
+    return sum, next
+"""
+
+
+def test_a_small_state_is_replaced_after_all_who_read_it():
+    assert names(verify(order(parse_graph(DRAW)))) == ["random_uniform", "random_advance", "add"]
+    renamed = DRAW.replace("    sum:", "    r: u64[1, 2] = reshape(s, shape=(1, 2))\n    q: u64[1, 2] = negative(r)\n    sum:")
+    found = verify(order(parse_graph(renamed.replace("next\n", "next, q\n"))))
+    assert names(found) == ["random_uniform", "reshape", "negative", "random_advance", "add"]
+
+
+def test_a_state_that_draws_advance_keeps_its_memory():
+    """Then a call that draws has nothing left to assign."""
+    program = compile(parse_graph(DRAW), backend="cpu")
+    arrays = arrays_for(program.graph)
+    expected = interpret(parse_graph(DRAW), [x.copy() for x in arrays])
+    results = program.run(arrays, {0})
+    assert results[1] is arrays[0]
+    assert_close(results, expected, 1e-6)
