@@ -43,5 +43,7 @@ def _after_fork() -> None:
         lock.open()
 
 
+unforked = threading.RLock()        # around what a child must never find half done, as an import: a fork waits for it
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(before=unforked.acquire, after_in_parent=unforked.release, after_in_child=unforked.release)

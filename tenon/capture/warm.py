@@ -27,6 +27,7 @@ from tenon.capture.replay import Results, Stopped, run, settle
 from tenon.capture.trace import Argument, GradientOf, Held, Source
 from tenon.capture.tree import LEAF, Structure, unfold
 from tenon.dataclasses import replace
+from tenon.locks import unforked
 from tenon.runtime.results import SMALLEST, Lease, take
 from tenon.sharing import EXPORTS
 from tenon.state import TensorState
@@ -73,7 +74,8 @@ def make_ready() -> None:
 
 
 def _load_natives() -> None:
-    from tenon.backends.cpu.calls import library  # local: LLVM is slow to load, and not always needed
+    with unforked:
+        from tenon.backends.cpu.calls import library  # local: LLVM is slow to load, and not always needed
     library(_slots())
 
 

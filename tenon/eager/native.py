@@ -24,6 +24,7 @@ from tenon.eager.tape import NO_ATTRS, NUMBERS, Saved, TapeNode
 from tenon.graph.kernels import KERNELS
 from tenon.graph.op import Op, current, innermost
 from tenon.graph.operators import install
+from tenon.locks import unforked
 from tenon.ops.methods import reflected_methods, short_methods
 from tenon.state import TensorState, recorder
 from tenon.tensor import Tensor
@@ -69,11 +70,17 @@ def give(shorts: Sequence[Short], product: Short) -> None:
             if next(left, None) is None and _nothing_watches() and next(once, False):
                 give_python(shorts, product)
                 if objects.READABLE and config().backend != "reference":
-                    Thread(target=give_native, args=(shorts, product), name="tenon-compile").start()
+                    _begin(shorts, product)
             return call(*given)
         quick.__name__, quick.__doc__ = call.__name__, call.__doc__
         return quick
     give_python(shorts, product, counting)
+
+
+def _begin(shorts: Sequence[Short], product: Short) -> None:
+    """Let another thread make machine code."""
+    import concurrent.futures.thread  # noqa: F401  # here: what it does at a fork is not to begin while one waits for us
+    Thread(target=give_native, args=(shorts, product), name="tenon-compile").start()
 
 
 def _nothing_watches() -> bool:
@@ -92,7 +99,9 @@ def give_python(shorts: Sequence[Short], product: Short,
 
 def give_native(shorts: Sequence[Short], product: Short) -> None:
     """Let operators, and Python's, be builtins, where there is a loop for them; as they are where there is no code."""
-    from tenon.backends.cpu.eager.ufuncs import new_array  # local: as above
+    with unforked:
+        from tenon.backends.cpu.eager import calls  # noqa: F401  # local: as above
+        from tenon.backends.cpu.eager.ufuncs import new_array  # local: as above
 
     if new_array():
         machine = _machine()

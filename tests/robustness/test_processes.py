@@ -107,6 +107,39 @@ for target, work in ((lambda: g(x), lambda: (go_on.set(), g(x))),
 """)
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_fork_while_eager_calls_load_the_compiler(tmp_path):
+    program = tmp_path / "program.py"       # with the first import of llvmlite slow, so that a fork meets it
+    program.write_text("""
+import os, sys, threading, time
+import tenon as tn
+from tenon.eager import native
+loading = threading.Event()
+class Slow:
+    def find_spec(self, name, *rest):
+        if name == "llvmlite":
+            loading.set()
+            time.sleep(0.5)
+sys.meta_path.insert(0, Slow())
+x = tn.ones(3)
+for _ in range(native.FEW + 10):
+    x + x
+if loading.wait(20):
+    pid = os.fork()
+    if not pid:
+        tn.jit(lambda x: tn.exp(x) + x)(x)
+        os._exit(0)
+    for _ in range(2000):
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            sys.exit(status != 0)
+        time.sleep(0.02)
+    os.kill(pid, 9)
+    raise SystemExit("the child hangs")
+""")
+    run("", str(program))
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_multiprocessing(method, tmp_path):
     program = tmp_path / "program.py"
