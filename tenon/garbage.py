@@ -44,10 +44,11 @@ def collected_at_the_end() -> Iterator[None]:
         with _changing:
             _users -= 1
             last = _users == 0 and _was_enabled
-            if last:
-                gc.enable()
         if last:
-            gc.collect(1)
+            try:
+                gc.collect(1)   # before others may: what is made next would have Python look at the youngest first
+            finally:
+                gc.enable()
 
 
 def collect_young(enough: int = 30_000) -> None:
