@@ -1,5 +1,6 @@
 """The innermost loop in the machine's own words adds what LLVM's loop adds, in the same order."""
 import ctypes
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -20,16 +21,17 @@ from tenon.backends.cpu.contraction.shape import (
     Shape,
     no_fetches,
     no_near,
+    pace,
     put_lines,
 )
 from tenon.backends.cpu.contraction.sums import add_products
-from tenon.backends.llvm import has_feature
+from tenon.backends.llvm import assembly, has_feature
 
 SHAPES = [(1, 1, 1), (8, 3, 1), (6, 4, 1), (14, 2, 1), (9, 3, 9), (15, 1, 1), (16, 1, 1), (28, 1, 28), (5, 4, 5)]
 KINDS = {"f32": (ir.FloatType(), np.float32), "f64": (ir.DoubleType(), np.float64)}
 
 
-def piece(shape: Shape, row: int) -> object:
+def piece(shape: Shape, row: int, ahead: Callable[[ir.Value], Ahead] = no_fetches) -> object:
     """void product(i64 depth, ptr left, ptr right, ptr result)."""
     pieces._written.cache_clear()
     module = ir.Module("product")
@@ -38,7 +40,7 @@ def piece(shape: Shape, row: int) -> object:
     b = ir.IRBuilder(function.append_basic_block("entry"))
     chunk = shape.lanes * shape.step
     add_products(b, shape, depth, Left(left, const(row), const(chunk), const(row)), right,
-                 Lines(result, const(shape.width * shape.size)), I1(0), no_near(result), no_fetches(right))
+                 Lines(result, const(shape.width * shape.size)), I1(0), no_near(result), ahead(right))
     b.ret_void()
     return load(module, "product", None, [ctypes.c_int64, *[ctypes.c_void_p] * 3])
 
@@ -46,10 +48,11 @@ def piece(shape: Shape, row: int) -> object:
 @pytest.mark.skipif(not has_feature("avx512f"), reason="the words are those of AVX-512")
 @pytest.mark.parametrize("element", KINDS)
 @pytest.mark.parametrize(("rows", "vectors", "step"), SHAPES)
-def test_sums_have_the_same_bits_in_both_ways(monkeypatch, rows, vectors, step, element):
+@pytest.mark.parametrize("plain", [True, False])
+def test_sums_have_the_same_bits_in_both_ways(monkeypatch, plain, rows, vectors, step, element):
     kind, dtype = KINDS[element]
     lanes, random, most = 64 // dtype().itemsize, np.random.default_rng(0), 45
-    shape = Shape(kind, rows, vectors, lanes, step, vectors * lanes)
+    shape = Shape(kind, rows, vectors, lanes, step, vectors * lanes, plain=plain)
     turn = Turn(kind, rows, vectors, shape.size, 4, step * shape.size, shape.line * shape.size)
     assert is_spoken(turn, lanes) and not is_spoken(turn, lanes // 2)
     left = random.standard_normal((most, rows) if step > 1 else (rows, most)).astype(dtype)
@@ -81,7 +84,7 @@ def test_what_is_fetched_meanwhile_changes_no_sum(count, step, apart, wide, near
     sums, table = Lines(result, const(shape.width * 4)), b.alloca(POINTER, 2 * (MOST_NEAR + 1))
     for number in range(MOST_NEAR + 1):
         put_lines(b, table, number, sums)
-    ahead = Ahead(right, const(step), const(apart), const(count), I1(wide))
+    ahead = Ahead(right, const(step), const(apart), const(count), I1(wide), const(pace(shape, count, bool(wide))))
     add_products(b, shape, depth, Left(left, const(400), const(16), const(400)), right, sums, I1(0),
                  Near(table, const(near)), ahead)
     b.ret_void()
@@ -92,6 +95,39 @@ def test_what_is_fetched_meanwhile_changes_no_sum(count, step, apart, wide, near
         other, found = random.standard_normal((depth, 48)).astype(np.float32), np.full((8, 48), np.nan, np.float32)
         call(depth, factor.ctypes.data, other.ctypes.data, found.ctypes.data)
         np.testing.assert_allclose(found, factor[:, :depth] @ other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.skipif(not has_feature("avx512f"), reason="the words are those of AVX-512")
+@pytest.mark.parametrize("count, wide", [(1, True), (4, True), (5, False), (12, False)])
+def test_lines_are_fetched_ahead_without_a_list_and_change_no_sum(count, wide):
+    """All at once: at every so many turns one of the lines ahead; towards the end, where the sums go."""
+    shape = Shape(ir.FloatType(), 8, 3, 16, 1, 48, plain=True)
+    apart = 192 if wide else 64
+    ahead = [const(count * apart), const(apart), const(count), I1(wide), const(pace(shape, count, wide))]
+    call = piece(shape, 400, lambda right: Ahead(right, *ahead))
+    random = np.random.default_rng(0)
+    factor = random.standard_normal((8, 400)).astype(np.float32)
+    for depth in 1, 3, 4, 16, 37, 64, 400:
+        other, found = random.standard_normal((depth, 48)).astype(np.float32), np.full((8, 48), np.nan, np.float32)
+        call(depth, factor.ctypes.data, other.ctypes.data, found.ctypes.data)
+        np.testing.assert_allclose(found, factor[:, :depth] @ other, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.skipif(not has_feature("avx512f"), reason="the words are those of AVX-512")
+def test_little_stands_before_the_products_of_a_plain_tile():
+    """Up to 120 instructions are done while the products of the tile before are waiting; each further one takes time."""
+    shape = Shape(ir.FloatType(), 8, 3, 16, 1, 48, plain=True)
+    module = ir.Module("product")
+    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [I64, I64, POINTER]), "product")
+    depth, apart, where = function.args
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    ahead = Ahead(where, apart, apart, const(4), I1(1), const(1))
+    add_products(b, shape, depth, Left(where, apart, const(16), apart), where, Lines(where, apart), I1(0),
+                 no_near(where), ahead)
+    b.ret_void()
+    text = assembly(pieces.parted(pieces.text_of(module))[1].popitem()[1])
+    before, _, _ = text[text.index("@function"):].partition("#APP")
+    assert 50 < sum(line.startswith("\t") and not line.startswith("\t.") for line in before.splitlines()) < 120
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])

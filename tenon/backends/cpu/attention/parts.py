@@ -219,7 +219,7 @@ class Blocks:
     def multiply(self, b: ir.IRBuilder, factors: Factors, depth: ir.Value, left: ir.Value, right: ir.Value,
                  result: ir.Value, apart: int, vectors: int, adds: ir.Value | None = None) -> None:
         """A tile: result[i, j] = (that, if `adds`, and) the sum over depth of left[i, k] * right[k, j]."""
-        shape = Shape(self.element, self.rows, vectors, self.lanes, factors.step, factors.line)
+        shape = Shape(self.element, self.rows, vectors, self.lanes, factors.step, factors.line, plain=True)
         rows = Left(left, const(factors.row), const(self.lanes * factors.step), const(factors.row))
         sums = Lines(result, const(apart * element_bytes(self.element)))
         adds = ir.Constant(I1, 0) if adds is None else adds

@@ -17,6 +17,7 @@ from llvmlite import ir
 from tenon.backends.llvm import has_feature
 
 from .emit import I64, POINTER
+from .shape import NEVER
 
 VECTOR_BYTES, REGISTERS = 64, 32
 FACTORS = 2             # elements of left that are on their way
@@ -24,7 +25,6 @@ ROWS_A_BASE = 4         # rows that are found from one register: a processor add
 MOST_BASES = 4          # there are 15 registers for all numbers; these are in memory:
 LAST, NEAR, AHEAD_APART, EVERY = range(0, 32, 8)
 TABLE = 4
-NEVER = 1 << 62         # turns
 DOT = "vdpbf16ps"       # adds the products of two pairs of bfloat16 to a sum
 
 
@@ -38,6 +38,7 @@ class Turn(NamedTuple):
     step: int               # from an element of a row to the next one
     line: int               # and from a line of right to the next one
     pairs: bool = False     # elements are two of bfloat16, neighbours along depth
+    listed: bool = True     # what shall be near stands in a list
 
     @property
     def bases(self) -> int:
@@ -52,18 +53,19 @@ class Turn(NamedTuple):
 
 class Fetches(NamedTuple):
     """What is asked for meanwhile, lines of memory as long as those of right: to the first cache one at a turn, after
-    `wait`, whose addresses stand from `near` on; one `ahead` to the second cache at one turn of `every`, if it is not
-    0."""
+    `wait`, the first of which is `near`, or which `near` is a list of; one `ahead` to the second cache at one turn of
+    `every`."""
     near: ir.Value
     wait: ir.Value
     ahead: ir.Value
     ahead_apart: ir.Value
     every: ir.Value
+    near_apart: ir.Value | None = None      # bytes between lines that are not listed
 
 
 def no_turns(where: ir.Value) -> Fetches:
     """No turn fetches anything."""
-    return Fetches(where, I64(NEVER), where, I64(0), I64(0))
+    return Fetches(where, I64(NEVER), where, I64(0), I64(NEVER))
 
 
 def is_spoken(turn: Turn, lanes: int) -> bool:
@@ -74,31 +76,32 @@ def is_spoken(turn: Turn, lanes: int) -> bool:
 
 
 def add_turns(b: ir.IRBuilder, turn: Turn, state: Sequence[ir.Value], left: ir.Value, row: ir.Value, right: ir.Value,
-              last: ir.Value, count: ir.Value, fetches: Fetches, table: ir.Value) -> list[ir.Value]:
+              last: ir.Value, count: ir.Value, fetches: Fetches,
+              table: ir.Value) -> tuple[list[ir.Value], ir.Value]:
     """Add the products of `count` turns, of which there is one at least, to the sums; and load the next lines.
+    Returns the state after that, and what would be fetched ahead next.
 
     `state` are the sums and the vectors of the lines from `right` on, `row` says how many bytes rows are apart, if
     their steps are neighbours.  The last `turn.lines` that there are begin at `last`.  `table` is memory for `TABLE`
     numbers.
     """
     bases = [b.gep(left, [b.mul(row, I64(i * ROWS_A_BASE))], source_etype=ir.IntType(8)) for i in range(turn.bases)]
-    never = b.icmp_signed("==", fetches.every, I64(0))
-    numbers = last, fetches.near, fetches.ahead_apart, b.select(never, I64(NEVER), fetches.every)
+    near = fetches.near if fetches.near_apart is None else fetches.near_apart
+    numbers = last, near, fetches.ahead_apart, fetches.every
     for place, value in enumerate(numbers):
         kept = b.ptrtoint(value, I64) if isinstance(value.type, ir.PointerType) else value
         b.store(kept, b.gep(table, [I64(place)], source_etype=I64))
-    soon = b.select(never, I64(NEVER), I64(1))
-    changed = [*state, *bases, right, count, fetches.wait, fetches.ahead, soon]
+    changed = [*state, *bases, right, count, fetches.wait, I64(1), fetches.near, fetches.ahead]
     given = [*changed, row, b.mul(row, I64(3)), table]
     factors = [state[0].type] * FACTORS
-    kinds = [*(value.type for value in changed), *factors, POINTER, POINTER]
-    names = ["v"] * len(state) + ["r"] * (len(changed) - len(state)) + ["&v"] * FACTORS + ["&r"] * 2
+    kinds = [*(value.type for value in changed), *factors, POINTER]
+    names = ["v"] * len(state) + ["r"] * (len(changed) - len(state)) + ["&v"] * FACTORS + ["&r"]
     constraints = [f"={name}" for name in names] + [str(i) for i in range(len(changed))] + ["r"] * 3
     text = _Text(turn, len(state), len(changed)).text()
     code = ir.InlineAsm(ir.FunctionType(ir.LiteralStructType(kinds), [value.type for value in given]), text,
                         ",".join([*constraints, "~{memory}", "~{flags}"]), True)
     result = b.call(code, given)
-    return [b.extract_value(result, i) for i in range(len(state))]
+    return [b.extract_value(result, i) for i in range(len(state))], b.extract_value(result, len(changed) - 1)
 
 
 def add_pairs(b: ir.IRBuilder, x: ir.Value, y: ir.Value, total: ir.Value) -> ir.Value:
@@ -112,10 +115,10 @@ class _Text:
 
     def __init__(self, turn: Turn, state: int, changed: int) -> None:
         self.turn = turn
-        operand = [f"${i}" for i in range(2 * changed + FACTORS + 5)]
+        operand = [f"${i}" for i in range(2 * changed + FACTORS + 4)]
         self.sums, self.vectors = operand[:turn.rows * turn.vectors], operand[turn.rows * turn.vectors:state]
-        *self.bases, self.right, self.count, self.wait, self.ahead, self.soon = operand[state:changed]
-        *self.factors, self.following, self.near = operand[changed:changed + FACTORS + 2]
+        *self.bases, self.right, self.count, self.wait, self.soon, self.near, self.ahead = operand[state:changed]
+        *self.factors, self.following = operand[changed:changed + FACTORS + 1]
         self.row, self.row_3, self.table = operand[-3:]
         self.kind = "s" if turn.size == 4 else "d"
         self.multiply = DOT if turn.pairs else f"vfmadd231p{self.kind}"
@@ -141,8 +144,12 @@ class _Text:
         whole = range(0, size, VECTOR_BYTES)
         near = [f"prefetcht0 {place}({self.near})" for place in (*whole, size - 1)]
         ahead = [f"prefetcht1 {place}({self.ahead})" for place in (*whole, size - 1)]
-        return [f"decq {self.wait}", "jns 2f", f"movq {NEAR}({self.table}), {self.near}",
-                f"addq $$8, {NEAR}({self.table})", f"movq ({self.near}), {self.near}", *near, "2:",
+        if self.turn.listed:
+            near = [f"movq {NEAR}({self.table}), {self.near}", f"addq $$8, {NEAR}({self.table})",
+                    f"movq ({self.near}), {self.near}", *near]
+        else:
+            near = [*near, f"addq {NEAR}({self.table}), {self.near}"]
+        return [f"decq {self.wait}", "jns 2f", *near, "2:",
                 f"decq {self.soon}", "jnz 3f", *ahead, f"addq {AHEAD_APART}({self.table}), {self.ahead}",
                 f"movq {EVERY}({self.table}), {self.soon}", "3:"]
 

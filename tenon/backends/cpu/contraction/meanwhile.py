@@ -5,9 +5,9 @@ than turns, some lines before each chunk of depth.
 """
 from llvmlite import ir
 
-from .assembly import NEVER, Fetches
-from .emit import I64, ONE, POINTER, ZERO, address, ceil_div, const, loop, maximum, minimum, prefetch
-from .shape import BYTE, LINE, LINES_BYTES, MOST_NEAR, Ahead, Left, Lines, Near, Shape
+from .assembly import Fetches
+from .emit import I1, I64, ONE, POINTER, ZERO, address, ceil_div, const, loop, maximum, minimum, prefetch
+from .shape import BYTE, LINE, LINES_BYTES, MOST_NEAR, NEVER, Ahead, Left, Lines, Near, Shape
 
 TURNS_MORE = 16         # before the end of a tile is fetched what its epilogue reads, if that is more than turns
 TURNS_BEFORE = 4        # the end of a tile the last of its rows is fetched
@@ -26,38 +26,38 @@ class Meanwhile:
                  ahead: Ahead) -> None:
         self.b, self.shape, self.depth, self.left = b, shape, depth, left
         self.sums, self.near, self.ahead = sums, near, ahead
-        chunks, rows = maximum(b, b.udiv(depth, const(shape.lanes)), ONE), const(shape.rows)
-        self.each = ceil_div(b, rows, chunks)           # rows for which a chunk fetches, and the first that does so
-        self.begin = maximum(b, b.sub(chunks, b.add(ceil_div(b, rows, self.each), const(CHUNKS_BEFORE))), ZERO)
 
     # ------------------------------------------------------------ a line at a turn
 
-    def stretches(self, turns: ir.Value) -> tuple[ir.Value, ir.Value]:
-        """(whether there may be long ones, how many turns one of them has).
+    def in_all_turns(self, turns: ir.Value) -> Fetches:
+        """What is fetched where that is a line ahead, and one of where the sums go."""
+        b, x = self.b, self.ahead
+        wait = maximum(b, b.sub(turns, const(self.shape.rows + TURNS_BEFORE)), ZERO)
+        return Fetches(self.sums.start, wait, x.start, self.apart(ir.Constant(I1, 0)), x.every, self.sums.apart)
 
-        What is fetched ahead is to be at most a line at each turn: one run of memory at each stretch.  What else is to
-        be near in the end is fetched before the last one, if it is more.
+    def stretches(self, turns: ir.Value) -> tuple[ir.Value, ir.Value, ir.Value]:
+        """(whether there may be long ones, how many turns one of them has, whether each fetches a run of memory ahead).
+
+        What is fetched ahead is to be at most a line at each turn.  What else is to be near in the end is fetched
+        before the last one, if it is more.  Products of little depth wait for all that is found out here: it divides
+        only where it must.
         """
         b, shape = self.b, self.shape
-        several = self.by_columns()
-        parts = b.select(several, self.ahead.count, ONE)
-        size = maximum(b, ceil_div(b, turns, parts), ONE)
+        several, before = self.by_columns(), b.block
+        with b.if_then(several):
+            part, inside = ceil_div(b, turns, self.ahead.count), b.block
+        size = b.phi(I64)
+        size.add_incoming(turns, before)
+        size.add_incoming(part, inside)
         even = b.and_(b.icmp_signed("==", self.left.chunk, const(shape.lanes * shape.step)),
-                      b.icmp_signed("<=", self.lines_ahead(), size))
-        short = maximum(b, b.sub(turns, const(TURNS_MORE)), ONE)
-        return even, b.select(b.and_(self.at_once(turns), b.not_(several)), short, size)
+                      b.icmp_signed(">", self.ahead.every, ZERO))
+        short = b.select(b.and_(self.at_once(turns), b.not_(several)), b.sub(turns, const(TURNS_MORE)), size)
+        return even, maximum(b, short, ONE), several
 
     def by_columns(self) -> ir.Value:
         """Whether several runs of memory are fetched ahead, and not one, or lines that are equally far apart."""
         b, x = self.b, self.ahead
         return b.and_(b.icmp_signed(">", x.count, ONE), b.icmp_signed("!=", x.step, b.mul(x.apart, x.count)))
-
-    def lines_ahead(self) -> ir.Value:
-        """How many lines are fetched ahead in a stretch, as long as those of right."""
-        b, shape, x = self.b, self.shape, self.ahead
-        each = b.select(self.by_columns(), ONE, x.count)
-        lines = b.mul(each, b.udiv(self.depth, const(shape.lanes)))
-        return b.select(x.wide, lines, b.udiv(lines, const(shape.vectors)))
 
     def at_once(self, turns: ir.Value) -> ir.Value:
         """Whether what the caller reads beside the sums is more than there are turns."""
@@ -93,33 +93,45 @@ class Meanwhile:
         return Lines(b.load(where, typ=POINTER),
                      b.load(b.gep(where, [const(LINES_BYTES // 2)], source_etype=BYTE), typ=I64))
 
-    def in_stretch(self, listed: ir.Value, number: ir.Value, done: ir.Value, turns: ir.Value,
+    def in_stretch(self, listed: ir.Value, ahead: ir.Value, several: ir.Value, done: ir.Value,
                    all_turns: ir.Value) -> Fetches:
-        """What is fetched in a stretch of so many turns, before which so many are done."""
-        b, shape, x, lines = self.b, self.shape, self.ahead, self.lines_ahead()
+        """What is fetched in a stretch before which so many turns are done, `ahead` from there on."""
+        b, x = self.b, self.ahead
         wait = b.sub(maximum(b, b.sub(all_turns, b.add(self.lines_near(), const(TURNS_BEFORE))), ZERO), done)
         near = address(b, listed, maximum(b, b.neg(wait), ZERO), POINTER)
         wait = b.select(self.at_once(all_turns), const(NEVER), maximum(b, wait, ZERO))
-        several, one = self.by_columns(), b.icmp_signed("<=", x.count, ONE)
-        ahead = b.gep(x.start, [b.mul(b.select(several, number, ZERO), x.apart)], source_etype=BYTE)
-        apart = b.select(b.or_(several, one), x.step, x.apart)
-        apart = b.select(x.wide, apart, b.mul(apart, const(shape.vectors)))
-        every = b.select(b.icmp_signed(">", lines, ZERO), maximum(b, b.udiv(turns, maximum(b, lines, ONE)), ONE), ZERO)
-        return Fetches(near, wait, ahead, apart, every)
+        return Fetches(near, wait, ahead, self.apart(several), x.every)
+
+    def apart(self, several: ir.Value) -> ir.Value:
+        """Bytes from what a turn fetches ahead to what the next one does that fetches something."""
+        b, x = self.b, self.ahead
+        apart = b.select(b.or_(several, b.icmp_signed("<=", x.count, ONE)), x.step, x.apart)
+        return b.select(x.wide, apart, b.mul(apart, const(self.shape.vectors)))
+
+    def next_run(self, start: ir.Value) -> ir.Value:
+        """Where the run of memory begins that comes after the one from there on."""
+        return self.b.gep(start, [self.ahead.apart], source_etype=BYTE)
 
     # ------------------------------------------------------------ some lines before a chunk
 
-    def at_chunk(self, chunk: ir.Value) -> None:
+    def shares(self) -> tuple[ir.Value, ir.Value]:
+        """(the rows for which a chunk fetches, the first chunk that does so)."""
+        b, rows = self.b, const(self.shape.rows)
+        chunks = maximum(b, b.udiv(self.depth, const(self.shape.lanes)), ONE)
+        each = ceil_div(b, rows, chunks)
+        return each, maximum(b, b.sub(chunks, b.add(ceil_div(b, rows, each), const(CHUNKS_BEFORE))), ZERO)
+
+    def at_chunk(self, chunk: ir.Value, shares: tuple[ir.Value, ir.Value]) -> None:
         """Ask for all that this chunk asks for.
 
         All at once would keep the lines of the panel waiting, which come from the second cache; and what is fetched too
         early they drive out of the first cache.
         """
-        b = self.b
+        b, (each, begin) = self.b, shares
         self.fetch_ahead(chunk)
-        with b.if_then(b.icmp_signed(">=", chunk, self.begin), likely=False):
-            first = b.mul(b.sub(chunk, self.begin), self.each)
-            self.fetch_rows(first, minimum(b, b.add(first, self.each), const(self.shape.rows)))
+        with b.if_then(b.icmp_signed(">=", chunk, begin), likely=False):
+            first = b.mul(b.sub(chunk, begin), each)
+            self.fetch_rows(first, minimum(b, b.add(first, each), const(self.shape.rows)))
         self.fetch_left(chunk)
 
     def fetch_ahead(self, chunk: ir.Value) -> None:

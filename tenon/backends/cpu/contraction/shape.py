@@ -9,6 +9,7 @@ LINE = 64               # bytes of a cache line
 STEPS = 4               # of depth are one turn of the innermost loop
 BYTE = ir.IntType(8)
 LINES_BYTES = 16        # of an entry of a table of Lines
+NEVER = 1 << 62         # turns
 MOST_NEAR = 6           # of them are fetched a line at a turn of the innermost loop
 
 
@@ -24,6 +25,7 @@ class Shape(NamedTuple):
     step: int
     line: int
     pairs: bool = False     # an element of a factor is two of bfloat16, whose products are added to one sum
+    plain: bool = False     # chunks are neighbours, and no turn fetches more than a line ahead, and one of the sums
 
     @property
     def width(self) -> int:
@@ -54,12 +56,13 @@ class Left(NamedTuple):
 
 class Ahead(NamedTuple):
     """What is fetched into the second cache: `count` lines of memory for every chunk, as long as those of a panel or
-    short."""
+    short; that is one at every so many turns (`pace`)."""
     start: ir.Value
     step: ir.Value          # bytes from chunk to chunk
     apart: ir.Value         # and from line to line
     count: ir.Value
     wide: ir.Value          # whether they are long
+    every: ir.Value         # turns of the innermost loop, or 0 where there is more than a line a turn
 
 
 class Lines(NamedTuple):
@@ -81,7 +84,19 @@ def no_near(where: ir.Value) -> Near:
 
 def no_fetches(where: ir.Value) -> Ahead:
     """Nothing is fetched."""
-    return Ahead(where, ZERO, ZERO, ZERO, ir.Constant(I1, 0))
+    return Ahead(where, ZERO, ZERO, ZERO, ir.Constant(I1, 0), const(NEVER))
+
+
+def pace(shape: Shape, count: int, wide: bool) -> int:
+    """Turns from one line that is fetched ahead to the next one, so that they are `count` (of those of a panel, or
+    short) for every chunk; 0 if a line a turn is not enough.
+
+    >>> pace(Shape(ir.FloatType(), 8, 3, 16, 1, 48), 4, True), pace(Shape(ir.FloatType(), 8, 3, 16, 1, 48), 5, True)
+    (1, 0)
+    >>> pace(Shape(ir.FloatType(), 8, 3, 16, 1, 48), 5, False)
+    2
+    """
+    return (shape.lanes * (1 if wide else shape.vectors)) // (STEPS * count)
 
 
 def put_lines(b: ir.IRBuilder, table: ir.Value, number: int, lines: Lines) -> None:

@@ -48,11 +48,11 @@ def add_products(b: ir.IRBuilder, shape: Shape, depth: ir.Value, left: Left, rig
 
 
 def write(b: ir.IRBuilder, element: ir.Type, rows: int, vectors: int, lanes: int, step: int, line: int, pairs: bool,
-          depth: ir.Value, *values: ir.Value) -> None:
+          plain: bool, depth: ir.Value, *values: ir.Value) -> None:
     """The body of the piece."""
-    shape = Shape(element, rows, vectors, lanes, step, line, pairs)
+    shape = Shape(element, rows, vectors, lanes, step, line, pairs, plain)
     _Sums(b, shape, depth, Left(*values[:4]), values[4], Lines(*values[5:7]), Near(*values[8:10]),
-          Ahead(*values[10:15]), values[15:]).emit(adds=values[7])
+          Ahead(*values[10:16]), values[16:]).emit(adds=values[7])
 
 
 class _Sums:
@@ -90,11 +90,12 @@ class _Sums:
         none, steps = zero(ir.VectorType(shape.element, shape.lanes)), 1 if self.memory else min(STEPS, shape.lanes)
         whole, count = b.and_(self.depth, const(-steps)), shape.rows * shape.vectors
         turn = Turn(shape.element, shape.rows, shape.vectors, shape.size, steps, shape.step * shape.size,
-                    shape.line * shape.size, shape.pairs)
+                    shape.line * shape.size, shape.pairs, not shape.plain)
         if self.memory or not is_spoken(turn, shape.lanes):
             state = self.chunks(whole, steps, [none] * count)
         else:
-            state = self.turns(turn, whole, [none] * count + self.first_lines(turn.lines))[:count]
+            turns = self.all_turns if shape.plain else self.turns
+            state = turns(turn, whole, [none] * count + self.first_lines(turn.lines))[:count]
         if steps > 1:
             with loop(b, whole, self.depth, const(shape.lanes), state, short=True) as (k0, state):
                 self.add_steps(k0, b.sub(self.depth, k0), 1, state)
@@ -102,10 +103,22 @@ class _Sums:
 
     def chunks(self, whole: ir.Value, steps: int, state: State) -> State:
         """A chunk of depth at a time, and before it what is to be fetched."""
-        b, lanes = self.b, const(self.shape.lanes)
+        b, lanes, shares = self.b, const(self.shape.lanes), self.meanwhile.shares()
         with loop(b, ZERO, whole, lanes, state) as (k0, state):
-            self.meanwhile.at_chunk(b.udiv(k0, lanes))
+            self.meanwhile.at_chunk(b.udiv(k0, lanes), shares)
             self.add_steps(k0, minimum(b, b.sub(whole, k0), lanes), steps, state)
+        return state
+
+    def all_turns(self, turn: Turn, whole: ir.Value, state: State) -> State:
+        """In the machine's own words, at once.
+
+        What comes before is short: processors begin with it while products are waiting, which last a hundred cycles.
+        """
+        b, table, right = self.b, self.b.alloca(I64, TABLE), self.line_at(ZERO)
+        count, last = b.udiv(whole, const(turn.steps)), self.line_at(b.sub(self.depth, const(turn.lines)))
+        row, fetches = b.mul(self.left.row, const(self.shape.size)), self.meanwhile.in_all_turns(count)
+        with loop(b, ZERO, minimum(b, count, ONE), carried=state) as (_, state):
+            state[:], _ = add_turns(b, turn, state, self.left.start, row, right, last, count, fetches, table)
         return state
 
     def turns(self, turn: Turn, whole: ir.Value, state: State) -> State:
@@ -116,22 +129,23 @@ class _Sums:
         b, shape, fetched, table = self.b, self.shape, self.meanwhile, self.b.alloca(I64, TABLE)
         lanes, steps, listed = const(shape.lanes), const(turn.steps), fetched.listed()
         all_turns = b.udiv(whole, steps)
-        even, stretch = fetched.stretches(all_turns)
+        even, stretch, several = fetched.stretches(all_turns)
         at_once = b.and_(even, fetched.at_once(all_turns))
         stretch = b.select(even, b.mul(stretch, steps), lanes)
         last = self.line_at(b.sub(self.depth, const(turn.lines)))
-        with loop(b, ZERO, whole, stretch, state) as (k0, state):
+        with loop(b, ZERO, whole, stretch, [*state, fetched.ahead.start]) as (k0, state):
             some = minimum(b, b.sub(whole, k0), stretch)
             with b.if_then(b.and_(at_once, b.icmp_signed(">=", b.add(k0, stretch), whole))):
                 fetched.fetch_rows(ZERO, const(shape.rows))
             with b.if_then(b.not_(even)):
-                fetched.at_chunk(b.udiv(k0, lanes))
-            number, done, turns = b.udiv(k0, stretch), b.udiv(k0, steps), b.udiv(some, steps)
-            fetches = fetched.in_stretch(listed, number, done, turns, all_turns)
-            fetches = Fetches(*(b.select(even, x, y) for x, y in zip(fetches, no_turns(self.right), strict=True)))
+                fetched.at_chunk(b.udiv(k0, lanes), fetched.shares())
+            fetches = fetched.in_stretch(listed, state[-1], several, b.udiv(k0, steps), all_turns)
+            none = no_turns(self.right)
+            fetches = Fetches(*(b.select(even, x, y) for x, y in zip(fetches[:-1], none[:-1], strict=True)))
             start = address(b, self.left.start, self.step_of(k0), shape.element)
-            state[:] = add_turns(b, turn, state, start, b.mul(self.left.row, const(shape.size)), self.line_at(k0),
-                                 last, b.udiv(some, steps), fetches, table)
+            sums, ahead = add_turns(b, turn, state[:-1], start, b.mul(self.left.row, const(shape.size)),
+                                    self.line_at(k0), last, b.udiv(some, steps), fetches, table)
+            state[:] = [*sums, b.select(several, fetched.next_run(state[-1]), ahead)]
         return state
 
     def first_lines(self, count: int) -> list[ir.Value]:

@@ -33,7 +33,7 @@ from .emit import (
     zero,
 )
 from .rounded import store_rounded
-from .shape import Ahead, Left, Lines, Near, Shape, no_fetches, no_near, put_lines
+from .shape import Ahead, Left, Lines, Near, Shape, no_fetches, no_near, pace, put_lines
 from .spec import (
     Args,
     Contraction,
@@ -166,23 +166,34 @@ class _Tile:
         b, spec, tile = self.b, self.spec, self.tile
         _, row, chunk, step = left_layout(spec, self.block)
         shape = Shape(spec.element, tile.rows, tile.vectors, tile.lanes, step, self.block.width, spec.pairs)
+        shape = shape._replace(plain=chunk == tile.lanes * step and self.fetches_little(shape))
         left = Left(self.left, const(row), const(chunk), const(row if step == 1 else tile.lanes))
-        given = shape, self.depth, left, self.right, sums, adds, self.near(), self.fetched_ahead()
+        given = shape, self.depth, left, self.right, sums, adds, self.near(), self.fetched_ahead(shape)
         if not self.memory:
             add_products(b, *given)
             return
         with b.if_else(self.memory[0], likely=False) as (now, before):
             with now:
-                add_products(b, *given, self.memory[1:])
+                add_products(b, shape._replace(plain=False), *given[1:], self.memory[1:])
             with before:
                 add_products(b, *given)
 
-    def fetched_ahead(self) -> Ahead:
+    def fetches_little(self, shape: Shape) -> bool:
+        """Whether no turn of the innermost loop fetches more than a line ahead, one after the other, and one of where
+        the sums go."""
+        near = (*self.spec.near, *self.spec.written)
+        if near and not goes_together(self.spec):
+            return False
+        count, wide = spread(self.spec, self.block), by_lines(self.spec)
+        one_run = wide or self.spec.packed is not None or count == 1
+        return not self.ahead or (one_run and pace(shape, count, wide) > 0)
+
+    def fetched_ahead(self, shape: Shape) -> Ahead:
         """The share of the next panel."""
         if not self.ahead:
             return no_fetches(self.right)
-        start, step, apart = self.ahead
-        return Ahead(start, step, apart, const(spread(self.spec, self.block)), ir.Constant(I1, by_lines(self.spec)))
+        (start, step, apart), count, wide = self.ahead, spread(self.spec, self.block), by_lines(self.spec)
+        return Ahead(start, step, apart, const(count), ir.Constant(I1, wide), const(pace(shape, count, wide)))
 
 
 def finish_tile(b: ir.IRBuilder, spec: Contraction, tile: Tile, args: Args, batch: Index,
