@@ -1,5 +1,6 @@
 """Small products that are not cut into blocks: every layout, edge, machine and number of threads against NumPy."""
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,9 +10,10 @@ import tenon as tn
 from tenon.backends.cpu.contraction import choose_tile, emit_contraction
 from tenon.backends.cpu.contraction.dense import F32, F64, matmul
 from tenon.backends.cpu.contraction.direct import direct_tile
+from tenon.backends.cpu.contraction.emit import element_bytes
 from tenon.backends.cpu.contraction.machine import Machine, host
 from tenon.backends.cpu.contraction.run import Native
-from tenon.backends.cpu.contraction.spec import goes_along_rows
+from tenon.backends.cpu.contraction.spec import blocks_tile, goes_along_rows
 from tenon.dataclasses import replace
 
 LAYOUTS = list(product(("mk", "km"), ("kn", "nk")))
@@ -158,3 +160,12 @@ def test_a_result_beyond_the_second_cache_is_written_along_its_lines(left: str) 
         check(WIDE, sizes, left)
         check(WIDE, sizes, left, element=F64, bias_relu=True)
     assert direct_tile(matmul(F32, right="nk", known=(40_000, 500, 7)), WIDE) is None
+
+
+@pytest.mark.parametrize("element", [F32, F64])
+def test_a_tile_of_rows_meets_all_panels_only_where_these_are_small_for_the_first_cache(element: Any) -> None:
+    tile = choose_tile(element, known=(8000, 1500, None))
+    deepest = host().first_cache // (2 * tile.width * element_bytes(element))
+    for depth, along in ((deepest, True), (deepest + 1, False), (4 * deepest, False)):
+        spec = matmul(element, known=(8000, 1500, depth))
+        assert goes_along_rows(spec, blocks_tile(spec)) is along

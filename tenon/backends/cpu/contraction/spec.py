@@ -122,8 +122,8 @@ FAR_APART = 4096        # elements between rows, the last of which are copied as
 LEFT_SHARE = 2          # a block of left takes the second cache divided by this,
 PANEL_SHARE = 14        # a panel of right, at most, that divided by this, since it comes and goes
 SUMS_CACHES = 2         # second caches that sums may take which wait for an epilogue: left is packed once for them
-SHALLOW = 256           # deepest products that go along rows, with blocks of right that take the second cache
-ALONG_SHARE = 4         # divided by this
+SHALLOW_SHARE = 2       # a panel of products that go along rows takes the first cache divided by this, at most,
+ALONG_SHARE = 4         # and a block of right the second cache divided by this
 STREAMS = 3             # of memory that an epilogue reads, from which on sums wait
 SLACK = 8               # a block may be larger by its size divided by this, if there is one less of them
 
@@ -192,11 +192,17 @@ def turns_of(spec: Contraction, tile: Tile) -> int:
 
 def is_shallow(spec: Contraction) -> bool:
     """Whether the second cache does not hold the result, and depth is too small for the work on a tile to hide that
-    each of its rows is written to a page of its own; what an epilogue of many streams touches is near by then."""
+    each of its rows is written to a page of its own, and that it finds its panel in the second cache.
+
+    What an epilogue of many streams touches is near by then.
+    """
     rows, columns, depth = spec.known
-    if rows is None or columns is None or depth is None or not 0 < depth <= SHALLOW or len(spec.near) >= STREAMS:
+    if rows is None or columns is None or depth is None or depth <= 0 or len(spec.near) >= STREAMS:
         return False
-    return rows * columns * element_bytes(spec.element) > host().second_cache
+    size = element_bytes(spec.element)
+    if rows * columns * size <= host().second_cache:
+        return False
+    return depth * blocks_tile(spec).width * size <= host().first_cache // SHALLOW_SHARE
 
 
 def goes_along_rows(spec: Contraction, tile: Tile) -> bool:
