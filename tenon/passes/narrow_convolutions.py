@@ -3,6 +3,7 @@
     conv(x, w)               ->  first(conv_channels_last(around(last(x)), last(w)))
     conv_input_grad(g, w)    ->  the same of g and the turned kernel
     conv_weight_grad(x, g)   ->  conv_weight_grad(around(x), g)
+    conv(x, w) of one tap    ->  w @ x, where vectors multiply pairs; of the places of x that its steps meet
     any other                ->  cast(conv(cast(x, f32), cast(w, f32)))
 
 Where the processor multiplies pairs of bfloat16 that are neighbours along the depth of a product, images are stored
@@ -24,9 +25,11 @@ from tenon.graph.ir import Graph, Input, Node, Value
 from tenon.ops.barrier import stored
 from tenon.ops.channels_last import conv_channels_last, first, last
 from tenon.ops.convolution import conv, conv_input_grad, conv_weight_grad
+from tenon.ops.cutting import narrow
+from tenon.ops.linalg import matmul
 from tenon.ops.pieces import pad_op
 from tenon.ops.repeating import flip
-from tenon.ops.shape import cast
+from tenon.ops.shape import cast, permute, reshape_op
 from tenon.passes.nested import inside
 from tenon.types import bfloat16, float16, float32
 
@@ -42,10 +45,14 @@ def narrow_convolutions(graph: Graph, pairs: str | None = None) -> Graph:
     graph = inside(graph, partial(narrow_convolutions, pairs=pairs))
     if not any(_is_narrow(node) for node in graph.nodes):
         return graph
+    if pairs:
+        graph = rebuild(graph, _without_steps)
 
     def visit(node: Node, inputs: tuple[Input, ...]) -> Any:
         if not _is_narrow(node):
             return copy(node, inputs)
+        if pairs == "vectors" and _is_product(node):
+            return _product(node, *inputs)
         widens = pairs is None or not _has_pairs(node) or (pairs == "vectors" and _saves_multiplications(node))
         found = None if widens else _in_pairs(node, *inputs)
         return _widened(node, *inputs) if found is None else found
@@ -56,6 +63,21 @@ def _is_narrow(node: Node) -> bool:
     """Whether it is a convolution of 16 bits that is not rewritten yet."""
     done = all(isinstance(x, Value) and x.node is not None and x.node.op is stored for x in node.inputs)
     return node.op in CONVOLUTIONS and node.output.dtype in (bfloat16, float16) and not done
+
+
+def _without_steps(node: Node, inputs: tuple[Input, ...]) -> Any:
+    """A convolution of one tap meets only some places of an image: it goes over these, stored side by side."""
+    if not _is_narrow(node) or node.op is conv_input_grad or node.output.dtype is not bfloat16:
+        return copy(node, inputs)
+    stride, rank = node.attrs["stride"], len(node.attrs["stride"])
+    *_, w = (z.shape for z in node.inputs if isinstance(z, Value))
+    kernel = node.attrs["kernel"] if node.op is conv_weight_grad else w[2:]
+    if all(n == 1 for n in stride) or any(n != 1 for n in kernel) or node.attrs["padding"] != ((0, 0),) * rank:
+        return copy(node, inputs)
+    image: Any = inputs[0]
+    for axis, step in enumerate(stride, 2):
+        image = narrow(image, axis, 0, image.shape[axis], step)
+    return node.op(stored(image), inputs[1], **{**node.attrs, "stride": (1,) * rank})
 
 
 def _widened(node: Node, x: Any, y: Any) -> Any:
@@ -87,6 +109,25 @@ def _saves_multiplications(node: Node) -> bool:
     kernel, channels = (node.attrs["kernel"], (x[1], y[1])) if node.op is conv_weight_grad else (y[2:], y[:2])
     steps = all(n == 1 for n in node.attrs["stride"])
     return steps and tuple(kernel[-2:]) == (3, 3) and min(channels) >= WINOGRAD
+
+
+def _is_product(node: Node) -> bool:
+    """Whether it is a matrix by every image, whose places lie side by side: a convolution of one tap without a step."""
+    if node.output.dtype is not bfloat16 or node.attrs["groups"] != 1 or node.op is conv_weight_grad:
+        return False
+    (_, *sizes), w = (z.shape for z in node.inputs if isinstance(z, Value))
+    known = all(isinstance(n, int) and n > 0 for n in (*sizes, *w))
+    plain = all(n == 1 for n in node.attrs["stride"]) and not any(n for pads in node.attrs["padding"] for n in pads)
+    return known and plain and all(n == 1 for n in w[2:]) and min(w[:2]) >= FEWEST
+
+
+def _product(node: Node, x: Any, w: Any) -> Any:
+    """The same by `matmul`, which reads pairs of channels where they lie."""
+    outputs, channels, *_ = w.shape
+    matrix = reshape_op(w, shape=(outputs, channels))
+    matrix = matrix if node.op is conv else permute(matrix, axes=(1, 0))
+    flat = reshape_op(x, shape=(*x.shape[:2], prod(x.shape[2:])))
+    return reshape_op(matmul(matrix, flat), shape=node.output.shape)
 
 
 def _in_pairs(node: Node, x: Any, y: Any) -> Any:

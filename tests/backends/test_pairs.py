@@ -150,16 +150,42 @@ def layer(x: bf16[40, 64], w: bf16[48, 64], bias: bf16[48]):
     check(made, arrays_for(made))
 
 
+def images(rows: int, depth: int, run: int, kind: str = "bf16") -> Program:
+    """One matrix by each of three images: columns lie in three runs of memory."""
+    made = compile(parse_graph(f"""
+def product(a: bf16[{rows}, {depth}], images: {kind}[3, {depth}, {run}]):
+    b: bf16[3, {depth}, {run}] = cast(images, dtype=bf16)
+    wide: bf16[3, {rows}, {depth}] = broadcast_to(a, shape=(3, {rows}, {depth}))
+    y: bf16[3, {rows}, {run}] = matmul(wide, b)
+    return y
+"""), backend="cpu")
+    assert isinstance(made, Program)
+    return made
+
+
+@pytest.mark.parametrize("kind", ["bf16", "f32"])
+@pytest.mark.parametrize(("rows", "depth", "run"), [
+    (20, 64, 49), (33, 32, 196), (19, 31, 17), (97, 71, 5), (5, 2083, 16), (66, 40, 8), (70, 63, 4), (40, 64, 100)])
+def test_columns_in_several_runs_of_memory_are_put_together(rows: int, depth: int, run: int, kind: str) -> None:
+    made = images(rows, depth, run, kind)
+    assert multiplies_pairs(made) == bool(host().pairs)
+    assert not any(unit.kernel.temporaries for unit in made.kernels)
+    a, b = arrays = arrays_for(made)
+    check(made, arrays)
+    b[1, -1, -1], a[2, 0] = np.nan, np.inf
+    (found,), (wanted,) = made.run([a, b]), interpret(made.graph, [a, b])
+    np.testing.assert_array_equal(np.isfinite(found.astype(np.float32)), np.isfinite(wanted.astype(np.float32)))
+
+
 def test_threads_give_the_same_bits() -> None:
     before = get_num_threads()
-    made = product(300, 2080, 200, "km", "nk")
-    arrays = arrays_for(made)
-    found = []
-    for threads in (1, 3):
-        set_num_threads(threads)
-        found.append(made.run(arrays)[0].tobytes())
-    set_num_threads(before)
-    assert found[0] == found[1]
+    for made in product(300, 2080, 200, "km", "nk"), images(65, 2080, 49):
+        arrays, found = arrays_for(made), []
+        for threads in (1, 2, 3):
+            set_num_threads(threads)
+            found.append(made.run(arrays)[0].tobytes())
+        set_num_threads(before)
+        assert found[0] == found[1] == found[2]
 
 
 def test_a_training_step_under_autocast_uses_them() -> None:

@@ -64,6 +64,25 @@ def test_vectors_of_pairs_leave_windows_of_3_x_3_to_winograd(pairs, kernel, stri
     assert ("f32" in print_graph(narrow_convolutions(forward, pairs))) == widens
 
 
+def test_a_convolution_of_one_tap_is_a_product_where_vectors_multiply_pairs():
+    attrs = {"stride": (1, 1), "dilation": (1, 1)}
+    for graph in graphs(bfloat16, (7, 5), 24, 16, (1, 1), ((0, 0), (0, 0)), **attrs)[:2]:
+        rewritten = narrow_convolutions(graph, "vectors")
+        assert "matmul" in print_graph(rewritten) and "f32" not in print_graph(rewritten)
+        agree(graph, lambda arrays, rewritten=rewritten: interpret(rewritten, arrays))
+        agree(graph, compile(graph).run)
+        assert "matmul" not in print_graph(narrow_convolutions(graph, "registers"))
+
+
+@pytest.mark.parametrize("pairs", ["registers", "vectors"])
+def test_convolutions_of_one_tap_have_no_steps(pairs):
+    for graph in graphs(bfloat16, (16, 16), 32, 16, (1, 1), ((0, 0), (0, 0)), stride=(2, 2), dilation=(1, 1))[::2]:
+        rewritten = narrow_convolutions(graph, pairs)
+        assert "f32" not in print_graph(rewritten) and "stride=(2" not in print_graph(rewritten)
+        agree(graph, lambda arrays, rewritten=rewritten: interpret(rewritten, arrays))
+        agree(graph, compile(graph).run)
+
+
 @pytest.mark.parametrize(("sizes", "kernel", "attrs"), [
     ((8, 12), (3, 3), {"stride": (1, 1), "dilation": (1, 1), "padding": ((1, 1), (1, 1))}),
     ((9, 13), (3, 2), {"stride": (2, 3), "dilation": (1, 2), "padding": ((1, 0), (2, 1))}),

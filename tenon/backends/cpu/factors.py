@@ -17,6 +17,7 @@ from llvmlite import ir
 from tenon.backends.cpu.arithmetic import I64, in_memory, register, widened
 from tenon.backends.cpu.contraction import Operand
 from tenon.backends.cpu.contraction.machine import host
+from tenon.backends.cpu.contraction.packing_pieces import runs_among
 from tenon.backends.cpu.contraction.spec import PAIR_LANES, Args, Narrow, Size
 from tenon.backends.cpu.contraction.spec import Index as Places
 from tenon.backends.cpu.values import Values
@@ -69,11 +70,12 @@ class Factors:
             return None
         if len(x.depth) > 1 and (depth % (2 * PAIR_LANES) or x.depth[-1].extent % 2):
             return None
-        left, right = self.paired(x.left, x.rows), self.paired(x.right, x.columns)
+        left, right = self.paired(x.left, x.rows), self.paired(x.right, x.columns, pieces=True)
         return None if left is None or right is None else (left, right)
 
-    def paired(self, x: Expr, outer: Axis) -> Operand | None:
-        """A factor as pairs: along depth as they lie, along outer as lines that are joined; None for any other."""
+    def paired(self, x: Expr, outer: Axis, pieces: bool = False) -> Operand | None:
+        """A factor as pairs: along depth as they lie, along outer as lines that are joined, perhaps in pieces; None for
+        any other."""
         rounded = isinstance(x, Cast) and x.dtype is bfloat16 and x.x.dtype is float32
         x = x.x if rounded and isinstance(x, Cast) else x
         if not isinstance(x, Load) or x.mask is not None or not outer:
@@ -98,8 +100,11 @@ class Factors:
             known = len(outer) == 1 and steps[outer[0]] % 2 == 0 and not rounded
             return Operand(pointer=pointer, contiguous="depth", apart=steps[outer[0]] // 2 if known else None,
                            flat=is_run(depth), rounded=rounded) if is_run(depth) or not rounded else None
-        if steps[outer[-1]] == 1 and is_run(outer):
-            return Operand(pointer=pointer, contiguous="outer", flat=True, zipped=steps[depth[-1]], rounded=rounded)
+        run = outer[-1].extent
+        in_pieces = pieces and isinstance(run, int) and run > 0 and runs_among(PAIR_LANES, run) is not None
+        if steps[outer[-1]] == 1 and (is_run(outer) or in_pieces):
+            return Operand(pointer=pointer, contiguous="outer", flat=is_run(outer), zipped=steps[depth[-1]],
+                           rounded=rounded)
         return None
 
     def values(self, b: ir.IRBuilder, args: Args) -> Values:

@@ -40,8 +40,13 @@ def runs_in_a_vector(pack: Pack) -> int | None:
         return None
     if not x.tapped and (x.inside is not None or len(pack.depth_sizes) > 1):
         return None
-    aligned = run.constant % pack.lanes == 0 or pack.lanes % run.constant == 0
-    count = max(pack.lanes // run.constant, 1) if aligned else (pack.lanes + run.constant - 2) // run.constant + 1
+    return runs_among(pack.lanes, run.constant)
+
+
+def runs_among(lanes: int, run: int) -> int | None:
+    """How many runs so many neighbours may lie in, if a vector of them is worth its masked loads."""
+    aligned = run % lanes == 0 or lanes % run == 0
+    count = max(lanes // run, 1) if aligned else (lanes + run - 2) // run + 1
     return count if count <= MOST_RUNS else None
 
 

@@ -24,10 +24,12 @@ from .emit import (
     POINTER,
     ZERO,
     address,
+    between,
     ceil_div,
     const,
     load_vector,
     loop,
+    masked_load,
     minimum,
     prefetch,
     runs,
@@ -36,6 +38,7 @@ from .emit import (
     unravel,
     zero,
 )
+from .packing_pieces import Vector, runs_among
 from .rounded import below, store_rounded
 from .spec import PAIR_LANES, Args, Contraction, Index, Tile, in_registers, is_ragged, left_layout, whole_tiles
 from .tiles import finish_tile
@@ -46,6 +49,7 @@ if TYPE_CHECKING:
 I8, I16 = ir.IntType(8), ir.IntType(16)
 SUMS, LEFT, RIGHT = (0, 1, 2, 3), (4, 5), (6, 7)        # numbers of registers
 AHEAD = 16                                              # pairs of lines after the one that is packed are fetched
+ZIPPED = [k // 2 + PAIR_LANES * (k % 2) for k in range(2 * PAIR_LANES)]     # one number of each line after the other
 ROW_BYTES = 64                                          # of each of the 16 rows of a register
 
 
@@ -139,7 +143,9 @@ def _add_products(b: ir.IRBuilder, spec: Contraction, tile: Tile, depth: ir.Valu
 
 def pack_pairs(pack: Pack, side: str) -> None:
     """Pairs that have to be put together, of two lines or of float32; or that end within a chunk."""
-    if pack.operand.zipped is not None:
+    if pack.operand.zipped is not None and not pack.operand.flat:
+        zipped_pieces(pack)
+    elif pack.operand.zipped is not None:
         (zipped_rows if side == "left" and in_registers(pack.spec) else zipped_lines)(pack)
     else:
         (rows_of_pairs if side == "left" else squares_of_pairs)(pack)
@@ -156,6 +162,45 @@ def zipped_lines(pack: Pack) -> None:
             store_vector(b, value, pack.slot(at, const(lane)))
     if in_registers(pack.spec) and is_ragged(pack.spec):
         _clear_lines(pack)
+
+
+def zipped_pieces(pack: Pack) -> None:
+    """Lines of right that lie in several runs of memory: of a panel within one of them as above, or in pieces."""
+    b, run = pack.b, pack.outer_sizes[-1]
+    room = b.sub(run, b.urem(pack.first, run))
+    with b.if_else(b.icmp_signed("<=", pack.count, room), likely=True) as (whole, pieces):
+        with whole:
+            zipped_lines(pack)
+        with pieces:
+            _in_pieces(pack, runs_among(PAIR_LANES, run.constant) or 1)
+
+
+def _in_pieces(pack: Pack, count: int) -> None:
+    """Every 16 columns are at most `count` runs of each of the two lines, one masked into the other."""
+    b = pack.b
+    vectors = [Vector(pack, const(lane), count) for lane in range(0, pack.width, PAIR_LANES)]
+    with runs(b, pack.k0, pack.depth, pack.depth_sizes) as (k, start, length), loop(b, ZERO, length) as (step, _):
+        index, at = (*start[:-1], b.add(start[-1], step)), b.add(k, step)
+        for vector in vectors:
+            store_vector(b, _pieces(pack, vector, index, at), pack.slot(at, vector.lane))
+    if in_registers(pack.spec) and is_ragged(pack.spec):
+        _clear_lines(pack)
+
+
+def _pieces(pack: Pack, vector: Vector, index: Index, k: ir.Value) -> ir.Value:
+    """The pairs of 16 columns whose runs are known."""
+    b, x, left, halves = pack.b, pack.operand, _numbers_from(pack, k), []
+    assert x.pointer is not None and x.zipped is not None
+    kind = ir.FloatType() if x.rounded else I16
+    for number, offset in enumerate((0, x.zipped)):
+        value = zero(ir.VectorType(kind, PAIR_LANES))
+        for start, end, outer in zip(vector.starts, vector.ends, vector.outers, strict=True):
+            end = b.select(b.icmp_signed(">", left, const(number)), end, ZERO) if is_ragged(pack.spec) else end
+            mask = between(b, b.trunc(start, I32), b.trunc(end, I32), PAIR_LANES)
+            where = address(b, x.pointer(b, pack.args, pack.g, outer, index), b.sub(const(offset), start), kind)
+            value = masked_load(b, where, mask, value)
+        halves.append(_halves(b, value) if x.rounded else value)
+    return _joined(b, halves, ZIPPED)
 
 
 def zipped_rows(pack: Pack) -> None:
@@ -235,8 +280,7 @@ def _zipped(pack: Pack, line: ir.Value, lane: int, k: ir.Value) -> ir.Value:
         some = b.icmp_signed(">", left, const(number)) if is_ragged(pack.spec) else None
         count = pack.count if some is None else b.select(some, pack.count, ZERO)
         halves.append(_first(b, address(b, line, const(lane + offset), kind), kind, PAIR_LANES, count, lane))
-    return _joined(b, [_halves(b, x) for x in halves] if operand.rounded else halves,
-                   [k // 2 + PAIR_LANES * (k % 2) for k in range(2 * PAIR_LANES)])
+    return _joined(b, [_halves(b, x) for x in halves] if operand.rounded else halves, ZIPPED)
 
 
 def _first_lanes(b: ir.IRBuilder, x: ir.Value, count: int) -> ir.Value:
