@@ -13,11 +13,11 @@ from tenon.autodiff import call
 from tenon.backends.base import Executable
 from tenon.dataclasses import dataclass
 from tenon.dims import SymbolicDim
-from tenon.eager.heavy import WORK, heavy_program
+from tenon.eager.heavy import WORK, heavy_program, run_whole
 from tenon.eager.keys import add_attrs
 from tenon.eager.quick import give_quick_calls
 from tenon.eager.quiet import quiet
-from tenon.eager.recipes import recipe_of, run_whole
+from tenon.eager.recipes import recipe_of
 from tenon.eager.recording import is_grad_enabled
 from tenon.eager.remembered import remembered_call
 from tenon.eager.tape import TapeNode, linked, saved

@@ -7,15 +7,16 @@ attributes; between processes the code cache keeps the machine code.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from math import prod
-from typing import Any
+from typing import Any, Protocol
 
 from tenon.backends.base import Executable
 from tenon.config import config
+from tenon.dims import symbol
 from tenon.graph.build import Builder
 from tenon.graph.ir import Graph
-from tenon.graph.op import Op
+from tenon.graph.op import OPS, Op
 from tenon.ops.attention import attention, attention_gradient
 from tenon.ops.convolution import conv, conv_input_grad, conv_weight_grad
 from tenon.ops.normalization import batch_norm_train, layer_norm_, rms_norm_
@@ -41,9 +42,18 @@ def _of_norm(inputs: Types, outputs: Types) -> int:
     return 10 * int(inputs[0].size)
 
 
+def _of_function(work: int, inputs: Types, outputs: Types) -> int:
+    return work * int(outputs[0].size) if outputs[0].dtype.kind == "f" else 0
+
+
 def _of_draw(inputs: Types, outputs: Types) -> int:
     return int(outputs[0].size)
 
+
+# function of an element -> multiply-adds an element that NumPy could do meanwhile
+FUNCTIONS: dict[Op, int] = {OPS[name]: work for name, work in (
+    ("erf", 250), ("erfc", 500), ("erfinv", 3000), ("lgamma", 1000), ("digamma", 500), ("gelu", 250), ("mish", 15),
+    ("softplus", 15), ("sigmoid", 8), ("silu", 8), ("elu", 8), ("selu", 8), ("celu", 8), ("logsigmoid", 8))}
 
 # operator -> multiply-adds, from the types of inputs and outputs
 WORK: dict[Op, Callable[[Types, Types], int]] = {
@@ -60,15 +70,35 @@ WORK: dict[Op, Callable[[Types, Types], int]] = {
     rms_norm_: _of_norm,
     batch_norm_train: _of_norm,
     dealt: lambda inputs, outputs: 100 * int(outputs[0].size),      # in Python, one after the other
+    **{op: partial(_of_function, work) for op, work in FUNCTIONS.items()},
     **dict.fromkeys((random_bits, random_uniform, random_integers, random_normal, random_exponential), _of_draw),
 }
 
 
-def heavy_program(op: Op, types: Types, outputs: Types, attrs: Mapping[str, Any]) -> Executable | None:
+def heavy_program(op: Op, types: Types, outputs: Types, attrs: Mapping[str, Any]) -> Runs | None:
     """The compiled form of a call with inputs of these types; None where NumPy does as well."""
     if op not in WORK or config().backend == "reference" or WORK[op](types, outputs) < LEAST_WORK:
         return None
-    return _program(op, tuple(types), tuple(attrs.items()))
+    return program_of_call(op, types, attrs)
+
+
+def program_of_call(op: Op, types: Types, attrs: Mapping[str, Any]) -> Runs:
+    """The compiled form of a call with inputs of these types; of a function of an element, one for all shapes."""
+    known = tuple(attrs.items())
+    return OfElements(_program(op, (TensorType(types[0].dtype, (symbol("N"),)),), known)) if op in FUNCTIONS \
+        else _program(op, tuple(types), known)
+
+
+class OfElements:
+    """A program for one row of elements, run on an array of any shape."""
+
+    def __init__(self, program: Executable):
+        self.program = program
+
+    def run(self, arrays: Sequence[Any]) -> Sequence[Any]:
+        """The result."""
+        (x,), (out,) = arrays, self.program.run([x.reshape(-1) for x in arrays])
+        return (out.reshape(x.shape),)
 
 
 @lru_cache(maxsize=256)
@@ -83,3 +113,16 @@ def one_node(op: Op, types: Sequence[TensorType | None], attrs: Mapping[str, Any
     builder = Builder(op.name, rewriting=True)
     out = builder.emit(op, tuple(None if t is None else builder.parameter(t) for t in types), attrs)
     return builder.finish(out if isinstance(out, tuple) else (out,))
+
+
+class Runs(Protocol):
+    """A recipe, or machine code."""
+
+    def run(self, arrays: Sequence[Any]) -> Sequence[Any]:
+        """The results."""
+
+
+def run_whole(program: Runs, *arrays: Any) -> Any:
+    """The result of a recipe or of machine code, or the tuple of several; None stands for an input that is left out."""
+    out = program.run([a for a in arrays if a is not None])
+    return out if len(out) > 1 else out[0]

@@ -18,10 +18,10 @@ from weakref import WeakSet
 
 import numpy as np
 
-from tenon.backends.base import Executable
-from tenon.eager.heavy import heavy_program
+from tenon.eager.heavy import heavy_program, run_whole
 from tenon.eager.prepared import prepared
 from tenon.eager.quiet import quiet
+from tenon.eager.warming import warming
 from tenon.graph.build import expansion, types_of
 from tenon.graph.interpret import NARROW, as_type, evaluate_op
 from tenon.graph.ir import Graph, Literal, Node, Value
@@ -163,13 +163,16 @@ class _Writer:
             return outs
         given = [self.forced(k) for k in inputs if k is not None]
         whole = len(given) == len(inputs)
-        program = heavy_program(op, types, outputs, node.attrs) if op.expand is not None or not op.elementwise else None
+        program = heavy_program(op, types, outputs, node.attrs) if not isinstance(op.ref, np.ufunc) else None
         if program is not None:
             self.programs = True
             return self._step(partial(run_whole, program), given, outputs)
         if op.expand is not None and op.ref is None:
             return self._opened(node, types, inputs)
         if whole and op.ref is not None and not _narrow(types):
+            if (warm := warming(op, types, outputs, node.attrs)) is not None:
+                self.programs = True
+                return self._step(warm, given, outputs)
             if (call := prepared(op, types, node.attrs)) is not None:
                 return self._step(call[0], given, outputs, [("", x) for x in call[1]])
             return self._step(op.ref, given, outputs, tuple(node.attrs.items()))
@@ -226,12 +229,6 @@ def _narrow(types: Sequence[TensorType | None]) -> bool:
 def _evaluated(node: Node, missing: Sequence[bool], types: Sequence[TensorType], *arrays: Any) -> Any:
     rest = iter(arrays)
     out = evaluate_op(node.op, [None if gone else next(rest) for gone in missing], node.attrs, types)
-    return out if len(out) > 1 else out[0]
-
-
-def run_whole(program: Recipe | Executable, *arrays: Any) -> Any:
-    """The result of a recipe or of machine code, or the tuple of several; None stands for an input that is left out."""
-    out = program.run([a for a in arrays if a is not None])
     return out if len(out) > 1 else out[0]
 
 

@@ -84,6 +84,8 @@ def _sign_vjp(g: Any, y: Any, x: Any) -> Any:
 def _power_ref(x: Any, y: Any) -> Any:
     if np.ndim(y) == 0 and y == 2:
         return x * x
+    if np.ndim(y) == 0 and y == 3 and x.dtype.kind != "c":      # NumPy's power takes a hundred times as long
+        return x * x * x
     if y.dtype.kind == "i" and np.any(y < 0):       # whole numbers: 1, -1 or, as 1/2 is cut off, 0
         inverse = np.where(np.abs(x) == 1, np.power(x, y & 1), 0)
         return np.where(y < 0, inverse, np.power(x, np.maximum(y, 0)))

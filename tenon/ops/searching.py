@@ -67,8 +67,9 @@ def _bits(count: int) -> int:
 
 
 def _sort_ref(x: Any, axis: int, descending: bool, stable: bool) -> Any:
-    found = np.sort(_comparable(x), axis, kind="stable" if stable else None).astype(x.dtype)
-    return np.flip(found, axis) if descending else found
+    if descending:      # as `argsort`: 0.0 and -0.0 keep their order
+        return np.flip(_sort_ref(np.flip(x, axis), axis, False, stable), axis)
+    return np.sort(_comparable(x), axis, kind="stable" if stable else None).astype(x.dtype)
 
 
 argsort: Op = define(

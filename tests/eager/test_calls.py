@@ -110,6 +110,8 @@ LARGE = {
     "conv": (lambda x, w: tn.nn.functional.conv2d(x, w, padding=1), (8, 16, 16, 16), (16, 16, 3, 3)),
     "max_pool": (lambda x, w: tn.nn.functional.max_pool2d(x, 2) * w, (8, 16, 48, 48), (1,)),
     "layer_norm": (lambda x, w: tn.nn.functional.layer_norm(x, 512, w), (256, 512), (512,)),
+    "gelu": (lambda x, w: tn.gelu(x.T) * w, (31, 331), (1,)),
+    "erfinv": (lambda x, w: tn.erf(x * w) + tn.erfinv(x.sigmoid()), (64, 333), (333,)),
     "attention": (lambda q, k: tn.scaled_dot_product_attention(q, k, k), (4, 128, 64), (4, 128, 64)),
 }
 
@@ -145,6 +147,14 @@ def test_a_long_permutation_is_machine_code_with_the_numbers_of_the_reference(mo
     monkeypatch.setattr(tn.eager.calls.eager, "_plans", {})
     monkeypatch.setattr(heavy, "config", lambda: SimpleNamespace(backend="reference"))
     np.testing.assert_array_equal(found, order())
+
+
+def test_a_function_of_elements_is_one_program_for_all_shapes(monkeypatch):
+    heavy._program.cache_clear()
+    for shape in ((100, 101), (10_007,), (3, 43, 97)):
+        x = tn.tensor(arrays_of(shape)[0])
+        np.testing.assert_array_equal(tn.erf(x).numpy(), twice(lambda x=x: tn.erf(x)).numpy())
+    assert heavy._program.cache_info().currsize == 1
 
 
 def test_a_small_call_compiles_nothing(monkeypatch):
