@@ -87,17 +87,17 @@ def by_lines(spec: Contraction) -> bool:
     return spec.packed is None and spec.right.contiguous == "outer"
 
 
-def share_of(b: ir.IRBuilder, spec: Contraction, tile: Tile, args: Args, g: ir.Value, number: ir.Value,
-             corner: tuple[ir.Value, ir.Value], depth: ir.Value) -> list[ir.Value]:
-    """What tile `number` fetches of the panel from corner = (column, k) on, which is `depth` deep."""
-    (n, k), each = corner, spread(spec, tile)
+def shares_of(b: ir.IRBuilder, spec: Contraction, tile: Tile, args: Args, g: ir.Value,
+              corner: tuple[ir.Value, ir.Value], depth: ir.Value) -> list[ir.Value]:
+    """What the first tile fetches of the panel from corner = (column, k) on, which is `depth` deep; and how many bytes
+    further the share of each following tile begins."""
+    start, apart = line_of(b, spec, args, g, *corner)
+    step = between = b.mul(apart, const(spread(spec, tile)))
     if by_lines(spec):
-        k = b.add(k, b.mul(b.mul(number, const(each)), b.udiv(depth, const(tile.lanes))))
+        between = b.mul(step, b.udiv(depth, const(tile.lanes)))
     else:
-        n = b.add(n, b.mul(number, const(each)))
-    start, apart = line_of(b, spec, args, g, n, k)
-    step = b.mul(apart, const(each)) if by_lines(spec) else const(tile.lanes * element_bytes(spec.element))
-    return [start, step, apart]
+        step = const(tile.lanes * element_bytes(spec.element))
+    return [start, step, apart, between]
 
 
 def line_of(b: ir.IRBuilder, spec: Contraction, args: Args, g: ir.Value, n: ir.Value,

@@ -6,12 +6,16 @@ A panel of right is packed when its turn has come, and all rows of the block mee
 block of left stays in the second cache meanwhile.  Blocks of columns are cut only where sums wait for an epilogue.
 Shallow products go along rows (`goes_along_rows`): all panels of a block are packed, and a tile of rows meets them all.
 """
+from __future__ import annotations
+
+from typing import NamedTuple
+
 from llvmlite import ir
 
 from tenon.backends.cpu.shares import SHARE, Share
 
 from . import pairs
-from .ahead import LINE, fetches, line_of, nothing, share_of, sharers, spread
+from .ahead import LINE, fetches, line_of, nothing, sharers, shares_of, spread
 from .emit import (
     I1,
     I64,
@@ -46,7 +50,7 @@ from .spec import (
     region_function,
     whole_tiles,
 )
-from .tiles import emit_tile
+from .tiles import caller, row_apart, stores_plainly, tile_emitter
 from .together import apart
 
 PACK_LINES = 32         # of plain left are packed together, to read memory along its lines
@@ -92,6 +96,19 @@ def packs_left(spec: Contraction, tile: Tile) -> bool:
     return not (whole and in_place)
 
 
+class _Panel(NamedTuple):
+    """What is known of a panel, and of its tiles, before the loop over rows: what that loop does for a tile is done
+    between the products of two of them."""
+    column: ir.Value
+    columns: ir.Value       # there are from there on
+    start: ir.Value
+    first: ir.Value         # whether the block of depth is
+    last: ir.Value
+    apart: ir.Value         # bytes between rows of the result, where sums are only stored
+    shares: list[ir.Value]  # of the next panel, which tiles fetch
+    lines: list[ir.Value]
+
+
 class _Packed:
     """The values that the loops share."""
 
@@ -100,9 +117,10 @@ class _Packed:
         self.pack_left, self.pack_right = (
             emit_pack(module, f"{name}.pack_{side}", spec, tile, side) if needed(spec, tile) else None
             for side, needed in (("left", packs_left), ("right", packs_right)))
-        self.inner = (pairs.emit_pair_tile if in_registers(spec) else emit_tile)(module, f"{name}.tile", spec, tile)
         self.narrow = narrow = narrow_tile(spec, tile)
-        self.last = None if narrow is None else emit_tile(module, f"{name}.last_tile", spec, tile, narrow)
+        self.inner = caller(pairs.emit_pair_tile(module, f"{name}.tile", spec, tile)) if in_registers(spec) else \
+            tile_emitter(module, f"{name}.tile", spec, tile)
+        self.last = self.inner if narrow is None else tile_emitter(module, f"{name}.last_tile", spec, tile, narrow)
         self.args, values = tuple(function.args[:len(spec.arguments)]), function.args[len(spec.arguments):]
         self.g, self.row_from, self.row_to, self.column_from, self.column_to, scratch = values
         self.b = b = ir.IRBuilder(function.append_basic_block("entry"))
@@ -149,12 +167,12 @@ class _Packed:
             self.pack_panels()
             with loop(b, m0, self.m_end, const(tile.rows)) as (m, _), \
                     loop(b, n0, self.n_end, const(tile.width)) as (n, _):
-                self.one(m, n, self.place(n), (n, ZERO), [])
+                self.one(m, self.known(n))
             return
         with loop(b, n0, self.n_end, const(tile.width)) as (n, _):
-            panel, following, lines = self.panel(n), self.following(n), self.lines(n)
+            panel = self.known(n)
             with loop(b, m0, self.m_end, const(tile.rows)) as (m, _):
-                self.one(m, n, panel, following, lines)
+                self.one(m, panel)
         if self.together:
             self.finish(m0, n0, k0)
 
@@ -258,52 +276,67 @@ class _Packed:
 
     # ------------------------------------------------------------ a tile
 
-    def one(self, m: ir.Value, n: ir.Value, panel: ir.Value, following: tuple[ir.Value, ir.Value],
-            lines: list[ir.Value]) -> None:
-        """Call the tile at row m, column n."""
-        b, spec, tile, (m0, n0, k0) = self.b, self.spec, self.tile, self.origin
-        first = b.icmp_signed("==", k0, ZERO)
-        last = b.icmp_signed(">=", b.add(k0, self.depth_block), self.depth)
+    def one(self, m: ir.Value, panel: _Panel) -> None:
+        """The tile at row m."""
+        b, spec, tile, (m0, n0, _), n = self.b, self.spec, self.tile, self.origin, panel.column
         place = b.add(b.mul(b.sub(m, m0), self.column_block), b.mul(b.sub(n, n0), const(tile.rows)))
         place = ZERO if spec.target is not None else b.select(self.one_pass, ZERO, place)
         if self.together:
             place = b.add(b.mul(b.sub(m, m0), const(apart(tile))), b.sub(n, n0))
         partial = address(b, self.sums, place, spec.element)
-        lines = [b.and_(lines[0], b.icmp_signed("==", m, m0)), *lines[1:]] if lines else []
-        columns = b.sub(self.n_end, n)
-        given = [*self.args, self.g, m, n, b.sub(self.m_end, m), columns, self.k_size, self.rows_at(m), panel, partial,
-                 first, last, *self.ahead(m, panel, following)]
+        packs, *lines = panel.lines or [None]
+        lines = [] if packs is None else [b.and_(packs, b.icmp_signed("==", m, m0)), *lines]
+        given = [*self.args, self.g, m, n, b.sub(self.m_end, m), panel.columns, self.k_size, self.rows_at(m),
+                 panel.start, partial, panel.first, panel.last, *self.ahead(m, panel.start, panel.shares)]
         if self.narrow is None:
-            b.call(self.inner, [*given, *lines])
+            self.inner(b, [*given, *lines], panel.apart)
             return
-        with b.if_else(b.icmp_signed("<=", columns, const(self.narrow.width)), likely=False) as (at_end, before):
+        with b.if_else(b.icmp_signed("<=", panel.columns, const(self.narrow.width)), likely=False) as (at_end, before):
             with at_end:
-                b.call(self.last, given)
+                self.last(b, given, panel.apart)
             with before:
-                b.call(self.inner, [*given, *lines])
+                self.inner(b, [*given, *lines], panel.apart)
 
-    def ahead(self, m: ir.Value, panel: ir.Value, following: tuple[ir.Value, ir.Value]) -> list[ir.Value]:
-        """What the tile at row m fetches of the next panel, if there is one."""
-        b, spec, tile, (m0, _, _), (n, k) = self.b, self.spec, self.tile, self.origin, following
+    def known(self, n: ir.Value) -> _Panel:
+        """What the tiles of the panel from column n on share."""
+        b, spec, (m0, _, k0) = self.b, self.spec, self.origin
+        along, start = self.along, self.place(n) if self.along else self.panel(n)
+        first = b.icmp_signed("==", k0, ZERO)
+        last = b.icmp_signed(">=", b.add(k0, self.depth_block), self.depth)
+        apart = row_apart(b, spec, self.args, self.g, m0, n) if stores_plainly(spec) else ZERO
+        return _Panel(n, b.sub(self.n_end, n), start, first, last, apart,
+                      self.shares((n, ZERO) if along else self.following(n)), [] if along else self.lines(n))
+
+    def shares(self, following: tuple[ir.Value, ir.Value]) -> list[ir.Value]:
+        """How many tiles fetch a share of the next panel, if there is one; and where the shares are."""
+        b, spec, tile, (n, k) = self.b, self.spec, self.tile, following
         if not fetches(spec, tile):
             return []
-        number, size = b.udiv(b.sub(m, m0), const(tile.rows)), minimum(b, self.depth_block, b.sub(self.depth, k))
-        some = b.and_(b.icmp_signed("<", n, self.column_to), b.icmp_signed("<", number, const(sharers(spec, tile))))
+        size = minimum(b, self.depth_block, b.sub(self.depth, k))
+        count = b.select(b.icmp_signed("<", n, self.column_to), const(sharers(spec, tile)), ZERO)
         if spec.packed is None:
-            share = share_of(b, spec, tile, self.args, self.g, number, (n, k), size)
-        else:
-            share = share_of_packed(b, spec, tile, number, packed_block(b, spec, tile, self.args, n, k, size), size)
+            return [count, *shares_of(b, spec, tile, self.args, self.g, (n, k), size)]
+        return [count, *shares_of_packed(b, spec, tile, packed_block(b, spec, tile, self.args, n, k, size), size)]
+
+    def ahead(self, m: ir.Value, panel: ir.Value, shares: list[ir.Value]) -> list[ir.Value]:
+        """What the tile at row m fetches of the next panel, if there is one."""
+        b, spec, tile, (m0, _, _) = self.b, self.spec, self.tile, self.origin
+        if not shares:
+            return []
+        count, start, step, apart, between = shares
+        number = b.udiv(b.sub(m, m0), const(tile.rows))
+        share = [b.gep(start, [b.mul(number, between)], source_etype=ir.IntType(8)), step, apart]
+        some = b.icmp_signed("<", number, count)
         return [b.select(some, *both) for both in zip(share, nothing(spec, tile, panel), strict=True)]
 
 
 # ---------------------------------------------------------------- right that was packed before
 
-def share_of_packed(b: ir.IRBuilder, spec: Contraction, tile: Tile, number: ir.Value, panel: ir.Value,
-                    depth: ir.Value) -> list[ir.Value]:
-    """What tile `number` fetches of a panel that is `depth` deep."""
-    step = LINE * spread(spec, tile)
-    first = b.mul(number, b.mul(b.udiv(depth, const(tile.lanes)), const(step)))
-    return [b.gep(panel, [first], source_etype=ir.IntType(8)), const(step), const(LINE)]
+def shares_of_packed(b: ir.IRBuilder, spec: Contraction, tile: Tile, panel: ir.Value,
+                     depth: ir.Value) -> list[ir.Value]:
+    """What tiles fetch of a panel that is `depth` deep, as `shares_of` says it."""
+    step = const(LINE * spread(spec, tile))
+    return [panel, step, const(LINE), b.mul(b.udiv(depth, const(tile.lanes)), step)]
 
 
 def emit_packing(module: ir.Module, name: str, spec: Contraction, tile: Tile | None = None) -> ir.Function:

@@ -1,11 +1,16 @@
 """One register tile: rows x width sums over a block of depth, and what is done with them when depth is finished.
 
-    void tile(arguments..., g, m, n, rows, columns, depth, left, right, sums, first, last, ahead..., lines...)
+    arguments..., g, m, n, rows, columns, depth, left, right, sums, first, last, ahead..., lines...
+
+is what it is given: as a function, or in the loop over tiles, where sums are only stored.  Neither is to do much, since
+processors begin with the next tile while products of this one are waiting, and no earlier than that.
 
 `right` is a packed panel, `left` one too or where it is in memory; `ahead` says what is fetched for later tiles, and
 `lines` whether this tile packs the panel: it reads lines in memory, and writes them to the panel for the others.
 Between blocks of depth sums wait where they will be stored at last, or, where an epilogue is to be applied, in `sums`.
 """
+from collections.abc import Callable, Sequence
+
 from llvmlite import ir
 
 from tenon.backends import pieces
@@ -41,6 +46,7 @@ from .spec import (
     Target,
     Tile,
     goes_together,
+    in_registers,
     left_layout,
     narrow_tile,
     packs_in_tiles,
@@ -49,15 +55,49 @@ from .spec import (
 from .sums import add_products
 from .together import apart
 
+Emit = Callable[[ir.IRBuilder, list[ir.Value], ir.Value], None]
+
+
+def tile_emitter(module: ir.Module, name: str, spec: Contraction, tile: Tile, narrow: Tile | None = None) -> Emit:
+    """What emits a tile, or the call of its function: given a builder, what it is given, bytes between rows.
+
+    It is for the last columns alone, if it is for a `narrow` tile, whose panel is packed before.
+    """
+    if stores_plainly(spec):
+        return lambda b, given, apart: _Tile(module, name, spec, tile, narrow, b, given, apart).emit()
+    return caller(emit_tile(module, name, spec, tile, narrow))
+
+
+def caller(function: ir.Function) -> Emit:
+    """What emits the call of a tile's function."""
+    def call(b: ir.IRBuilder, given: list[ir.Value], _: ir.Value) -> None:
+        b.call(function, given)
+    return call
+
+
+def stores_plainly(spec: Contraction) -> bool:
+    """Whether sums are stored where `target` says, and no more is done with them."""
+    return spec.target is not None and spec.straight and spec.store_run is None and not in_registers(spec)
+
+
+def row_apart(b: ir.IRBuilder, spec: Contraction, args: Args, g: ir.Value, m: ir.Value, n: ir.Value) -> ir.Value:
+    """Bytes between rows of the result, if it is equally far apart for them."""
+    assert spec.target is not None
+    batch = unravel(b, g, [size(b, args) for size in spec.batch])
+    first, second = (spec.target(b, args, batch, row, n) for row in (m, b.add(m, ONE)))
+    return b.sub(b.ptrtoint(second, I64), b.ptrtoint(first, I64))
+
 
 def emit_tile(module: ir.Module, name: str, spec: Contraction, tile: Tile, narrow: Tile | None = None) -> ir.Function:
-    """The function; for the last columns alone, if it is for a `narrow` tile, whose panel is packed before."""
+    """The function."""
     kind = ir.FunctionType(ir.VoidType(), [*spec.arguments, *[I64] * 6, *[POINTER] * 3, I1, I1,
                                            *ahead_types(spec, tile), *([] if narrow else line_types(spec, tile))])
     function = ir.Function(module, kind, name)
     function.linkage = "internal"
     function.attributes.add("noinline")
-    _Tile(module, name, spec, tile, narrow, function).emit()
+    b = ir.IRBuilder(function.append_basic_block("entry"))
+    _Tile(module, name, spec, tile, narrow, b, function.args).emit()
+    b.ret_void()
     return function
 
 
@@ -65,7 +105,8 @@ class _Tile:
     """The values that the steps of a tile share."""
 
     def __init__(self, module: ir.Module, name: str, spec: Contraction, block: Tile, narrow: Tile | None,
-                 function: ir.Function) -> None:
+                 b: ir.IRBuilder, given: Sequence[ir.Value], apart: ir.Value | None = None) -> None:
+        self.b, self.apart = b, apart
         self.spec, self.block, self.tile = spec, block, narrow or block
         self.whole_rows, self.whole_columns = whole_tiles(spec, block)
         if narrow is not None:
@@ -75,13 +116,12 @@ class _Tile:
         self.is_stored = spec.target is not None and spec.straight and spec.store_run is None
         by_piece = self.is_stored or spec.finish is not None
         self.finish = None if by_piece else emit_finish(module, f"{name}.finish", spec, self.tile)
-        self.args, values = tuple(function.args[:len(spec.arguments)]), function.args[len(spec.arguments):]
+        self.args, values = tuple(given[:len(spec.arguments)]), given[len(spec.arguments):]
         g, self.m, self.n, self.rows, self.columns, self.depth, self.left, self.right, self.sums, *rest = values
         self.first, self.last, *rest = rest
         ahead = len(ahead_types(spec, block))
         self.ahead, self.memory = rest[:ahead], rest[ahead:]
         self.passed = [*self.args, g, self.m, self.n, self.rows, self.columns, self.sums, self.first]
-        self.b = b = ir.IRBuilder(function.append_basic_block("entry"))
         self.batch = unravel(b, g, [size(b, self.args) for size in spec.batch])
 
     def emit(self) -> None:
@@ -95,7 +135,6 @@ class _Tile:
         elif not goes_together(spec):
             with b.if_then(self.last):
                 self.hand_over()
-        b.ret_void()
 
     def store_edge(self, direct: ir.Value) -> None:
         """The sums of a tile that is not whole go to the result from memory of the thread's own."""
@@ -128,6 +167,8 @@ class _Tile:
     def is_whole(self) -> ir.Value:
         """Whether all of the tile is in the result, and each of its rows in one run of it."""
         b, spec, tile = self.b, self.spec, self.tile
+        if self.is_stored and self.whole_rows and self.whole_columns:
+            return I1(1)
         whole = b.and_(b.icmp_signed(">=", self.rows, const(tile.rows)),
                        b.icmp_signed(">=", self.columns, const(tile.width)))
         if spec.store_run is not None:
@@ -147,7 +188,10 @@ class _Tile:
     def lines_at(self, where: Target) -> Lines:
         """What is somewhere for the rows, if it is equally far apart for them."""
         b = self.b
-        first, second = (where(b, self.args, self.batch, row, self.n) for row in (self.m, b.add(self.m, ONE)))
+        first = where(b, self.args, self.batch, self.m, self.n)
+        if self.apart is not None:
+            return Lines(first, self.apart)
+        second = where(b, self.args, self.batch, b.add(self.m, ONE), self.n)
         return Lines(first, b.sub(b.ptrtoint(second, I64), b.ptrtoint(first, I64)))
 
     def near(self) -> Near:
