@@ -28,6 +28,7 @@ from tenon.backends import plain
 from tenon.backends.code_cache import make_key
 from tenon.backends.fingerprint import fingerprint
 from tenon.backends.llvm import Library, compile_object, environment, obtain, store, stored
+from tenon.backends.printing import print_module
 
 WORD, HALF, BOOLEAN, POINTER, NOTHING = ir.IntType(64), ir.IntType(32), ir.IntType(1), ir.PointerType(), ir.VoidType()
 BYTES = 8               # of a word
@@ -354,7 +355,7 @@ class Module:
 
     def __str__(self) -> str:
         """The text; a few passes do it as much good as all, in a tenth of the time: there is nothing to vectorise."""
-        return plain.headed([name for name, x in self.functions.items() if x.blocks], str(self.ir))
+        return plain.headed([name for name, x in self.functions.items() if x.blocks], print_module(self.ir))
 
 
 def library(name: str, *constants: int, module_of: Callable[..., Module]) -> Library:

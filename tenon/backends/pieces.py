@@ -16,7 +16,7 @@ from llvmlite import ir
 
 from tenon.backends import plain
 from tenon.backends.code_cache import make_key
-from tenon.backends.printing import print_module
+from tenon.backends.printing import print_module, take_apart
 
 PREFIX = "piece."
 HEAD = "; piece: "      # in front of the text of one, behind that of a kernel
@@ -52,15 +52,18 @@ def _written(write: Write, constants: tuple[Hashable, ...], kinds: tuple[Any, ..
     write(b, *constants, *function.args)
     b.ret_void()
     text = print_module(module)
+    take_apart(module)
     name = PREFIX + make_key(text)
     text = text.replace(f'@"{PREFIX}"', f'@"{name}"')
     return name, plain.headed([name], text)
 
 
 def text_of(module: ir.Module) -> str:
-    """The text of a module, and behind it those of the pieces that it calls."""
+    """The text of a module, which is taken apart, and behind it those of the pieces that it calls."""
     pieces = [x for x in module.functions if isinstance(x, Piece)]
-    return "".join([plain.text_of(module), *(f"\n{HEAD}{x.name}\n{x.text}" for x in pieces)])
+    text = "".join([plain.text_of(module), *(f"\n{HEAD}{x.name}\n{x.text}" for x in pieces)])
+    take_apart(module)
+    return text
 
 
 def parted(text: str) -> tuple[str, dict[str, str]]:

@@ -40,6 +40,27 @@ def print_module(module: ir.Module) -> str:
         *map(str, module.metadata)])
 
 
+def take_apart(module: ir.Module) -> None:
+    """Let go of a module that is printed: its parts name each other, so that all of it would stay until Python looks
+    for cycles, which takes longer than this.
+
+    >>> import gc, weakref
+    >>> from llvmlite import ir
+    >>> gc.disable()
+    >>> module = ir.Module("m")
+    >>> found = weakref.ref(ir.Function(module, ir.FunctionType(ir.VoidType(), []), "f").append_basic_block("entry"))
+    >>> take_apart(module)
+    >>> found() is None
+    True
+    >>> gc.enable()
+    """
+    functions = [x for x in module.globals.values() if isinstance(x, ir.Function)]
+    blocks = [block for function in functions for block in function.blocks]
+    loops = [x for block in blocks for x in block.instructions if isinstance(x, ir.PhiInstr)]
+    for x in (module, *functions, *blocks, *loops):
+        vars(x).clear()
+
+
 def _function(function: ir.Function) -> str:
     parts: list[str] = []
     function.descr_prototype(parts)
