@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tenon.graph.op import OPS, Op
+from tenon.ops.short_axes import is_short
 
 Types = Sequence[Any]
 Prepared = tuple[Callable[..., Any], tuple[Any, ...]]       # what is called, and with what behind the arrays
@@ -28,7 +29,7 @@ def prepared(op: Op, types: Types, attrs: Mapping[str, Any]) -> Prepared | None:
 
 def _total(total: np.ufunc) -> Callable[[Types, Mapping[str, Any]], Prepared | None]:
     def make(types: Types, attrs: Mapping[str, Any]) -> Prepared | None:
-        same = types[0].dtype is attrs["dtype"]
+        same = types[0].dtype is attrs["dtype"] and not is_short(types[0].shape, attrs["axis"])
         return (total.reduce, (attrs["axis"], None, None, attrs["keepdims"])) if same else None
     return make
 

@@ -22,7 +22,7 @@ from tenon.ops.windows import (
     padded,
     per_axis,
     shown,
-    sum_windows,
+    sum_taps,
     window_attrs,
     window_counts,
     window_view,
@@ -161,9 +161,8 @@ def _max_pool_grad_compute(s: Any, i: Any, g: Any, taps: Any, sizes: Any, kernel
 
 
 def _max_pool_grad_ref(g: Any, taps: Any, sizes: Any, kernel: Any, **attrs: Any) -> Any:
-    total = int(np.prod(kernel))
-    won = np.where(taps[..., None] == np.arange(total), g[..., None], np.zeros((), g.dtype))
-    return sum_windows(won.reshape(*g.shape, *kernel), sizes, kernel, **attrs)
+    zero = np.zeros((), g.dtype)
+    return sum_taps(lambda tap: np.where(taps == tap, g, zero), g, sizes, kernel, **attrs)
 
 
 max_pool_grad: Op = define(

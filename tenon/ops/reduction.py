@@ -18,6 +18,7 @@ from tenon.ops.complex_parts import conj, real
 from tenon.ops.creation import as_number
 from tenon.ops.define import aliases, check_kind, composite, define, function
 from tenon.ops.shape import cast, reshape_op, restore
+from tenon.ops.short_axes import reduced
 from tenon.types import (
     DType,
     Shape,
@@ -78,11 +79,9 @@ def _total_attrs(x: TensorType, axis: Any, keepdims: bool, dtype: Any) -> dict[s
 
 
 def _total_ref(combine: np.ufunc) -> Callable[..., Any]:
-    total: Any = combine.reduce
-
     def ref(x: Any, axis: Any, keepdims: bool, dtype: DType) -> Any:
         narrow = dtype.is_floating and dtype.bits == 16
-        return total(_as(x, float32 if narrow else dtype), axis, None, None, keepdims)
+        return reduced(combine, _as(x, float32 if narrow else dtype), axis, keepdims)
     return ref
 
 
@@ -189,7 +188,7 @@ def _extreme_vjp(g: Any, y: Any, x: Any, axis: tuple[int, ...], keepdims: bool) 
 
 def _extreme(name: str, ref: Any, doc: str) -> Op:
     return define(name, type=_extreme_type(name), canonical=axes_and_flag, vjp=_extreme_vjp, compute=reducing(name),
-                  ref=lambda x, axis, keepdims: ref.reduce(x, axis, None, None, keepdims), doc=doc,
+                  ref=lambda x, axis, keepdims: reduced(ref, x, axis, keepdims), doc=doc,
                   examples=[f"{name}(f32[2, 3], axis=(1,), keepdims=False) -> f32[2]", f"{name}(i64[2, 3]) -> i64",
                             f"{name}(f32[2, 0], axis=(1,)) -> error"])
 

@@ -153,17 +153,30 @@ def sum_windows(columns: Any, sizes: Sequence[int], kernel: Sequence[int], strid
     """NumPy: the sum of windows [..., *P, *K] where they overlap, without the padding: `window_view` transposed."""
     count = len(kernel)
     first = columns.ndim - 2 * count
-    lead, counts = columns.shape[:first], columns.shape[first:first + count]
-    out = np.zeros((*lead, *(n + low + high for n, (low, high) in zip(sizes, padding))), columns.dtype)
-    if all(d == 1 and k <= s for k, s, d in zip(kernel, stride, dilation, strict=True)) and out.size:
+    if all(d == 1 and k <= s for k, s, d in zip(kernel, stride, dilation, strict=True)) and columns.size:
+        out = _with_padding(columns, columns.shape[:first], sizes, padding)
         lead_steps, steps = out.strides[:first], out.strides[first:]
         beside = _strided(out, columns.shape, (*lead_steps, *(a * b for a, b in zip(steps, stride)), *steps))
         beside[...] = columns                   # no window reaches into another one
         return pad_or_cut(out, tuple((-low, -high) for low, high in padding), 0)
-    for k in np.ndindex(*kernel):
-        place: Any = tuple(slice(b * d, b * d + (p - 1) * s + 1, s) for b, d, p, s in zip(k, dilation, counts, stride))
-        out[(..., *place)] += columns[(..., *k)]
+    flat = columns.reshape(*columns.shape[:-count], -1)
+    return sum_taps(lambda k: flat[..., k], flat[..., 0], sizes, kernel, stride, padding, dilation)
+
+
+def sum_taps(tap: Callable[[int], Any], like: Any, sizes: Sequence[int], kernel: Sequence[int], stride: Sequence[int],
+             padding: Pads, dilation: Sequence[int]) -> Any:
+    """NumPy: the same of what stands under each tap of all windows, arrays [..., *P] that are `like` this one."""
+    first = like.ndim - len(kernel)
+    out = _with_padding(like, like.shape[:first], sizes, padding)
+    for number, k in enumerate(np.ndindex(*kernel)):
+        place: Any = tuple(slice(b * d, b * d + (p - 1) * s + 1, s)
+                           for b, d, p, s in zip(k, dilation, like.shape[first:], stride))
+        out[(..., *place)] += tap(number)
     return pad_or_cut(out, tuple((-low, -high) for low, high in padding), 0)
+
+
+def _with_padding(like: Any, lead: Sequence[int], sizes: Sequence[int], padding: Pads) -> Any:
+    return np.zeros((*lead, *(n + low + high for n, (low, high) in zip(sizes, padding))), like.dtype)
 
 
 def pad_or_cut(x: Any, padding: Any, fill: Any) -> Any:
