@@ -13,7 +13,6 @@ from tenon.backends.cpu.mathematics.logarithm import log
 from tenon.backends.cpu.mathematics.notation import (
     Number,
     copysign,
-    even_and_odd,
     fma,
     maximum,
     minimum,
@@ -126,7 +125,7 @@ def normal_cdf(x: Number) -> Number:
         return fma(erf(x * math.sqrt(0.5)), 0.5, 0.5)
     near = minimum(maximum(x, -NORMAL_END), NORMAL_END)
     square = near * near
-    ratio = even_and_odd(square, NORMAL_TOP) / even_and_odd(square, NORMAL_BOTTOM)
+    ratio = polynomial(square, NORMAL_TOP) / polynomial(square, NORMAL_BOTTOM)
     return maximum(fma(near, ratio + NORMAL_PART, 0.5), 0.0)
 
 

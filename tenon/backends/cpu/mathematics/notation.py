@@ -267,12 +267,6 @@ def polynomial(x: Number, coefficients: Sequence[float]) -> Number:
     return result
 
 
-def even_and_odd(x: Number, coefficients: Sequence[float]) -> Number:
-    """The same sum as that of `polynomial`, in two halves that wait half as long for their multiply-adds."""
-    square = x * x
-    return fma(polynomial(square, coefficients[1::2]), x, polynomial(square, coefficients[::2]))
-
-
 def scaled(x: Number, exponent: Bits) -> Number:
     """x * 2**exponent, rounded once, however large the exponent: one instruction where `can_scale` holds."""
     b, lanes = x.b, f"v{x.lanes}" if x.lanes else ""
