@@ -1,6 +1,7 @@
 """Convolutions whose channels are last, in memory as in the shape: networks in use are made of them (`channels_last`).
 
     conv_channels_last(x, w)         y[n, p, o] = sum over k, c of x[n, p * stride + k * dilation - low, c] * w[o, c, k]
+    conv_weight_grad_last(x, g)      w[o, k, c] = sum over n, p of x[n, p * stride + k * dilation - low, c] * g[n, p, o]
     depthwise_channels_last(x, w)    y[n, p, c] = sum over k    of x[n, p * stride + k * dilation - low, c] * w[k, c]
 """
 
@@ -61,6 +62,43 @@ conv_channels_last: Op = define(
               "-> f32[2, 6, 4]",
               "conv_channels_last(f32[2, 7, 6, 3], f32[5, 3, 3, 2], stride=(2, 1), padding=((1, 2), (0, 1)), "
               "dilation=(1, 2)) -> f32[2, 4, 5, 5]"])
+
+
+def _weight_grad_type(x: TensorType, g: TensorType, *, kernel: Any, stride: Any, padding: Any,
+                      dilation: Any) -> TensorType:
+    w = TensorType(x.dtype, (g.shape[-1], x.shape[-1], *kernel))
+    expected = _last_type(x, w, stride=stride, padding=padding, dilation=dilation)
+    if expected.shape != g.shape:
+        raise ShapeError(f"conv_weight_grad_last: {x} convolved with {w} is {expected}, the gradient is {g}")
+    return TensorType(x.dtype, (g.shape[-1], *kernel, x.shape[-1]))
+
+
+def _weight_grad_compute(s: Any, i: Any, x: Any, g: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Any:
+    o, *k, c = i
+
+    def term(np_: tuple[Any, ...]) -> Any:
+        n, *p = np_
+        return padded(s, x, (n,), p, k, stride, padding, dilation, trail=(c,)) * g((n, *p, o))
+    return s.reduce("add", g.shape[:-1], term)
+
+
+def _weight_grad_ref(x: Any, g: Any, kernel: Any, **attrs: Any) -> Any:
+    assert conv_weight_grad.ref is not None
+    found = conv_weight_grad.ref(np.moveaxis(x, -1, 1), np.moveaxis(g, -1, 1), kernel=kernel, groups=1, **attrs)
+    return np.moveaxis(found, 1, -1)
+
+
+conv_weight_grad_last: Op = define(
+    "conv_weight_grad_last", public=False, type=_weight_grad_type, ref=_weight_grad_ref, compute=_weight_grad_compute,
+    promote=same,
+    vjp=lambda h, y, x, g, kernel, **attrs: (
+        lambda: last(conv_input_grad(first(conj(g)), first(h), sizes=x.shape[1:-1], groups=1, **attrs)),
+        lambda: conv_channels_last(conj(x), first(h), **attrs)),
+    doc="The gradient of conv_channels_last with respect to its kernel of these sizes, channels last: [O, *kernel, C].",
+    examples=["conv_weight_grad_last(f32[2, 8, 3], f32[2, 6, 4], kernel=(3,), stride=(1,), padding=((0, 0),), "
+              "dilation=(1,)) -> f32[4, 3, 3]",
+              "conv_weight_grad_last(f32[2, 7, 6, 3], f32[2, 4, 5, 5], kernel=(3, 2), stride=(2, 1), "
+              "padding=((1, 2), (0, 1)), dilation=(1, 2)) -> f32[5, 3, 2, 3]"])
 
 
 # ---------------------------------------------------------------- of every channel by itself

@@ -3,14 +3,15 @@
     conv(x, w)               ->  first(conv_channels_last(around(last(x)), last(w)))
     conv_input_grad(g, w)    ->  the same of g and the turned kernel
     conv_weight_grad(x, g)   ->  conv_weight_grad(around(x), g)
+    the same for vectors     ->  first(conv_weight_grad_last(around(last(x)), last(g)))
     conv(x, w) of one tap    ->  w @ x, where vectors multiply pairs; of the places of x that its steps meet
     any other                ->  cast(conv(cast(x, f32), cast(w, f32)))
 
 Where the processor multiplies pairs of bfloat16 that are neighbours along the depth of a product, images are stored
 with zeros around them and, unless it is their places that are summed over, with their channels last; so pairs are read
-as they lie.  Where it does not, or there are no pairs, all numbers are converted once, and not again by every window.
-Vectors of pairs are twice as fast as float32, which is less than Winograd's tiles save of windows of 3 x 3 (9/4): these
-are converted too.
+as they lie.  What goes to vectors may be joined of two lines, whatever the stride between them.  Where it does not, or
+there are no pairs, all numbers are converted once, and not again by every window.  Vectors of pairs are twice as fast
+as float32, which is less than Winograd's tiles save of windows of 3 x 3 (9/4): these are converted too.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import Any
 from tenon.graph.build import copy, rebuild
 from tenon.graph.ir import Graph, Input, Node, Value
 from tenon.ops.barrier import stored
-from tenon.ops.channels_last import conv_channels_last, first, last
+from tenon.ops.channels_last import conv_channels_last, conv_weight_grad_last, first, last
 from tenon.ops.convolution import conv, conv_input_grad, conv_weight_grad
 from tenon.ops.cutting import narrow
 from tenon.ops.linalg import matmul
@@ -51,10 +52,7 @@ def narrow_convolutions(graph: Graph, pairs: str | None = None) -> Graph:
     def visit(node: Node, inputs: tuple[Input, ...]) -> Any:
         if not _is_narrow(node):
             return copy(node, inputs)
-        if pairs == "vectors" and _is_product(node):
-            return _product(node, *inputs)
-        widens = pairs is None or not _has_pairs(node) or (pairs == "vectors" and _saves_multiplications(node))
-        found = None if widens else _in_pairs(node, *inputs)
+        found = (_in_vectors if pairs == "vectors" else _in_pairs)(node, *inputs) if pairs else None
         return _widened(node, *inputs) if found is None else found
     return rebuild(graph, visit)
 
@@ -104,11 +102,25 @@ def _has_pairs(node: Node) -> bool:
 
 
 def _saves_multiplications(node: Node) -> bool:
-    """Whether Winograd's tiles take it, in float32."""
+    """Whether Winograd's tiles take it in float32, and faster: 16 products each, and as many for 15 tiles to transform
+    kernels."""
     x, y = (z.shape for z in node.inputs if isinstance(z, Value))
     kernel, channels = (node.attrs["kernel"], (x[1], y[1])) if node.op is conv_weight_grad else (y[2:], y[:2])
-    steps = all(n == 1 for n in node.attrs["stride"])
-    return steps and tuple(kernel[-2:]) == (3, 3) and min(channels) >= WINOGRAD
+    if any(n != 1 for n in node.attrs["stride"]) or tuple(kernel[-2:]) != (3, 3) or min(channels) < WINOGRAD:
+        return False
+    images, _, *places = y if node.op is conv_weight_grad else node.output.shape
+    known = [n for n in (images, *places) if isinstance(n, int)]
+    tiles = prod(known[:-2]) * prod(-(-n // 2) for n in known[-2:])
+    return len(known) < len(places) + 1 or 16 * (tiles + 15) < 9 / 2 * prod(known)
+
+
+def _in_vectors(node: Node, x: Any, y: Any) -> Any:
+    """The product of pairs as vectors multiply them; None where float32 is as fast."""
+    if _is_product(node):
+        return _product(node, x, y)
+    if _saves_multiplications(node):
+        return None
+    return _by_lines(node, x, y) if _has_lines(node) else _in_pairs(node, x, y)
 
 
 def _is_product(node: Node) -> bool:
@@ -130,8 +142,36 @@ def _product(node: Node, x: Any, w: Any) -> Any:
     return reshape_op(matmul(matrix, flat), shape=node.output.shape)
 
 
+def _has_lines(node: Node) -> bool:
+    """Whether it is a kernel's gradient whose taps and channels are runs of memory, and its pairs do not lie as needed.
+    """
+    if node.op is not conv_weight_grad or node.output.dtype is not bfloat16 or node.attrs["groups"] != 1:
+        return False
+    filters, channels, *kernel = node.output.shape
+    known = all(isinstance(n, int) and n > 0 for z in node.inputs if isinstance(z, Value) for n in z.shape)
+    run = channels * (kernel[-1] if node.attrs["dilation"][-1] == 1 else 1)
+    return known and min(filters, run) >= FEWEST and not (prod(kernel) == 1 and _has_pairs(node))
+
+
+def _by_lines(node: Node, x: Any, g: Any) -> Any:
+    """The gradient of a kernel whose pairs are two places: two lines of channels of an image that has them last."""
+    attrs = {name: value for name, value in node.attrs.items() if name != "groups"}
+    if any(n < 0 for pads in attrs["padding"] for n in pads):
+        return None
+    flat, odd = prod(attrs["kernel"]) == 1, g.shape[-1] % 2
+    if odd and not flat:                # one more place, where the gradient is 0
+        *others, (low, high) = attrs["padding"]
+        attrs["padding"] = (*others, (low, high + attrs["stride"][-1]))
+        g = _around(g, ((0, 0),) * len(others) + ((0, 1),), leading=2)
+    image = stored(_around(last(x), attrs["padding"], leading=1))
+    attrs["padding"] = ((0, 0),) * len(attrs["padding"])
+    return first(conv_weight_grad_last(image, stored(last(g)) if flat else last(stored(g)), **attrs))
+
+
 def _in_pairs(node: Node, x: Any, y: Any) -> Any:
-    """The product of pairs; None where a gradient would cut elements off."""
+    """The product of pairs as they lie; None where there are none, or a gradient would cut elements off."""
+    if not _has_pairs(node):
+        return None
     attrs = {name: value for name, value in node.attrs.items() if name != "groups"}
     if node.op is conv:
         return _channels_last(x, y, attrs["padding"], attrs["stride"], attrs["dilation"])

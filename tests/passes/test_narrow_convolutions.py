@@ -9,6 +9,7 @@ from itertools import product
 import numpy as np
 import pytest
 
+from tenon.backends.cpu.contraction.machine import host
 from tenon.graph.build import trace
 from tenon.graph.interpret import interpret
 from tenon.graph.text import print_graph
@@ -56,11 +57,12 @@ def test_rewritten_convolutions_agree_with_the_definition(pairs):
     assert paired > 60 if pairs else not paired
 
 
-@pytest.mark.parametrize(("pairs", "kernel", "stride", "widens"), [
-    ("registers", (3, 3), (1, 1), False), ("vectors", (3, 3), (1, 1), True), ("vectors", (3, 3), (2, 2), False),
-    ("vectors", (5, 5), (1, 1), False), ("vectors", (1, 1), (1, 1), False), (None, (1, 1), (1, 1), True)])
-def test_vectors_of_pairs_leave_windows_of_3_x_3_to_winograd(pairs, kernel, stride, widens):
-    forward, *_ = graphs(bfloat16, (8, 8), 32, 16, kernel, ((1, 1), (1, 1)), stride=stride, dilation=(1, 1))
+@pytest.mark.parametrize(("pairs", "size", "kernel", "stride", "widens"), [
+    ("registers", 24, (3, 3), (1, 1), False), ("vectors", 24, (3, 3), (1, 1), True),
+    ("vectors", 7, (3, 3), (1, 1), False), ("vectors", 24, (3, 3), (2, 2), False),
+    ("vectors", 24, (5, 5), (1, 1), False), ("vectors", 24, (1, 1), (1, 1), False), (None, 24, (1, 1), (1, 1), True)])
+def test_vectors_of_pairs_leave_windows_of_3_x_3_to_winograd(pairs, size, kernel, stride, widens):
+    forward, *_ = graphs(bfloat16, (size, size), 32, 16, kernel, ((1, 1), (1, 1)), stride=stride, dilation=(1, 1))
     assert ("f32" in print_graph(narrow_convolutions(forward, pairs))) == widens
 
 
@@ -81,6 +83,19 @@ def test_convolutions_of_one_tap_have_no_steps(pairs):
         assert "f32" not in print_graph(rewritten) and "stride=(2" not in print_graph(rewritten)
         agree(graph, lambda arrays, rewritten=rewritten: interpret(rewritten, arrays))
         agree(graph, compile(graph).run)
+
+
+@pytest.mark.parametrize(("channels", "sizes", "kernel", "stride", "low"), [
+    (32, (8, 8), (3, 3), (2, 2), 1), (16, (7, 7), (3, 3), (2, 2), 1), (3, (20, 22), (7, 7), (2, 2), 3),
+    (3, (9, 9), (5, 5), (1, 1), 2), (24, (7, 7), (1, 1), (1, 1), 0), (11, (13, 14), (2, 4), (3, 3), 0)])
+def test_gradients_of_kernels_are_pairs_of_places_where_vectors_multiply_them(channels, sizes, kernel, stride, low):
+    *_, graph = graphs(bfloat16, sizes, channels, 16, kernel, ((low, low), (low, low)), stride=stride, dilation=(1, 1))
+    rewritten = narrow_convolutions(graph, "vectors")
+    assert "f32" not in print_graph(rewritten)
+    agree(graph, lambda arrays: interpret(rewritten, arrays))
+    made = compile(graph)
+    agree(graph, made.run)
+    assert host().pairs != "vectors" or any("vdpbf16ps" in unit.ir for unit in made.kernels)
 
 
 @pytest.mark.parametrize(("sizes", "kernel", "attrs"), [

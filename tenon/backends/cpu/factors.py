@@ -68,10 +68,13 @@ class Factors:
             return None
         if min(FEWEST if n is None else n for n in (rows, columns, depth)) < FEWEST:
             return None
-        if len(x.depth) > 1 and (depth % (2 * PAIR_LANES) or x.depth[-1].extent % 2):
-            return None
         left, right = self.paired(x.left, x.rows), self.paired(x.right, x.columns, pieces=True)
-        return None if left is None or right is None else (left, right)
+        if left is None or right is None:
+            return None
+        whole = PAIR_LANES if host().pairs == "registers" or right.zipped is None else 1
+        if len(x.depth) > 1 and (depth % (2 * whole) or x.depth[-1].extent % 2):
+            return None
+        return left, right
 
     def paired(self, x: Expr, outer: Axis, pieces: bool = False) -> Operand | None:
         """A factor as pairs: along depth as they lie, along outer as lines that are joined, perhaps in pieces; None for

@@ -180,6 +180,7 @@ PRODUCTS: dict[str, Callable[..., int]] = {
     "depthwise_channels_last": lambda *shapes: prod(shapes[-1]) * prod(shapes[1][:-1]),
     "conv_input_grad": lambda *shapes: prod(shapes[0]) * prod(shapes[1][1:]),
     "conv_weight_grad": lambda *shapes: prod(shapes[1]) * prod(shapes[-1][1:]),
+    "conv_weight_grad_last": lambda *shapes: prod(shapes[1]) * prod(shapes[-1][1:]),
 }
 
 
