@@ -11,7 +11,7 @@ import operator
 import pytest
 
 import tenon as tn
-from capture.both import check
+from capture.both import VECTORS, check, vector
 from tenon import nn
 
 
@@ -333,6 +333,19 @@ class Asked:
         return self.value
 
 
+def python_asks_twice():
+    """Whether this Python asks `obj` twice in `(obj and 1) or 2`, as some of 3.12 and 3.13 do (python/cpython#124285)."""
+    obj = Asked()
+    obj.value = False
+    (obj and 1) or 2
+    return obj.asked > 1
+
+
+class Uncounted(Asked):
+    def __bool__(self):
+        return self.value
+
+
 def asked_once_in_a_conditional_expression(obj, x):
     y = 3.0 if (obj and 5.0) else 4.0
     return x * y if x.sum() > 0 else x - y
@@ -442,7 +455,13 @@ def test_right_by_part_or_in_one_graph(function):
 
 @pytest.mark.parametrize("function", ASKED, ids=lambda f: f.__name__)
 def test_a_condition_asks_as_often_as_python_does(function):
-    check(function, make=Asked)
+    check(function, make=Uncounted if function is asked_once_in_an_operand and python_asks_twice() else Asked)
+
+
+def test_an_operand_is_asked_once():
+    obj = Asked()
+    tn.jit(asked_once_in_an_operand, fullgraph=True)(obj, vector(*VECTORS[0]))
+    assert obj.asked == 4
 
 
 class Scaled(nn.Parameter):
