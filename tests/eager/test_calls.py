@@ -83,6 +83,16 @@ def test_recorded_calls_keep_what_they_saw():
         np.testing.assert_array_equal(x.grad.numpy(), [36.0])
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "complex64"])
+@pytest.mark.parametrize("call", [lambda x: x * 1e300, lambda x: -1e300 + x, lambda x: tn.where(x == 1, x, -1e300),
+                                  lambda x: tn.jit(lambda x: x * 1e300)(x), lambda x: tn.full_like(x, 1e300)])
+def test_a_number_beyond_a_type_is_infinite_and_nobody_is_told(call, dtype):
+    x = tn.tensor([2, -2], dtype=dtype)
+    with np.errstate(all="raise"):
+        found = [call(x).numpy() for _ in range(2)]
+    assert all(np.isinf(y).all() for y in found)
+
+
 def test_overflow_is_silent_in_every_thread():
     failures = []
 

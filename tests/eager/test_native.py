@@ -79,6 +79,16 @@ def test_an_operator_has_the_bits_that_it_has_in_python(short, dtype):
             assert seen(op.quick, *given) == seen(short.call, *given)
 
 
+@pytest.mark.parametrize("short", [short for short in SHORTS if short.op.arity == 2], ids=lambda short: short.op.name)
+def test_the_sign_of_no_number_is_that_which_numpy_gives(short):
+    # The loops of fmin and fmax take their way by the strides, which are 0 where there are no axes.
+    nan = np.array(np.nan, np.float32)
+    for x, y in ((nan, -nan), (-nan, nan), (-nan, -nan)):
+        for shape in (lambda v: v, lambda v: v.reshape(1), lambda v: np.repeat(v, 6)[::3][:1], lambda v: np.repeat(v, 3)):
+            given = [tn.Tensor(shape(np.asarray(v))) for v in (x, y)]
+            assert seen(short.op.quick, *given) == seen(short.call, *given)
+
+
 @pytest.mark.parametrize("call", [
     lambda x: x + 2, lambda x: 2.0 * x, lambda x: x / 0, lambda x: 1 - x, lambda x: x ** 2, lambda x: x * 0.0,
     lambda x: x * -0.0, lambda x: x + True, lambda x: x * 1j, lambda x: x + np.float32(1), lambda x: x < 1,

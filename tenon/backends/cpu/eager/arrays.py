@@ -58,6 +58,16 @@ def count_of(f: Function, array: Pointer) -> Word:
     return found()
 
 
+def step_of(f: Function, array: Pointer, item: Word) -> Word:
+    """How far apart NumPy says that the elements of a plain array are: its loops give NaNs signs by that."""
+    count, found = array.half(objects.NDIM), f.variable(item)
+    with f.where(count == 0):
+        found.set(0)
+    with f.where(count == 1):
+        found.set(array.field(objects.STRIDES).word())
+    return found()
+
+
 def run_loop(f: Function, loop: Pointer, arrays: Sequence[Pointer], steps: Sequence[Word]) -> None:
     """Let the loop of a ufunc, which stands there with its data, fill the last of the arrays."""
     addresses, strides, count = f.words(len(arrays)), f.words(len(arrays)), f.words(1)

@@ -19,7 +19,7 @@ import numpy as np
 from tenon.backends import native
 from tenon.backends.builtin import bound, builtin, method
 from tenon.backends.cpu import objects
-from tenon.backends.cpu.eager.arrays import MOST_ELEMENTS, define_arrays, run_loop
+from tenon.backends.cpu.eager.arrays import MOST_ELEMENTS, define_arrays, run_loop, step_of
 from tenon.backends.cpu.eager.objects import Objects, Offsets, Place, drop, held, shared
 from tenon.backends.cpu.eager.tape import define_tape
 from tenon.backends.llvm import Library
@@ -280,7 +280,7 @@ def _from_one(f: Function, table: Pointer, array: Pointer) -> None:
     f.require(~row.is_null())
     out = f.call("made", row.pointer(RESULT), array)
     f.require(~out.is_null())
-    run_loop(f, row.at(LOOP), [array, out], [row.word(ITEM), row.word(RESULT_ITEM)])
+    run_loop(f, row.at(LOOP), [array, out], [step_of(f, array, row.word(ITEM)), row.word(RESULT_ITEM)])
     f.give(out)
 
 
@@ -291,18 +291,13 @@ def _from_two(f: Function, table: Pointer, a: Pointer, b: Pointer) -> None:
     f.require(b.field(objects.DTYPE) == dtype)
     row = f.call("row", table, dtype)
     f.require(~row.is_null())
-    steps, like = [f.variable(row.word(ITEM)) for _ in range(2)], f.variable(a)
-    with f.where(f.call("same_sizes", a, b) == 0):
-        scalar = b.half(objects.NDIM) == 0
-        with f.where(scalar):
-            steps[1].set(0)
-        with f.unless(scalar):
-            f.require(a.half(objects.NDIM) == 0)
-            steps[0].set(0)
-            like.set(b)
+    like = f.variable(a)
+    with f.where(f.call("same_sizes", a, b) == 0), f.unless(b.half(objects.NDIM) == 0):
+        f.require(a.half(objects.NDIM) == 0)
+        like.set(b)
     out = f.call("made", row.pointer(RESULT), like())
     f.require(~out.is_null())
-    run_loop(f, row.at(LOOP), [a, b, out], [*[step() for step in steps], row.word(RESULT_ITEM)])
+    run_loop(f, row.at(LOOP), [a, b, out], [*[step_of(f, x, row.word(ITEM)) for x in (a, b)], row.word(RESULT_ITEM)])
     f.give(out)
 
 
