@@ -10,6 +10,8 @@ import tenon as tn
 from tenon.backends.cpu.contraction.dense import F32, F64, matmul
 from tenon.backends.cpu.contraction.run import Native
 from tenon.backends.cpu.contraction.unpacked import FEW, stays_unpacked
+from tenon.pipeline import compile
+from tenon.runtime.scheduler import get_num_threads, set_num_threads
 
 
 def agrees(product: Native, dtype: type, m: int, n: int, k: int) -> None:
@@ -71,3 +73,28 @@ def test_sums_have_the_same_bits_wherever_memory_begins(element: object, dtype: 
         found.append(out)
     np.testing.assert_allclose(found[0], a @ b.swapaxes(1, 2), rtol=1e-4, atol=1e-4)
     assert all(np.array_equal(out, found[0]) for out in found)
+
+
+@pytest.mark.parametrize("rows, columns, depth", [(2, 37, 100), (4, 64, 256), (5, 9, 333), (16, 41, 400), (3, 130, 48)])
+@pytest.mark.parametrize("kind", ["int8", "uint8", "int16", "float16", "bfloat16"])
+@pytest.mark.parametrize("wide", ["float32", "float64"])
+def test_narrow_rows_are_widened_where_they_lie(rows: int, columns: int, depth: int, kind: str, wide: str) -> None:
+    rng = np.random.default_rng(0)
+    x = tn.tensor(rng.normal(size=(rows, depth)).astype(wide))
+    w = tn.tensor(rng.integers(-100 if kind[0] != "u" else 0, 100, (columns, depth)).astype(np.float32)).astype(kind)
+    product = tn.jit(lambda x, w: x @ w.astype(wide).T)
+    wanted = x.numpy().astype(np.float64) @ w.astype("float64").numpy().T
+    before, found = get_num_threads(), []
+    for threads in (1, 2, 3):
+        set_num_threads(threads)
+        found.append(product(x, w).numpy())
+    set_num_threads(before)
+    np.testing.assert_allclose(found[0], wanted, rtol=1e-5, atol=1e-5 * np.abs(wanted).max())
+    assert all(np.array_equal(out, found[0]) for out in found)
+
+
+def test_a_few_rows_times_narrow_ones_need_no_memory_to_pack_to() -> None:
+    graph = tn.jit(lambda x, w: x @ w.astype("float32").T).graph(tn.zeros(4, 1024), tn.zeros(1024, 1024, dtype=tn.int8))
+    made = compile(graph, backend="cpu")
+    assert any(".unpacked" in unit.ir for unit in made.kernels)
+    assert not any(".pack_right" in unit.ir for unit in made.kernels)

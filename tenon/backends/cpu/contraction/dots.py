@@ -3,7 +3,8 @@
 A few vectors meet these rows together, so that memory is read once; more of them find the rows in the second cache.
 
 The next rows are fetched meanwhile, since a row is often too short for a processor to foresee what follows it; not
-those of a matrix that is a small part of the second cache, where fetching takes as long as reading.
+those of a matrix that is a small part of the second cache, where fetching takes as long as reading.  Narrow elements
+are widened as they are read.
 """
 from llvmlite import ir
 
@@ -28,7 +29,7 @@ from .emit import (
     zero,
 )
 from .machine import host, shares
-from .spec import Args, Contraction, Index, Tile, reads_in_place
+from .spec import Args, Contraction, Index, Operand, Tile, lies_along_depth
 
 SEVERAL = 8             # rows at a time, fewer where a few vectors meet them:
 TOGETHER, SUMS = 4, 2   # so many at most, whose sums are one of so many parts of all registers
@@ -38,7 +39,7 @@ Bounds = tuple[ir.Value, ir.Value]
 
 def are_dots(spec: Contraction) -> bool:
     """Whether both factors are runs of memory along depth, of floating numbers."""
-    runs = all(reads_in_place(x, len(spec.depth)) for x in (spec.left, spec.right))
+    runs = all(lies_along_depth(x, len(spec.depth)) for x in (spec.left, spec.right))
     return runs and not isinstance(spec.element, ir.IntType)
 
 
@@ -66,12 +67,28 @@ class _Dots:
         self.b, self.spec, self.lanes, self.args, self.g, self.by_rows = b, spec, tile.lanes, args, g, by_rows
         self.depth = [size(b, args) for size in spec.depth]
 
+    def operand(self, of_left: bool) -> Operand:
+        return self.spec.left if of_left else self.spec.right
+
     def start(self, of_left: bool, at: ir.Value) -> ir.Value:
         """Where a row of left, or a column of right, begins."""
-        operand, sizes = (self.spec.left, self.spec.rows) if of_left else (self.spec.right, self.spec.columns)
-        assert operand.pointer is not None
+        operand, sizes = self.operand(of_left), self.spec.rows if of_left else self.spec.columns
+        pointer = operand.pointer if operand.narrow is None else operand.narrow.pointer
+        assert pointer is not None
         index = unravel(self.b, at, [size(self.b, self.args) for size in sizes])
-        return operand.pointer(self.b, self.args, self.g, index, tuple(ZERO for _ in self.depth))
+        return pointer(self.b, self.args, self.g, index, tuple(ZERO for _ in self.depth))
+
+    def kind(self, of_left: bool) -> ir.Type:
+        """What a row of left, or a column of right, is made of in memory."""
+        narrow = self.operand(of_left).narrow
+        return self.spec.element if narrow is None else narrow.memory
+
+    def read(self, of_left: bool, start: ir.Value, k: ir.Value, mask: ir.Value | None) -> ir.Value:
+        """A vector from step k on, zeros where the mask has none."""
+        b, kind, narrow = self.b, self.kind(of_left), self.operand(of_left).narrow
+        where, none = address(b, start, k, kind), zero(ir.VectorType(kind, self.lanes))
+        value = load_vector(b, where, kind, self.lanes) if mask is None else masked_load(b, where, mask, none)
+        return value if narrow is None else narrow.widen(b, value)
 
     def emit(self, first: ir.Value, count: int, other: ir.Value, height: int, end: ir.Value) -> None:
         """The sums of `count` rows from `first` on with `height` rows of the other factor from `other` on."""
@@ -84,12 +101,9 @@ class _Dots:
         none = zero(ir.VectorType(element, self.lanes))
 
         def add(k: ir.Value, mask: ir.Value | None, sums: list[ir.Value]) -> None:
-            def read(start: ir.Value) -> ir.Value:
-                where = address(b, start, k, element)
-                return load_vector(b, where, element, self.lanes) if mask is None else masked_load(b, where, mask, none)
-            factors = [read(start) for start in others]
+            factors = [self.read(not self.by_rows, start, k, mask) for start in others]
             for i, start in enumerate(starts):
-                value = read(start)
+                value = self.read(self.by_rows, start, k, mask)
                 for n, factor in enumerate(factors):
                     sums[i * height + n] = multiply_add(b, value, factor, sums[i * height + n])
         before = lanes_before(b, starts[0], element, self.lanes) if self.lines_up() else ZERO
@@ -101,7 +115,7 @@ class _Dots:
                 add(k, between(b, b.trunc(before, I32), b.trunc(b.add(before, depth), I32), self.lanes), sums)
         with loop(b, first_whole, whole, const(self.lanes), sums, short=True) as (k, sums):
             for start in () if self.is_near() else ahead:
-                prefetch(b, address(b, start, k, element), 2)
+                prefetch(b, address(b, start, k, self.kind(self.by_rows)), 2)
             add(k, None, sums)
         with loop(b, whole, depth, const(self.lanes), sums, short=True) as (k, sums):
             add(k, between(b, I32(0), b.trunc(b.sub(depth, k), I32), self.lanes), sums)
@@ -123,7 +137,7 @@ class _Dots:
         rows, columns, depth = self.spec.known
         size = rows if self.by_rows else columns
         return size is not None and depth is not None and \
-            size * depth * element_bytes(self.spec.element) * SHARE <= host().second_cache
+            size * depth * element_bytes(self.kind(self.by_rows)) * SHARE <= host().second_cache
 
     def sum_of(self, total: ir.Value) -> ir.Value:
         """The sum of a vector's lanes, halves first."""

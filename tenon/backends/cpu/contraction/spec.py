@@ -245,6 +245,11 @@ def reads_in_place(operand: Operand, depth_components: int) -> bool:
     return plain and operand.contiguous == "depth" and (operand.flat or depth_components == 1)
 
 
+def lies_along_depth(operand: Operand, depth_components: int) -> bool:
+    """Whether a row of the operand is one run of memory, of elements of the sums' type or narrower ones."""
+    return operand.narrow is not None or reads_in_place(operand, depth_components)
+
+
 def in_registers(spec: Contraction) -> bool:
     """Whether pairs are multiplied in matrix registers, and not as a vector of them."""
     return spec.pairs and host().pairs == "registers"

@@ -12,7 +12,7 @@ from llvmlite import ir
 from .dots import Bounds, are_dots, emit_dots
 from .emit import ONE, ZERO, const, known, loop, product, unravel, zero
 from .lines import BLOCK, Lines, Side, reads_lines
-from .spec import Args, Contraction, Index, Tile, element_of, reads_in_place, region_function
+from .spec import Args, Contraction, Index, Tile, element_of, lies_along_depth, region_function
 
 FEW = 3                 # rows (columns) up to which right (left) is read once, from where it is;
 FEW_BY_LINES = 4        # where right has lines, more: even of what could be packed once for many products,
@@ -25,7 +25,7 @@ def stays_unpacked(b: ir.IRBuilder, spec: Contraction, rows: ir.Value, columns: 
                    once: bool = False) -> ir.Value | bool:
     """Whether an operand is used so little that packing it, perhaps `once` for many products, costs more than it
     brings; a bool if sizes are known."""
-    left_by_depth, right_by_depth = (reads_in_place(x, len(spec.depth)) for x in (spec.left, spec.right))
+    left_by_depth, right_by_depth = (lies_along_depth(x, len(spec.depth)) for x in (spec.left, spec.right))
     few_rows, few_columns = reads_lines(spec, "right") or right_by_depth, reads_lines(spec, "left") or left_by_depth
     sizes = known(rows, columns, depth)
     if sizes is not None:
