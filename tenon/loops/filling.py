@@ -23,6 +23,7 @@ from tenon.loops.target import GRAIN, Target
 from tenon.types import DType, Shape, TensorType, float32, float64, int64
 
 TILE = 256          # neighbours that are computed together
+TOTALS = 1 << 13    # bytes of running totals that are: of shorter pieces of rows, each in another page, memory is slow
 LONGEST = 1 << 31   # the first step of a search in an axis whose size is a symbol
 BESIDE = 16         # columns that are ordered together, of a line of memory or two,
 COPIED = 1 << 19    # where these are so many bytes at most
@@ -85,15 +86,17 @@ class Filling(Scalars):
     def _scan_neighbours(self, x: Read, axis: int, reverse: bool, start: Sequence[Expr], step: Step) -> None:
         """Rows of neighbours, row after row."""
         outer, inner = x.shape[:axis], x.shape[axis + 1:]
-        tiles, lanes, lane = _tiles(product(inner))
+        width = TOTALS // sum(_wide(s.dtype).itemsize for s in start) // TILE * TILE
+        tiles, lanes, lane = _tiles(product(inner), width)
         both, k = Index("tile", product(outer) * tiles.extent), Index("k", x.shape[axis])
         states = self._states(start, lane.extent)
-        count = lanes(both % size(tiles.extent))
-        place = _index(outer, both // size(tiles.extent)) + _index(inner, both % size(tiles.extent) * size(TILE) + lane)
+        tile = both % size(tiles.extent)
+        count = lanes(tile)
+        place = _index(outer, both // size(tiles.extent)) + _index(inner, tile * size(width) + lane)
         clear = Loop(lane, count, tuple(Store(b, lane, s) for b, s in zip(states, start, strict=True)), "vector")
         body = self._stepped(x, axis, place, k, reverse, states, lane, step)
         row = Loop(k, size(k.extent), (Loop(lane, count, tuple(body), "vector"),))
-        self._parallel(both, (clear, row), TILE * _work(x.shape[axis]), states)
+        self._parallel(both, (clear, row), width * _work(x.shape[axis]), states)
 
     def _states(self, start: Sequence[Expr], count: Dim) -> list[Buffer]:
         return [Buffer(f"state{n}", TensorType(_wide(s.dtype), (count,)), "local") for n, s in enumerate(start)]
@@ -276,14 +279,14 @@ class Filling(Scalars):
         self.nests.append(Nest((Loop(index, size(index.extent), tuple(body), "parallel", grain),), tuple(states)))
 
 
-def _tiles(extent: Dim) -> tuple[Index, Callable[[Expr], Expr], Index]:
+def _tiles(extent: Dim, most: int = TILE) -> tuple[Index, Callable[[Expr], Expr], Index]:
     """(tiles of neighbours, how many there are in one, their index in it)."""
-    width = min(TILE, extent) if isinstance(extent, int) else TILE
-    tiles = Index("tiles", (extent + (TILE - 1)) // TILE)
+    width = min(most, extent) if isinstance(extent, int) else most
+    tiles = Index("tiles", (extent + (most - 1)) // most)
     whole = isinstance(extent, int) and extent % width == 0
 
     def lanes(tile: Expr) -> Expr:
-        return size(width) if whole else Binary("min", size(width), simplify(size(extent) - tile * size(TILE)))
+        return size(width) if whole else Binary("min", size(width), simplify(size(extent) - tile * size(most)))
     return tiles, lanes, Index("lane", width)
 
 

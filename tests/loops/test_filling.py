@@ -124,3 +124,15 @@ def test_orders_of_symbolic_length_are_dealt():
     graph = graph_of("x: f64[B, N]", "dealt(x)", "i64[B, N]")
     for shape in ((2, 3), (1, 70)):
         check(graph, random.random(shape))
+
+
+def test_wide_rows_are_gone_through_in_long_pieces():
+    """Of short ones each turn is in another page."""
+    text = print_kernel(lower(graph_of("x: f32[3, 5003]", "cumsum(x, axis=0, reverse=False)", "f32[3, 5003]"), "k"))
+    assert "for tile in parallel(3):" in text and "min(2048, " in text
+    for dtype, shape in (("f32", (3, 5003)), ("f64", (2, 3, 2049)), ("i64", (4, 1024))):
+        axis = len(shape) - 2
+        for reverse in (False, True):
+            graph = graph_of(f"x: {dtype}{list(shape)}", f"cumsum(x, axis={axis}, reverse={reverse})", f"{dtype}{list(shape)}")
+            check(graph, (9 * numbers(*shape)).astype(graph.params[0].dtype.numpy), interpreted=False)
+    check(graph_of("x: f32[B, N]", "cumsum(x, axis=0, reverse=False)", "f32[B, N]"), numbers(3, 5003), interpreted=False)
