@@ -4,19 +4,22 @@
     conv_input_grad(g, w)    ->  the same of g and the turned kernel
     conv_weight_grad(x, g)   ->  conv_weight_grad(around(x), g)
     the same for vectors     ->  first(conv_weight_grad_last(around(last(x)), last(g)))
+    conv(x, w) of few channels, for vectors     ->  conv(around(x), around(w)), of an even number of taps in a row
     conv(x, w) of one tap    ->  w @ x, where vectors multiply pairs; of the places of x that its steps meet
     any other                ->  cast(conv(cast(x, f32), cast(w, f32)))
 
 Where the processor multiplies pairs of bfloat16 that are neighbours along the depth of a product, images are stored
 with zeros around them and, unless it is their places that are summed over, with their channels last; so pairs are read
-as they lie.  What goes to vectors may be joined of two lines, whatever the stride between them.  Where it does not, or
-there are no pairs, all numbers are converted once, and not again by every window.  Vectors of pairs are twice as fast
-as float32, which is less than Winograd's tiles save of windows of 3 x 3 (9/4): these are converted too.
+as they lie.  What goes to vectors may be joined of two lines, whatever the stride between them, or be two taps of a
+row.  Where it does not, or there are no pairs, all numbers are converted once, and not again by every window.  Vectors
+of pairs are twice as fast as float32, which is less than Winograd's tiles save of windows of 3 x 3 (9/4): these are
+converted too.  Zeros make rows of places or taps even: what is no number may show in the window beside those that cover
+it, as in Winograd's tiles.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from math import prod
 from typing import Any
@@ -120,6 +123,8 @@ def _in_vectors(node: Node, x: Any, y: Any) -> Any:
         return _product(node, x, y)
     if _saves_multiplications(node):
         return None
+    if _has_taps(node):
+        return _by_taps(node, x, y)
     return _by_lines(node, x, y) if _has_lines(node) else _in_pairs(node, x, y)
 
 
@@ -142,6 +147,44 @@ def _product(node: Node, x: Any, w: Any) -> Any:
     return reshape_op(matmul(matrix, flat), shape=node.output.shape)
 
 
+def _has_taps(node: Node) -> bool:
+    """Whether it is a convolution whose pairs can be taps beside each other, and those of channels are none or cost
+    more, as an image has to be turned for them."""
+    if node.op is not conv or node.output.dtype is not bfloat16 or node.attrs["groups"] != 1:
+        return False
+    x, w = (z.shape for z in node.inputs if isinstance(z, Value))
+    known = all(isinstance(n, int) and n > 0 for n in (*x, *w, *node.output.shape))
+    beside = w[-1] > 1 and node.attrs["dilation"][-1] == 1 and node.attrs["stride"][-1] in (1, 2)
+    if not known or not beside or not _pads_less(node, w[-1]):
+        return False
+    return min(w[0], node.output.shape[-1]) >= FEWEST and (w[-1] % 2 == 0 or not _has_pairs(node))
+
+
+def _pads_less(node: Node, taps: Any) -> bool:
+    """Whether padding cuts nothing off, and every window of a row covers something of it."""
+    padding = node.attrs["padding"]
+    return all(n >= 0 for pads in padding for n in pads) and padding[-1][0] <= (taps - 1) * node.attrs["dilation"][-1]
+
+
+def _by_taps(node: Node, x: Any, w: Any) -> Any:
+    """The convolution by an even number of taps in a row, the last of which may be 0, of an image as it lies."""
+    odd, none = w.shape[-1] % 2, ((0, 0),) * len(node.attrs["padding"])
+    x, padding = _longer(x, node.output.shape[-1], w.shape[-1], odd, node.attrs)
+    image, kernel = stored(_around(x, padding, leading=2)), stored(_around(w, (*none[1:], (0, odd)), leading=2))
+    return conv(image, kernel, **{**node.attrs, "padding": none})
+
+
+def _longer(x: Any, places: Any, taps: int, more: int, attrs: Mapping[str, Any]) -> tuple[Any, Pads]:
+    """An image without what no window of a row covers, and padding with so many more zeros behind it.
+
+    So what no window covers meets no zero, with which it might make a number that is none.
+    """
+    *others, (low, _) = attrs["padding"]
+    covered = (places - 1) * attrs["stride"][-1] + (taps - 1) * attrs["dilation"][-1] + 1
+    kept = min(x.shape[-1], covered - low)
+    return narrow(x, x.ndim - 1, 0, kept), (*others, (low, covered + more - low - kept))
+
+
 def _has_lines(node: Node) -> bool:
     """Whether it is a kernel's gradient whose taps and channels are runs of memory, and its pairs do not lie as needed.
     """
@@ -150,21 +193,19 @@ def _has_lines(node: Node) -> bool:
     filters, channels, *kernel = node.output.shape
     known = all(isinstance(n, int) and n > 0 for z in node.inputs if isinstance(z, Value) for n in z.shape)
     run = channels * (kernel[-1] if node.attrs["dilation"][-1] == 1 else 1)
-    return known and min(filters, run) >= FEWEST and not (prod(kernel) == 1 and _has_pairs(node))
+    turns = prod(kernel) > 1 or not _has_pairs(node)
+    return known and turns and min(filters, run) >= FEWEST and _pads_less(node, kernel[-1])
 
 
 def _by_lines(node: Node, x: Any, g: Any) -> Any:
     """The gradient of a kernel whose pairs are two places: two lines of channels of an image that has them last."""
     attrs = {name: value for name, value in node.attrs.items() if name != "groups"}
-    if any(n < 0 for pads in attrs["padding"] for n in pads):
-        return None
     flat, odd = prod(attrs["kernel"]) == 1, g.shape[-1] % 2
+    padding, none = attrs["padding"], ((0, 0),) * len(attrs["padding"])
     if odd and not flat:                # one more place, where the gradient is 0
-        *others, (low, high) = attrs["padding"]
-        attrs["padding"] = (*others, (low, high + attrs["stride"][-1]))
-        g = _around(g, ((0, 0),) * len(others) + ((0, 1),), leading=2)
-    image = stored(_around(last(x), attrs["padding"], leading=1))
-    attrs["padding"] = ((0, 0),) * len(attrs["padding"])
+        x, padding = _longer(x, g.shape[-1], attrs["kernel"][-1], attrs["stride"][-1], attrs)
+        g = _around(g, (*none[1:], (0, 1)), leading=2)
+    image, attrs["padding"] = stored(_around(last(x), padding, leading=1)), none
     return first(conv_weight_grad_last(image, stored(last(g)) if flat else last(stored(g)), **attrs))
 
 

@@ -98,6 +98,37 @@ def test_gradients_of_kernels_are_pairs_of_places_where_vectors_multiply_them(ch
     assert host().pairs != "vectors" or any("vdpbf16ps" in unit.ir for unit in made.kernels)
 
 
+@pytest.mark.parametrize(("channels", "sizes", "kernel", "stride", "low"), [
+    (3, (20, 22), (7, 7), (2, 2), 3), (3, (9, 9), (3, 3), (1, 1), 1), (1, (28, 19), (5, 5), (1, 1), 0),
+    (2, (16, 17), (2, 2), (2, 2), 0), (32, (17, 16), (4, 2), (1, 2), 1), (5, (40,), (9,), (2,), 4),
+    (3, (6, 5, 20), (3, 1, 3), (1, 1, 2), 1)])
+def test_convolutions_of_few_channels_are_pairs_of_taps_where_vectors_multiply_them(channels, sizes, kernel, stride,
+                                                                                    low):
+    graph, *_ = graphs(bfloat16, sizes, channels, 16, kernel, ((low, low),) * len(sizes), stride=stride,
+                       dilation=(1,) * len(sizes))
+    rewritten = narrow_convolutions(graph, "vectors")
+    assert "f32" not in print_graph(rewritten)
+    assert print_graph(narrow_convolutions(rewritten, "vectors")) == print_graph(rewritten)
+    agree(graph, lambda arrays: interpret(rewritten, arrays))
+    made = compile(graph)
+    agree(graph, made.run)
+    assert host().pairs != "vectors" or any("vdpbf16ps" in unit.ir for unit in made.kernels)
+
+
+def test_what_is_no_number_stays_beside_the_windows_that_cover_it_and_out_of_all_if_none_does():
+    attrs = {"stride": (2, 2), "dilation": (1, 1)}
+    for size, place in (18, 17), (20, 10):          # the last column is in no window
+        forward, _, to_kernel = graphs(bfloat16, (size, size), 3, 16, (3, 3), ((0, 0), (0, 0)), **attrs)
+        for graph in forward, to_kernel:
+            x, other = values(graph)
+            x[0, 1, 5, place] = np.inf
+            found, wanted = (~np.isfinite(run([x, other])[0].astype(np.float32))
+                             for run in (compile(graph).run, partial(interpret, graph)))
+            assert found[wanted].all()
+            assert not found.any() if size == 18 else not np.delete(found, 1, 1).any() if graph is to_kernel else \
+                not found[1:].any() and not np.delete(found[0], [3, 4, 5], 2).any()
+
+
 @pytest.mark.parametrize(("sizes", "kernel", "attrs"), [
     ((8, 12), (3, 3), {"stride": (1, 1), "dilation": (1, 1), "padding": ((1, 1), (1, 1))}),
     ((9, 13), (3, 2), {"stride": (2, 3), "dilation": (1, 2), "padding": ((1, 0), (2, 1))}),

@@ -71,7 +71,7 @@ class Factors:
         left, right = self.paired(x.left, x.rows), self.paired(x.right, x.columns, pieces=True)
         if left is None or right is None:
             return None
-        whole = PAIR_LANES if host().pairs == "registers" or right.zipped is None else 1
+        whole = PAIR_LANES if host().pairs == "registers" or right.contiguous == "depth" else 1
         if len(x.depth) > 1 and (depth % (2 * whole) or x.depth[-1].extent % 2):
             return None
         return left, right
@@ -99,12 +99,15 @@ class Factors:
 
         def is_run(axis: Axis) -> bool:
             return all(is_same(steps[a], steps[c] * c.extent) for a, c in pairwise(axis))
-        if steps[depth[-1]] == 1:
+        run = outer[-1].extent
+        in_pieces = pieces and isinstance(run, int) and run > 0 and runs_among(PAIR_LANES, run) is not None
+        windows = in_pieces and steps[depth[-1]] == 1 and host().pairs == "vectors"
+        if windows and steps[outer[-1]] == 2 and not rounded:
+            return Operand(pointer=pointer, contiguous="outer", tapped=True)
+        if steps[depth[-1]] == 1 and not (windows and steps[outer[-1]] == 1):
             known = len(outer) == 1 and steps[outer[0]] % 2 == 0 and not rounded
             return Operand(pointer=pointer, contiguous="depth", apart=steps[outer[0]] // 2 if known else None,
                            flat=is_run(depth), rounded=rounded) if is_run(depth) or not rounded else None
-        run = outer[-1].extent
-        in_pieces = pieces and isinstance(run, int) and run > 0 and runs_among(PAIR_LANES, run) is not None
         if steps[outer[-1]] == 1 and (is_run(outer) or in_pieces):
             return Operand(pointer=pointer, contiguous="outer", flat=is_run(outer), zipped=steps[depth[-1]],
                            rounded=rounded)
