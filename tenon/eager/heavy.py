@@ -20,6 +20,7 @@ from tenon.graph.op import OPS, Op
 from tenon.ops.attention import attention, attention_gradient
 from tenon.ops.convolution import conv, conv_input_grad, conv_weight_grad
 from tenon.ops.fourier import fft_op, irfft_op, rfft_op
+from tenon.ops.indexing import put
 from tenon.ops.normalization import batch_norm_train, layer_norm_, rms_norm_
 from tenon.ops.pooling import max_pool_grad, max_pool_op, max_pool_positions, max_pool_taps
 from tenon.ops.random import dealt, random_bits, random_exponential, random_integers, random_normal, random_uniform
@@ -70,6 +71,7 @@ WORK: dict[Op, Callable[[Types, Types], int]] = {
     layer_norm_: _of_norm,
     rms_norm_: _of_norm,
     batch_norm_train: _of_norm,
+    put: lambda inputs, outputs: 4 * int(inputs[2].size),           # NumPy sorts what meets in a place
     **dict.fromkeys((fft_op, rfft_op, irfft_op), lambda inputs, outputs: 10 * int(inputs[0].size)),
     dealt: lambda inputs, outputs: 100 * int(outputs[0].size),      # in Python, one after the other
     **{op: partial(_of_function, work) for op, work in FUNCTIONS.items()},
@@ -80,6 +82,8 @@ WORK: dict[Op, Callable[[Types, Types], int]] = {
 def heavy_program(op: Op, types: Types, outputs: Types, attrs: Mapping[str, Any]) -> Runs | None:
     """The compiled form of a call with inputs of these types; None where NumPy does as well."""
     if op not in WORK or config().backend == "reference" or WORK[op](types, outputs) < LEAST_WORK:
+        return None
+    if attrs.get("reduce") == "set":        # which NumPy does as fast
         return None
     return program_of_call(op, types, attrs)
 

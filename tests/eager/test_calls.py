@@ -122,6 +122,7 @@ LARGE = {
     "layer_norm": (lambda x, w: tn.nn.functional.layer_norm(x, 512, w), (256, 512), (512,)),
     "gelu": (lambda x, w: tn.gelu(x.T) * w, (31, 331), (1,)),
     "erfinv": (lambda x, w: tn.erf(x * w) + tn.erfinv(x.sigmoid()), (64, 333), (333,)),
+    "index_add": (lambda x, u: tn.index_add(x, tn.arange(1000) % 37, u, axis=1), (300, 64), (300, 1000)),
     "attention": (lambda q, k: tn.scaled_dot_product_attention(q, k, k), (4, 128, 64), (4, 128, 64)),
 }
 
@@ -165,6 +166,20 @@ def test_a_function_of_elements_is_one_program_for_all_shapes(monkeypatch):
         x = tn.tensor(arrays_of(shape)[0])
         np.testing.assert_array_equal(tn.erf(x).numpy(), twice(lambda x=x: tn.erf(x)).numpy())
     assert heavy._program.cache_info().currsize == 1
+
+
+def test_an_index_out_of_range_of_a_heavy_call_is_told():
+    x, updates = tn.zeros((40, 1000)), tn.ones((300, 1000))
+    for _ in range(4):
+        with pytest.raises(TenonError, match="index 42 is out of range"):
+            tn.index_add(x, tn.arange(300) // 7, updates)
+
+
+def test_what_is_only_set_compiles_nothing(monkeypatch):
+    monkeypatch.setattr(heavy, "_program", None)
+    x = tn.zeros((300, 1000))
+    for _ in range(4):
+        x[tn.arange(300)] = tn.ones((300, 1000))
 
 
 def test_a_small_call_compiles_nothing(monkeypatch):
