@@ -64,7 +64,7 @@ class Times(nn.Module):
 
     def __init__(self, matrix: np.ndarray) -> None:
         super().__init__()
-        self.matrix = nn.Parameter(tn.asarray(matrix))
+        self.matrix = nn.Parameter(tn.tensor(matrix))      # its own: who adopts memory packs nothing
 
     def forward(self, x: tn.Tensor) -> tn.Tensor:
         return x @ self.matrix

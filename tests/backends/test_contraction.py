@@ -9,6 +9,7 @@ from llvmlite import ir
 
 from tenon.backends import pieces
 from tenon.backends.cpu.contraction import Contraction, Operand, Tile, choose_tile, emit_contraction
+from tenon.backends.cpu.contraction.ahead import crowded
 from tenon.backends.cpu.contraction.dense import F32, F64, convolution, fixed, matmul
 from tenon.backends.cpu.contraction.emit import I32, I64, address, const
 from tenon.backends.cpu.contraction.machine import Machine
@@ -404,3 +405,20 @@ def test_a_tile_whose_sums_are_only_stored_is_no_function():
         emit_contraction(module, "product", matmul(F32, bias_relu=epilogue, known=(96, 300, 400)))
         assert ("product.tile" in {x.name for x in module.functions}) is epilogue
         assert ("product.last_tile" in {x.name for x in module.functions}) is epilogue
+
+
+def test_depth_is_gone_through_at_once_where_a_panel_of_it_leaves_room_in_the_second_cache() -> None:
+    machine = Machine(vector_bytes=64, registers=32, second_cache=1 << 20)
+    for depth, parts in [(512, 1), (768, 1), (1024, 1), (1040, 3), (2048, 6)]:
+        tile = choose_tile(F32, machine, (800, 800, depth))
+        assert -(-depth // tile.depth) == parts
+        assert tile.width * tile.depth * 4 <= machine.second_cache // 4
+        assert tile.block_rows * tile.depth * 4 <= machine.second_cache * 5 // 8
+
+
+def test_lines_that_are_far_apart_are_fetched_ahead_where_the_second_cache_scatters_them() -> None:
+    spec, machine = matmul(F32, known=(800, 1024, 1024)), Machine(64, 32, 1 << 20)
+    tile = choose_tile(F32, machine, spec.known)
+    assert crowded(spec, tile, machine) and not crowded(spec, tile, replace(machine, scatters=True))
+    near = matmul(F32, known=(800, 1023, 1024))
+    assert not crowded(near, tile, machine)

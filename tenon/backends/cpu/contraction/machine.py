@@ -41,6 +41,7 @@ class Machine:
     first_cache: int = 32 << 10
     pairs: Literal["registers", "vectors"] | None = None     # where pairs of bfloat16 are multiplied, if they are
     foresees: bool = True       # fetches long runs of memory by itself as fast as they can be read
+    scatters: bool = False      # lines of memory have their places in the second cache however far they are apart
 
     @property
     def streams(self) -> int:
@@ -63,9 +64,10 @@ def host() -> Machine:
         width, registers = 32, 16
     else:
         width, registers = 16, 32 if platform.machine().lower() in ("arm64", "aarch64") else 16
+    amd = bool(features.get("clzero"))      # an instruction of theirs alone
     return Machine(width, registers, _cache(2) or Machine.second_cache, _cache(1) or Machine.first_cache,
                    "registers" if has_matrix_registers() else "vectors" if has_feature("avx512bf16") else None,
-                   not features.get("clzero"))      # which AMD's have
+                   foresees=not amd, scatters=amd)
 
 
 def _cache(wanted: int) -> int:

@@ -120,7 +120,9 @@ FEW_PANELS = 2          # of right that read a row of left too seldom for a copy
 FEW_BESIDE = 8          # and where those of a tile have places beside each other nevertheless
 FAR_APART = 4096        # elements between rows, the last of which are copied as they lie
 LEFT_SHARE = 2          # a block of left takes the second cache divided by this,
-PANEL_SHARE = 14        # a panel of right, at most, that divided by this, since it comes and goes
+PANEL_SHARE = 14        # a panel of right, at most, that divided by this, since it comes and goes,
+WHOLE_SHARE = 4         # or by this, if it has all of the depth, so that sums go to memory once;
+FLAT = 8                # and a block of left at most so many columns a row
 SUMS_CACHES = 2         # second caches that sums may take which wait for an epilogue: left is packed once for them
 SHALLOW_SHARE = 2       # a panel of products that go along rows takes the first cache divided by this, at most,
 ALONG_SHARE = 4         # and a block of right the second cache divided by this
@@ -150,7 +152,8 @@ def _blocks(rows: int, vectors: int, lanes: int, cache: int, known_rows: int | N
     square, deepest = math.isqrt(left), cache // PANEL_SHARE // width
     depth = min(left // min(max(known_rows or square, rows), square), deepest)
     if known_depth:
-        depth = known_depth if known_depth <= deepest else _even(known_depth, depth)
+        whole = max(deepest, min(cache // WHOLE_SHARE // width, math.isqrt(FLAT * left)))
+        depth = known_depth if known_depth <= whole else _even(known_depth, depth)
     depth = max(-(-depth // lanes) if known_depth else depth // lanes, 1) * lanes
     block_rows = max(left // depth, rows)
     if known_rows is not None:
