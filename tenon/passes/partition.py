@@ -17,7 +17,7 @@ from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.op import Op
 from tenon.ops.shape import reshape_op
 from tenon.passes.grouped import in_order
-from tenon.passes.groups import Group, Order, bytes_of, elements, largest, now, union
+from tenon.passes.groups import Group, Order, bytes_of, elements, largest, now, try_nodes, union
 from tenon.passes.kinds import Kind, kind_of
 from tenon.passes.worth import MOST_INPUTS, Worth
 
@@ -82,7 +82,8 @@ class Groups:
             self.group.update(dict.fromkeys(rest.nodes, rest))
 
     def _kind(self, node: Node) -> Kind:
-        """A view that something other than a kernel reads must be stored: then it is a map."""
+        """A view that is read by something other than a kernel, or hides windows from one, must be stored: it is a map.
+        """
         kind = kind_of(node)
         if kind.name == "view" and node.op not in RENAMES and self.is_stored(node.output):
             return Kind("map")
@@ -93,6 +94,7 @@ class Groups:
         return value in self.results or any(
             self.kinds[user].name == "opaque" or (user.op in RENAMES and self.is_stored(user.output))
             or (self.kinds[user].checks and value.node is not None and kind_of(value.node).repeats)
+            or _hides_windows(value, user)
             for user in self.users[value])
 
     def _start(self, k: int, node: Node) -> None:
@@ -288,6 +290,15 @@ class Groups:
             elif user not in group.members:
                 return True
         return False
+
+
+def _hides_windows(view: Value, user: Node) -> bool:
+    """Whether a convolution of groups of channels is no product any more if it reads through the view: windows have to
+    slide along what lies side by side, and a plain loop takes a hundred times as long."""
+    if user.attrs.get("groups", 1) == 1 or view.node is None:
+        return False
+    alone, through = (try_nodes(nodes, user.outputs) for nodes in ([user], [view.node, user]))
+    return alone is not None and alone.products > 0 and (through is None or through.products == 0)
 
 
 def _memory_of(x: Value) -> Value:

@@ -91,6 +91,18 @@ def test_a_view_is_copied_into_each_reader() -> None:
     assert operators(graph) == ["matmul", "permute+add", "permute+matmul"]
 
 
+@pytest.mark.parametrize(("groups", "expected"), [(8, ["multiply+permute", "conv_input_grad"]),
+                                                  (1, ["multiply", "permute+conv_input_grad"])])
+def test_a_view_that_hides_the_windows_of_a_convolution_is_stored(groups: int, expected: list[str]) -> None:
+    """As ConvNeXt has it: a norm behind a convolution of every channel by itself has the channels last."""
+    graph = fused(f"def f(x: f32[2, 11, 13, 8], w: f32[8, {8 // groups}, 3, 3]):",
+                  "v0: f32[2, 11, 13, 8] = multiply(x, x)",
+                  "v1: f32[2, 8, 11, 13] = permute(v0, axes=(0, 3, 1, 2))",
+                  "v2: f32[2, 8, 11, 13] = conv_input_grad(v1, w, sizes=(11, 13), stride=(1, 1), "
+                  f"padding=((1, 1), (1, 1)), dilation=(1, 1), groups={groups})", "return v2")
+    assert operators(graph) == expected
+
+
 def test_a_product_takes_elementwise_work_on_its_result_only() -> None:
     graph = fused("def f(x: f32[8, 4], w: f32[4, 8], b: f32[8]):", "v0: f32[8, 4] = exp(x)",
                   "v1: f32[8, 8] = matmul(v0, w)", "v2: f32[8, 8] = broadcast_to(b, shape=(8, 8))",
