@@ -40,6 +40,21 @@ def test_an_error_brings_collecting_back():
     assert gc.isenabled()
 
 
+def test_what_was_made_inside_is_looked_through_once():
+    looks = []
+
+    def note(phase, info):
+        if phase == "start":
+            looks.append(info["generation"])
+    gc.callbacks.append(note)
+    try:
+        with collected_at_the_end():
+            kept = [[] for _ in range(2 * gc.get_threshold()[0])]
+        assert looks == [1] and kept
+    finally:
+        gc.callbacks.remove(note)
+
+
 def test_who_does_not_collect_is_left_alone():
     gc.disable()
     try:

@@ -1,13 +1,16 @@
 """A module's text is llvmlite's own, to the letter: of kernels, and of every kind of instruction."""
 
+import gc
+
 import pytest
 from llvmlite import binding, ir
 
 import tenon as tn
 from tenon.backends.cpu.contraction import emit_contraction
 from tenon.backends.cpu.contraction.dense import F32, F64, convolution, matmul
-from tenon.backends.cpu.lowering import kernel_of, module_of
+from tenon.backends.cpu.lowering import ir_of, kernel_of, module_of
 from tenon.backends.printing import FORMATS, print_module
+from tenon.graph.text import parse_graph
 from tenon.ops.call import fused
 from tenon.pipeline import optimize
 
@@ -121,3 +124,21 @@ def test_kernels_of_training():
     for body in bodies:
         module = module_of(kernel_of(body, "kernel"))
         assert print_module(module) == str(module)
+
+
+def test_the_text_of_a_kernel_leaves_nothing_for_the_collector():
+    body = parse_graph("def f(x: f32[40, 50], y: f32[50, 60]):\n    a: f32[40, 60] = matmul(x, y)\n"
+                       "    b: f32[40, 60] = tanh(a)\n    return b")
+    kernel = kernel_of(body, "kernel")
+    gc.collect()
+    gc.disable()
+    try:
+        before = len(parts_of_modules())
+        ir_of(kernel, ())
+        assert len(parts_of_modules()) == before
+    finally:
+        gc.enable()
+
+
+def parts_of_modules() -> list[object]:
+    return [x for x in gc.get_objects() if isinstance(x, (ir.Block, ir.Instruction))]
