@@ -18,7 +18,7 @@ from tenon.loops.simplify import Substitution, substitute
 from tenon.loops.target import Target
 from tenon.types import TensorType, int64
 
-STORE_AND_LOAD = 0.6        # of an element of a row, as tenon.loops.cost counts operations
+STORE_AND_LOAD = 0.9        # of an element of a row, as tenon.loops.cost counts operations; rows crowd the first cache
 
 
 @dataclass(frozen=True)

@@ -159,7 +159,7 @@ def sum_windows(columns: Any, sizes: Sequence[int], kernel: Sequence[int], strid
         beside = _strided(out, columns.shape, (*lead_steps, *(a * b for a, b in zip(steps, stride)), *steps))
         beside[...] = columns                   # no window reaches into another one
         return pad_or_cut(out, tuple((-low, -high) for low, high in padding), 0)
-    flat = columns.reshape(*columns.shape[:-count], -1)
+    flat = columns.reshape(*columns.shape[:-count], product(kernel))     # -1 would be unknown for nothing
     return sum_taps(lambda k: flat[..., k], flat[..., 0], sizes, kernel, stride, padding, dilation)
 
 

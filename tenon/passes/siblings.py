@@ -1,4 +1,5 @@
-"""Kernels that read the same memory -> one kernel, where that reads it once."""
+"""Kernels that read the same memory, or a result that another stores -> one kernel, where that reads it once or never.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +16,10 @@ def merge_siblings(groups: Groups) -> None:
     values = [*groups.graph.params, *(x for node in groups.graph.nodes for x in node.outputs)]
     moved = _Moved(groups)
     for x in values:
-        readers = [group for group in groups.readers(x) if group.kinds <= {"map", "reduce"}]
-        readers = [group for group in readers if bytes_of(x) >= (1 - WORTHWHILE) * moved.by(group)]
-        for one, other in combinations(sorted(readers, key=groups.order.place.__getitem__), 2):
+        made = {groups.group_of(node) for node in groups.behind(x) if node is x.node and groups.is_stored(x)}
+        beside = [group for group in made | groups.readers(x) if group.kinds <= {"map", "reduce"}]
+        beside = [group for group in beside if bytes_of(x) >= (1 - WORTHWHILE) * moved.by(group)]
+        for one, other in combinations(sorted(beside, key=groups.order.place.__getitem__), 2):
             if moved.may_save(now(one), now(other)):
                 groups.try_merge_siblings(now(one), now(other))
 
@@ -35,7 +37,7 @@ class _Moved:
         return self._of(group)[1]
 
     def may_save(self, one: Group, other: Group) -> bool:
-        """Whether what both read is enough of what they move; asked once for every pair."""
+        """Whether what both touch is enough of what they move; asked once for every pair."""
         if one is other or (one, other) in self.tried:
             return False
         self.tried.add((one, other))
@@ -43,9 +45,9 @@ class _Moved:
         return shared >= (1 - WORTHWHILE) * (self.by(one) + self.by(other))
 
     def _of(self, group: Group) -> tuple[set[Value], int]:
-        """(the values that the kernel reads, the bytes that it moves)."""
+        """(the values that the kernel reads and writes, the bytes that it moves)."""
         if group not in self.known:
             read = self.groups.inputs_of(group)
             written = self.groups.with_views(group)[1]
-            self.known[group] = read, sum(map(bytes_of, read)) + 2 * sum(map(bytes_of, written))
+            self.known[group] = read.union(written), sum(map(bytes_of, read)) + 2 * sum(map(bytes_of, written))
         return self.known[group]

@@ -45,6 +45,17 @@ def test_what_costs_less_than_memory_is_computed_again():
     assert not centred.nests[0].locals
 
 
+def test_a_few_sums_and_products_are_computed_again_since_rows_crowd_in_the_first_cache():
+    t, u = type_of("f32", 6, 40), type_of("f32", 40)
+
+    def body(x, w, b):
+        w, b = (toy.spread(z, axis=0, n=6) for z in (w, b))
+        y = toy.sub(toy.mul(toy.add(toy.mul(x, w), b), w), b)
+        return toy.sub(y, toy.spread(toy.max_(y, axis=1), axis=1, n=40))
+    kernel = check(trace(body, t, u, u), data(t), data(u), data(u))
+    assert not kernel.nests[0].locals
+
+
 def test_rows_without_a_loop_around_them_are_not_local():
     t = type_of("f32", 5000)
     kernel = check(trace(lambda x: toy.softmax(x, 0), t), data(t))

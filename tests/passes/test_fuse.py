@@ -204,6 +204,31 @@ def test_kernels_that_read_the_same_memory_are_one() -> None:
     assert len(graph.nodes) == 1
 
 
+@pytest.mark.parametrize("norm", ["layer_norm", "batch_norm"])
+def test_sums_over_rows_of_what_another_kernel_stores_are_added_up_there(norm: str) -> None:
+    """The gradients of a norm with the norm itself as their seed: the shift's is a sum over what the norm gives back."""
+    shape, axes = ((256, 64), (1,)) if norm == "layer_norm" else ((8, 16, 6, 6), (0, 2, 3))
+
+    def normalised(x, w, b):
+        centred = x - x.mean(axis=axes, keepdims=True)
+        return centred * tn.rsqrt((centred * centred).mean(axis=axes, keepdims=True) + 1e-5) * w + b
+
+    @tn.jit
+    def both(x, w, b):
+        result, pull = tn.vjp(normalised, x, w, b)
+        return result, *pull(result)
+
+    random = np.random.default_rng(0)
+    weight = (64,) if norm == "layer_norm" else (16, 1, 1)
+    x, w, b = (tn.asarray(random.standard_normal(s).astype(np.float32)) for s in (shape, weight, weight))
+    found = both(x, w, b)
+    before, pull = tn.vjp(normalised, x, w, b)
+    for one, other in zip(found, (before, *pull(before)), strict=True):
+        np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-4, atol=1e-3)
+    graph = optimize(both.graph(x, w, b))
+    assert not [node for node in graph.nodes if graph.results[0] in node.inputs], print_graph(graph)
+
+
 @pytest.mark.parametrize("shape", [(6, 5), (1, 7), (0, 3)])
 def test_fused_reductions_compute_the_same(shape: tuple[int, int]) -> None:
     n, m = shape
