@@ -16,6 +16,7 @@ from math import prod
 from tenon.backends.cpu.arithmetic import register
 from tenon.backends.cpu.contraction.emit import element_bytes
 from tenon.backends.cpu.contraction.machine import FMA_LATENCY, FMA_UNITS, FREE_LOADS, Machine, host, shares
+from tenon.backends.cpu.contraction.spec import CROWDED
 from tenon.backends.cpu.convolution.border import Border, border_of
 from tenon.backends.cpu.convolution.lanes import is_of_vectors
 from tenon.backends.cpu.epilogue import joined
@@ -218,16 +219,24 @@ def _planned(x: Contraction, load: Load, border: Border | None, steps: dict[Inde
     if any(run.stride < 0 for run in (*axes, *depth)) or not axes:
         return None
     is_plain = not border and len(axes) == len(depth) == depth[-1].stride == 1      # a product of matrices
-    if is_plain and (axes[0].extent < FEWEST_ROWS or not is_of_vectors(x) or _are_crowded(axes[0])):
-        return None             # which reads its right side once, or copies rows, or has loops in its epilogue
     tile = best_tile(machine, lanes, axes, count(x.columns), count(x.depth))
+    lines = tile.rows * tile.places + tile.vectors
+    if is_plain and (axes[0].extent < FEWEST_ROWS or not is_of_vectors(x) or _are_crowded(axes[0], lines, machine)):
+        return None             # which reads its right side once, or copies rows, or has loops in its epilogue
     plan = Plan(x, load, border, outside, axes, depth, tile, 1, lanes)
     return Plan(x, load, border, outside, axes, depth, tile, _block(plan, machine), lanes)
 
 
-def _are_crowded(rows: Run) -> bool:
-    """Whether rows are long, and compete for the same places of the first cache."""
-    return rows.stride > LONG_ROW and rows.stride % WAY == 0
+def _are_crowded(rows: Run, lines: int, machine: Machine) -> bool:
+    """Whether rows compete for the same places of the first cache, and are long, or more than these with what else a
+    tile reads.
+
+    >>> [_are_crowded(Run((), 64, 1024), 11, Machine(64, 32, first_cache=size << 10)) for size in (32, 48)]
+    [True, False]
+    >>> _are_crowded(Run((), 64, 1000), 11, Machine(64, 32)), _are_crowded(Run((), 64, 4096), 8, Machine(64, 32))
+    (False, True)
+    """
+    return rows.stride % WAY == 0 and (rows.stride > LONG_ROW or lines > machine.first_cache // CROWDED)
 
 
 def _strides(load: Load, indices: Sequence[Index]) -> dict[Index, int] | None:
