@@ -101,6 +101,7 @@ def _cache_dir(environ: Mapping[str, str]) -> Path | None:
 @cache
 def usable_cores() -> int:
     """The cores that this process may run on: by affinity, and by the share of time that its container is given."""
+    allowed: int | None
     if hasattr(os, "process_cpu_count"):  # Python 3.13
         allowed = os.process_cpu_count()
     elif hasattr(os, "sched_getaffinity"):

@@ -26,6 +26,7 @@ import pytest
 
 import tenon as tn
 from tenon import nn
+from tenon.backends.cpu import objects
 
 PROGRAMS = {}
 
@@ -1875,6 +1876,18 @@ def test_what_changes_is_seen_by_the_short_way(name, versions, monkeypatch):
             return f(*args, **keywords)
         return call
     same(*(observe(PROGRAMS[name], decorate) for decorate in (twice, lambda f: twice(tn.jit(f)))))
+
+
+def test_a_dictionary_has_a_version_only_where_attributes_change_it_too():
+    class Holder:
+        def __init__(self):
+            self.a = 0
+    holder = Holder()
+    table = vars(holder)
+    if offset := objects.dict_version_offset():
+        before = objects.word_at(id(table) + offset)
+        holder.a = 1            # Python 3.13 leaves the version of plain dictionaries in place, and it stays
+        assert objects.word_at(id(table) + offset) != before
 
 
 def same(eager, jitted):

@@ -55,16 +55,27 @@ def dict_offset(holder: Any) -> int:
 
 @cache
 def dict_version_offset() -> int:
-    """Where a dictionary keeps a word that is new after every change of it; 0 where there is none, from Python 3.13."""
-    if sys.version_info >= (3, 13):
-        return 0
-    offset, probe = object.__basicsize__ + WORD, {"a": 0, "b": 0}
-    seen = [word_at(id(probe) + offset)]
-    for change in (lambda: probe.update(a=1), lambda: probe.pop("b"), lambda: probe.update(c=1),
-                   lambda: probe.__setitem__("a", 2), lambda: probe.update(d=1) or probe.pop("d"), probe.clear):
-        change()
-        seen.append(word_at(id(probe) + offset))
-    return offset if len(set(seen)) == len(seen) else 0
+    """Where a dictionary keeps a word that is new after every change of it; 0 where none is, as from Python 3.13."""
+    offset, probe, holder = object.__basicsize__ + WORD, {"a": 0, "b": 0}, _Holder()
+    for table, changes in (
+            (probe, (lambda: probe.update(a=1), lambda: probe.pop("b"), lambda: probe.update(c=1),
+                     lambda: probe.__setitem__("a", 2), lambda: probe.update(d=1) or probe.pop("d"), probe.clear)),
+            (vars(holder), (lambda: setattr(holder, "a", 1), lambda: delattr(holder, "a"),
+                            lambda: setattr(holder, "b", 1)))):
+        seen = [word_at(id(table) + offset)]
+        for change in changes:
+            change()
+            seen.append(word_at(id(table) + offset))
+        if len(set(seen)) < len(seen):
+            return 0
+    return offset
+
+
+class _Holder:
+    """What keeps its attributes in a dictionary, or beside it, as in Python 3.13: changing one changes no version."""
+
+    def __init__(self) -> None:
+        self.a = 0
 
 
 def _readable() -> bool:
