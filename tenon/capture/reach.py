@@ -146,7 +146,7 @@ class Reach:
         if self._names is None or everything:
             return [n for n in list(table) if isinstance(n, str)]
         return [n for n in list(table)
-                if n in self._names or (private and n.startswith("_") and not n.startswith("__"))]
+                if n in self._names or (private and n.startswith("_") and n != "__doc__")]
 
     def add_argument(self, tensor: Tensor, path: str) -> None:
         """A tensor among the arguments, which is another one in every call: so may be what it has attributes for."""
