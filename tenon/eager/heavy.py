@@ -19,7 +19,6 @@ from tenon.graph.ir import Graph
 from tenon.graph.op import OPS, Op
 from tenon.ops.attention import attention, attention_gradient
 from tenon.ops.convolution import conv, conv_input_grad, conv_weight_grad
-from tenon.ops.fourier import fft_op, irfft_op, rfft_op
 from tenon.ops.indexing import put
 from tenon.ops.normalization import batch_norm_train, layer_norm_, rms_norm_
 from tenon.ops.pooling import max_pool_grad, max_pool_op, max_pool_positions, max_pool_taps
@@ -72,7 +71,6 @@ WORK: dict[Op, Callable[[Types, Types], int]] = {
     rms_norm_: _of_norm,
     batch_norm_train: _of_norm,
     put: lambda inputs, outputs: 4 * int(inputs[2].size),           # NumPy sorts what meets in a place
-    **dict.fromkeys((fft_op, rfft_op, irfft_op), lambda inputs, outputs: 10 * int(inputs[0].size)),
     dealt: lambda inputs, outputs: 100 * int(outputs[0].size),      # in Python, one after the other
     **{op: partial(_of_function, work) for op, work in FUNCTIONS.items()},
     **dict.fromkeys((random_bits, random_uniform, random_integers, random_normal, random_exponential), _of_draw),

@@ -10,7 +10,6 @@ import numpy as np
 
 from tenon.backends.base import Array
 from tenon.backends.cpu import driver as native
-from tenon.backends.cpu.fourier import fourier_kernel
 from tenon.backends.cpu.steps import AllocateStep, HostStep, Storage, homes
 from tenon.backends.cpu.unit import count
 from tenon.backends.interrupts import interrupts
@@ -170,8 +169,7 @@ class Frame:
         with np.errstate(all="ignore"):
             attrs = concrete(node.attrs, sizes)
             given = [None if x is None else concrete_type(x.type, sizes) for x in node.inputs]
-            kernel = kernel_for(node.op, given, attrs) or fourier_kernel(node.op, given, attrs)
-            values = evaluate_op(node.op, inputs, attrs, types, kernel)
+            values = evaluate_op(node.op, inputs, attrs, types, kernel_for(node.op, given, attrs))
         for value, type, storage in zip(values, types, step.outputs, strict=True):
             if value.shape != type.shape:
                 raise TenonError(f"{node.op.name} gave an array of shape {list(value.shape)}, its type is {type}")
