@@ -20,7 +20,8 @@ from functools import cache
 
 from tenon.backends import native
 from tenon.backends.llvm import Library, provide
-from tenon.backends.native import HALF, NOTHING, POINTER, WORD, Function, Module, Pointer
+from tenon.backends.native import Function, Module
+from tenon.backends.words import HALF, NOTHING, POINTER, WORD, Pointer
 from tenon.dataclasses import dataclass
 from tenon.locks import Lock
 

@@ -21,7 +21,8 @@ from typing import Any
 
 from tenon.backends import native
 from tenon.backends.llvm import Library
-from tenon.backends.native import HALF, NOTHING, POINTER, WORD, Function, Module, Pointer, Word
+from tenon.backends.native import Function, Module
+from tenon.backends.words import HALF, NOTHING, POINTER, WORD, Pointer, Word
 from tenon.dataclasses import dataclass
 from tenon.locks import Lock
 

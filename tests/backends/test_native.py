@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from tenon.backends import llvm, native
 from tenon.backends.code_cache import CodeCache
-from tenon.backends.native import BOOLEAN, HALF, NOTHING, POINTER, WORD, Module
+from tenon.backends.native import Module
+from tenon.backends.words import BOOLEAN, HALF, NOTHING, POINTER, WORD
 
 I64, ADDRESS = ctypes.c_int64, ctypes.c_void_p
 CALLBACK = ctypes.CFUNCTYPE(I64, I64, I64)

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from tenon.backends import llvm
-from tenon.backends.native import HALF, NOTHING, POINTER, Function, Module, Pointer, Word
+from tenon.backends.native import Function, Module
 from tenon.backends.threads import meet
+from tenon.backends.words import HALF, NOTHING, POINTER, Pointer, Word
 from tenon.errors import ArgumentError
 from tenon.runtime import scheduler
 from tenon.runtime.scheduler import Pool, SignalledPool

@@ -43,7 +43,8 @@ from tenon.backends.cpu.conditions import DICTIONARY as DICTIONARY_ENTRY
 from tenon.backends.cpu.driver import driver
 from tenon.backends.interrupts import RAISE, interrupts
 from tenon.backends.llvm import Library
-from tenon.backends.native import BOOLEAN, HALF, NOTHING, POINTER, WORD, Function, Module, Pointer, Word
+from tenon.backends.native import Function, Module
+from tenon.backends.words import BOOLEAN, HALF, NOTHING, POINTER, WORD, Pointer, Word
 from tenon.dataclasses import astuple, dataclass
 from tenon.locks import Lock
 

@@ -20,7 +20,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tenon.backends.cpu import objects
-from tenon.backends.native import BOOLEAN, BYTES, POINTER, WORD, Function, Module, Pointer, Word
+from tenon.backends.native import Function, Module
+from tenon.backends.words import BOOLEAN, BYTES, POINTER, WORD, Pointer, Word
 from tenon.dataclasses import dataclass, field, fields
 
 DICTIONARY, ENTRY, WHOLE = range(3)

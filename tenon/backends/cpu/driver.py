@@ -42,8 +42,9 @@ from tenon.backends import native
 from tenon.backends.cpu.shares import PARTS
 from tenon.backends.interrupts import INTERRUPTED, OFTEN, STOPPING, interrupts
 from tenon.backends.llvm import Library
-from tenon.backends.native import BOOLEAN, HALF, NOTHING, POINTER, WORD, Function, Module, Pointer, Word
+from tenon.backends.native import Function, Module
 from tenon.backends.threads import meet
+from tenon.backends.words import BOOLEAN, HALF, NOTHING, POINTER, WORD, Pointer, Word
 from tenon.dataclasses import dataclass
 from tenon.locks import Lock
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 from tenon.backends.cpu import objects
 from tenon.backends.cpu.eager.objects import SHARED, Place, held, shared
-from tenon.backends.native import HALF, NOTHING, POINTER, Function, Module, Pointer, Word
+from tenon.backends.native import Function, Module
+from tenon.backends.words import HALF, NOTHING, POINTER, Pointer, Word
 
 MOST_ELEMENTS = 4096            # of a call; NumPy lets other threads go on while it computes more
 CONTIGUOUS, ALIGNED, WRITEABLE, OWN_DATA = 0x1, 0x100, 0x400, 0x4       # of ndarray.flags

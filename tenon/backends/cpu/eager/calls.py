@@ -23,7 +23,8 @@ from tenon.backends.cpu.eager.arrays import MOST_ELEMENTS, define_arrays, run_lo
 from tenon.backends.cpu.eager.objects import Objects, Offsets, Place, drop, held, shared
 from tenon.backends.cpu.eager.tape import define_tape
 from tenon.backends.llvm import Library
-from tenon.backends.native import BYTES, HALF, NOTHING, POINTER, WORD, Function, Module, Pointer, Word
+from tenon.backends.native import Function, Module
+from tenon.backends.words import BYTES, HALF, NOTHING, POINTER, WORD, Pointer, Word
 from tenon.dataclasses import astuple, dataclass
 
 MOST_PRODUCTS = 65536           # multiply-adds of a product of matrices

@@ -10,7 +10,8 @@ from __future__ import annotations
 from enum import IntEnum, auto
 
 from tenon.backends.cpu import objects
-from tenon.backends.native import BYTES, HALF, NOTHING, POINTER, WORD, Function, Module, Pointer
+from tenon.backends.native import Function, Module
+from tenon.backends.words import BYTES, HALF, NOTHING, POINTER, WORD, Pointer
 from tenon.dataclasses import dataclass
 
 SHARED = "shared"

@@ -20,7 +20,8 @@ from tenon.backends.cpu import objects
 from tenon.backends.cpu.eager.arrays import ALIGNED, MOST_ELEMENTS, OWN, count_of, run_loop
 from tenon.backends.cpu.eager.objects import Objects, Place, drop, held, shared
 from tenon.backends.cpu.objects import LENGTH
-from tenon.backends.native import HALF, POINTER, WORD, Function, Module, Pointer, Word
+from tenon.backends.native import Function, Module
+from tenon.backends.words import HALF, POINTER, WORD, Pointer, Word
 from tenon.dataclasses import dataclass
 
 MOST_INPUTS = 2
