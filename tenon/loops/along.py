@@ -22,10 +22,11 @@ from tenon.dims import Dim, product
 from tenon.loops.build import offset
 from tenon.loops.columns import lies_across
 from tenon.loops.cost import known
-from tenon.loops.expressions import Binary, Buffer, Cast, Expr, Index, Load, Reduce, parts, replace, size
+from tenon.loops.expressions import Binary, Buffer, Cast, Expr, Index, Load, Reduce, size
 from tenon.loops.flattening import with_flat_loops
 from tenon.loops.simplify import Substitution, simplify, substitute
 from tenon.loops.target import Target, levels
+from tenon.loops.traversal import parts, replace
 from tenon.types import DType, TensorType, float32
 
 CHUNKS = 64         # of rows, where there are enough

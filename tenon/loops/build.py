@@ -32,11 +32,10 @@ from tenon.loops.expressions import (
     binary,
     constant,
     lift,
-    parts,
     size,
-    walk,
 )
 from tenon.loops.simplify import FALSE, TRUE, Substitution, simplify
+from tenon.loops.traversal import parts, walk
 from tenon.types import DType, Shape, TensorType, bool_, int32, int64
 
 Indices = tuple[Expr, ...]

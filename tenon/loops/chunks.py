@@ -13,9 +13,10 @@ from collections.abc import Callable
 from tenon.dims import Dim, product
 from tenon.loops.build import offset
 from tenon.loops.columns import TILE, is_across
-from tenon.loops.expressions import Binary, Buffer, Cast, Expr, Index, Load, Reduce, parts, replace, size
+from tenon.loops.expressions import Binary, Buffer, Cast, Expr, Index, Load, Reduce, size
 from tenon.loops.simplify import simplify, substitute
 from tenon.loops.target import Target
+from tenon.loops.traversal import parts, replace
 from tenon.types import TensorType, float32
 
 CHUNK = 16384           # elements of a chunk

@@ -16,25 +16,12 @@ from collections.abc import Sequence
 
 from tenon.loops.affine import affine, is_same
 from tenon.loops.cost import count
-from tenon.loops.expressions import (
-    OPERATION,
-    Binary,
-    Buffer,
-    Cast,
-    Expr,
-    Index,
-    Load,
-    Reduce,
-    identity,
-    parts,
-    replace,
-    size,
-    walk,
-)
+from tenon.loops.expressions import OPERATION, Binary, Buffer, Cast, Expr, Index, Load, Reduce, identity, size
 from tenon.loops.ir import Loop, Nest, Store
 from tenon.loops.placing import Placing, Scope
 from tenon.loops.simplify import Substitution, simplify, substitute
 from tenon.loops.target import Target, grain_of
+from tenon.loops.traversal import parts, replace, walk
 from tenon.types import TensorType, float32
 
 TILE = 256

@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from tenon.dataclasses import dataclass
 from tenon.dims import product
 from tenon.loops.affine import affine, is_same
-from tenon.loops.expressions import Binary, CheckedIndex, Expr, Index, Load, Reduce, parts, size
+from tenon.loops.expressions import Binary, CheckedIndex, Expr, Index, Load, Reduce, size
+from tenon.loops.traversal import parts
 from tenon.loops.windows import sliding
 from tenon.types import bfloat16, float16, float32, float64, int32, int64
 

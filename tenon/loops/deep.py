@@ -14,9 +14,10 @@ from collections.abc import Callable, Iterator
 from tenon.dims import product
 from tenon.loops.build import offset
 from tenon.loops.contraction import Product, as_product
-from tenon.loops.expressions import Binary, Buffer, Expr, Index, Load, Reduce, replace, size
+from tenon.loops.expressions import Binary, Buffer, Expr, Index, Load, Reduce, size
 from tenon.loops.simplify import simplify, substitute
 from tenon.loops.target import Target
+from tenon.loops.traversal import replace
 from tenon.loops.windows import Sliding, count, sliding
 from tenon.types import TensorType
 

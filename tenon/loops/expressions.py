@@ -12,24 +12,22 @@ expressions are int64.  Floats narrower than 32 bits are float32 until they are 
 
 from __future__ import annotations
 
-from _weakref import _remove_dead_weakref  # type: ignore[attr-defined]
-from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, ClassVar, TypeVar
-from weakref import ref
+from typing import Any
 
 import numpy as np
 
 from tenon.dataclasses import dataclass
 from tenon.dims import Dim, SymbolicDim, product
 from tenon.errors import Location
+from tenon.loops.interned import Interned
+from tenon.loops.traversal import in_order
 from tenon.types import DType, TensorType, bool_, int64
 
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 ARITHMETIC = ("+", "-", "*", "/", "//", "%", "&", "|", "^", "<<", ">>", "min", "max")
 OPERATION = {"add": "+", "mul": "*", "min": "min", "max": "max", "any": "|", "all": "&"}     # of each reduction
 REDUCTIONS = tuple(OPERATION)
-MOST_PLACES = 1 << 16      # of expressions, before those that are gone are looked for
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,46 +41,6 @@ class Buffer:
     @property
     def elements(self) -> Dim:
         return product(self.type.shape)
-
-
-class Interned(type):
-    """Calling the class twice with equal arguments gives one object.
-
-    A `WeakValueDictionary` would call Python whenever an expression goes; here its place is cleared with many others.
-    """
-
-    _table: ClassVar[dict[Any, ref[Any]]] = {}
-    _most: ClassVar[int] = MOST_PLACES
-
-    def __call__(cls, *args: Any) -> Any:
-        key = (cls, *cls.key(*args)) if cls is Const else (cls, *args)
-        held = Interned._table.get(key)
-        found = None if held is None else held()
-        return cls._make(key, args) if found is None else found
-
-    def _make(cls, key: Any, args: tuple[Any, ...]) -> Any:
-        """A new one, without a lock: each of these steps is one to other threads."""
-        made, table = super().__call__(*args), Interned._table
-        if len(table) >= Interned._most:
-            forget_gone()
-        reference = ref(made)
-        while True:
-            held = table.setdefault(key, reference)
-            found = made if held is reference else held()
-            if found is not None:
-                return found
-            _remove_dead_weakref(table, key)        # in one step, and only if the expression is gone
-
-
-def forget_gone() -> None:
-    """Clear the places of expressions that are gone: those made last first, so that what they were made of goes too."""
-    keys, table = list(Interned._table), Interned._table
-    while keys:
-        key = keys.pop()
-        held = table.get(key)
-        if held is not None and held() is None:
-            _remove_dead_weakref(table, key)
-    Interned._most = max(MOST_PLACES, 2 * len(table))
 
 
 class Expr(metaclass=Interned):
@@ -135,7 +93,7 @@ class Expr(metaclass=Interned):
         try:
             return self._below
         except AttributeError:
-            self._below = tuple(_in_order(self.children()))
+            self._below = tuple(in_order(self.children()))
             return self._below
 
     def __str__(self) -> str:
@@ -414,7 +372,6 @@ class CheckedIndex(Expr):
         return f"checked({self.x}, {self.size})"
 
 
-Part = TypeVar("Part", bound=Expr)
 _KINDS: dict[frozenset[type], frozenset[type]] = {}      # so that equal sets, of which there are few, are one
 
 
@@ -465,60 +422,6 @@ def _operand(x: Expr, op: str, right: bool) -> str:
         if inner < outer or (inner == outer and (right or inner < 0)):
             return f"({x})"
     return str(x)
-
-
-def walk(*roots: Expr) -> list[Expr]:
-    """Every distinct sub-expression, parts before the whole."""
-    if len(roots) == 1:
-        return [*roots[0].below, roots[0]]
-    order: dict[Expr, None] = {}
-    for root in roots:
-        if root not in order:
-            order.update(dict.fromkeys(root.below))
-            order[root] = None
-    return list(order)
-
-
-def parts(x: Expr, kind: type[Part]) -> tuple[Part, ...]:
-    """Every distinct sub-expression of one kind, parts before the whole."""
-    if kind not in x.kinds:
-        return ()
-    try:
-        found = x._parts[kind]
-    except (AttributeError, KeyError):
-        found = tuple([part for part in x.below if isinstance(part, kind)])
-        x._parts = {**getattr(x, "_parts", {}), kind: found}
-    return (*found, x) if isinstance(x, kind) else found
-
-
-def _in_order(roots: Sequence[Expr]) -> list[Expr]:
-    seen: set[Expr] = set()
-    order: list[Expr] = []
-    stack = [(root, False) for root in reversed(roots)]
-    while stack:
-        x, ready = stack.pop()
-        if ready:
-            order.append(x)
-        elif x not in seen:
-            seen.add(x)
-            children = x.children()
-            if children:
-                stack.append((x, True))
-                stack += [(child, False) for child in reversed(children)]
-            else:
-                order.append(x)
-    return order
-
-
-def replace(x: Expr, values: Mapping[Expr, Expr]) -> Expr:
-    """`x` with sub-expressions replaced."""
-    done: dict[Expr, Expr] = dict(values)
-    for part in walk(x):
-        if part not in done:
-            children = part.children()
-            parts = tuple(done[child] for child in children)
-            done[part] = part if parts == children else part.rebuilt(parts)
-    return done[x]
 
 
 def identity(kind: str, dtype: DType) -> Const:

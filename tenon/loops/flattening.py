@@ -6,9 +6,10 @@ from collections.abc import Sequence
 
 from tenon.dataclasses import replace
 from tenon.loops.affine import affine, is_same
-from tenon.loops.expressions import Expr, Index, Load, Reduce, parts, size, walk
+from tenon.loops.expressions import Expr, Index, Load, Reduce, size
 from tenon.loops.simplify import Substitution, simplify
 from tenon.loops.target import Target
+from tenon.loops.traversal import parts, walk
 
 
 def with_flat_loops(targets: Sequence[Target]) -> list[Target]:

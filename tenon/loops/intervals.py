@@ -16,9 +16,10 @@ from itertools import pairwise
 from tenon.graph.ir import Value
 from tenon.loops.affine import affine
 from tenon.loops.cost import count
-from tenon.loops.expressions import Binary, CheckedIndex, Expr, Index, Reduce, size, walk
+from tenon.loops.expressions import Binary, CheckedIndex, Expr, Index, Reduce, size
 from tenon.loops.simplify import Substitution
 from tenon.loops.target import Target
+from tenon.loops.traversal import walk
 from tenon.types import int64
 
 SHORTEST = 16       # turns of a loop for an interval: whole vectors

@@ -13,9 +13,10 @@ from collections.abc import Iterator, Sequence
 
 from tenon.dataclasses import dataclass
 from tenon.loops.cost import operations
-from tenon.loops.expressions import Buffer, Expr, Index, Reduce, size, walk
+from tenon.loops.expressions import Buffer, Expr, Index, Reduce, size
 from tenon.loops.simplify import Substitution, substitute
 from tenon.loops.target import Target
+from tenon.loops.traversal import walk
 from tenon.types import TensorType, int64
 
 STORE_AND_LOAD = 0.9        # of an element of a row, as tenon.loops.cost counts operations; rows crowd the first cache

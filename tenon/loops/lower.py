@@ -21,7 +21,7 @@ from tenon.loops.chunks import in_chunks
 from tenon.loops.columns import in_columns
 from tenon.loops.contraction import misplaced
 from tenon.loops.deep import with_parted_depth
-from tenon.loops.expressions import Buffer, Call, CheckedIndex, Expr, Index, Reduce, parts, size
+from tenon.loops.expressions import Buffer, Call, CheckedIndex, Expr, Index, Reduce, size
 from tenon.loops.filling import Filling, fill_node
 from tenon.loops.flattening import with_flat_reductions
 from tenon.loops.intervals import in_intervals
@@ -31,6 +31,7 @@ from tenon.loops.schedule import schedule
 from tenon.loops.splitting import with_split_loops
 from tenon.loops.surrounded import with_zeros_around
 from tenon.loops.target import CALL, Target, levels
+from tenon.loops.traversal import parts
 from tenon.types import TensorType
 
 MOST_NODES_DEEP = 32        # longer chains are cut, so that expressions stay shallow

@@ -12,23 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 
 from tenon.dataclasses import dataclass, field
-from tenon.loops.expressions import (
-    OPERATION,
-    Binary,
-    Buffer,
-    Const,
-    Expr,
-    Index,
-    Load,
-    Local,
-    Reduce,
-    Size,
-    parts,
-    walk,
-)
+from tenon.loops.expressions import OPERATION, Binary, Buffer, Const, Expr, Index, Load, Local, Reduce, Size
 from tenon.loops.ir import Accumulator, Let, Loop, Stmt, Store, Update
 from tenon.loops.keeping import Kept
 from tenon.loops.target import Target
+from tenon.loops.traversal import parts, walk
 from tenon.types import int64
 
 

@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tenon.dataclasses import replace as changed
-from tenon.loops.expressions import Buffer, Expr, Load, replace, walk
+from tenon.loops.expressions import Buffer, Expr, Load
 from tenon.loops.ir import Accumulator, Block, Let, Loop, Stmt, Store, Update, roots, statements
+from tenon.loops.traversal import replace, walk
 
 FLAT = (Accumulator, Let, Store, Update)
 

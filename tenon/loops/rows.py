@@ -15,8 +15,9 @@ from tenon.dims import product
 from tenon.loops.affine import affine, is_same
 from tenon.loops.build import offset
 from tenon.loops.contraction import Product
-from tenon.loops.expressions import Buffer, Cast, Expr, Index, Load, Reduce, replace
+from tenon.loops.expressions import Buffer, Cast, Expr, Index, Load, Reduce
 from tenon.loops.target import Target
+from tenon.loops.traversal import replace
 from tenon.loops.windows import sliding, windows_of
 from tenon.types import TensorType, bfloat16, float32
 

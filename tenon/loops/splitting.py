@@ -12,9 +12,10 @@ from collections.abc import MutableMapping, Sequence
 
 from tenon.graph.ir import Value
 from tenon.loops.affine import affine, is_same
-from tenon.loops.expressions import Binary, Const, Expr, Index, parts, size, walk
+from tenon.loops.expressions import Binary, Const, Expr, Index, size
 from tenon.loops.simplify import Substitution
 from tenon.loops.target import Target
+from tenon.loops.traversal import parts, walk
 
 INNERMOST = 8       # a loop of up to so many turns goes inside of all others, where LLVM unrolls it
 

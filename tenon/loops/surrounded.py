@@ -14,10 +14,11 @@ from collections.abc import Callable, Sequence
 from tenon.loops.affine import Affine, affine, from_affine
 from tenon.loops.build import offset
 from tenon.loops.contraction import Product
-from tenon.loops.expressions import Binary, Buffer, Expr, Index, Load, Reduce, binary, replace
+from tenon.loops.expressions import Binary, Buffer, Expr, Index, Load, Reduce, binary
 from tenon.loops.rows import Copies
 from tenon.loops.simplify import simplify
 from tenon.loops.target import Target
+from tenon.loops.traversal import replace
 from tenon.loops.windows import Slide, Windows, sliding, windows_of
 from tenon.types import TensorType
 

@@ -8,18 +8,8 @@ from functools import cached_property
 from tenon.dataclasses import dataclass
 from tenon.dims import Dim, product
 from tenon.loops.contraction import Product, as_product
-from tenon.loops.expressions import (
-    Binary,
-    Buffer,
-    Call,
-    CheckedIndex,
-    Expr,
-    Index,
-    Load,
-    Reduce,
-    parts,
-    size,
-)
+from tenon.loops.expressions import Binary, Buffer, Call, CheckedIndex, Expr, Index, Load, Reduce, size
+from tenon.loops.traversal import parts
 
 GRAIN = 8192        # elements that are not worth a second thread
 CALL = 8            # a call of a function, in elements

@@ -14,11 +14,12 @@ from collections.abc import Sequence
 
 from tenon.loops.affine import affine, is_same
 from tenon.loops.cost import count
-from tenon.loops.expressions import Binary, Buffer, Expr, Index, Load, Reduce, replace, size, walk
+from tenon.loops.expressions import Binary, Buffer, Expr, Index, Load, Reduce, size
 from tenon.loops.ir import Loop, Nest, Store, Turn
 from tenon.loops.placing import Placing, Scope
 from tenon.loops.simplify import simplify, substitute
 from tenon.loops.target import Target, grain_of
+from tenon.loops.traversal import replace, walk
 from tenon.types import TensorType
 
 SIDE = 32           # of a square

@@ -62,7 +62,7 @@ def lowered(body: Graph, key: str) -> Kernel:
 def forget_lowered() -> None:
     """Let go of the loops, once a graph is compiled."""
     if _lowered:
-        from tenon.loops.expressions import forget_gone  # local, as above
+        from tenon.loops.interned import forget_gone  # local, as above
         _lowered.clear()
         forget_gone()
 

@@ -20,21 +20,9 @@ from tenon.graph.ir import Graph, Literal, Node, Value
 from tenon.graph.op import Op
 from tenon.loops.build import GraphExpressions
 from tenon.loops.claims import is_attention
-from tenon.loops.expressions import (
-    Binary,
-    Buffer,
-    Call,
-    Cast,
-    CheckedIndex,
-    Const,
-    Expr,
-    Index,
-    Load,
-    Reduce,
-    Size,
-    walk,
-)
+from tenon.loops.expressions import Binary, Buffer, Call, Cast, CheckedIndex, Const, Expr, Index, Load, Reduce, Size
 from tenon.loops.lower import loop_indices
+from tenon.loops.traversal import walk
 from tenon.ops.barrier import stored
 from tenon.passes.bodies import has_loops
 from tenon.types import TensorType

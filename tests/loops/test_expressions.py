@@ -6,12 +6,14 @@ import threading
 from hypothesis import given
 
 from tenon.graph.text import key_of
-from tenon.loops import expressions
+from tenon.loops import interned
 from tenon.loops.build import GraphExpressions
 from tenon.loops.cost import STORE, cost
-from tenon.loops.expressions import Binary, Buffer, Index, Interned, Load, Reduce, forget_gone, parts, size, walk
+from tenon.loops.expressions import Binary, Buffer, Index, Load, Reduce, size
+from tenon.loops.interned import Interned, forget_gone
 from tenon.loops.lower import loop_indices, lower
 from tenon.loops.text import print_kernel
+from tenon.loops.traversal import parts, walk
 from tenon.passes.bodies import body_of
 from tenon.passes.groups import bytes_of
 from tests.graphs import graphs
@@ -45,7 +47,7 @@ def test_places_of_expressions_that_are_gone_are_cleared():
 def test_places_are_cleared_when_there_are_many(monkeypatch):
     forget_gone()
     monkeypatch.setattr(Interned, "_most", len(Interned._table) + 1000)
-    monkeypatch.setattr(expressions, "MOST_PLACES", 1000)
+    monkeypatch.setattr(interned, "MOST_PLACES", 1000)
     kept = [Index(f"kept{k}", 7) * size(3) for k in range(100)]
     most = 0
     for k in range(20_000):

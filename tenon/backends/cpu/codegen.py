@@ -28,19 +28,7 @@ from tenon.backends.cpu.values import ONE, ZERO, Values
 from tenon.backends.cpu.vectors import angles, in_flight, masked_lanes
 from tenon.dataclasses import replace
 from tenon.dims import Dim, maximum
-from tenon.loops.expressions import (
-    Binary,
-    Buffer,
-    Call,
-    Const,
-    Expr,
-    Index,
-    Load,
-    Local,
-    constant,
-    identity,
-    walk,
-)
+from tenon.loops.expressions import Binary, Buffer, Call, Const, Expr, Index, Load, Local, constant, identity
 from tenon.loops.ir import (
     Accumulator,
     Block,
@@ -57,6 +45,7 @@ from tenon.loops.ir import (
     roots,
     statements,
 )
+from tenon.loops.traversal import walk
 from tenon.types import bool_, int64
 
 SIGNATURE = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, *SHARE, POINTER, POINTER])

@@ -25,9 +25,10 @@ from tenon.dataclasses import dataclass
 from tenon.dims import product
 from tenon.loops.affine import affine, from_affine, is_same
 from tenon.loops.cost import count
-from tenon.loops.expressions import Binary, Buffer, Cast, Expr, Index, Load, Select, parts, size
+from tenon.loops.expressions import Binary, Buffer, Cast, Expr, Index, Load, Select, size
 from tenon.loops.ir import Contraction
 from tenon.loops.simplify import simplify
+from tenon.loops.traversal import parts
 from tenon.types import bfloat16, bool_, float32
 
 Axis = tuple[Index, ...]

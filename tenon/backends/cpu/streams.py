@@ -12,8 +12,9 @@ from llvmlite import ir
 
 from tenon.backends.cpu.contraction.machine import host
 from tenon.loops.affine import affine, is_same
-from tenon.loops.expressions import Buffer, Const, Expr, Index, Load, walk
+from tenon.loops.expressions import Buffer, Const, Expr, Index, Load
 from tenon.loops.ir import Let, Loop, Store, roots
+from tenon.loops.traversal import walk
 
 LINE = 64               # bytes
 AHEAD = 8               # lines

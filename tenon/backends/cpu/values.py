@@ -28,9 +28,9 @@ from tenon.loops.expressions import (
     Reduce,
     Select,
     Size,
-    walk,
 )
 from tenon.loops.ir import Block, Let, Stmt, Store, roots
+from tenon.loops.traversal import walk
 from tenon.types import int64, uint64
 
 ZERO, ONE = ir.Constant(I64, 0), ir.Constant(I64, 1)

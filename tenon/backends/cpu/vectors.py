@@ -18,8 +18,9 @@ from tenon.backends.llvm import has_feature
 from tenon.dims import Dim
 from tenon.loops.affine import affine, is_same
 from tenon.loops.cost import FUNCTION, operations
-from tenon.loops.expressions import Binary, Call, CheckedIndex, Const, Expr, Load, walk
+from tenon.loops.expressions import Binary, Call, CheckedIndex, Const, Expr, Load
 from tenon.loops.ir import Let, Loop, Store, Update, roots
+from tenon.loops.traversal import walk
 from tenon.types import int64
 
 PARTIAL_RESULTS = 4     # vectors of a reduction: of one alone, each addition would wait for the last

@@ -42,8 +42,9 @@ from tenon.backends.cpu.shares import SHARE, Share
 from tenon.backends.cpu.values import Values
 from tenon.dataclasses import dataclass
 from tenon.dims import Dim, product
-from tenon.loops.expressions import Buffer, Expr, Index, walk
+from tenon.loops.expressions import Buffer, Expr, Index
 from tenon.loops.ir import Pairs, Store
+from tenon.loops.traversal import walk
 from tenon.types import bool_
 
 SEVERAL = 256           # rows and columns, at most, for which a tile is chosen

@@ -38,7 +38,8 @@ from tenon.backends.cpu.contraction.spec import Args
 from tenon.backends.cpu.shares import Share
 from tenon.dims import Dim
 from tenon.loops.affine import affine
-from tenon.loops.expressions import Expr, Index, Load, walk
+from tenon.loops.expressions import Expr, Index, Load
+from tenon.loops.traversal import walk
 
 TOGETHER = 4            # vectors of a value that are added up at a time
 NOTHING = {4: 120.0, 8: 800.0}      # of which exp(-x) is 0, by bytes of a number

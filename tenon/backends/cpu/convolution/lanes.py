@@ -24,8 +24,9 @@ from tenon.backends.cpu.contraction.emit import (
 )
 from tenon.backends.cpu.values import Values
 from tenon.loops.affine import affine
-from tenon.loops.expressions import Binary, Buffer, Call, Const, Expr, Index, Load, Local, Select, walk
+from tenon.loops.expressions import Binary, Buffer, Call, Const, Expr, Index, Load, Local, Select
 from tenon.loops.ir import Contraction, Let, Store
+from tenon.loops.traversal import walk
 
 ARITHMETIC = ("+", "-", "*", "/", "min", "max")
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")

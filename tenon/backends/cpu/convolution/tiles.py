@@ -34,8 +34,9 @@ from tenon.backends.cpu.convolution.lanes import Lanes, is_of_vectors
 from tenon.backends.cpu.convolution.plan import LINE, Plan, Run, Tile
 from tenon.backends.cpu.values import Values
 from tenon.loops.affine import affine
-from tenon.loops.expressions import Buffer, Index, Load, walk
+from tenon.loops.expressions import Buffer, Index, Load
 from tenon.loops.ir import Store, roots
+from tenon.loops.traversal import walk
 
 
 class Tiles:
