@@ -82,12 +82,26 @@ def test_the_sweep_tells_what_differs():
     assert "FAILS" in sweep.measured(Case("fails", lambda m, x: x if m is torch else x.none, [f32(3)]), 0.0).wrong
 
 
-def test_a_library_that_returns_something_else_is_told_and_the_row_goes_on(capsys, monkeypatch):
-    monkeypatch.setattr(reductions, "MAKE", {"tenon": reductions.MAKE["tenon"],
-                                             "onnxruntime": lambda *_: lambda: np.zeros(4096, np.float32)})
-    monkeypatch.setattr(reductions, "installed", lambda name: True)
-    monkeypatch.setattr(reductions, "importlib", SimpleNamespace(import_module=lambda name: None))
-    reductions.main(["--only", "max of rows", "--seconds", "0.01"])
+@pytest.fixture
+def only_max_of_rows(monkeypatch):
+    """Runs that row, beside libraries that return zeros or what Tenon does."""
+    def run(**wrong):
+        returned = {name: (lambda *_: lambda: np.zeros(4096, np.float32)) if is_wrong else reductions.MAKE["tenon"]
+                    for name, is_wrong in wrong.items()}
+        monkeypatch.setattr(reductions, "MAKE", {"tenon": reductions.MAKE["tenon"], **returned})
+        monkeypatch.setattr(reductions, "installed", lambda name: True)
+        monkeypatch.setattr(reductions, "importlib", SimpleNamespace(import_module=lambda name: None))
+        reductions.main(["--only", "max of rows", "--seconds", "0.01"])
+    return run
+
+
+def test_a_library_that_returns_something_else_is_told_and_the_row_goes_on(capsys, only_max_of_rows):
+    only_max_of_rows(onnxruntime=True, openvino=False)
     told, line = capsys.readouterr().out.splitlines()
     assert told == "max of rows: ONNX Runtime returns something else: left out"
-    assert line.startswith("max of rows") and "ONNX" not in line
+    assert line.startswith("max of rows") and "OpenVINO" in line and "ONNX" not in line
+
+
+def test_where_no_library_returns_what_tenon_does_the_run_ends(only_max_of_rows):
+    with pytest.raises(SystemExit, match="max of rows: no library returns what Tenon does"):
+        only_max_of_rows(onnxruntime=True)
