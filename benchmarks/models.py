@@ -31,11 +31,13 @@ def mlp(nn: Any, sizes: tuple[int, ...] = (784, 512, 512, 10)) -> Any:
     return nn.Sequential(*layers[:-1])
 
 
-def small_cnn(nn: Any) -> Any:
-    """Two convolutions of 28 x 28 pictures, a pooling, two linear layers."""
+def small_cnn(nn: Any, side: int = 28, channels: tuple[int, int, int] = (1, 32, 64), kernel: int = 3) -> Any:
+    """Two convolutions of square pictures, a pooling, two linear layers."""
+    before, between, after = channels
     return nn.Sequential(
-        nn.Conv2d(1, 32, 3, padding=1), nn.ReLU(), nn.Conv2d(32, 64, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(64 * 14 * 14, 128), nn.ReLU(), nn.Linear(128, 10))
+        nn.Conv2d(before, between, kernel, padding=kernel // 2), nn.ReLU(),
+        nn.Conv2d(between, after, kernel, padding=kernel // 2), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(after * (side // 2)**2, 128), nn.ReLU(), nn.Linear(128, 10))
 
 
 def resnet(nn: Any, bottleneck: bool, blocks: tuple[int, ...], classes: int, small: bool) -> Any:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.models import WORKLOADS, Run, Workload
+from benchmarks.other_sizes import OTHER_SIZES
 
 Limit = tuple[str, float]           # what limits, and the seconds that it asks for at least
 
@@ -263,4 +264,5 @@ ROWS: dict[str, Row | Process] = {
     **{f"memory_{name}": Process(partial(growth, name), ("cold", "warm"), ("torch", *COMPILERS), 1.33, "MB")
        for name in ("resnet18", "gpt")},
     "import": Process(import_time, ("",), ("tenon", "torch", "jax", "tensorflow"), 1.25, repeats=5),
+    **{name: network_row(workload) for name, workload in OTHER_SIZES.items()},
 }

@@ -2,9 +2,9 @@
 
     python -m benchmarks.table [ROW ...] [--threads 1 2] [--seconds 4] [--without compiled] [--json FILE] [--chart FILE]
 
-Rows are in `benchmarks.rows`.  Every library has a process of its own, pinned to as many cores as there are threads.
-All start from the same numbers, must agree, and work in turn.  On one core a time is processor time, which other
-programs disturb less.
+Rows are in `benchmarks.rows`; `other_sizes` stands for those of `benchmarks.other_sizes`, which are left out where no
+row is named.  Every library has a process of its own, pinned to as many cores as there are threads.  All start from the
+same numbers, must agree, and work in turn.  On one core a time is processor time, which other programs disturb less.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from statistics import median
 import numpy as np
 
 from benchmarks.bursts import Library
+from benchmarks.other_sizes import OTHER_SIZES
 from benchmarks.peers import LIBRARIES, able
 from benchmarks.rows import ROWS, Limit, Process, Row
 
@@ -57,19 +58,20 @@ class Measured:
 
 def main(arguments: list[str] | None = None) -> None:
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    options.add_argument("rows", nargs="*", metavar="ROW", help=f"of {', '.join(ROWS)}; all where none is named")
+    options.add_argument("rows", nargs="*", metavar="ROW", help=f"of other_sizes, {', '.join(ROWS)}")
     options.add_argument("--threads", nargs="*", type=int, default=[1, 2])
     options.add_argument("--seconds", type=float, default=4.0, help="of every library, for a row that is run")
     options.add_argument("--without", nargs="*", default=[], choices=LIBRARIES[1:])
     options.add_argument("--json", type=Path)
     options.add_argument("--chart", type=Path)
     given = options.parse_args(arguments)
-    if unknown := [name for name in given.rows if name not in ROWS]:
+    rows = chosen(given.rows)
+    if unknown := [name for name in rows if name not in ROWS]:
         options.error(f"no row is named {unknown[0]}")
     libraries = [name for name in LIBRARIES if name not in given.without and able(name)]
     found: list[Measured] = []
     for threads in given.threads:
-        for name in given.rows or ROWS:
+        for name in rows:
             for measured in measure(name, threads, given.seconds, libraries):
                 found.append(measured)
                 print(measured, flush=True)
@@ -77,6 +79,13 @@ def main(arguments: list[str] | None = None) -> None:
         given.json.write_text(json.dumps([asdict(m) for m in found], indent=1) + "\n")
     if given.chart:
         draw(found, given.chart)
+
+
+def chosen(names: list[str]) -> list[str]:
+    """The rows that are named, in groups or one by one."""
+    groups = {"other_sizes": list(OTHER_SIZES)}
+    usual = [name for name in ROWS if name not in OTHER_SIZES]
+    return [row for name in names for row in groups.get(name, [name])] or usual
 
 
 def measure(name: str, threads: int, seconds: float, libraries: list[str]) -> list[Measured]:

@@ -10,6 +10,7 @@ import pytest
 from benchmarks import reductions, scaling, sweep, table
 from benchmarks.bursts import sample
 from benchmarks.models import WORKLOADS
+from benchmarks.other_sizes import OTHER_SIZES
 from benchmarks.rows import ROWS, Row
 from benchmarks.sweep_cases import Case, f32
 from benchmarks.table import Measured
@@ -46,7 +47,12 @@ def test_an_unknown_row_is_refused(capsys):
 
 
 def test_every_network_has_a_row():
-    assert all(isinstance(ROWS[name], Row) for name in WORKLOADS)
+    assert all(isinstance(ROWS[name], Row) for name in [*WORKLOADS, *OTHER_SIZES])
+
+
+def test_other_sizes_are_measured_where_they_are_named():
+    assert table.chosen(["mlp", "other_sizes"]) == ["mlp", *OTHER_SIZES]
+    assert {*table.chosen([]), *OTHER_SIZES} == {*ROWS} and not {*table.chosen([])} & {*OTHER_SIZES}
 
 
 def test_a_line_says_how_far_ahead():
