@@ -4,7 +4,8 @@
         for each panel of filters, tile of the block: all sums, epilogue
 
 `plan` says how, `border` copies, `tiles` computes, `lanes` is the epilogue; weights are packed here, a panel after the
-other, in the order in which tiles read them.  Windows of 3 x 3 may be computed otherwise (`winograd`).
+other, in the order in which tiles read them.  Windows of 3 x 3 may be computed otherwise (`winograd_plan`, whose loops
+`winograd_loops` writes).
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from tenon.backends.cpu.contraction.machine import Machine
 from tenon.backends.cpu.convolution.plan import LINE, Tile, direct_plan_of
 from tenon.backends.cpu.convolution.plan import Plan as DirectPlan
 from tenon.backends.cpu.convolution.tiles import Tiles, know_run
-from tenon.backends.cpu.convolution.winograd import Winograd, WinogradPlan, transform_taps, winograd_plan_of
+from tenon.backends.cpu.convolution.winograd_loops import Winograd, transform_taps
+from tenon.backends.cpu.convolution.winograd_plan import WinogradPlan, winograd_plan_of
 from tenon.backends.cpu.shares import SHARE
 from tenon.backends.cpu.sliding.cover import know
 from tenon.backends.cpu.sliding.task import Task, up

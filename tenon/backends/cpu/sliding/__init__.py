@@ -2,8 +2,7 @@
 
 `cover` copies what the windows of a block cover; `places`, `sums` and `filters` are schedules that read such copies, by
 what a vector holds; `channels` reads images whose channels are last where they lie; `task` is what they share.
-`winograd` says how windows of 3 x 3 taps take fewer multiplications, `winograd_places` does so for a convolution,
-`winograd_filters` for the gradient of its kernel.
+`winograd` takes fewer multiplications for windows of 3 x 3 taps, of a convolution and of the gradient of its kernel.
 """
 
 from __future__ import annotations
@@ -19,8 +18,8 @@ from tenon.backends.cpu.sliding.filters import FilterPlan, filter_plan_of
 from tenon.backends.cpu.sliding.places import Plan, plan_of
 from tenon.backends.cpu.sliding.sums import SumPlan, sum_plan_of
 from tenon.backends.cpu.sliding.task import Task
-from tenon.backends.cpu.sliding.winograd_filters import WinogradFilterPlan, winograd_filter_plan_of
-from tenon.backends.cpu.sliding.winograd_places import WinogradPlan, winograd_plan_of
+from tenon.backends.cpu.sliding.winograd.filters import WinogradFilterPlan, winograd_filter_plan_of
+from tenon.backends.cpu.sliding.winograd.places import WinogradPlan, winograd_plan_of
 from tenon.backends.cpu.values import Values
 from tenon.loops.expressions import Buffer
 from tenon.loops.ir import Contraction

@@ -1,4 +1,4 @@
-"""A convolution with 3 x 3 windows -> LLVM IR that makes 16 products of matrices of it (see `winograd`).
+"""A convolution with 3 x 3 windows -> LLVM IR that makes 16 products of matrices of it (see `transforms`).
 
     for each block of tiles:
         transform what the tiles cover: for each frequency lines of channels, one a tile
@@ -40,24 +40,18 @@ from tenon.backends.cpu.contraction.turning import addresses, in_memory, lines_a
 from tenon.backends.cpu.sliding.cover import know
 from tenon.backends.cpu.sliding.results import Results
 from tenon.backends.cpu.sliding.task import Task, up
-from tenon.backends.cpu.sliding.winograd import (
+from tenon.backends.cpu.sliding.winograd.copies import Elements, Layout, over_tiles, store_line
+from tenon.backends.cpu.sliding.winograd.tiles import (
     STEP,
     Block,
-    Elements,
-    Layout,
     Panels,
     Tiles,
-    Tilings,
     add_products,
     block_of,
-    both_ways,
-    of_taps,
-    over_tiles,
     panels_of,
-    store_line,
     tiles_of,
-    to_sums,
 )
+from tenon.backends.cpu.sliding.winograd.transforms import Tilings, both_ways, of_taps, to_sums
 from tenon.dataclasses import dataclass
 from tenon.loops.affine import affine
 from tenon.loops.expressions import Load, size

@@ -1,21 +1,13 @@
-"""Winograd's F(2x2, 3x3): tiles of 2 x 2 windows of 3 x 3 taps, with 16 multiplications instead of 36; and its kin.
+"""Both factors of Winograd's products -> copies with channels side by side, whose tiles are transformed.
 
-    y = A' ((G w G') * (B' d B)) A          d: the 4 x 4 elements that a tile covers, w: the taps, y: the 2 x 2 sums
-
-What is multiplied is summed over channels first, so it is a product of matrices for each of the 16 frequencies.  The
-gradient of w is G' ((A y A') * (B' d B)) G, summed over tiles.  All coefficients are 0, 1, -1 and 1/2, and a tile adds
-up 4 numbers at most each way, so the result is as close as that of 9 times as many products added up in a row.
-Windows of dilation d have tiles of elements that are d apart, d of which stand inside one another along an axis.
-Other sizes and steps are cut into pieces, whose transforms stand side by side (`tenon.loops.tiling`).
-
-Lavin, Gray: Fast algorithms for convolutional neural networks, 2015.
+`Elements` are those of the factor that is read in windows, `Gradients` of the one that lies as results do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property, reduce
+from functools import cached_property
 
 from llvmlite import ir
 
@@ -32,265 +24,23 @@ from tenon.backends.cpu.contraction.emit import (
     loop,
     masked_load,
     minimum,
-    multiply_add,
-    splat,
     store_vector,
     transpose,
     zero,
 )
-from tenon.backends.cpu.contraction.machine import best_tile, host
 from tenon.backends.cpu.contraction.turning import addresses, in_memory, lines_at, widened
 from tenon.backends.cpu.sliding.cover import know
-from tenon.backends.cpu.sliding.task import up
+from tenon.backends.cpu.sliding.winograd.tiles import STEP, Block, Panels, Tiles
+from tenon.backends.cpu.sliding.winograd.transforms import Line, Tilings, both_ways, of_elements, of_sums
 from tenon.backends.cpu.values import Values
 from tenon.dataclasses import dataclass
 from tenon.loops.affine import affine
 from tenon.loops.expressions import Expr, Load
-from tenon.loops.tiling import TOGETHER, Tiling
-from tenon.loops.windows import Axis, Slide, Windows, count, frequencies, tiles_of_block
+from tenon.loops.windows import Axis, count
 from tenon.types import DType
 
-STEP = TOGETHER                 # places from tile to tile
-SQUARE = Tiling(3, 1, 1), Tiling(3, 1, 1)
 MOST_CARRIED = 16               # vectors that are kept from one tile to the next
-Line = list[ir.Value]
-Tilings = tuple[Tiling, Tiling]         # down and across
-Transform = Callable[[ir.IRBuilder, Tiling, Sequence[ir.Value]], Line]
 
-
-# ---------------------------------------------------------------- the transforms of one line
-
-def of_elements(b: ir.IRBuilder, tiling: Tiling, d: Sequence[ir.Value]) -> Line:
-    """B' d: the elements that a tile covers, piece by piece."""
-    found: Line = []
-    for taps in tiling.pieces:
-        match [d[taps[0] + k * tiling.step] for k in range(len(taps) + 1)]:
-            case [p, q, r, s]:
-                found += [b.fsub(p, r), b.fadd(q, r), b.fsub(r, q), b.fsub(q, s)]
-            case [p, q, r]:
-                found += [b.fsub(p, q), q, b.fsub(q, r)]
-            case pair:
-                found += pair
-    return found
-
-
-def of_taps(b: ir.IRBuilder, tiling: Tiling, w: Sequence[ir.Value]) -> Line:
-    """G w."""
-    found: Line = []
-    for taps in tiling.pieces:
-        match [w[k] for k in taps]:
-            case [p, q, r]:
-                half, outer = _half(p.type), b.fadd(p, r)
-                found += [p, b.fmul(b.fadd(outer, q), half), b.fmul(b.fsub(outer, q), half), r]
-            case [p, q]:
-                found += [p, b.fadd(p, q), q]
-            case [p]:
-                found += [p, p]
-    return found
-
-
-def to_sums(b: ir.IRBuilder, tiling: Tiling, m: Sequence[ir.Value]) -> Line:
-    """A' m: the sums of two windows."""
-    found: list[Line] = []
-    for part in _parts(tiling, m):
-        match part:
-            case [p, q, r, s]:
-                found.append([b.fadd(b.fadd(p, q), r), b.fsub(b.fsub(q, r), s)])
-            case [p, q, r]:
-                found.append([b.fadd(p, q), b.fsub(q, r)])
-            case pair:
-                found.append(list(pair))
-    return [reduce(b.fadd, sums) for sums in zip(*found, strict=True)]
-
-
-def of_sums(b: ir.IRBuilder, tiling: Tiling, y: Sequence[ir.Value]) -> Line:
-    """A y: what two places have."""
-    (p, q), found = y, list[ir.Value]()
-    both, difference, negative = b.fadd(p, q), b.fsub(p, q), b.fneg(q)
-    for taps in tiling.pieces:
-        found += {1: [p, q], 2: [p, both, negative], 3: [p, both, difference, negative]}[len(taps)]
-    return found
-
-
-def to_taps(b: ir.IRBuilder, tiling: Tiling, m: Sequence[ir.Value]) -> Line:
-    """G' m: the sums of all taps."""
-    found: dict[int, ir.Value] = {}
-    for taps, part in zip(tiling.pieces, _parts(tiling, m), strict=True):
-        match part:
-            case [p, q, r, s]:
-                half = _half(p.type)
-                both, difference = b.fmul(b.fadd(q, r), half), b.fmul(b.fsub(q, r), half)
-                sums = [b.fadd(p, both), difference, b.fadd(both, s)]
-            case [p, q, r]:
-                sums = [b.fadd(p, q), b.fadd(q, r)]
-            case [p, q]:
-                sums = [b.fadd(p, q)]
-        found.update(zip(taps, sums, strict=True))
-    return [found[k] for k in range(tiling.taps)]
-
-
-def _parts(tiling: Tiling, m: Sequence[ir.Value]) -> list[Sequence[ir.Value]]:
-    """The numbers of each piece."""
-    found, first = list[Sequence[ir.Value]](), 0
-    for taps in tiling.pieces:
-        found.append(m[first:first + len(taps) + 1])
-        first += len(taps) + 1
-    return found
-
-
-def _half(kind: ir.Type) -> ir.Constant:
-    """1/2, in every lane of a vector."""
-    lanes = [ir.Constant(kind.element, 0.5)] * kind.count if isinstance(kind, ir.VectorType) else 0.5
-    return ir.Constant(kind, lanes)
-
-
-def both_ways(b: ir.IRBuilder, transform: Transform, tilings: Tilings, square: Sequence[Sequence[ir.Value]]
-              ) -> list[Line]:
-    """A transform of all columns, then of all rows."""
-    columns = [transform(b, tilings[0], column) for column in zip(*square, strict=True)]
-    return [transform(b, tilings[1], row) for row in zip(*columns, strict=True)]
-
-
-# ---------------------------------------------------------------- tiles and blocks
-
-@dataclass(frozen=True)
-class Tiles:
-    """The tiles of all images; a block is some `images`, or of one image some `rows` of tiles."""
-
-    windows: Windows
-    lanes: int
-    images: int
-    rows: int
-
-    @property
-    def slides(self) -> tuple[Slide, ...]:
-        return self.windows.slides
-
-    @property
-    def tilings(self) -> Tilings:
-        """How tiles stand, down and across."""
-        down, across = self.slides
-        return down.tiling, across.tiling
-
-    @property
-    def frequencies(self) -> int:
-        """Products of matrices."""
-        return frequencies(self.windows)
-
-    @property
-    def down(self) -> int:
-        """Rows of tiles of an image."""
-        return self.tilings[0].tiles(self.slides[0].places)
-
-    @property
-    def across(self) -> int:
-        """Tiles of a row."""
-        return self.tilings[1].tiles(self.slides[1].places)
-
-    @property
-    def block(self) -> int:
-        """Tiles of a block."""
-        return self.images * self.rows * self.across
-
-    @property
-    def blocks(self) -> int:
-        return -(-count(self.windows.outside) // self.images) * -(-self.down // self.rows)
-
-    @property
-    def channels(self) -> int:
-        return count(self.windows.channels)
-
-    @property
-    def pitch(self) -> int:
-        """Columns of a copy: what a row of tiles covers, and the whole vectors that rows are copied in."""
-        last = self.slides[1]
-        return max(self.tilings[1].covered(self.across), self.before(last) + up(last.high - last.low, self.lanes),
-                   up(last.places, self.lanes))
-
-    @staticmethod
-    def before(slide: Slide) -> int:
-        """How many zeros come before the first element."""
-        return slide.low - slide.first - slide.shift
-
-    @property
-    def copied(self) -> int:
-        """Elements of the copy of one vector of channels."""
-        rows = max(self.tilings[0].covered(self.rows), STEP * self.rows)
-        return rows * self.pitch * self.lanes
-
-    def apart(self, width: int) -> int:
-        """Elements from one frequency to the next, of all tiles of a block: never a power of two."""
-        return self.block * width + self.lanes
-
-
-def tiles_of(windows: Windows, lanes: int) -> Tiles:
-    """Blocks of about so many tiles as stay in the second cache, all of about one size."""
-    whole = Tiles(windows, lanes, 1, windows.slides[0].tiling.tiles(windows.slides[0].places))
-    gap, outside = whole.tilings[0].gap, count(windows.outside)
-    most = tiles_of_block(whole.frequencies)
-    images = max(most // whole.block, 1)
-    rows = whole.down if whole.block * 2 <= most * 3 else max(most // whole.across, gap)
-    images = -(-outside // -(-outside // images))
-    return Tiles(windows, lanes, images, up(-(-whole.down // -(-whole.down // rows)), gap))
-
-
-@dataclass(frozen=True)
-class Block:
-    """Some `images` from `image` on, of each `rows` of tiles from `first` on."""
-
-    image: ir.Value
-    images: ir.Value
-    first: ir.Value
-    rows: ir.Value
-
-
-def block_of(b: ir.IRBuilder, tiles: Tiles, number: ir.Value) -> Block:
-    """The block of this number; the last ones may be smaller."""
-    bands = const(-(-tiles.down // tiles.rows))
-    image, first = b.mul(b.udiv(number, bands), const(tiles.images)), b.mul(b.urem(number, bands), const(tiles.rows))
-    return Block(image, minimum(b, const(tiles.images), b.sub(const(count(tiles.windows.outside)), image)),
-                 first, minimum(b, const(tiles.rows), b.sub(const(tiles.down), first)))
-
-
-@dataclass(frozen=True)
-class Panels:
-    """How a product of matrices of each frequency is cut: register tiles of rows x vectors, panels that wide."""
-
-    rows: int
-    vectors: int
-    lanes: int
-
-    @property
-    def width(self) -> int:
-        return self.vectors * self.lanes
-
-
-def panels_of(rows: int, columns: int, lanes: int) -> Panels:
-    """The register tile for a product of this size."""
-    return Panels(*best_tile(host(), lanes, rows, columns), lanes)
-
-
-def add_products(b: ir.IRBuilder, panels: Panels, sums: Line, left: tuple[ir.Value, int, int],
-                 right: tuple[ir.Value, int], depth: ir.Value, element: ir.Type) -> Line:
-    """The sums of a register tile with left[row, k] * right[k, column].
-
-    `left` is (where, elements between rows, between steps), `right` (where, elements between steps).
-    """
-    (first, row, step), (panel, line), lanes = left, right, panels.lanes
-    with loop(b, ZERO, depth, carried=sums, short=True) as (k, state):
-        where = address(b, panel, b.mul(k, const(line)), element)
-        factors = [load_vector(b, address(b, where, const(v * lanes), element), element, lanes)
-                   for v in range(panels.vectors)]
-        start = address(b, first, b.mul(k, const(step)), element)
-        for i in range(panels.rows):
-            factor = splat(b, b.load(address(b, start, const(i * row), element), typ=element), lanes)
-            for v in range(panels.vectors):
-                number = i * panels.vectors + v
-                state[number] = multiply_add(b, factor, factors[v], state[number])
-    return state
-
-
-# ---------------------------------------------------------------- copies with channels side by side
 
 class Copies:
     """Writes the loops that copy a factor, a vector of its channels at a time, and transform tiles of the copy."""

@@ -1,4 +1,4 @@
-"""The gradient of a kernel of 3 x 3 taps -> LLVM IR that makes 16 products of matrices of it (see `winograd`).
+"""The gradient of a kernel of 3 x 3 taps -> LLVM IR that makes 16 products of matrices of it (see `transforms`).
 
     for each group of filters, each block of tiles:
         transform what the tiles cover, and what their places have
@@ -31,19 +31,9 @@ from tenon.backends.cpu.contraction.emit import (
 from tenon.backends.cpu.contraction.machine import host
 from tenon.backends.cpu.sliding.cover import know
 from tenon.backends.cpu.sliding.task import Task, finish_taps, up
-from tenon.backends.cpu.sliding.winograd import (
-    Elements,
-    Gradients,
-    Layout,
-    Panels,
-    Tiles,
-    Tilings,
-    add_products,
-    block_of,
-    both_ways,
-    tiles_of,
-    to_taps,
-)
+from tenon.backends.cpu.sliding.winograd.copies import Elements, Gradients, Layout
+from tenon.backends.cpu.sliding.winograd.tiles import Panels, Tiles, add_products, block_of, tiles_of
+from tenon.backends.cpu.sliding.winograd.transforms import Tilings, both_ways, to_taps
 from tenon.backends.cpu.values import Values
 from tenon.dataclasses import dataclass
 from tenon.loops.expressions import Load
