@@ -28,6 +28,7 @@ from tenon.ops.arithmetic import copy as copy_elements
 from tenon.ops.comparison import equal, not_equal
 from tenon.ops.creation import ones_like
 from tenon.ops.getitem import setitem
+from tenon.runtime.results import take
 from tenon.sharing import adopted
 from tenon.state import Deferred, Examples, Payload, TensorState, changed, journal, recorder
 from tenon.types import DEFAULT_OF_KIND, DTYPE_OF, DType, Shape, TensorType, among, as_dtype, check_device, float32
@@ -383,7 +384,7 @@ def asarray(data: Any, dtype: Any = None, copy: bool | None = None, *, device: A
     if copy is False and not shares and array.size:
         raise ArgumentError("asarray(copy=False): this data cannot be shared without a copy")
     if copy and shares:
-        return Tensor(array.copy())
+        return Tensor(_copied(array))
     return Tensor(adopted(array) if shares and not isinstance(data, Tensor) else array)
 
 
@@ -397,6 +398,14 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
     """
     check_device(device)
     return Tensor(imported(x, copy))
+
+
+def _copied(array: np.ndarray) -> np.ndarray:
+    """The same elements, in rows; large ones begin where a line of the cache does, so that no program has to move them.
+    """
+    new = take(array.shape, array.dtype)
+    new[...] = array
+    return new
 
 
 def _as_array(data: Any, dtype: DType | None) -> np.ndarray:

@@ -421,7 +421,7 @@ def test_the_first_call_updates_what_nobody_else_holds_in_the_memory_it_has():
 
 @pytest.mark.parametrize("seen", [False, True])
 def test_a_large_tensor_that_is_updated_in_place_lies_where_a_line_of_the_cache_begins(seen):
-    states = [tn.tensor(np.ones((400, 400), np.float32)) for _ in range(4)]
+    states = [tn.zeros(400, 400) + 1 for _ in range(4)]
     held = states[0].detach() if seen else None
     shared = tn.asarray(np.ones((400, 400), np.float32))
 
@@ -440,6 +440,22 @@ def test_a_large_tensor_that_is_updated_in_place_lies_where_a_line_of_the_cache_
         found.append(places())
     assert all(place % 64 == 0 for place in found[1][:-1]) and found[1] == found[4] and found[0][-1] == found[4][-1]
     assert held is None or (held.numpy() == 1).all()
+
+
+@pytest.mark.parametrize("data", [np.ones((400, 400), np.float32), np.ones((400, 900))[:, ::2].T])
+def test_a_large_tensor_that_was_copied_stays_where_it_is_when_it_is_updated_in_place(data):
+    state = tn.tensor(data)
+
+    @tn.jit
+    def step(x):
+        state.assign(state + x)
+
+    places = [state.numpy().__array_interface__["data"][0]]
+    for _ in range(2):
+        step(tn.ones(1, 1, dtype=state.dtype))
+        places.append(state.numpy().__array_interface__["data"][0])
+    assert places[0] % 64 == 0 and len(set(places)) == 1
+    assert state.shape == data.shape and (state.numpy() == 3).all() and (data == 1).all()
 
 
 def test_a_captured_function_may_be_the_first_to_ask_for_a_module() -> None:
