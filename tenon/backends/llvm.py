@@ -39,7 +39,7 @@ from tenon.observe import emit, span
 
 ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, XTILEDATA = 158, 0x1023, 18      # of Linux on x86-64
 MAPPINGS = 3            # of memory that a library takes
-OPTIONS = "O2 or O1, loops' vectors, unrolling where asked, few passes for plain functions, PIC, O0 for drivers"
+OPTIONS = "O2 or O1, loops' vectors, masked groups, unrolling if asked, few passes for plain code, PIC, O0 for drivers"
 FEW_LOOPS = 4           # of a module, for which less of LLVM does as well
 
 
@@ -358,6 +358,8 @@ def _unlocked(function: Any) -> Callable[..., Any]:
 @cache
 def _target() -> tuple[Any, str, str]:
     """(target, name of the processor, its features); the first use makes LLVM ready for this machine."""
+    if has_feature("avx512bw"):     # groups of elements some apart are shuffled behind masks too, not gathered
+        llvm.set_option("tenon", "--enable-masked-interleaved-mem-accesses")
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     llvm.initialize_native_asmparser()

@@ -38,7 +38,8 @@ def innermost(found: Kernel) -> Loop:
 def flight(found: Kernel) -> int:
     loop = innermost(found)
     assert isinstance(loop.extent, Const)
-    return in_flight(loop, masked_lanes(loop), int(loop.extent.value))
+    turns = int(loop.extent.value)
+    return in_flight(loop, masked_lanes(loop, turns), turns)
 
 
 @with_masks
@@ -50,10 +51,13 @@ def test_a_chain_goes_along_in_several_vectors() -> None:
 
 @with_masks
 def test_what_lies_side_by_side_is_masked() -> None:
-    assert masked_lanes(innermost(row(31))) == 16
-    assert masked_lanes(innermost(row(31, dtype="f64"))) == 8
-    every_other = kernel("v0", "v0: f32[9, 31] = slice(x, start=(0, 0), stop=(9, 62), step=(1, 2))", x="f32[9, 62]")
-    assert masked_lanes(innermost(every_other)) is None
+    assert masked_lanes(innermost(row(31)), 31) == masked_lanes(innermost(row(31)), None) == 16
+    assert masked_lanes(innermost(row(31, dtype="f64")), 31) == 8
+    for step, lanes in ((2, 16), (4, 16), (5, None)):
+        apart = kernel("v0", f"v0: f32[9, 31] = slice(x, start=(0, 0), stop=(9, {31 * step}), step=(1, {step}))",
+                       x=f"f32[9, {31 * step + 1}]")
+        assert masked_lanes(innermost(apart), 31) == lanes
+        assert masked_lanes(innermost(apart), None) is None
 
 
 @with_masks

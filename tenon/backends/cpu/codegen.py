@@ -25,7 +25,7 @@ from tenon.backends.cpu.products import contraction_scratch, emit_packing_of, em
 from tenon.backends.cpu.shares import SHARE, Share
 from tenon.backends.cpu.streams import AHEAD, elements_of_a_line, streams
 from tenon.backends.cpu.values import ONE, ZERO, Values
-from tenon.backends.cpu.vectors import angles, in_flight, masked_lanes
+from tenon.backends.cpu.vectors import angles, has_gaps, in_flight, is_unrolled, masked_lanes
 from tenon.dataclasses import replace
 from tenon.dims import Dim, maximum
 from tenon.loops.expressions import Binary, Buffer, Call, Const, Expr, Index, Load, Local, constant, identity
@@ -52,9 +52,8 @@ SIGNATURE = ir.FunctionType(ir.VoidType(), [POINTER, POINTER, *SHARE, POINTER, P
 REDUCTION = {"add": "+", "mul": "*", "min": "min", "max": "max", "any": "|", "all": "&"}
 LOCAL_ALIGNMENT = 64
 WITHOUT_COPIES = "llvm.loop.unroll.disable"
+MASKED = "llvm.loop.vectorize.predicate.enable=1"
 LOOKED_AT = 1024    # elements, of which it is seen together whether all are small
-UNROLLED = 8        # turns of the longest loop that is unrolled wholly: a longer one is to be vectorised first
-MOST_COPIES = 36    # of the innermost statements, where loops that are unrolled are nested: 2 x 2 phases of 3 x 3 taps
 
 
 def emit_kernel(module: ir.Module, kernel: Kernel, shared: Mapping[int, int] | None = None,
@@ -167,17 +166,6 @@ def _emit_loops(module: ir.Module, name: str, kernel: Kernel, nest: Nest, argume
     sizes = dict(zip(kernel.sizes, function.args[pointers:], strict=False))
     _Loops(function, kernel, {b: function.args[k] for b, k in arguments.items()}, sizes).run(nest)
     return function
-
-
-def copies(statement: Stmt) -> int:
-    """How often the innermost statements of a loop would stand in the code, if it is unrolled with all inside of it."""
-    if not isinstance(statement, Loop):
-        return 1
-    turns = MOST_COPIES + 1
-    if isinstance(statement.extent, Const) and statement.kind != "parallel":    # of which a thread's part is not known
-        turns = int(statement.extent.value)
-    inner = max(map(copies, statement.body), default=1)
-    return turns * inner if turns <= UNROLLED else MOST_COPIES + 1
 
 
 def _distance(start: ir.Value, stop: ir.Value) -> int | None:
@@ -337,7 +325,7 @@ class _Loops(Values):
 
     def turns(self, statement: Loop, start: ir.Value, stop: ir.Value, first: ir.Value = ZERO) -> None:
         """The body for first + start <= index < first + stop."""
-        if copies(statement) <= MOST_COPIES:
+        if is_unrolled(statement):
             self.some_turns(statement, start, stop, first, "llvm.loop.unroll.full")
         elif found := angles(statement):
             self.near_or_far(statement, found, start, stop, first)
@@ -366,7 +354,8 @@ class _Loops(Values):
 
     def vectors(self, statement: Loop, start: ir.Value, stop: ir.Value, first: ir.Value = ZERO) -> None:
         """The body for first + start <= index < first + stop: in whole vectors, and what is left behind a mask."""
-        lanes, turns = masked_lanes(statement), _distance(start, stop)
+        turns = _distance(start, stop)
+        lanes = masked_lanes(statement, turns)
         count = in_flight(statement, lanes, _least_share(statement) if turns is None else turns)
         flags = WITHOUT_COPIES, f"llvm.loop.interleave.count={count}"
         if lanes is None:
@@ -374,9 +363,10 @@ class _Loops(Values):
             return
         middle = self.whole(start, stop, turns, lanes * count)
         if middle is not start:
-            self.some_turns(statement, start, middle, first, *flags)
+            gaps = (MASKED,) if has_gaps(statement) else ()
+            self.some_turns(statement, start, middle, first, *flags, *gaps)
         if middle is not stop and not _is_shared_whole(statement, lanes * count):
-            self.some_turns(statement, middle, stop, first, flags[0], "llvm.loop.vectorize.predicate.enable=1")
+            self.some_turns(statement, middle, stop, first, flags[0], MASKED)
 
     def whole(self, start: ir.Value, stop: ir.Value, turns: int | None, lanes: int) -> ir.Value:
         """Where the last of whole vectors between two places ends."""

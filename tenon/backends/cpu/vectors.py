@@ -6,20 +6,22 @@
 A polynomial is a long chain of multiply-adds that wait for each other.  Processors look ahead for work that need not
 wait, but not as far as the next vectors: where two or four go along side by side, there is always some at hand.  What
 is left of a row would be computed one by one, which takes longer than all the rest of a short row.
+
+What is a few elements apart, as windows are that stand side by side, is shuffled out of whole vectors, and into them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tenon.backends.cpu.contraction.machine import host
 from tenon.backends.cpu.mathematics import NEAR_FUNCTIONS
 from tenon.backends.llvm import has_feature
 from tenon.dims import Dim
-from tenon.loops.affine import affine, is_same
+from tenon.loops.affine import affine
 from tenon.loops.cost import FUNCTION, operations
 from tenon.loops.expressions import Binary, Call, CheckedIndex, Const, Expr, Load
-from tenon.loops.ir import Let, Loop, Store, Update, roots
+from tenon.loops.ir import Accumulator, Let, Loop, Stmt, Store, Update, roots
 from tenon.loops.traversal import walk
 from tenon.types import int64
 
@@ -27,6 +29,25 @@ PARTIAL_RESULTS = 4     # vectors of a reduction: of one alone, each addition wo
 IN_FLIGHT = (4, 2)      # vectors that go along side by side
 SHORT_ROW = 256         # elements, too few for several vectors of partial results
 FEW = 16                # of so many vectors one may be left over, to be computed by itself
+STEPS = 1, 2, 3, 4      # elements from one turn to the next, up to which shuffles take less time than gathering does
+UNROLLED = 8            # turns of the longest loop that is unrolled wholly: a longer one is to be vectorised first
+MOST_COPIES = 36        # of the innermost statements, where such loops are nested: 2 x 2 phases of 3 x 3 taps
+
+
+def is_unrolled(loop: Loop) -> bool:
+    """Whether a loop is written out, with all inside of it."""
+    return _copies(loop) <= MOST_COPIES
+
+
+def _copies(statement: Stmt) -> int:
+    """How often the innermost statements of a loop would stand in the code, if it is unrolled with all inside of it."""
+    if not isinstance(statement, Loop):
+        return 1
+    turns = MOST_COPIES + 1
+    if isinstance(statement.extent, Const) and statement.kind != "parallel":    # of which a thread's part is not known
+        turns = int(statement.extent.value)
+    inner = max(map(_copies, statement.body), default=1)
+    return turns * inner if turns <= UNROLLED else MOST_COPIES + 1
 
 
 def in_flight(loop: Loop, lanes: int | None, turns: int | None) -> int:
@@ -48,23 +69,46 @@ def in_flight(loop: Loop, lanes: int | None, turns: int | None) -> int:
     return next((n for n in IN_FLIGHT if n <= vectors and vectors % n * FEW <= vectors), 1)
 
 
-def masked_lanes(loop: Loop) -> int | None:
+def masked_lanes(loop: Loop, turns: int | None) -> int | None:
     """How many elements of a loop a vector holds, where masks do for its end; None where they do not.
 
-    Masks are for what lies side by side in memory, and is computed without branches.
+    Masks are for what lies side by side in memory, or nearly so, and is computed without branches.  The end of many
+    turns takes no time, so where their number is unknown only what is simple is masked.
     """
-    parts = list(walk(*_roots(loop)))
-    simple = all(isinstance(x, (Let, Store, Update)) for x in loop.body) and not any(_branches(x, loop) for x in parts)
-    if not simple or not has_feature("avx512bw"):
+    body = _written_out(loop)
+    if body is None or not has_feature("avx512bw") or any(_branches(x, loop) for x in _parts(body)):
         return None
-    touched, steps = [x for x in (*loop.body, *parts) if isinstance(x, (Load, Store))], _steps(loop)
-    for x in touched:
-        step = _step(x.offset, steps)
-        if step is None or not (is_same(step, 1) or (is_same(step, 0) and isinstance(x, Load))):
-            return None
-    widths = [x.buffer.type.dtype.itemsize for x in touched]
-    widths += [x.local.dtype.itemsize for x in loop.body if isinstance(x, Update)]
+    touched = _touched(loop, body)
+    steps = STEPS if turns is not None else (1,)
+    if any(step not in (steps if isinstance(x, Store) else (0, *steps)) for x, step in touched):
+        return None
+    if turns is None and any(isinstance(x, Loop) for x in loop.body):
+        return None
+    widths = [x.buffer.type.dtype.itemsize for x, _ in touched]
+    widths += [x.local.dtype.itemsize for x in body if isinstance(x, Update)]
     return host().vector_bytes // max(widths)
+
+
+def has_gaps(loop: Loop) -> bool:
+    """Whether turns touch elements some apart; LLVM goes along gaps without a mask for all but the last vectors."""
+    return any(step not in (0, 1) for _, step in _touched(loop, _written_out(loop) or ()))
+
+
+def _touched(loop: Loop, body: Sequence[Stmt]) -> list[tuple[Load | Store, Dim | None]]:
+    """What is read and written, and how many elements further in every turn, as far as that is known."""
+    steps = _steps(loop, body)
+    return [(x, _step(x.offset, steps)) for x in (*body, *_parts(body)) if isinstance(x, (Load, Store))]
+
+
+def _written_out(loop: Loop) -> list[Stmt] | None:
+    """The statements of a loop, with those of loops inside that are unrolled; None where others are inside."""
+    found: list[Stmt] = []
+    for x in loop.body:
+        inside = _written_out(x) if isinstance(x, Loop) and is_unrolled(x) else None
+        if inside is None and not isinstance(x, (Let, Store, Update, Accumulator)):
+            return None
+        found += [x] if inside is None else inside
+    return found
 
 
 def angles(loop: Loop) -> list[Expr]:
@@ -80,6 +124,10 @@ def _roots(loop: Loop) -> Iterator[Expr]:
     return (x for statement in loop.body for x in roots(statement))
 
 
+def _parts(body: Iterable[Stmt]) -> Iterable[Expr]:
+    return walk(*(x for statement in body for x in roots(statement)))
+
+
 def _branches(x: Expr, loop: Loop) -> bool:
     """Whether elements are computed one by one: what may fail, is only read where it is there, or is divided."""
     if isinstance(x, Binary) and x.op in ("//", "%"):
@@ -87,12 +135,14 @@ def _branches(x: Expr, loop: Loop) -> bool:
     return isinstance(x, CheckedIndex) or (isinstance(x, Load) and x.mask is not None)
 
 
-def _steps(loop: Loop) -> dict[Expr, Dim | None]:
+def _steps(loop: Loop, body: Iterable[Stmt]) -> dict[Expr, Dim | None]:
     """How far what a turn names moves from one turn to the next; None where it jumps."""
     steps: dict[Expr, Dim | None] = {loop.index: 1}
-    for x in loop.body:
+    for x in body:
         if isinstance(x, Let):
             steps[x.local] = _step(x.value, steps) if x.value.dtype is int64 else None
+        if isinstance(x, Accumulator):
+            steps[x.local] = None
     return steps
 
 
