@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import tenon as tn
 from tenon.backends import half, llvm
 
 MANY = """
@@ -56,13 +57,26 @@ def test_every_float16_becomes_a_float32():
 @pytest.mark.parametrize(("function", "source", "dtype"), [("tenon_truncsfhf2", "float", np.float32),
                                                           ("tenon_truncdfhf2", "double", np.float64)])
 def test_floats_at_and_beside_every_middle_are_rounded_to_nearest_even(function, source, dtype):
+    x, expected = at_and_beside_every_middle(dtype)
+    equal(converted(function, source, "half", x, np.float16), expected)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_cast_rounds_once(dtype):
+    """A double was rounded to a float first."""
+    x, expected = at_and_beside_every_middle(dtype)
+    equal(tn.jit(lambda x: x.astype("float16"))(x).numpy(), expected)
+
+
+def at_and_beside_every_middle(dtype):
+    """Numbers, and what they are as float16."""
     with np.errstate(all="ignore"):
         ends = ALL.astype(dtype)
         middles = (ends + np.nextafter(ALL, np.float16(np.inf)).astype(dtype)) / 2
         largest = np.array([65519.99, 65520, 65520.01, 1e30, np.finfo(dtype).max, np.finfo(dtype).tiny], dtype)
         x = np.concatenate([ends, middles, np.nextafter(middles, dtype(np.inf)), np.nextafter(middles, dtype(-np.inf)),
                             largest, -largest])
-        equal(converted(function, source, "half", x, np.float16), x.astype(np.float16))
+        return x, x.astype(np.float16)
 
 
 PROGRAM = """

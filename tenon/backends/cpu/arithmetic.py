@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 
-from tenon.types import DType, bfloat16, bool_, float16
+from tenon.types import DType, bfloat16, bool_, float16, float64
 
 I1, I8, I16, I32, I64 = (ir.IntType(n) for n in (1, 8, 16, 32, 64))
 POINTER = ir.PointerType()
@@ -97,6 +97,7 @@ def cast(b: ir.IRBuilder, x: ir.Value, source: DType, target: DType) -> ir.Value
         zero = ir.Constant(x.type, 0)
         return b.fcmp_unordered("!=", x, zero) if old == "f" else b.icmp_unsigned("!=", x, zero)
     if old == "f" and new == "f":
+        x = _to_odd(b, x) if source is float64 and target is float16 else x
         wide = x if x.type == to else b.fpext(x, to) if to == DOUBLE else b.fptrunc(x, to)
         return wide if target.bits >= 32 else from_memory(b, to_memory(b, wide, target), target)
     if old == "f":
@@ -109,6 +110,15 @@ def cast(b: ir.IRBuilder, x: ir.Value, source: DType, target: DType) -> ir.Value
     if to.width < x.type.width:
         return b.trunc(x, to)
     return b.sext(x, to) if old == "i" else b.zext(x, to)
+
+
+def _to_odd(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    """A double with as many places as a float has, of which the last says whether any other was not 0: what is rounded
+    once more then is rounded as if it were the first time."""
+    bits = b.bitcast(x, I64)
+    lost = b.icmp_unsigned("!=", b.and_(bits, ir.Constant(I64, (1 << 29) - 1)), ir.Constant(I64, 0))
+    kept = b.and_(bits, ir.Constant(I64, -1 << 29))
+    return b.bitcast(b.or_(kept, b.select(lost, ir.Constant(I64, 1 << 29), ir.Constant(I64, 0))), DOUBLE)
 
 
 def _whole(b: ir.IRBuilder, x: ir.Value, to: ir.IntType, signed: bool) -> ir.Value:
