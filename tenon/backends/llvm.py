@@ -66,21 +66,23 @@ class Library:
             if name.encode() in data:
                 builder.import_symbol(name, _half().address(ours))
         try:
-            self._loaded = builder.link(_linker(), self.name)
+            self._trackers = [builder.link(_linker(), self.name)]   # with the first that goes the linker frees the code
         except RuntimeError as error:
             raise CodeError(f"object code cannot be loaded: {error}") from None
-        self._symbols: dict[str, Any] = {}  # the trackers, which keep the code alive, by name
+        self._addresses: dict[str, int] = {}
         _alive.add(self)
 
     def address(self, name: str) -> int:
         """Where the function or global `name` is.  Keep the library as long as you use it."""
-        tracker = self._symbols.get(name)
-        if tracker is None:
+        found = self._addresses.get(name)
+        if found is None:
             try:
-                tracker = self._symbols[name] = _linker().lookup(self.name, name)
+                tracker = _linker().lookup(self.name, name)
             except RuntimeError as error:
                 raise CodeError(f"{name}: {error}") from None
-        return int(tracker[name])
+            self._trackers.append(tracker)          # also where another thread has asked for the same meanwhile
+            found = self._addresses[name] = int(tracker[name])
+        return found
 
 
 @cache

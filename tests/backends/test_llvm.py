@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 
 import llvmlite.binding
 import pytest
@@ -173,6 +174,23 @@ threads = [threading.Thread(target=build, args=(k,)) for k in range(8)]
 assert all(libraries[k].address(f"f{k}") for k in range(8))
 """
     subprocess.run([sys.executable, "-c", script], check=True, env={**os.environ, "TENON_CACHE": "off"})
+
+
+def test_code_stays_where_two_threads_look_for_a_function_at_once(disk, monkeypatch):
+    """The linker frees a library with the first tracker that goes: that of the slower thread was dropped."""
+    library, linker, trackers = llvm.compile(ANSWER.format(1)), llvm._linker(), []
+
+    class Slow:
+        def lookup(self, *names):
+            tracker = linker.lookup(*names)
+            trackers.append(weakref.ref(tracker))
+            if len(trackers) == 1:
+                library.address("answer")       # as another thread does meanwhile
+            return tracker
+
+    monkeypatch.setattr(llvm, "_linker", Slow)
+    library.address("answer")
+    assert len(trackers) == 2 and None not in [tracker() for tracker in trackers]
 
 
 def test_too_many_libraries_are_an_error_not_the_end_of_the_process(disk, monkeypatch):
