@@ -14,7 +14,7 @@ from tenon.backends.cpu.contraction.dense import F32, F64, convolution, fixed, m
 from tenon.backends.cpu.contraction.emit import I32, I64, address, const
 from tenon.backends.cpu.contraction.machine import Machine
 from tenon.backends.cpu.contraction.run import Native
-from tenon.backends.cpu.contraction.spec import narrow_tile
+from tenon.backends.cpu.contraction.spec import left_layout, narrow_tile
 from tenon.dataclasses import replace
 
 ELEMENTS = {"f32": (F32, np.float32), "f64": (F64, np.float64), "i32": (I32, np.int32), "i64": (I64, np.int64)}
@@ -409,11 +409,19 @@ def test_a_tile_whose_sums_are_only_stored_is_no_function():
 
 def test_depth_is_gone_through_at_once_where_a_panel_of_it_leaves_room_in_the_second_cache() -> None:
     machine = Machine(vector_bytes=64, registers=32, second_cache=1 << 20)
-    for depth, parts in [(512, 1), (768, 1), (1024, 1), (1040, 3), (2048, 6)]:
+    for depth, parts in [(512, 1), (768, 1), (1024, 1), (1040, 2), (2048, 3), (3072, 5)]:
         tile = choose_tile(F32, machine, (800, 800, depth))
         assert -(-depth // tile.depth) == parts
         assert tile.width * tile.depth * 4 <= machine.second_cache // 4
         assert tile.block_rows * tile.depth * 4 <= machine.second_cache * 5 // 8
+
+
+def test_rows_that_compete_are_copied_unless_the_second_cache_scatters_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    machine, tile = Machine(64, 32, 1 << 20), Tile(8, 3, 16, 1024, 128, 2400)
+    for depth, scatters, in_place in [(1024, False, False), (1024, True, True), (1000, False, True)]:
+        host = replace(machine, scatters=scatters)
+        monkeypatch.setattr("tenon.backends.cpu.contraction.spec.host", lambda host=host: host)
+        assert left_layout(matmul(F32, known=(800, 1000, depth)), tile)[0] is in_place
 
 
 def test_lines_that_are_far_apart_are_fetched_ahead_where_the_second_cache_scatters_them() -> None:
