@@ -321,9 +321,10 @@ class Sliding:
 def sliding(left: Expr, right: Expr, batch: Axis, rows: Axis, columns: Axis, depth: Axis) -> Sliding | None:
     """How windows slide in a product where nothing else is as fast; else None.
 
-    Numbers of bfloat16 are multiplied in pairs, or have been widened (tenon.passes.narrow_convolutions).
+    Numbers of bfloat16 are multiplied in pairs, or have been widened (tenon.passes.narrow_convolutions), unless they
+    are those of groups: these are widened as a window's block is copied.
     """
-    if left.dtype is bfloat16:
+    if left.dtype is bfloat16 and not batch:
         return None
     for one, other, places, filters in (left, right, rows, columns), (right, left, columns, rows):
         if not isinstance(other, Load) or other.mask is not None or not _are_known(batch, filters):

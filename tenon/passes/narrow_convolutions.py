@@ -2,7 +2,8 @@
 
     conv, conv_input_grad, conv_weight_grad of bfloat16    ->  products of pairs (`channel_pairs`, `window_pairs`)
     the same of one tap, with steps                        ->  over the places of x that its steps meet
-    any other                ->  cast(conv(cast(x, f32), cast(w, f32)))
+    those of groups of few channels      ->  as they are: elements of windows are copied, and widened then
+    any other                            ->  cast(conv(cast(x, f32), cast(w, f32)))
 
 Where the processor multiplies pairs of bfloat16 that are neighbours along the depth of a product, images are stored so
 that pairs are read as they lie.  What goes to vectors may be joined of two lines, whatever the stride between them, or
@@ -19,6 +20,7 @@ from typing import Any
 
 from tenon.graph.build import copy, rebuild
 from tenon.graph.ir import Graph, Input, Node, Value
+from tenon.loops.windows import FEW_FILTERS, MOST_TAPS
 from tenon.ops.barrier import stored
 from tenon.ops.convolution import conv, conv_input_grad, conv_weight_grad
 from tenon.ops.cutting import narrow
@@ -41,7 +43,7 @@ def narrow_convolutions(graph: Graph, pairs: str | None = None) -> Graph:
         graph = rebuild(graph, _without_steps)
 
     def visit(node: Node, inputs: tuple[Input, ...]) -> Any:
-        if not _is_narrow(node):
+        if not _is_narrow(node) or (pairs != "registers" and _is_copied(node)):
             return copy(node, inputs)
         found = (_in_vectors if pairs == "vectors" else in_pairs)(node, *inputs) if pairs else None
         return _widened(node, *inputs) if found is None else found
@@ -52,6 +54,18 @@ def _is_narrow(node: Node) -> bool:
     """Whether it is a convolution of 16 bits that is not rewritten yet."""
     done = all(isinstance(x, Value) and x.node is not None and x.node.op is stored for x in node.inputs)
     return node.op in CONVOLUTIONS and node.output.dtype in (bfloat16, float16) and not done
+
+
+def _is_copied(node: Node) -> bool:
+    """Whether groups of few channels have windows that are copied where they overlap: what is read is widened there."""
+    x, y = (z.shape for z in node.inputs if isinstance(z, Value))
+    filters, channels, *kernel = node.output.shape if node.op is conv_weight_grad else y
+    groups, reach = node.attrs["groups"], [d * (k - 1) for d, k in zip(node.attrs["dilation"], kernel, strict=True)]
+    if groups == 1 or not all(isinstance(n, int) and n > 0 for n in (*x, *y, *node.output.shape)):
+        return False
+    overlap = any(r >= s for r, s in zip(reach, node.attrs["stride"], strict=True))
+    few = max(channels, filters // groups) <= FEW_FILTERS and prod(kernel) <= MOST_TAPS
+    return few and (overlap or channels == filters // groups == 1)
 
 
 def _without_steps(node: Node, inputs: tuple[Input, ...]) -> Any:

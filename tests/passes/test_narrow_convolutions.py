@@ -141,3 +141,32 @@ def test_machine_code_agrees_with_the_definition(sizes, kernel, attrs):
     for dtype, channels, outputs, groups in (bfloat16, 32, 16, 1), (bfloat16, 6, 8, 2), (float16, 5, 3, 1):
         for graph in graphs(dtype, sizes, channels, outputs, kernel, groups=groups, **attrs):
             agree(graph, compile(graph).run)
+
+
+@pytest.mark.parametrize("dtype", [bfloat16, float16])
+@pytest.mark.parametrize(("channels", "outputs", "groups", "sizes", "kernel", "attrs"), [
+    (16, 16, 16, (13, 14), (3, 3), {"stride": (1, 1), "dilation": (1, 1), "padding": ((1, 1), (1, 1))}),
+    (16, 16, 16, (13, 35), (3, 5), {"stride": (2, 2), "dilation": (1, 1), "padding": ((1, 0), (2, 3))}),
+    (9, 9, 9, (6, 8), (2, 2), {"stride": (2, 2), "dilation": (1, 1), "padding": ((0, 0), (0, 0))}),
+    (12, 24, 12, (41,), (7,), {"stride": (1,), "dilation": (2,), "padding": ((-1, 9),)}),
+    (32, 32, 8, (3, 5, 20), (3, 1, 3), {"stride": (1, 1, 3), "dilation": (1, 1, 1), "padding": ((1, 1),) * 3}),
+    (32, 48, 2, (9, 9), (3, 3), {"stride": (1, 1), "dilation": (1, 1), "padding": ((1, 1), (1, 1))}),
+    (32, 32, 2, (24, 24), (3, 3), {"stride": (1, 1), "dilation": (1, 1), "padding": ((1, 1), (1, 1))})])
+def test_groups_of_few_channels_are_read_as_they_are_and_widened_as_windows_are_copied(dtype, channels, outputs, groups,
+                                                                                      sizes, kernel, attrs):
+    few = max(channels, outputs) // groups <= 16
+    for graph in graphs(dtype, sizes, channels, outputs, kernel, groups=groups, **attrs):
+        for pairs in "vectors", None:
+            assert ("f32" not in print_graph(narrow_convolutions(graph, pairs))) == few
+        assert "f32" in print_graph(narrow_convolutions(graph, "registers"))
+        agree(graph, compile(graph).run)
+
+
+def test_what_is_no_number_stays_in_its_group_and_in_the_windows_that_cover_it():
+    attrs = {"stride": (1, 1), "dilation": (1, 1)}
+    graph, *_ = graphs(bfloat16, (12, 20), 16, 16, (3, 3), ((1, 1), (1, 1)), groups=16, **attrs)
+    x, w = values(graph)
+    x[0, 3, 5, 7], x[1, 4, 0, 19] = np.nan, np.inf
+    found, wanted = (~np.isfinite(run([x, w])[0].astype(np.float32)) for run in (compile(graph).run,
+                                                                                 partial(interpret, graph)))
+    np.testing.assert_array_equal(found, wanted)
