@@ -21,9 +21,14 @@ class _Method(ctypes.Structure):
     _fields_ = (("name", ctypes.c_char_p), ("code", ctypes.c_void_p), ("flags", ctypes.c_int), ("doc", ctypes.c_char_p))
 
 
-def builtin(name: str, address: int, owner: Any, kept: Any = None, doc: str | None = None) -> Callable[..., Any]:
-    """The code at this address as a function, which keeps `owner` and what is `kept` for it."""
-    function: Callable[..., Any] = _make()(ctypes.addressof(_method(name, address, POSITIONAL, doc)), owner, kept)
+def builtin(name: str, address: int, owner: Any, kept: Any = None, doc: str | None = None,
+            named: bool = False) -> Callable[..., Any]:
+    """The code at this address as a function, which keeps `owner` and what is `kept` for it.
+
+    `named`: it takes named arguments too, whose values come last; their names, or null, are its fourth argument.
+    """
+    flags = POSITIONAL | NAMED * named
+    function: Callable[..., Any] = _make()(ctypes.addressof(_method(name, address, flags, doc)), owner, kept)
     return function
 
 

@@ -159,8 +159,10 @@ class Module:
 
     def define(self, name: str, write: Callable[..., None], result: ir.Type, *kinds: ir.Type,
                public: bool = False) -> None:
-        """The function of this name, by what writes it: given a `Function` and its arguments."""
-        function = self.declare(name, result, *kinds)
+        """The function of this name, by what writes it: given a `Function` and its arguments.
+
+        It is declared before where another one calls it that it calls itself."""
+        function = self.functions.get(name) or self.declare(name, result, *kinds)
         function.linkage = "" if public else "internal"
         f = Function(self, function)
         write(f, *(wrap(f.b, x) for x in function.args))

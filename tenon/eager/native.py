@@ -18,25 +18,31 @@ from tenon.backends.cpu import objects
 from tenon.config import config
 from tenon.eager.descent import ways
 from tenon.eager.programs import programs
+from tenon.eager.quiet import quiet
 from tenon.eager.recipes import use_natives
 from tenon.eager.recording import recording_variable
+from tenon.eager.remembered import CallNode, Ready, ready_calls, remembered_call
 from tenon.eager.tape import NO_ATTRS, NUMBERS, Saved, TapeNode
+from tenon.errors import OF_NUMPY
 from tenon.graph.kernels import KERNELS
-from tenon.graph.op import Op, current, innermost
+from tenon.graph.op import Op, call_by, current, innermost
 from tenon.graph.operators import install
 from tenon.locks import unforked
-from tenon.ops.methods import reflected_methods, short_methods
+from tenon.ops.methods import called_methods, reflected_methods, short_methods
 from tenon.state import TensorState, recorder
 from tenon.tensor import Tensor
+from tenon.types import DType
 
 if TYPE_CHECKING:
     from tenon.backends.cpu.eager.calls import Machine, Row
 
+_OP_CALL, _METHODS = Op.__call__, called_methods()
 FEW = 5000              # calls, after which it is worth while
 TYPES = np.dtype(np.float32), np.dtype(np.float64)
 SLOTS: tuple[tuple[type, tuple[str, ...]], ...] = (     # as `Offsets` has them
     (Tensor, ("own",)), (Saved, ("leaf",)), (TensorState, ("payload", "requires_grad", "grad", "node", "index")),
-    (TapeNode, ("attrs", "inputs", "number", "op", "payloads", "root")), (Op, ("quick", "arity")))
+    (TapeNode, ("attrs", "inputs", "number", "op", "payloads", "root")), (CallNode, ("rule", "arrays", "kept")),
+    (Op, ("quick", "arity")), (Ready, ("function", "quiet", "several", "rule", "called", "places", "attrs")))
 
 
 class Short:
@@ -65,16 +71,20 @@ def give(shorts: Sequence[Short], product: Short) -> None:
     """Let operators go the short way, and `x @ y`: in Python, and natively when many calls were made."""
     left, once = iter(range(FEW)), iter((True,))      # functions that somebody holds go on to ask
 
+    def count() -> None:
+        if next(left, None) is None and _nothing_watches() and next(once, False):
+            give_python(shorts, product)
+            if objects.READABLE and config().backend != "reference":
+                _begin(shorts, product)
+
     def counting(call: Callable[..., Any]) -> Callable[..., Any]:
         def quick(*given: Any) -> Any:
-            if next(left, None) is None and _nothing_watches() and next(once, False):
-                give_python(shorts, product)
-                if objects.READABLE and config().backend != "reference":
-                    _begin(shorts, product)
+            count()
             return call(*given)
         quick.__name__, quick.__doc__ = call.__name__, call.__doc__
         return quick
     give_python(shorts, product, counting)
+    ready_calls.count = count
 
 
 def _begin(shorts: Sequence[Short], product: Short) -> None:
@@ -94,7 +104,9 @@ def give_python(shorts: Sequence[Short], product: Short,
     for short in shorts:
         short.op.quick = around(short.call)
     install({name: op.quick for name, op in short_methods().items() if op.quick is not None}
-            | {"__matmul__": around(product.call)})
+            | {"__matmul__": around(product.call)} | {name: method for name, (_, method) in _METHODS.items()})
+    call_by(remembered_call)
+    ready_calls.key = ready_calls.count = None
 
 
 def give_native(shorts: Sequence[Short], product: Short) -> None:
@@ -115,7 +127,12 @@ def give_native(shorts: Sequence[Short], product: Short) -> None:
             install({"__matmul__": machine.as_method(machine.product(product.op, rows, product.call))})
         use_natives({short.ufunc: machine.on_arrays(short.ufunc, rows) for short in shorts
                      if (rows := list(short.rows()))})
-        Op.__call__ = machine.op_call(Op)       # type: ignore[method-assign]
+        install({name: machine.called(name, target, method, isinstance(target, Op))
+                 for name, (target, method) in _METHODS.items()})
+        ready_calls.key = machine.function("key")
+        call_by(machine.function("again"))
+        if Op.__call__ is _OP_CALL:             # and not what somebody put in its place
+            Op.__call__ = machine.op_call(Op)   # type: ignore[method-assign]
         programs.follow()
         ways.above, ways.down, ways.release = map(machine.function, ("above", "down", "release"))
 
@@ -129,8 +146,13 @@ def _machine() -> Machine:
     offsets = Offsets(*[objects.slot_offset(kind, name) for kind, names in SLOTS for name in names])
     return Machine(offsets, {
         Place.ARRAY: np.ndarray, Place.TENSOR: Tensor, Place.SAVED: Saved, Place.STATE: TensorState,
-        Place.NODE: TapeNode, Place.FLOAT: float, Place.INT: int, Place.BUILTIN: type(len), Place.NONE: None,
+        Place.NODE: TapeNode, Place.CALL_NODE: CallNode, Place.FLOAT: float, Place.INT: int, Place.BOOL: bool,
+        Place.STRING: str, Place.TUPLE: tuple, Place.LIST: list, Place.DICT: dict, Place.SLICE: slice,
+        Place.NONE_TYPE: type(None), Place.ELLIPSIS_TYPE: type(Ellipsis), Place.ELEMENT_TYPE: DType,
+        Place.BUILTIN: type(len), Place.NONE: None,
         Place.TRUE: True, Place.FALSE: False, Place.ZERO: 0, Place.ONE: 1, Place.TWO: 2, Place.NO_ATTRS: NO_ATTRS,
         Place.INTERPRETER: innermost, Place.RECORDING: recording_variable, Place.KERNELS: KERNELS,
-        Place.NUMBERS: NUMBERS, Place.NEW_ARRAY: new_array(), Place.CALL: Op.__call__,
-        Place.NARROW: narrowing, Place.EMPTY: (), Place.PROGRAMS: programs.words})
+        Place.NUMBERS: NUMBERS, Place.NEW_ARRAY: new_array(), Place.CALL: _OP_CALL,
+        Place.NARROW: narrowing, Place.EMPTY: (), Place.PROGRAMS: programs.words, Place.KNOWN_CALLS: ready_calls.known,
+        Place.REMEMBERED_CALL: remembered_call, Place.QUIET: quiet, Place.RUN: "run", Place.KEPT: "kept",
+        Place.OF_NUMPY: OF_NUMPY})

@@ -149,6 +149,42 @@ def _since(forks: Set[Any], results: Sequence[Tensor]) -> list[TapeNode]:
 _calls: dict[tuple[Any, ...], Remembered | int] = {}      # how often it was seen; 0: has to be made in full
 
 
+class Ready:
+    """What machine code needs of a call that has one result, a new one."""
+
+    __slots__ = ("attrs", "called", "function", "held", "places", "quiet", "rule", "several")
+
+    def __init__(self, known: Remembered, held: tuple[Any, ...], tensors: int):
+        rule, function = known.rule, known.function
+        self.function, self.quiet = (known.recipe.call, False) if function is None else (function, True)
+        self.several, self.rule, self.held = known.several, rule, held      # held: what the key has the addresses of
+        self.called: Any = None if rule is None else rule.op or rule
+        self.places = tuple(range(tensors)) if rule is None or rule.op is None else rule.inputs
+        self.attrs = rule.attrs if rule is not None and rule.op is not None else None
+
+
+class ReadyCalls:
+    """The calls that machine code makes (`native.py`), by what it knows them by."""
+
+    def __init__(self) -> None:
+        self.known: dict[bytes, Ready] = {}
+        self.key: Callable[[Any, Any, Any], bytes | None] | None = None     # where there is machine code
+        self.count: Callable[[], None] | None = None            # where somebody counts the calls in Python
+
+    def add(self, known: Remembered, call: tuple[Any, ...], args: tuple[Any, ...], keywords: Mapping[str, Any],
+            tensors: int) -> None:
+        """Let machine code make such calls from now on."""
+        if self.count is not None:
+            self.count()
+        if self.key is not None and known.simple and (key := self.key(call[0], args, keywords)) is not None:
+            if len(self.known) >= MOST_CALLS:
+                self.known.clear()
+            self.known[key] = Ready(known, call, tensors)
+
+
+ready_calls = ReadyCalls()
+
+
 def remembered_call(target: Any, full: Full, args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
     """What the operator or function returns; `full(args, keywords)` calls it."""
     if KERNELS or autocasting() is not None:
@@ -162,6 +198,7 @@ def remembered_call(target: Any, full: Full, args: tuple[Any, ...], keywords: Ma
     known = _calls.get(call := tuple(key))
     if type(known) is not Remembered:
         return _seen(call, known, target, full, args, keywords, tensors)
+    ready_calls.add(known, call, args, keywords, len(tensors))
     try:
         out = known.recipe.call(*arrays) if known.function is None else quiet.run(known.function, *arrays)
     except (TenonError, *OF_NUMPY):
@@ -239,6 +276,7 @@ def _seen(call: tuple[Any, ...], times: Any, target: Any, full: Full, args: tupl
     result = full(args, keywords)
     if times is None and len(_calls) >= MOST_CALLS:
         _calls.clear()
+        ready_calls.known.clear()
     if times != 0:
         now = 1 + (times or 0)
         _calls[call] = now if now < TIMES[type(target) is Op] else \

@@ -8,7 +8,7 @@ from typing import Any
 from tenon.errors import ShapeError
 from tenon.graph import op as calls
 from tenon.graph.op import Op, current
-from tenon.graph.operators import install
+from tenon.graph.operators import Operators, install
 from tenon.hints import TENSOR, AbsentField
 from tenon.ops.define import PUBLIC
 from tenon.types import DType, bfloat16, bool_, float16, float32, float64, int32, int64
@@ -90,6 +90,14 @@ def reflected_methods() -> dict[str, Op]:
 def _operators(names: dict[str, str]) -> dict[str, Op]:
     found = {method: PUBLIC.get(name) for method, name in names.items()}
     return {method: op for method, op in found.items() if isinstance(op, Op)}
+
+
+def called_methods() -> dict[str, tuple[Any, Callable[..., Any]]]:
+    """What the methods with a name call, as calls are remembered, and the method: `x.sum()`, `x[0]`."""
+    found = {name: call for name, call in PUBLIC.items() if first_parameter(call) == "x" and name not in PROPERTIES}
+    found |= {"__getitem__": PUBLIC["getitem"], "view": PUBLIC["reshape"]}
+    return {name: (getattr(call, "__wrapped__", call), vars(Operators)[name]) for name, call in found.items()
+            if hasattr(call, "full")}
 
 
 def first_parameter(operator: Callable[..., Any]) -> str | None:

@@ -20,7 +20,8 @@ from tenon.backends import native
 from tenon.backends.builtin import bound, builtin, method
 from tenon.backends.cpu import objects
 from tenon.backends.cpu.eager.arrays import MOST_ELEMENTS, define_arrays, run_loop, step_of
-from tenon.backends.cpu.eager.objects import Objects, Offsets, Place, drop, held, shared
+from tenon.backends.cpu.eager.objects import Objects, Offsets, Place, drop, held, require_eager, shared, unless_done
+from tenon.backends.cpu.eager.remembered import by_builtin, define_remembered
 from tenon.backends.cpu.eager.tape import define_tape
 from tenon.backends.llvm import Library
 from tenon.backends.native import Function, Module
@@ -76,6 +77,12 @@ class Machine:
 
     as_method = staticmethod(bound)
 
+    def called(self, name: str, target: Any, python: Callable[..., Any], is_op: bool) -> Any:
+        """A method that is a remembered call of an operator or function."""
+        table = np.array([id(target), id(python)], np.int64)
+        code = self.library.address("called_op" if is_op else "called")
+        return bound(builtin(name, code, table, (target, python), python.__doc__, named=True))
+
     def function(self, name: str) -> Callable[..., Any]:
         """One of the functions for tapes."""
         return builtin(name, self.library.address(name), self.kept)
@@ -121,6 +128,7 @@ def _module(offsets: Offsets) -> Module:
     for name, (call, inputs) in BUILTINS.items():
         module.define(name, _usual(call, inputs), POINTER, POINTER, POINTER, WORD, public=True)
     module.define("reflected", _reflected, POINTER, POINTER, POINTER, WORD, public=True)
+    define_remembered(module, found)
     module.define("op_call", writer.op_call, POINTER, POINTER, POINTER, WORD, POINTER, public=True)
     define_tape(module, found)
     return module
@@ -133,7 +141,7 @@ def _usual(call: str, inputs: int) -> Callable[[Function, Pointer, Pointer, Word
     def write(f: Function, owner: Pointer, arguments: Pointer, count: Word) -> None:
         table = owner.field(objects.DATA)
         with f.where(count == inputs):
-            _unless_done(f, f.call(call, table, *(arguments.pointer(k) for k in range(inputs))))
+            unless_done(f, f.call(call, table, *(arguments.pointer(k) for k in range(inputs))))
         f.give(f.call("PyObject_Vectorcall", table.pointer(PYTHON_CALL), arguments, count, f.null()))
     return write
 
@@ -141,19 +149,11 @@ def _usual(call: str, inputs: int) -> Callable[[Function, Pointer, Pointer, Word
 def _reflected(f: Function, owner: Pointer, arguments: Pointer, count: Word) -> None:
     table, turned = owner.field(objects.DATA), f.words(2)
     with f.where(count == 2):
-        _unless_done(f, f.call("of_two", table, arguments.pointer(1), arguments.pointer()))
+        unless_done(f, f.call("of_two", table, arguments.pointer(1), arguments.pointer()))
         for k in range(2):
             turned.put(arguments.pointer(1 - k), k)
         f.give(f.call("PyObject_Vectorcall", table.pointer(PYTHON_CALL), turned, count, f.null()))
     f.give(f.call("PyObject_Vectorcall", table.pointer(PYTHON_CALL), arguments, count, f.null()))
-
-
-def _unless_done(f: Function, found: Pointer) -> None:
-    """Return what was found, or an error; go on where there is neither."""
-    with f.unless(found.is_null()):
-        f.give(found)
-    with f.unless(f.call("PyErr_Occurred").is_null()):
-        f.give()
 
 
 # ---------------------------------------------------------------- the usual call; null: it is not usual, or an error
@@ -165,7 +165,7 @@ class _Writer:
         self.offsets = offsets
 
     def of_one(self, f: Function, table: Pointer, x: Pointer) -> None:
-        _require_eager(f)
+        require_eager(f)
         f.require(f.call("is_tensor", x) != 0)
         state = x.field(self.offsets.own)
         array, wanted = state.field(self.offsets.payload), self._wanted(f, state)
@@ -174,7 +174,7 @@ class _Writer:
         f.give(f.call("result", table, f.call("row", table, array.field(objects.DTYPE)), x, f.null(), out, wanted))
 
     def of_two(self, f: Function, table: Pointer, x: Pointer, y: Pointer) -> None:
-        _require_eager(f)
+        require_eager(f)
         at = self.offsets
         first, second = f.call("is_tensor", x), f.call("is_tensor", y)
         with f.where((first & second) != 0):
@@ -210,7 +210,7 @@ class _Writer:
 
     def of_matrices(self, f: Function, table: Pointer, x: Pointer, y: Pointer) -> None:
         """The product of two matrices, few multiply-adds."""
-        _require_eager(f)
+        require_eager(f)
         at = self.offsets
         f.require(f.call("says", shared(f, Place.NARROW), shared(f, Place.NONE)) != 0)
         f.require((f.call("is_tensor", x) & f.call("is_tensor", y)) != 0)
@@ -255,12 +255,8 @@ class _Writer:
 
     def op_call(self, f: Function, op: Pointer, arguments: Pointer, count: Word, names: Pointer) -> None:
         """`op(*arguments)`: by its builtin where it has one and nothing is named, else in Python."""
-        at = self.offsets
-        quick, arity = op.field(at.quick), op.field(at.arity)
-        with f.where(names.is_null() & (quick.field(objects.TYPE) == shared(f, Place.BUILTIN))):
-            one = (count == 1) & (arity == shared(f, Place.ONE))
-            with f.where(one | ((count == 2) & (arity == shared(f, Place.TWO)))):
-                f.give(f.call("PyObject_Vectorcall", quick, arguments, count, f.null()))
+        by_builtin(f, self.offsets, op, arguments, count, names)
+        unless_done(f, f.call("from_call", op, arguments, count, names))
         further = f.variable(count)
         with f.unless(names.is_null()):
             further.set(count + names.behind(objects.LENGTH).word())
@@ -300,12 +296,6 @@ def _from_two(f: Function, table: Pointer, a: Pointer, b: Pointer) -> None:
     f.require(~out.is_null())
     run_loop(f, row.at(LOOP), [a, b, out], [*[step_of(f, x, row.word(ITEM)) for x in (a, b)], row.word(RESULT_ITEM)])
     f.give(out)
-
-
-def _require_eager(f: Function) -> None:
-    """Return null where a call is not just computed."""
-    f.require(f.call("says", shared(f, Place.INTERPRETER), shared(f, Place.NONE)) != 0)
-    f.require(f.call("PyDict_Size", shared(f, Place.KERNELS)) == 0)
 
 
 def _row(f: Function, table: Pointer, dtype: Pointer) -> None:

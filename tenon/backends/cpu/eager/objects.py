@@ -25,8 +25,18 @@ class Place(IntEnum):
     SAVED = auto()
     STATE = auto()
     NODE = auto()
+    CALL_NODE = auto()
     FLOAT = auto()
     INT = auto()
+    BOOL = auto()
+    STRING = auto()
+    TUPLE = auto()
+    LIST = auto()
+    DICT = auto()
+    SLICE = auto()
+    NONE_TYPE = auto()
+    ELLIPSIS_TYPE = auto()
+    ELEMENT_TYPE = auto()       # Tenon's
     BUILTIN = auto()
     NONE = auto()               # constants
     TRUE = auto()
@@ -44,6 +54,12 @@ class Place(IntEnum):
     NARROW = auto()             # the context variable of `autocast`
     EMPTY = auto()              # the tuple without items
     PROGRAMS = auto()           # operator -> the words of its gradients' first program
+    KNOWN_CALLS = auto()        # key of a call -> what is known of it
+    REMEMBERED_CALL = auto()    # the function in Python that makes all others
+    QUIET = auto()              # where each thread has what calls a function while NumPy does not warn
+    RUN = auto()                # the name under which
+    KEPT = auto()               # the name of what a recorded call keeps for its gradient
+    OF_NUMPY = auto()           # what NumPy raises
 
 
 @dataclass(frozen=True)
@@ -63,8 +79,18 @@ class Offsets:
     op: int
     payloads: int
     root: int
+    node_rule: int              # of one that is a call that is remembered
+    arrays: int
+    kept: int
     quick: int                  # of an operator
     arity: int
+    function: int               # of what is known of such a call
+    quiet: int
+    several: int
+    rule: int
+    called: int
+    places: int
+    known_attrs: int
 
 
 PYTHON = {
@@ -78,6 +104,11 @@ PYTHON = {
     "PyList_New": (POINTER, WORD), "PyList_Append": (HALF, POINTER, POINTER), "PyList_Reverse": (HALF, POINTER),
     "PySet_New": (POINTER, POINTER), "PySet_Add": (HALF, POINTER, POINTER), "PySet_Contains": (HALF, POINTER, POINTER),
     "PyMem_Malloc": (POINTER, WORD), "PyMem_Free": (NOTHING, POINTER),
+    "PyDict_New": (POINTER,), "PyDict_Next": (HALF, POINTER, POINTER, POINTER, POINTER),
+    "PyBytes_FromStringAndSize": (POINTER, POINTER, WORD), "PyObject_GetAttr": (POINTER, POINTER, POINTER),
+    "PyTuple_GetSlice": (POINTER, POINTER, WORD, WORD), "PyErr_ExceptionMatches": (HALF, POINTER),
+    "PyErr_Clear": (NOTHING,), "PyLong_AsSsize_t": (WORD, POINTER),
+    "PyLong_AsLongLongAndOverflow": (WORD, POINTER, POINTER),
 }
 
 
@@ -174,6 +205,20 @@ def drop(f: Function, *found: Pointer) -> None:
     """Give references back."""
     for object in found:
         f.call("Py_DecRef", object)
+
+
+def require_eager(f: Function) -> None:
+    """Return null where a call is not just computed."""
+    f.require(f.call("says", shared(f, Place.INTERPRETER), shared(f, Place.NONE)) != 0)
+    f.require(f.call("PyDict_Size", shared(f, Place.KERNELS)) == 0)
+
+
+def unless_done(f: Function, found: Pointer) -> None:
+    """Return what was found, or an error; go on where there is neither."""
+    with f.unless(found.is_null()):
+        f.give(found)
+    with f.unless(f.call("PyErr_Occurred").is_null()):
+        f.give()
 
 
 def _share(f: Function, words: Pointer) -> None:
