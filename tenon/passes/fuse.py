@@ -14,6 +14,7 @@ from tenon.passes.grouped import grouped
 from tenon.passes.nested import inside
 from tenon.passes.partition import Groups
 from tenon.passes.repeat_cheap import repeat_cheap
+from tenon.passes.settled import settled_products
 from tenon.passes.siblings import merge_siblings
 
 SWEEPS = 2      # what stood between two nodes may have been merged with one of them since
@@ -22,11 +23,15 @@ SWEEPS = 2      # what stood between two nodes may have been merged with one of 
 def fuse(graph: Graph, begin: Callable[[Graph], None] | None = None) -> Graph:
     """Group operators into kernels, in sub-graphs too.
 
-    `begin` is told of the graph as soon as its products are what they will be: the last step leaves them alone.
+    `begin` is told of products as soon as they are what they will be: some from the start, all before the last step.
     """
     groups = Groups(drop_dead(inside(graph, fuse)))
-    for producer, node in groups.links() * SWEEPS:
-        groups.try_merge(producer, node)
+    links = groups.links()
+    for _ in range(SWEEPS):
+        if begin is not None:
+            begin(settled_products(groups))
+        for producer, node in links:
+            groups.try_merge(producer, node)
     repeat_cheap(groups)
     if begin is not None:
         begin(grouped(groups))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import threading
 from collections import OrderedDict
 
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 import tenon as tn
 from tenon.backends import llvm
 from tenon.backends.code_cache import CodeCache
-from tenon.backends.cpu import lowering, unit_cache
+from tenon.backends.cpu import backend, lowering, unit_cache
 from tenon.dataclasses import replace
 from tenon.errors import OutOfRange
 from tenon.graph.ir import DONATED
@@ -102,6 +103,23 @@ def test_a_kernel_that_shares_memory_becomes_code_once(disk, monkeypatch):
     x = tn.ones(500)
     assert [float(step(x)) for _ in range(2)] == [500.0, 750.0]
     assert made and len(made) == len(set(made))
+
+
+def test_a_product_that_is_told_of_again_while_it_is_made_becomes_loops_once(disk, monkeypatch):
+    lowered, told_twice = [], threading.Event()
+    real, machine_code = lowering.kernel_of, llvm._compile
+    monkeypatch.setattr(lowering, "kernel_of", lambda *args: lowered.append(args[1]) or real(*args))
+    monkeypatch.setattr(llvm, "_compile", lambda *args: told_twice.wait(60) and machine_code(*args))
+    graph = parse_graph("""
+def f(x: f32[61, 67], w: f32[67, 71]):
+    v0: f32[61, 71] = matmul(x, w)
+    return v0
+""")
+    backend.begin(graph)
+    backend.begin(graph)
+    told_twice.set()
+    [step] = backend.assemble_graph(graph).steps
+    assert lowered == ["matmul"] and step.unit.code.result()
 
 
 def test_what_code_cannot_express_falls_into_parts(monkeypatch):

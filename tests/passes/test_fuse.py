@@ -8,12 +8,14 @@ import tenon as tn
 from graphs import arrays_for, assert_close, graphs
 from tenon.graph.interpret import interpret
 from tenon.graph.ir import Graph
-from tenon.graph.text import parse_graph, print_graph
+from tenon.graph.text import key_of, parse_graph, print_graph
 from tenon.graph.verify import verify
+from tenon.ops.call import fused as fused_op
 from tenon.ops.define import define
+from tenon.passes.bodies import body_of
 from tenon.passes.fuse import fuse
 from tenon.passes.worth import Worth
-from tenon.pipeline import optimize
+from tenon.pipeline import PASSES, optimize
 
 host = define("fuse_test_host", public=False, type=lambda x: x, ref=lambda x: x * 2)
 
@@ -267,6 +269,22 @@ def test_a_mean_does_not_keep_apart_what_it_is_made_of_and_what_it_scales() -> N
     assert any("exp" in name and "multiply" in name for name in operators(graph))
 
 
+def training_step() -> Graph:
+    """Of a network of a convolution, two norms and two products."""
+    net = tn.nn.Sequential(tn.nn.Conv2d(3, 8, 3, bias=False), tn.nn.BatchNorm2d(8), tn.nn.ReLU(), tn.nn.Flatten(),
+                           tn.nn.Linear(8 * 14 * 14, 32), tn.nn.LayerNorm(32), tn.nn.GELU(), tn.nn.Linear(32, 5))
+    optimizer = tn.optim.AdamW(net.parameters(), lr=0.01)
+
+    def step(x, y):
+        optimizer.zero_grad()
+        loss = tn.nn.functional.cross_entropy(net(x), y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return tn.jit(step).graph(tn.ones((4, 3, 16, 16)), tn.tensor([0, 1, 2, 3]))
+
+
 def test_what_is_not_tried_would_not_have_paid(monkeypatch) -> None:
     hopeless, pays = Worth.is_hopeless, Worth.pays
     met = []
@@ -280,19 +298,7 @@ def test_what_is_not_tried_would_not_have_paid(monkeypatch) -> None:
         return paid
 
     monkeypatch.setattr(Worth, "pays", tried)
-    net = tn.nn.Sequential(tn.nn.Conv2d(3, 8, 3), tn.nn.BatchNorm2d(8), tn.nn.ReLU(), tn.nn.Flatten(),
-                           tn.nn.Linear(8 * 14 * 14, 32), tn.nn.LayerNorm(32), tn.nn.GELU(), tn.nn.Linear(32, 5))
-    optimizer = tn.optim.AdamW(net.parameters(), lr=0.01)
-
-    def step(x, y):
-        optimizer.zero_grad()
-        loss = tn.nn.functional.cross_entropy(net(x), y)
-        loss.backward()
-        optimizer.step()
-        return loss
-
-    images, labels = tn.ones((4, 3, 16, 16)), tn.tensor([0, 1, 2, 3])
-    optimize(tn.jit(step).graph(images, labels))
+    optimize(training_step())
     assert any(met) and not all(met)
 
 
@@ -302,4 +308,36 @@ def test_products_are_told_of_before_kernels_that_read_the_same_memory_are_merge
                  "v3: f32[64] = max(x, axis=(1,), keepdims=False)", "return (v1, v2, v3)")
     told: list[Graph] = []
     graph = fuse(parse_graph(rows), begin=told.append)
-    assert [sorted(operators(x)) for x in (*told, graph)] == [["matmul+exp", "max", "sum"], ["matmul+exp", "sum+max"]]
+    assert [sorted(operators(x)) for x in (told[-1], graph)] == [["matmul+exp", "max", "sum"], ["matmul+exp", "sum+max"]]
+
+
+def test_a_product_is_told_of_at_once_if_its_result_is_added_up_or_multiplied() -> None:
+    rows = lines("def f(x: f32[64, 64], w: f32[64, 64]):", "v0: f32[64, 64] = matmul(x, w)",
+                 "v1: f32[64] = sum(v0, axis=(1,), keepdims=False)", "v2: f32[64, 64] = exp(v0)",
+                 "v3: f32[64, 64] = matmul(v2, w)", "v4: f32[64, 64] = exp(v3)",
+                 "v5: f32[64, 64] = permute(x, axes=(1, 0))", "v6: f32[64, 64] = matmul(v5, v5)",
+                 "v7: f32[64, 64] = matmul(v6, w)", "return (v1, v4, v7)")
+    told: list[Graph] = []
+    fuse(parse_graph(rows), begin=told.append)
+    assert operators(told[0]) == ["matmul", "permute+matmul"]
+
+
+def test_products_that_are_told_of_early_are_kernels_in_the_end(monkeypatch) -> None:
+    told: list[Graph] = []
+    monkeypatch.setitem(PASSES, "fuse", lambda graph: fuse(graph, begin=told.append))
+    made = optimize(training_step())
+    assert kernels(told[0]) and all(kernels(early) <= kernels(made) for early in told[:-1])
+
+
+@settings(max_examples=60, deadline=None)
+@given(graphs(most_nodes=20))
+def test_products_of_random_graphs_that_are_told_of_early_are_kernels_in_the_end(graph: Graph) -> None:
+    told: list[Graph] = []
+    made = fuse(graph, begin=told.append)
+    assert all(kernels(early) <= kernels(made) for early in told[:-1])
+
+
+def kernels(graph: Graph) -> set[str]:
+    """What every node computes, if it is more than a constant."""
+    return {key_of(node.graphs[0] if node.op is fused_op else body_of([node], node.outputs)[0])
+            for node in graph.nodes if node.inputs}

@@ -56,14 +56,15 @@ def begin(graph: Graph) -> None:
     """Let other threads make the code of products before the last passes are done with a graph: those leave most alone.
 
     Products that may share memory wait until it is known whether they do; so do those whose schedules are measured, and
-    those whose factors may be packed.
+    those whose factors may be packed.  Those of which it is told again are in the making.
     """
     if graph.notes.get(AUTOTUNE) or CONSTANTS in graph.notes:
         return
     pool = threads()
     for node in graph.nodes:
         body = node.attrs["body"] if node.op is fused else body_of([node], node.outputs)[0] if has_loops(node) else None
-        unit = None if body is None or not is_product(body) else _try_unit(body, key_of(body))
+        wanted = body is not None and is_product(body) and key_of(body) not in _begun
+        unit = _try_unit(body, key_of(body)) if body is not None and wanted else None
         if unit is not None and not unit.facts.in_place and not unit.facts.checks:
             with suppress(*CANNOT):         # which `assemble_graph` deals with
                 start(unit, pool)

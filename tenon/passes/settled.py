@@ -1,0 +1,40 @@
+"""A partition that still grows -> the products in it with which nothing will be merged any more.
+
+Their code can be made meanwhile.  A product takes in elementwise work that alone reads its result, and what such work
+reads beside it: so one whose result somebody reads for a sum, or as a factor, stays as it is, whoever reads it too.
+"""
+
+from __future__ import annotations
+
+from tenon.graph.ir import Graph, Node, Value
+from tenon.ops.call import fused
+from tenon.passes.bodies import body_of
+from tenon.passes.groups import Group
+from tenon.passes.partition import Groups
+
+
+def settled_products(groups: Groups) -> Graph:
+    """The graph of these alone; what others make for them are its parameters."""
+    nodes = [_node(group, groups) for group in groups.all() if is_settled(group, groups)]
+    read = dict.fromkeys(x for node in nodes for x in node.uses())
+    made = tuple(x for node in nodes for x in node.outputs)
+    return Graph(groups.graph.name, tuple(read), tuple(nodes), made, groups.graph.notes)
+
+
+def is_settled(group: Group, groups: Groups) -> bool:
+    """Whether the group is a product, and no merge with it will be allowed."""
+    if group.kinds == {"attention"}:
+        return True
+    return group.kinds == {"contraction"} and len(group.nodes) == 1 and any(
+        reader.kinds != {"map"} for x in group.results for reader in groups.readers(x))
+
+
+def _node(group: Group, groups: Groups) -> Node:
+    """The node that the group will be."""
+    nodes, results = groups.with_views(group)
+    if len(nodes) == 1:
+        return nodes[0]
+    body, outside = body_of(nodes, results)
+    made = Node(fused, outside, {"body": body}, (), group.nodes[-1].loc)
+    made.outputs = tuple(Value(x.type, made, k) for k, x in enumerate(results))
+    return made
