@@ -14,12 +14,14 @@ from typing import Any
 from tenon.dims import Dim, product
 from tenon.graph.ir import Graph, Node
 from tenon.loops.build import GraphExpressions, Read, Scalars, is_empty, offset
+from tenon.loops.cost import FUNCTION, operations
 from tenon.loops.expressions import OPERATION, Binary, Buffer, Expr, Index, Load, Local, Select, identity, lift, size
 from tenon.loops.ir import Block, Let, Loop, Nest, Stmt, Store
 from tenon.loops.schedule import schedule
 from tenon.loops.simplify import simplify
 from tenon.loops.sorting import Ordering
 from tenon.loops.target import GRAIN, Target
+from tenon.loops.traversal import walk
 from tenon.types import DType, Shape, TensorType, float32, float64, int64
 
 TILE = 256          # neighbours that are computed together
@@ -27,7 +29,7 @@ TOTALS = 1 << 13    # bytes of running totals that are: of shorter pieces of row
 LONGEST = 1 << 31   # the first step of a search in an axis whose size is a symbol
 BESIDE = 16         # columns that are ordered together, of a line of memory or two,
 COPIED = 1 << 19    # where these are so many bytes at most
-TOGETHER = 8        # rows that take turns, so that no addition waits for the last one
+TOGETHER, QUICK = 8, 4      # rows that take turns, so that no step waits for the last one, and of quick steps
 Step = Callable[[Sequence[Expr], Expr, Expr], Sequence[Expr]]
 
 
@@ -66,22 +68,33 @@ class Filling(Scalars):
         along(x, axis, reverse, [lift(s, b.type.dtype) for s, b in zip(start, self.outputs, strict=True)], step)
 
     def _scan_rows(self, x: Read, axis: int, reverse: bool, start: Sequence[Expr], step: Step) -> None:
-        """Several rows at a time, element after element."""
+        """Several rows at a time, element after element.
+
+        Where rows lie one behind the other, those that take turns are far apart, each in a part of memory that is gone
+        through from row to row: short neighbours are more streams within a page than a processor follows.
+        """
         rest = (*x.shape[:axis], *x.shape[axis + 1:])
-        rows = product(rest)
-        together = min(rows, TOGETHER) if isinstance(rows, int) else TOGETHER
+        rows, last = product(rest), axis == x.ndim - 1
+        together = QUICK if self._is_quick(x, start, step) else TOGETHER
+        together = min(rows, together) if isinstance(rows, int) else together
         states = self._states(start, together)
         turn, k = Index("rows", (rows + (together - 1)) // together), Index("k", x.shape[axis])
         clear: list[Stmt] = []
         body: list[Stmt] = []
         for r in range(together):
-            row: Expr = turn * size(together) + size(r)
+            row: Expr = turn + size(r) * size(turn.extent) if last else turn * size(together) + size(r)
             if not isinstance(rows, int) or rows % together:
                 row = Binary("min", row, size(rows) - size(1))      # the last row may be computed again
             clear += [Store(b, size(r), s) for b, s in zip(states, start, strict=True)]
             body += self._stepped(x, axis, _index(rest, row), k, reverse, states, size(r), step)
         loops = (*clear, Loop(k, size(k.extent), tuple(body)))
         self._parallel(turn, loops, together * _work(x.shape[axis]), states)
+
+    def _is_quick(self, x: Read, start: Sequence[Expr], step: Step) -> bool:
+        """Whether a state follows from the one before by a few operations."""
+        states = [Local(f"state{n}", _wide(s.dtype)) for n, s in enumerate(start)]
+        found = step(states, Local("element", _wide(x.dtype)), Local("place", int64))
+        return sum(map(operations, walk(*found))) < FUNCTION
 
     def _scan_neighbours(self, x: Read, axis: int, reverse: bool, start: Sequence[Expr], step: Step) -> None:
         """Rows of neighbours, row after row."""
