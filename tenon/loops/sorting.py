@@ -7,12 +7,12 @@ sort).  A digit that all words share takes no pass, so small integers are as qui
 
 Where few places of many are wanted, the elements are dealt out to so many groups that the smallest of the groups alone
 tell a highest digit that enough elements do not exceed.  Only those that do not are ordered.  For very few places of a
-row that is not long, the smallest of the groups are ranked, which tells a key that enough elements do not exceed.
+row that is not long, the smallest word of every block is known, and each word that is found is taken away.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from tenon.dims import Dim
 from tenon.loops.cost import known
@@ -39,7 +39,8 @@ RANKED = 64                     # elements of a row that is ordered by counting 
 GROUPS = 4                      # for each place that is wanted, at least
 LEAST = 4                       # elements of a group: where there would be fewer, all elements are ordered
 BLOCK = 64                      # elements that are passed over together if none is among the first
-FEW, NOT_LONG = 32, 4096         # places that are wanted of so many elements, so that ranks are enough
+FEW, FEWER = 32, 2              # places, of so many times as many elements, that are looked for one by one,
+NOT_LONG = 1 << 16              # where these are so many at most
 PLACE = 32                      # bits beside the key in a word
 UNSIGNED = {8: uint8, 16: uint16, 32: uint32, 64: uint64}
 
@@ -65,26 +66,31 @@ class Ordering:
         self.count, self.dtype = count, dtype
         self.packed = dtype.bits <= PLACE and (not isinstance(count, int) or count < 1 << PLACE)
         self.shift = PLACE if self.packed else 0
-        self.columns = [Buffer(name, TensorType(kind, (count * 2,)), "local") for name, kind in
-                        ([("words", uint64)] if self.packed else [("keys", uint64), ("places", int64)])]
+        few = isinstance(first, int) and isinstance(count, int)
+        self.few = few and 0 < known(first) <= FEW and known(first) * FEWER <= known(count) <= NOT_LONG
+        blocks = -(-count // BLOCK)
+        self.columns = self._buffers("", blocks * BLOCK + first if self.few else count * 2)
+        self.minima = self._buffers("_of_blocks", blocks)
         self.passes = dtype.bits // DIGIT
-        self.ranked = isinstance(count, int) and count <= RANKED
+        self.ranked = isinstance(count, int) and count <= RANKED and not self.few
         groups = -(-GROUPS * first // BLOCK) * BLOCK if isinstance(first, int) else 0
-        some = isinstance(count, int) and 0 < groups <= count // LEAST
-        self.few = some and not self.ranked and known(count) <= NOT_LONG and known(first) <= FEW
-        self.chosen = some and not self.few and known(count) > 1 << FIRST_DIGIT
+        self.chosen = few and not self.few and known(count) > 1 << FIRST_DIGIT and 0 < groups <= known(count) // LEAST
         digits = max(self.passes << DIGIT, self.chosen << FIRST_DIGIT)
         self.counts = Buffer("counts", TensorType(int64, (digits,)), "local")
         self.first, self.smallest = first, Buffer("smallest", TensorType(UNSIGNED[dtype.bits], (groups,)), "local")
         self.turned = Local("turned", int64)        # how many passes there were; each moves the words to the other half
         self.key = Local("key", UNSIGNED[dtype.bits])
-        self.most = Local("most", self.key.dtype)   # a key that enough elements do not exceed
         self.found = Local("found", int64)          # how many words are to be ordered
 
     @property
     def buffers(self) -> list[Buffer]:
         return [*self.columns, *([] if self.ranked or self.few else [self.counts]),
-                *([self.smallest] if self.chosen or self.few else [])]
+                *(self.minima if self.few else []), *([self.smallest] if self.chosen else [])]
+
+    def _buffers(self, name: str, count: Dim) -> list[Buffer]:
+        """So many words."""
+        return [Buffer(column + name, TensorType(dtype, (count,)), "local") for column, dtype in
+                ([("words", uint64)] if self.packed else [("keys", uint64), ("places", int64)])]
 
     @property
     def work(self) -> Dim:
@@ -99,9 +105,9 @@ class Ordering:
             return [Let(value, element(at)), Let(key, key_of(value, descending))]
         if self.ranked:
             return [Loop(k, size(self.count), (*given(k), *self._kept(k, k))), self._rank(size(self.count))]
-        found: list[Stmt] = [Accumulator(self.turned, "add"), Accumulator(self.found, "add")]
         if self.few:
-            return [*found, *self._dealt(given), *self._last(), *self._up_to(given), self._rank(self.found)]
+            return [Loop(k, size(self.count), (*given(k), *self._kept(k, k)), "vector"), *self._one_by_one()]
+        found: list[Stmt] = [Accumulator(self.turned, "add"), Accumulator(self.found, "add")]
         if self.chosen:
             found += [*self._choose(given), self._clear(), Loop(k, self.found, (*self._read(k), *self._counted()))]
         else:
@@ -113,8 +119,11 @@ class Ordering:
 
     def place(self, at: Expr) -> Expr:
         """The place of the element that comes there."""
-        half = size(self.count) if self.ranked or self.few else self._half
-        last = Load(self.columns[-1], half + at, None)
+        start = size(self.minima[0].elements * BLOCK) if self.few else size(self.count) if self.ranked else self._half
+        return self._place_in(Load(self.columns[-1], start + at, None))
+
+    def _place_in(self, last: Expr) -> Expr:
+        """The place that the last column of a word says."""
         return Cast(last & ((1 << PLACE) - 1), int64) if self.packed else last
 
     # ------------------------------------------------------------ words
@@ -208,7 +217,7 @@ class Ordering:
         counted = Store(self.counts, here, Load(self.counts, here, None) + 1)
         taken = Binary("<=", digit(self.key), last)
         return [*self._dealt(given), self._clear(), Loop(group, size(groups), (counted,)), *self._limit(bits),
-                Let(last, Cast(_limit - 1, last.dtype)), self._below(given, taken, taken)]
+                Let(last, Cast(_limit - 1, last.dtype)), self._below(given, taken)]
 
     def _limit(self, bits: int) -> list[Stmt]:
         """How many digits, from the lowest one on, enough of the smallest have."""
@@ -218,35 +227,45 @@ class Ordering:
                 Loop(j, size(1 << bits), (Update(_limit, "add", Cast(reached, int64)),
                                           Update(total, "add", Load(self.counts, j, None))))]
 
-    def _below(self, given: Callable[[Expr], list[Stmt]], near: Expr, taken: Expr, *after: Stmt) -> Stmt:
-        """Keep the words that are taken, all of which are near; most blocks have none."""
+    def _below(self, given: Callable[[Expr], list[Stmt]], taken: Expr) -> Stmt:
+        """Keep the words that are taken; most blocks have none."""
         block, k = Index("block", -(-self.count // BLOCK)), Index("k", BLOCK)
         some, extent = Local("some", int32), Local("extent", int64)
         at = block * BLOCK + k
         return Loop(block, size(block.extent), (
             Let(extent, Binary("min", size(BLOCK), size(self.count) - block * BLOCK)), Accumulator(some, "add"),
-            Loop(k, extent, (*given(at), Update(some, "add", Cast(near, int32))), "vector"),
+            Loop(k, extent, (*given(at), Update(some, "add", Cast(taken, int32))), "vector"),
             Loop(k, Select(some > 0, extent, size(0)), (
-                *given(at), *self._kept(at, self.found), Update(self.found, "add", Cast(taken, int64)), *after))))
+                *given(at), *self._kept(at, self.found), Update(self.found, "add", Cast(taken, int64))))))
 
     # ------------------------------------------------------------ very few
 
-    def _last(self) -> list[Stmt]:
-        """The largest of as many of the groups' smallest keys as elements are wanted."""
-        i, j, rank = Index("i", self.smallest.elements), Index("j", self.smallest.elements), Local("rank", int64)
-        mine, other = (Load(self.smallest, at, None) for at in (i, j))
-        counted = Loop(j, size(j.extent), (Update(rank, "add", Cast(other < mine, int64)),), "vector")
-        wanted = Select(rank < size(self.first), mine, constant(0, self.key.dtype))
-        return [Accumulator(self.most, "max"),
-                Loop(i, size(i.extent), (Accumulator(rank, "add"), counted, Update(self.most, "max", wanted)))]
+    def _one_by_one(self) -> list[Stmt]:
+        """The smallest word of each block; of these the smallest, which is taken away, as often as asked."""
+        blocks, here = self.minima[0].elements, Local("here", int64)
+        block, i, rest = Index("block", blocks), Index("i", self.first), Index("rest", blocks * BLOCK - self.count)
+        found, least = self._words[-1], [identity("min", b.type.dtype) for b in self.columns]
 
-    def _up_to(self, given: Callable[[Expr], list[Stmt]]) -> list[Stmt]:
-        """Keep the words below that key, and of those equal to it as many as may be wanted."""
-        equals = Local("equals", int64)
-        equal = Binary("==", self.key, self.most)
-        taken = (self.key < self.most) | (equal & (equals < size(self.first)))
-        return [Accumulator(equals, "add"),
-                self._below(given, Binary("<=", self.key, self.most), taken, Update(equals, "add", Cast(equal, int64)))]
+        def of_block(block: Expr) -> list[Stmt]:
+            return [*self._least(self.columns, block * BLOCK, BLOCK),
+                    *(Store(b, block, word) for b, word in zip(self.minima, self._words, strict=True))]
+        taken = [Store(b, here, nothing) for b, nothing in zip(self.columns, least, strict=True)]
+        after = [Store(b, rest + self.count, nothing) for b, nothing in zip(self.columns, least, strict=True)]
+        return [Loop(rest, size(rest.extent), tuple(after)), Loop(block, size(blocks), tuple(of_block(block))),
+                Loop(i, size(self.first), (
+                    *self._least(self.minima, size(0), blocks), Store(self.columns[-1], i + blocks * BLOCK, found),
+                    Let(here, self._place_in(found)), *taken, *of_block(here // BLOCK)))]
+
+    def _least(self, columns: Sequence[Buffer], start: Expr, count: Dim) -> list[Stmt]:
+        """The smallest of so many words, which has the first place of those that have its key."""
+        j, (key, *_) = Index("j", count), self._words
+        found: list[Stmt] = []
+        for column, name in zip(columns, self._words, strict=True):
+            word: Expr = Load(column, start + j, None)
+            if name is not key:
+                word = Select(Binary("==", Load(columns[0], start + j, None), key), word, identity("min", word.dtype))
+            found += [Accumulator(name, "min"), Loop(j, size(count), (Update(name, "min", word),), "vector")]
+        return found
 
 
 _limit = Local("limit", int64)

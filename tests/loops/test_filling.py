@@ -90,6 +90,9 @@ def test_what_is_filled_reads_through_views():
 
 def test_rows_take_turns_so_that_additions_need_not_wait():
     text = print_kernel(lower(graph_of("x: f32[64, 9]", "cumsum(x, axis=1, reverse=False)", "f32[64, 9]"), "k"))
+    assert "for rows in parallel(16):" in text and text.count("state0[3] = ") == 2
+    assert "rows * 9 + k + 432" in text         # the fourth row is far away, where the sixteen before it end
+    text = print_kernel(lower(graph_of("x: f32[64, 9]", "logcumsumexp(x, axis=1, reverse=False)", "f32[64, 9]"), "k"))
     assert "for rows in parallel(8):" in text and text.count("state0[7] = ") == 2
 
 

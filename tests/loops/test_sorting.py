@@ -69,6 +69,17 @@ def test_the_first_places_where_a_few_groups_hold_all_of_them(k):
     check(graph, x, interpreted=False)
 
 
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i64", "u64", "u8"])
+@pytest.mark.parametrize("count, k", [(1, 0), (2, 1), (40, 7), (64, 32), (130, 9), (4097, 5)])
+def test_few_places_where_most_are_equal_to_what_comes_last(count, k, dtype):
+    """What was found is taken away, and may not be found again as one of these."""
+    numpy = as_dtype(dtype).numpy
+    x = np.full((1, count), np.nan if dtype[0] == "f" else np.iinfo(numpy).max, numpy)
+    x[:, count // 2:count // 2 + 3] = 4
+    graph = graph_of(f"x: {dtype}[1, {count}]", f"first_places(x, k={k}, axis=1, descending=False)", f"i64[1, {k}]")
+    check(graph, x, interpreted=count < 100)
+
+
 @pytest.mark.parametrize("dtype", ["f32", "bf16", "i64"])
 def test_the_first_places_of_columns(dtype):
     graph = graph_of(f"x: {dtype}[2, 261, 19]", "first_places(x, k=3, axis=1, descending=True)", "i64[2, 3, 19]")
