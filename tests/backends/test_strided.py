@@ -27,7 +27,8 @@ def window(kernel: int, stride: int) -> str:
 
 @with_masks
 @pytest.mark.parametrize(("size", "kernel", "stride", "dtype"), [
-    (28, 2, 2, "f32"), (57, 2, 2, "f32"), (26, 2, 2, "f64"), (39, 3, 3, "f32"), (57, 3, 2, "f32"), (28, 2, 2, "f64")])
+    (28, 2, 2, "f32"), (57, 2, 2, "f32"), (26, 2, 2, "f64"), (39, 3, 3, "f32"), (57, 3, 2, "f32"), (28, 2, 2, "f64"),
+    (14, 2, 2, "f32"), (13, 2, 2, "f32"), (8, 2, 2, "f32"), (15, 3, 3, "f32")])
 def test_maxima_of_windows_are_shuffled(size: int, kernel: int, stride: int, dtype: str) -> None:
     n = (size - kernel) // stride + 1
     found = code(f"y: {dtype}[9, {n}, {n}] = max_pool_op(x, {window(kernel, stride)})",
@@ -38,7 +39,7 @@ def test_maxima_of_windows_are_shuffled(size: int, kernel: int, stride: int, dty
 
 
 @with_masks
-@pytest.mark.parametrize(("size", "kernel"), [(28, 2), (56, 2), (26, 2), (39, 3)])
+@pytest.mark.parametrize(("size", "kernel"), [(28, 2), (56, 2), (26, 2), (39, 3), (14, 2), (8, 2)])
 def test_gradients_of_windows_side_by_side_are_shuffled(size: int, kernel: int) -> None:
     n = size // kernel
     sizes = f"sizes=({size}, {size})"
@@ -47,6 +48,15 @@ def test_gradients_of_windows_side_by_side_are_shuffled(size: int, kernel: int) 
     assert "shufflevector" in found
     assert "scatter" not in found
     assert "store float" not in found
+
+
+@with_masks
+def test_short_loops_that_add_up_are_written_out() -> None:
+    """Windows of five taps, two apart, are no rows."""
+    found = code("y: f32[9, 31] = max_pool_op(x, kernel=(5,), stride=(1,), padding=((0, 0),), dilation=(2,))",
+                 given="x: f32[9, 39]")
+    assert "gather" not in found
+    assert "reduce" not in found
 
 
 def pooled(x: Any, *window: int) -> tuple[Any, ...]:
@@ -63,7 +73,8 @@ def squares(x: Any, *window: int) -> Any:
 @pytest.mark.parametrize(("width", "window", "dtype"), [
     (28, (2, 2, 0), "float32"), (27, (3, 3, 0), "float32"), (57, (3, 2, 1), "float32"), (13, (2, 2, 0), "float64"),
     (14, (2, 2, 1), "bfloat16"), (7, (3, 1, 1), "float32"), (35, (2, 1, 0), "bfloat16"), (37, (3, 3, 1), "float64"),
-    (5, (2, 3, 1), "float32"), (66, (3, 2, 0), "float32"), (34, (2, 2, 0), "bfloat16")])
+    (5, (2, 3, 1), "float32"), (66, (3, 2, 0), "float32"), (34, (2, 2, 0), "bfloat16"),
+    (14, (2, 2, 0), "float32"), (8, (2, 2, 0), "float64"), (12, (2, 2, 0), "bfloat16"), (9, (2, 3, 0), "float32")])
 def test_windows_of_all_kinds(width: int, window: tuple[int, int, int], dtype: str, threads: None) -> None:
     """There and back."""
     given = np.random.default_rng(width).permutation(45 * width).reshape(3, 3, 5, width)

@@ -31,6 +31,7 @@ SHORT_ROW = 256         # elements, too few for several vectors of partial resul
 FEW = 16                # of so many vectors one may be left over, to be computed by itself
 STEPS = 1, 2, 3, 4      # elements from one turn to the next, up to which shuffles take less time than gathering does
 UNROLLED = 8            # turns of the longest loop that is unrolled wholly: a longer one is to be vectorised first
+LEAST_LANES = 4         # of a vector that is shuffled together
 MOST_COPIES = 36        # of the innermost statements, where such loops are nested: 2 x 2 phases of 3 x 3 taps
 
 
@@ -46,8 +47,16 @@ def _copies(statement: Stmt) -> int:
     turns = MOST_COPIES + 1
     if isinstance(statement.extent, Const) and statement.kind != "parallel":    # of which a thread's part is not known
         turns = int(statement.extent.value)
-    inner = max(map(_copies, statement.body), default=1)
-    return turns * inner if turns <= UNROLLED else MOST_COPIES + 1
+    if turns > UNROLLED or (turns >= LEAST_LANES and _is_short_row(statement, turns)):
+        return MOST_COPIES + 1
+    return turns * max(map(_copies, statement.body), default=1)
+
+
+def _is_short_row(loop: Loop, turns: int) -> bool:
+    """Whether a loop makes a few neighbours of what is some apart: a vector by shuffles, where rows' would be gathered.
+    """
+    adds = any(isinstance(x, Update) for x in loop.body)
+    return not adds and masked_lanes(loop, turns) is not None and has_gaps(loop)
 
 
 def in_flight(loop: Loop, lanes: int | None, turns: int | None) -> int:
