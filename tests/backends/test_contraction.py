@@ -430,3 +430,11 @@ def test_lines_that_are_far_apart_are_fetched_ahead_where_the_second_cache_scatt
     assert crowded(spec, tile, machine) and not crowded(spec, tile, replace(machine, scatters=True))
     near = matmul(F32, known=(800, 1023, 1024))
     assert not crowded(near, tile, machine)
+
+
+def test_lines_of_left_are_fetched_while_others_are_packed() -> None:
+    for left, fetches in ("km", True), ("mk", False):
+        module = ir.Module()
+        emit_contraction(module, "product", matmul(F32, left, known=(1001, 300, 784)))
+        (packing,) = (x for x in module.functions if x.name == "product.pack_left")
+        assert ("llvm.prefetch" in str(packing)) is fetches

@@ -25,6 +25,7 @@ from .emit import (
     masked_load,
     maximum,
     minimum,
+    prefetch,
     product,
     runs,
     splat,
@@ -35,7 +36,10 @@ from .emit import (
 from .packing_pieces import pack_pieces, runs_in_a_vector
 from .packing_squares import pack_squares, pack_turned
 from .pairs import pack_pairs
+from .shape import BYTE, LINE
 from .spec import Access, Contraction, Index, Operand, Size, Tile, copies_rows, is_ragged, left_layout, reads_in_place
+
+FETCHED = 2 * LINE      # bytes behind what is read of a line of left
 
 
 def emit_pack(module: ir.Module, name: str, spec: Contraction, tile: Tile, side: str) -> ir.Function:
@@ -121,6 +125,8 @@ class Pack:
             whole = b.and_(whole, b.and_(b.icmp_signed("==", low, ZERO), b.icmp_signed("==", high, width)))
         source = address(b, self.operand.pointer(b, self.args, self.g, outer, index), b.neg(i), self.spec.element)
         target = self.slot(k, ZERO)
+        if self.operand is self.spec.left:      # a few elements of many lines by turns, which no processor foresees
+            prefetch(b, b.gep(source, [const(FETCHED)], source_etype=BYTE))
         with b.if_else(whole, likely=True) as (copy, select):
             with copy:
                 store_vector(b, load_vector(b, source, self.spec.element, self.width), target)
