@@ -18,6 +18,7 @@ import numpy as np
 from tenon.autodiff import backward
 from tenon.dims import Dim
 from tenon.dlpack import imported
+from tenon.eager.quiet import quiet
 from tenon.eager.recording import differentiating, is_grad_enabled
 from tenon.elements import Elements
 from tenon.errors import ArgumentError, DTypeError, GradientError, ShapeError
@@ -220,7 +221,7 @@ class Tensor(Elements):
     @property
     def grad(self) -> Tensor | None:
         """The gradient that `.backward()` accumulated here, or None."""
-        return self.state.grad
+        return (self.own if (capture := recording_capture()) is None else capture.state_of(self)).grad
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
@@ -294,11 +295,17 @@ class Tensor(Elements):
         return self
 
     def _rebind(self, new: Tensor) -> None:
-        old, state = self.state, new.state
+        capture = recording_capture()
+        old, state = (self.own, new.own) if capture is None else (self.state, new.state)
         if (noted := journal.get()) is not None:
             noted.append((weakref.ref(self), (old.payload, old.node, old.index)))
         requires_grad = old.requires_grad or state.requires_grad
-        self.hold(TensorState(state.payload, requires_grad, old.grad, state.node, state.index))
+        held = TensorState(state.payload, requires_grad, old.grad, state.node, state.index)
+        if capture is None:
+            self.own = held
+            changed()
+        else:
+            self.hold(held)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Rebind this tensor to a copy with `self[key]` replaced by `value`, which broadcasts."""
@@ -424,10 +431,18 @@ def _as_array(data: Any, dtype: DType | None) -> np.ndarray:
                          hint="tensors are made of numbers, of nested lists of numbers, and of arrays")
     if dtype is None and not isinstance(data, (np.ndarray, np.generic)):
         dtype = {"f": float32, "c": as_dtype("complex64")}.get(array.dtype.kind)
-    array = array if dtype is None or array.dtype == dtype.numpy else array.astype(dtype.numpy)
+    array = array if dtype is None or array.dtype == dtype.numpy else _converted(array, dtype)
     array = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
     as_dtype(array.dtype)
     return array
+
+
+def _converted(array: np.ndarray, dtype: DType) -> np.ndarray:
+    """The elements in another type, as `cast` converts them: infinite, or the type's end, where they are beyond it."""
+    if array.dtype.kind == "c" or (array.dtype.kind == "f" and dtype.kind in "ui"):
+        found: np.ndarray = shape_ops.cast.ref(array, dtype=dtype)      # type: ignore[misc]
+        return found
+    return quiet.run(array.astype, dtype.numpy)
 
 
 def _nested(data: Any) -> Any:

@@ -21,7 +21,7 @@ from tenon.eager.programs import programs
 from tenon.eager.quiet import quiet
 from tenon.eager.recipes import use_natives
 from tenon.eager.recording import recording_variable
-from tenon.eager.remembered import CallNode, Ready, ready_calls, remembered_call
+from tenon.eager.remembered import CallNode, Ready, Rule, ready_calls, remembered_call
 from tenon.eager.tape import NO_ATTRS, NUMBERS, Saved, TapeNode
 from tenon.errors import OF_NUMPY
 from tenon.graph.kernels import KERNELS
@@ -42,7 +42,8 @@ TYPES = np.dtype(np.float32), np.dtype(np.float64)
 SLOTS: tuple[tuple[type, tuple[str, ...]], ...] = (     # as `Offsets` has them
     (Tensor, ("own",)), (Saved, ("leaf",)), (TensorState, ("payload", "requires_grad", "grad", "node", "index")),
     (TapeNode, ("attrs", "inputs", "number", "op", "payloads", "root")), (CallNode, ("rule", "arrays", "kept")),
-    (Op, ("quick", "arity")), (Ready, ("function", "quiet", "several", "rule", "called", "places", "attrs")))
+    (Op, ("quick", "arity")), (Rule, ("late", "wanted")),
+    (Ready, ("function", "quiet", "several", "kind", "rule", "called", "places", "attrs")))
 
 
 class Short:

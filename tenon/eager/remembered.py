@@ -52,12 +52,13 @@ class Remembered:
     rule: Rule | None                   # what the tape holds
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False, slots=True)
 class Rule:
     """What recorded calls that are equal have in common; on the tape of a call of several operators, the operator."""
 
     name: str
     derived: Derived
+    late: Callable[..., Any]            # the function of the gradients' recipe, as machine code calls it
     op: Op | None                       # where the call is that of one operator
     inputs: tuple[Any, ...]             # of the operator: the place of a tensor among those given, a literal, or None
     attrs: Mapping[str, Any]
@@ -87,7 +88,7 @@ class CallNode(TapeNode):
 
     __slots__ = ("arrays", "kept", "rule")
 
-    def __init__(self, rule: Rule, inputs: tuple[Any, ...], payloads: tuple[Any, ...], arrays: list[Any],
+    def __init__(self, rule: Rule, inputs: tuple[Any, ...], payloads: tuple[Any, ...], arrays: tuple[Any, ...],
                  kept: tuple[Any, ...]):
         if rule.op is None:
             TapeNode.__init__(self, rule, inputs, {"kept": kept}, payloads)
@@ -98,7 +99,7 @@ class CallNode(TapeNode):
     def release(self) -> None:
         """Let go of inputs and outputs; the node cannot be differentiated any more."""
         super().release()
-        self.arrays, self.kept = [], ()
+        self.arrays, self.kept = (), ()
 
     def pulled(self, seeds: Sequence[Any]) -> list[tuple[Any, Any]] | None:
         """(an input, its gradient) for all that want one, given those of the outputs or None; on arrays."""
@@ -150,14 +151,15 @@ _calls: dict[tuple[Any, ...], Remembered | int] = {}      # how often it was see
 
 
 class Ready:
-    """What machine code needs of a call that has one result, a new one."""
+    """What machine code needs of a call: of one tensor, a new one, or of several of which none has a gradient."""
 
-    __slots__ = ("attrs", "called", "function", "held", "places", "quiet", "rule", "several")
+    __slots__ = ("attrs", "called", "function", "held", "kind", "places", "quiet", "rule", "several")
 
     def __init__(self, known: Remembered, held: tuple[Any, ...], tensors: int):
         rule, function = known.rule, known.function
         self.function, self.quiet = (known.recipe.call, False) if function is None else (function, True)
-        self.several, self.rule, self.held = known.several, rule, held      # held: what the key has the addresses of
+        self.several, self.kind, self.rule = known.several, known.kind, rule
+        self.held = held                # what the key has the addresses of
         self.called: Any = None if rule is None else rule.op or rule
         self.places = tuple(range(tensors)) if rule is None or rule.op is None else rule.inputs
         self.attrs = rule.attrs if rule is not None and rule.op is not None else None
@@ -176,7 +178,8 @@ class ReadyCalls:
         """Let machine code make such calls from now on."""
         if self.count is not None:
             self.count()
-        if self.key is not None and known.simple and (key := self.key(call[0], args, keywords)) is not None:
+        usual = known.simple or (known.rule is None and all(k is None for k in known.given))
+        if self.key is not None and usual and (key := self.key(call[0], args, keywords)) is not None:
             if len(self.known) >= MOST_CALLS:
                 self.known.clear()
             self.known[key] = Ready(known, call, tensors)
@@ -210,7 +213,7 @@ def remembered_call(target: Any, full: Full, args: tuple[Any, ...], keywords: Ma
             found.own = TensorState(out)
         else:
             payload, kept = (out[0], out[1:]) if known.several else (out, ())
-            node = CallNode(rule, _inputs(rule, tensors), (payload,), arrays, kept)
+            node = CallNode(rule, _inputs(rule, tensors), (payload,), tuple(arrays), kept)
             found.own = TensorState(payload, True, None, node)
         return found
     row = out if known.several else (out,)
@@ -227,7 +230,7 @@ def _recorded(known: Remembered, rule: Rule, row: tuple[Any, ...], tensors: list
     """The results of a call, its node on the tape."""
     count = len(known.given)
     payloads = tuple([a for a, k in zip(row, known.given, strict=False) if k is None])
-    node = CallNode(rule, _inputs(rule, tensors), payloads, arrays, row[count:])
+    node = CallNode(rule, _inputs(rule, tensors), payloads, tuple(arrays), row[count:])
     made = iter([linked(y, node, k) if end else fresh(y)
                  for k, (y, end) in enumerate(zip(payloads, rule.ends, strict=True))])
     return [next(made) if k is None else tensors[k] for k in known.given]
@@ -314,7 +317,7 @@ def _remember(target: Any, full: Full, args: tuple[Any, ...], keywords: Mapping[
         return full(_with(blank[0], rest), dict(_with(blank[1], rest)))
     op, inputs, attrs = _one_operator(graph)
     wanted = tuple(k if op is None else inputs.index(k) for k in derived.inputs)
-    rule = Rule(graph.name, derived, op, inputs, attrs, wanted, ends, again)
+    rule = Rule(graph.name, derived, derived.late.function, op, inputs, attrs, wanted, ends, again)
     return _made(derived.forward, given, kind, rule)
 
 

@@ -1,6 +1,7 @@
 """Eager calls: what is remembered between calls changes no result and no message; heavy calls run machine code."""
 
 import math
+import warnings
 from threading import Thread
 from types import SimpleNamespace
 
@@ -265,3 +266,14 @@ def test_to_converts_and_knows_one_device():
         with pytest.raises(tn.errors.ArgumentError, match="'cuda' is no element type, and no device"):
             move("cuda")
     assert tn.nn.Linear(2, 2).to("cpu").to(dtype="float64").weight.dtype == tn.float64
+
+
+@pytest.mark.parametrize(("data", "dtype"), [(1e300, "float32"), ([1e300, -1e300], "float16"), (1e300, "bfloat16"),
+                                             (np.array([1e300]), "int32"), ([np.nan, -1e300], "int64"), (300.0, "uint8"),
+                                             (1e300, None), ([1e300 + 1j], "complex64"), ([2 + 1j], "float32")])
+def test_numbers_beyond_a_type_become_what_a_cast_makes_of_them_and_nothing_warns(data, dtype):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = tn.tensor(data, dtype=dtype)
+        expected = tn.tensor(np.asarray(data)).astype(dtype or "float32")
+    assert found.dtype is expected.dtype and repr(found.tolist()) == repr(expected.tolist())

@@ -71,7 +71,8 @@ CALLS = {
     "linear": lambda x, y: tn.nn.functional.linear(x, y), "string": lambda x, y: tn.nn.functional.gelu(x, approximate="tanh"),
     "type": lambda x, y: x.astype(tn.float16), "var": lambda x, y: x.var(axis=0), "cumsum": lambda x, y: x.cumsum(0),
     "add": lambda x, y: x.add(y), "number": lambda x, y: x.maximum(0.5), "abs": lambda x, y: x.abs(),
-    "einsum": lambda x, y: tn.einsum("ij,kj->ik", x, y),
+    "einsum": lambda x, y: tn.einsum("ij,kj->ik", x, y), "twice": lambda x, y: (s := tn.softmax(x, axis=1)) * s + y[0],
+    "deep": lambda x, y: tn.softmax(tn.relu(x).reshape(2, 6) + y.reshape(2, 6), axis=0)[1].sum(),
 }
 
 
@@ -84,6 +85,7 @@ def test_a_call_has_the_bits_that_it_has_in_python(name, wanted, dtype):
     found = made(CALLS[name], x, y)
     assert ready_calls.known or name in ("add", "number", "abs")        # which are one ufunc
     native.give_python(SHORTS, PRODUCT)
+    vars(descent.ways).update(vars(descent.Ways()))
     assert found == seen(CALLS[name], x, y)
 
 
@@ -95,6 +97,56 @@ def test_other_elements_give_what_they_give_in_python(dtype):
         native.give_python(SHORTS, PRODUCT)
         assert found == seen(call, x)
         native.give_native(SHORTS, PRODUCT)
+
+
+@pytest.mark.parametrize(("call", "kind"), [(lambda x: tn.split(x, [1, 2], 0), tuple), (lambda x: tn.topk(x, 2), tuple),
+                                            (lambda x: several(x, x), list), (lambda x: several(x), list)])
+def test_several_results_come_as_they_come_in_python(call, kind):
+    x = tn.tensor([[3.0, -2.0, 0.5], [3.0, -0.0, 2.0], [1.0, 1.0, -1.0]])
+    call = (lambda made: lambda: [y.numpy().tobytes() for y in made(x)])(call)
+    found = [call() for _ in range(5)][-1]
+    assert ready_calls.known
+    ready_calls.key = lambda *given: pytest.fail("made in Python")
+    assert call() == found
+    native.give_python(SHORTS, PRODUCT)
+    assert call() == found
+
+
+@remembering
+def several(*given):
+    return [x * 2.0 for x in given]
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+def test_an_error_in_a_gradient_is_left_to_the_rule_or_comes_out(error, monkeypatch):
+    x = tn.tensor([1.0, 2.0], requires_grad=True)
+    made(lambda x: tn.softmax(x, axis=0), x)
+    y = tn.softmax(x, axis=0)
+
+    def fail(*given):
+        raise error("here")
+    x.grad = None
+    monkeypatch.setattr(y.node.rule, "late", fail)
+    seed = tn.tensor([1.0, 0.0])
+    if error is KeyboardInterrupt:
+        with pytest.raises(error, match="here"):
+            y.backward(seed)
+    else:
+        y.backward(seed)
+        np.testing.assert_allclose(x.grad.numpy(), [0.19661194, -0.19661194], rtol=1e-5)
+
+
+def test_a_tape_that_was_released_keeps_nothing_and_is_not_gone_through_again():
+    x = tn.tensor([1.0, 2.0], requires_grad=True)
+    made(lambda x: tn.softmax(x, axis=0), x)
+    y = tn.softmax(x, axis=0)
+    z = y.sum()
+    z.backward(retain_graph=True)
+    z.backward()
+    node = y.node
+    assert (node.inputs, node.payloads, node.arrays, node.kept) == ((), (), (), ())
+    with pytest.raises(TenonError, match="a second time"):
+        y.backward(tn.ones(2))
 
 
 # Calls that differ in nothing but this, and have other results.

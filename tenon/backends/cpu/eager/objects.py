@@ -84,9 +84,12 @@ class Offsets:
     kept: int
     quick: int                  # of an operator
     arity: int
+    late: int                   # of its rule
+    wanted: int
     function: int               # of what is known of such a call
     quiet: int
     several: int
+    kind: int
     rule: int
     called: int
     places: int

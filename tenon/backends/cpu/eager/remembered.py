@@ -43,6 +43,7 @@ def define_remembered(module: Module, objects: Objects) -> None:
     module.define("key_of", _key_of, POINTER, POINTER)
     module.define("computed", writer.computed, POINTER, POINTER, POINTER)
     module.define("call_node", writer.call_node, POINTER, POINTER, POINTER, POINTER, POINTER)
+    module.define("listed", writer.listed, POINTER, POINTER, POINTER)
     module.define("finished", writer.finished, POINTER, POINTER, POINTER, POINTER)
     module.define("made_again", writer.made_again, POINTER, POINTER)
     module.define("from_call", _from_call, POINTER, POINTER, POINTER, WORD, POINTER)
@@ -247,10 +248,14 @@ class _Writer:
         f.give(out())
 
     def finished(self, f: Function, known: Pointer, seen: Pointer, out: Pointer) -> None:
-        """The tensor of what a recipe gave, recorded where it has a gradient."""
+        """The tensor of what a recipe gave, recorded where it has a gradient, or the sequence of several."""
         at, none = self.offsets, shared(f, Place.NONE)
         with f.where(known.field(at.rule) == none):
-            f.give(f.call("tensor", out, shared(f, Place.FALSE), held(f, none)))
+            with f.where(known.field(at.kind) == none):
+                f.give(f.call("tensor", out, shared(f, Place.FALSE), held(f, none)))
+            made = f.call("listed", known, out)
+            drop(f, out)
+            f.give(made)
         payload, kept = f.variable(out), f.variable(shared(f, Place.EMPTY))
         several = known.field(at.several) == shared(f, Place.TRUE)
         with f.where(several):
@@ -269,6 +274,33 @@ class _Writer:
             drop(f, payload())
             f.give()
         f.give(f.call("tensor", payload(), shared(f, Place.TRUE), node))
+
+    def listed(self, f: Function, known: Pointer, out: Pointer) -> None:
+        """A tensor of each array, or of the one, as a list or a tuple."""
+        at, count, items = self.offsets, f.variable(1), f.variable(f.null())
+        several = known.field(at.several) == shared(f, Place.TRUE)
+        with f.where(several):
+            count.set(out.behind(objects.LENGTH).word())
+        is_list = known.field(at.kind) == shared(f, Place.LIST)
+        made = f.variable(f.null())
+        with f.where(is_list):
+            made.set(f.call("PyList_New", count()))
+        with f.unless(is_list):
+            made.set(f.call("PyTuple_New", count()))
+        f.require(~made().is_null())
+        items.set(made().behind(objects.ITEMS))
+        with f.where(is_list):
+            items.set(made().field(objects.LIST_ITEMS))
+        with f.each(count()) as k:
+            array = f.variable(out)
+            with f.where(several):
+                array.set(out.at(k).field(objects.ITEMS))
+            tensor = f.call("tensor", held(f, array()), shared(f, Place.FALSE), held(f, shared(f, Place.NONE)))
+            with f.where(tensor.is_null()):
+                drop(f, made())
+                f.give()
+            items().at(k).put(tensor)
+        f.give(made())
 
     def call_node(self, f: Function, known: Pointer, seen: Pointer, payload: Pointer, kept: Pointer) -> None:
         """The node on the tape of a call with one result."""

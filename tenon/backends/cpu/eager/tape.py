@@ -11,7 +11,7 @@ What is not usual is left to Python: `pull(node)` for a whole node, `add(x, grad
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from tenon.backends.words import HALF, POINTER, WORD, Pointer, Word
 from tenon.dataclasses import dataclass
 
 MOST_INPUTS = 2
+MOST_GIVEN = 64                 # arrays that the function of a call's gradients takes
 MOST_VALUES = 24                # of a formula: given, constant and computed
 GIVEN = 2                       # the gradient and the output, which come before the inputs
 
@@ -84,6 +85,7 @@ def define_tape(module: Module, objects: Objects) -> None:
     module.define("run_formula", _run_formula, POINTER, POINTER, POINTER, POINTER, POINTER, POINTER)
     module.define("give", writer.give, HALF, POINTER, POINTER, POINTER, POINTER)
     module.define("node", writer.node, HALF, POINTER, POINTER)
+    module.define("node_of_call", writer.node_of_call, HALF, POINTER, POINTER)
     module.define("visit", _visit, HALF, POINTER, POINTER, POINTER)
     module.define("above", writer.above, POINTER, POINTER, POINTER, WORD, public=True)
     module.define("down", _down, POINTER, POINTER, POINTER, WORD, public=True)
@@ -131,15 +133,22 @@ class _Writer:
         empty, given = shared(f, Place.EMPTY), f.words(1)
         after = {at.inputs: empty, at.payloads: empty, at.attrs: shared(f, Place.NO_ATTRS),
                  at.root: shared(f, Place.NONE)}
+        of_calls = {at.arrays: empty, at.kept: empty}
+
+        def put(node: Pointer, row: Mapping[int, Pointer]) -> None:
+            for offset, now in row.items():
+                before = node.field(offset)
+                node.behind(offset).put(held(f, now))
+                drop(f, before)
         with f.loop(lambda: k() < tape.behind(LENGTH).word()):
             node = held(f, tape.field(objects.LIST_ITEMS).pointer(k()))
             k.set(k() + 1)
-            usual = node.field(objects.TYPE) == shared(f, Place.NODE)
+            of_call = node.field(objects.TYPE) == shared(f, Place.CALL_NODE)
+            usual = of_call | (node.field(objects.TYPE) == shared(f, Place.NODE))
             with f.where(usual):
-                for offset, now in after.items():
-                    before = node.field(offset)
-                    node.behind(offset).put(held(f, now))
-                    drop(f, before)
+                put(node, after)
+            with f.where(of_call):
+                put(node, of_calls)
             with f.unless(usual):
                 given.put(node)
                 out = f.call("PyObject_Vectorcall", arguments.pointer(1), given, f.word(1), f.null())
@@ -219,6 +228,49 @@ class _Writer:
         drop(f, g, inputs, payloads)
         f.give((failed() == 0).wide().low())
 
+    def node_of_call(self, f: Function, arguments: Pointer, node: Pointer) -> None:
+        """The same for a call that was remembered and has one output, by the function of its gradients."""
+        at, sums = self.offsets, arguments.pointer(1)
+        f.require(node.field(objects.TYPE) == shared(f, Place.CALL_NODE))
+        payloads, inputs, rule = node.field(at.payloads), node.field(at.inputs), node.field(at.node_rule)
+        f.require(payloads.behind(LENGTH).word() == 1)
+        g = f.call("PyDict_GetItem", sums, node)
+        with f.where(g.is_null()):
+            f.give(1)
+        y = payloads.field(objects.ITEMS)
+        f.require(g.field(objects.TYPE) == shared(f, Place.ARRAY))
+        f.require(g.field(objects.DTYPE) == y.field(objects.DTYPE))
+        rows = node.field(at.arrays), node.field(at.kept)
+        f.require(rows[0].behind(LENGTH).word() + rows[1].behind(LENGTH).word() + GIVEN < MOST_GIVEN + 1)
+        given, count = f.words(MOST_GIVEN), f.variable(GIVEN)
+        given.put(g)
+        given.put(y, 1)
+        for row in rows:
+            with f.each(row.behind(LENGTH).word()) as k:
+                given.at(count()).put(row.at(k).field(objects.ITEMS))
+                count.set(count() + 1)
+        taken = g, payloads, inputs, rule, *rows
+        for found in taken:
+            held(f, found)
+        out = f.call("PyObject_Vectorcall", rule.field(at.late), given, count(), f.null())
+        good = f.variable(0)
+        with f.where(out.is_null()), f.where(f.call("PyErr_ExceptionMatches", shared(f, Place.OF_NUMPY)) != 0):
+            f.call("PyErr_Clear")
+        with f.unless(out.is_null()):
+            good.set((f.call("PyDict_DelItem", sums, node) == 0).wide())
+            several = out.field(objects.TYPE) == shared(f, Place.TUPLE)
+            wanted = rule.field(at.wanted)
+            with f.each(wanted.behind(LENGTH).word()) as k, f.where(good() != 0):
+                gradient = f.variable(out)
+                with f.where(several):
+                    gradient.set(out.at(k).field(objects.ITEMS))
+                place = f.call("PyLong_AsSsize_t", wanted.at(k).field(objects.ITEMS))
+                x = inputs.at(place).field(objects.ITEMS)
+                good.set(f.call("give", arguments, f.null(), x, gradient()).wide())
+            drop(f, out)
+        drop(f, *taken)
+        f.give(good().low())
+
     def give(self, f: Function, arguments: Pointer, program: Pointer, x: Pointer, gradient: Pointer) -> None:
         """Add to the gradient of an input; 0: there is an error."""
         at, sums = self.offsets, arguments.pointer(1)
@@ -234,8 +286,10 @@ class _Writer:
             before = f.call("PyDict_GetItem", sums, key())
             with f.where(before.is_null()):
                 f.give((f.call("PyDict_SetItem", sums, key(), gradient) == 0).wide().low())
-            plain = f.call("is_plain", before) & f.call("is_plain", gradient)
-            with f.where(plain != 0), f.where(f.call("same_sizes", before, gradient) != 0):
+            plain = f.variable(0)
+            with f.unless(program.is_null()):
+                plain.set((f.call("is_plain", before) & f.call("is_plain", gradient)).wide())
+            with f.where(plain() != 0), f.where(f.call("same_sizes", before, gradient) != 0):
                 dtype = program.pointer(DTYPE)
                 with f.where((before.field(objects.DTYPE) == dtype) & (gradient.field(objects.DTYPE) == dtype)):
                     self._add(f, program, sums, key(), before, gradient)
@@ -326,7 +380,7 @@ def _down(f: Function, owner: Pointer, arguments: Pointer, count: Word) -> None:
     with f.loop(lambda: (left() != 0) & ~(left() > tape.behind(LENGTH).word())):
         left.set(left() - 1)
         node = held(f, tape.field(objects.LIST_ITEMS).pointer(left()))
-        with f.where(f.call("node", arguments, node) == 0):
+        with f.where((f.call("node", arguments, node) | f.call("node_of_call", arguments, node)) == 0):
             out = f.variable(f.null())
             with f.where(f.call("PyErr_Occurred").is_null()):
                 given.put(node)
