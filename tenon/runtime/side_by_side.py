@@ -9,6 +9,8 @@ packing an operand.  Where there are as many equal chains as threads, a thread t
 from __future__ import annotations
 
 from collections.abc import Collection, Hashable, Sequence
+from itertools import accumulate
+from math import inf
 
 from tenon.dataclasses import dataclass, field
 from tenon.runtime.worth import CUTTING, MEETING
@@ -48,13 +50,22 @@ def side_by_side(jobs: Sequence[Job | None], threads: int) -> list[dict[int, int
     """
     regions, step = [], 0
     times = [0.0 if job is None else job.time(threads) for job in jobs]
+    gains = [-inf if job is None else WORTH * time - job.work / threads for job, time in zip(jobs, times, strict=True)]
     needed = _needed(jobs)
     while step < len(jobs):
         second = min(needed[step + 1:step + LONGEST_CHAIN], default=step) < step
-        region = _region(jobs, times, step, threads) if second else {}
+        region = _region(jobs, times, step, threads) if second and _may_gain(gains, step) else {}
         regions += [region] if region else []
         step += len(region) or 1
     return regions
+
+
+def _may_gain(gains: Sequence[float], first: int) -> bool:
+    """Whether steps from this one on would be done sooner if all threads had equal shares: most are not, in no time.
+
+    `gains` says by how much each step would.
+    """
+    return max(accumulate(gains[first:first + LONGEST])) > 2 * MEETING
 
 
 def _needed(jobs: Sequence[Job | None]) -> list[int]:

@@ -1,5 +1,6 @@
 """Chains of steps that do not depend on each other, each on a thread of its own."""
 
+import random
 import threading
 from collections.abc import Iterator
 
@@ -8,6 +9,7 @@ import pytest
 
 import tenon as tn
 from tenon.backends.cpu import driver
+from tenon.runtime import side_by_side as rules
 from tenon.runtime.program import Program
 from tenon.runtime.scheduler import get_num_threads, set_num_threads
 from tenon.runtime.side_by_side import Job, side_by_side
@@ -55,6 +57,21 @@ def test_many_small_steps_that_cannot_be_cut_are_shared_out() -> None:
     steps = [Job("x", chr(ord("a") + k), 9_000, False) for k in range(12)]
     (region,) = side_by_side(steps, 3)
     assert sorted(region.values()) == [k for k in range(3) for _ in range(4)]
+
+
+@pytest.mark.parametrize("threads", [2, 3])
+def test_where_no_chains_are_looked_for_there_is_nothing_to_gain(threads: int, monkeypatch) -> None:
+    rng, skipped = random.Random(threads), []
+    may_gain = rules._may_gain
+    for _ in range(300):
+        steps = [None if rng.random() < 0.02 else
+                 Job(rng.choices("abcdefgh", k=2), rng.choice("ijklmnabc"), rng.choice([500, 20_000, 10 ** 7]),
+                     rng.random() < 0.8, rng.choice([0, 3_000])) for _ in range(20)]
+        found = side_by_side(steps, threads)
+        with monkeypatch.context() as m:
+            m.setattr(rules, "_may_gain", lambda *given: skipped.append(not may_gain(*given)) or True)
+            assert side_by_side(steps, threads) == found
+    assert any(skipped) and not all(skipped)
 
 
 # ---------------------------------------------------------------- in programs
