@@ -65,9 +65,9 @@ class _Run:
                     env[local] = self.value(value, env)
                 case Store(buffer=buffer, offset=offset, value=value):
                     self.memory[buffer][int(self.value(offset, env))] = self.value(value, env)
-                case Turn(buffer=buffer):
+                case Turn(buffer=buffer, lines=lines, columns=columns):
                     square = self.memory[buffer].reshape(buffer.type.shape)
-                    square[:] = square.T.copy()
+                    square[:columns, :lines] = square[:lines, :columns].T.copy()
                 case Accumulator(local=local, kind=kind):
                     env[local] = wide(local.dtype).type(identity(kind, local.dtype).value)
                 case Update(local=local, kind=kind, value=value):

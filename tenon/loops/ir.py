@@ -1,7 +1,7 @@
 """Statements of the loop IR: when a scalar is computed, and where it goes.
 
     Stmt   = Loop(index, extent, body, kind) | Let(local, value) | Store(buffer, offset, value)
-           | Accumulator(local, kind) | Update(local, kind, value) | Turn(buffer)
+           | Accumulator(local, kind) | Update(local, kind, value) | Turn(buffer, lines, columns)
            | Contraction(batch, rows, columns, depth, left, right, sum, epilogue)
            | Attention(...) | AttentionGradient(...)
     Nest   = statements between two barriers
@@ -67,9 +67,14 @@ class Update(Stmt):
 
 @dataclass(frozen=True, eq=False)
 class Turn(Stmt):
-    """The lines of a square, which lies in memory of the thread, become its columns."""
+    """The lines of a square, which lies in memory of the thread, become its columns.
+
+    Only the first `lines` of it are, and of the columns only so many are wanted: the others may be anything after.
+    """
 
     buffer: Buffer
+    lines: int
+    columns: int
 
 
 @dataclass(frozen=True, eq=False)

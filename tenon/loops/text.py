@@ -77,8 +77,9 @@ def _statement(statement: Stmt, indent: str) -> Iterator[str]:
             yield f"{indent}{local} = {identity(kind, local.dtype)}"
         case Update(local=local, kind=kind, value=value):
             yield f"{indent}{local} = {_COMBINE[kind].format(local, value)}"
-        case Turn(buffer=buffer):
-            yield f"{indent}{buffer.name} = transpose({buffer.name})"
+        case Turn(buffer=buffer, lines=lines, columns=columns):
+            part = "" if lines == columns == buffer.type.shape[0] else f"[:{lines}, :{columns}]"
+            yield f"{indent}{buffer.name} = transpose({buffer.name}{part})"
         case _:
             yield f"{indent}{statement}"
 

@@ -69,7 +69,7 @@ def _in_squares(targets: Sequence[Target], line: Index, turned: Sequence[Load]) 
     for buffer, x in zip(buffers, turned, strict=True):
         copy = Store(buffer, place, Load(x.buffer, substitute(x.offset, at), None))
         square.body.append(Loop(inside[1], turns[1], (Loop(inside[0], turns[0], (copy,), "vector"),)))
-        square.body.append(Turn(buffer))
+        square.body.append(Turn(buffer, _most(column), _most(line)))
     read: dict[Expr, Expr] = {x: Load(b, turned_place, None) for x, b in zip(turned, buffers, strict=True)}
     row = Scope(square, inside[0])
     cell = Scope(row, inside[1])
@@ -84,6 +84,11 @@ def _in_squares(targets: Sequence[Target], line: Index, turned: Sequence[Load]) 
         index = around[depth - 1]
         scopes[-1].body.append(Loop(index, size(index.extent), body, "parallel" if depth == 1 else "serial", grain))
     return Nest(tuple(scopes[0].body), tuple(buffers))
+
+
+def _most(index: Index) -> int:
+    """How many turns of a loop are in a square at most, or a power of two above."""
+    return min(SIDE, 1 << (index.extent - 1).bit_length()) if isinstance(index.extent, int) else SIDE
 
 
 def _turns(index: Index, tile: Index) -> Expr:

@@ -53,7 +53,7 @@ def in_pairs(node: Node, x: Any, y: Any) -> Any:
         return None
     attrs = {name: value for name, value in node.attrs.items() if name != "groups"}
     if node.op is conv:
-        return _channels_last(x, y, attrs["padding"], attrs["stride"], attrs["dilation"])
+        return _channels_last(x, _turned(y), attrs["padding"], attrs["stride"], attrs["dilation"])
     if node.op is conv_weight_grad:
         if any(n < 0 for pads in attrs["padding"] for n in pads):
             return None
@@ -62,17 +62,22 @@ def in_pairs(node: Node, x: Any, y: Any) -> Any:
     reach = [d * (k - 1) for d, k in zip(attrs["dilation"], y.shape[2:], strict=True)]
     low = [r - p for r, (p, _) in zip(reach, attrs["padding"], strict=True)]
     high = [n - m - a + r for n, m, a, r in zip(attrs["sizes"], x.shape[2:], low, reach, strict=True)]
-    turned = flip(y, axis=tuple(range(2, y.ndim))).swapaxes(0, 1)
-    return _channels_last(x, turned, list(zip(low, high, strict=True)), attrs["stride"], attrs["dilation"])
+    kernel = flip(_turned(y.swapaxes(0, 1)), axis=tuple(range(2, y.ndim)))     # numbers are moved as they lie
+    return _channels_last(x, kernel, list(zip(low, high, strict=True)), attrs["stride"], attrs["dilation"])
+
+
+def _turned(w: Any) -> Any:
+    """A kernel that is stored with its channels last."""
+    return first(stored(last(w)))
 
 
 def _channels_last(x: Any, w: Any, padding: Pads, stride: Any, dilation: Any) -> Any:
-    """The convolution of an image that is stored with zeros around it and its channels last."""
+    """The convolution of an image that is stored with zeros around it and its channels last, as the kernel has them."""
     if any(n < 0 for pads in padding for n in pads):
         return None
     image = stored(around(last(x), padding, leading=1))
     none = ((0, 0),) * len(padding)
-    return first(conv_channels_last(image, first(stored(last(w))), stride=stride, padding=none, dilation=dilation))
+    return first(conv_channels_last(image, w, stride=stride, padding=none, dilation=dilation))
 
 
 def is_product(node: Node) -> bool:

@@ -95,7 +95,7 @@ def _in_vectors(node: Node, x: Any, y: Any) -> Any:
 
 
 def _saves_multiplications(node: Node) -> bool:
-    """Whether Winograd's tiles take it in float32, and faster: 16 products each, and as many for 15 tiles to transform
+    """Whether Winograd's tiles take it in float32, and faster: 16 products each, and as many for 16 tiles to transform
     kernels."""
     x, y = (z.shape for z in node.inputs if isinstance(z, Value))
     kernel, channels = (node.attrs["kernel"], (x[1], y[1])) if node.op is conv_weight_grad else (y[2:], y[:2])
@@ -104,7 +104,7 @@ def _saves_multiplications(node: Node) -> bool:
     images, _, *places = y if node.op is conv_weight_grad else node.output.shape
     known = [n for n in (images, *places) if isinstance(n, int)]
     tiles = prod(known[:-2]) * prod(-(-n // 2) for n in known[-2:])
-    return len(known) < len(places) + 1 or 16 * (tiles + 15) < 9 / 2 * prod(known)
+    return len(known) < len(places) + 1 or 16 * (tiles + 16) < 9 / 2 * prod(known)
 
 
 def _widened(node: Node, x: Any, y: Any) -> Any:

@@ -12,6 +12,8 @@ from tenon.dims import symbol
 from tenon.graph.build import trace
 from tenon.graph.text import parse_graph
 from tenon.loops.ir import Turn, statements
+from tenon.loops.text import print_kernel
+from tenon.ops.shape import permute
 
 
 def is_turned(kernel):
@@ -32,6 +34,20 @@ def test_squares_are_turned_in_vectors_of_any_width(vector_bytes, dtype, monkeyp
     monkeypatch.setattr(codegen, "host", lambda: replace(host(), vector_bytes=vector_bytes))
     t = type_of(dtype, 70, 67)
     assert is_turned(check(trace(toy.transpose, t), data(t, 0, 2), interpreted=False))
+
+
+@pytest.mark.parametrize("vector_bytes", [16, 32, 64])
+@pytest.mark.parametrize("dtype", ["f32", "bf16", "i8", "f64"])
+@pytest.mark.parametrize(("shape", "lines", "columns"), [((700, 9), 32, 16), ((9, 700), 16, 32), ((521, 8), 32, 8),
+                                                         ((13, 20, 16), 32, 16), ((31, 300), 32, 32)])
+def test_of_a_square_that_is_never_full_the_lines_and_columns_that_there_are_are_turned(shape, lines, columns, dtype,
+                                                                                       vector_bytes, monkeypatch):
+    monkeypatch.setattr(codegen, "host", lambda: replace(host(), vector_bytes=vector_bytes))
+    t, axes = type_of(dtype, *shape), (*range(len(shape) - 2), len(shape) - 1, len(shape) - 2)
+    kernel = check(trace(lambda x: permute(x, axes=axes), t), data(t, 0, 2), interpreted=dtype == "f32")
+    turn, = (x for nest in kernel.nests for x in statements(nest.body) if isinstance(x, Turn))
+    assert (turn.lines, turn.columns) == (lines, columns)
+    assert (f"[:{lines}, :{columns}])" in print_kernel(kernel)) == (lines < 32 or columns < 32)
 
 
 def test_a_transpose_beside_other_reads():

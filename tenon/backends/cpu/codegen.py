@@ -267,10 +267,10 @@ class _Loops(Values):
         match statement:
             case Loop():
                 self.loop(statement)
-            case Turn(buffer=buffer):
+            case Turn(buffer=buffer, lines=lines, columns=columns):
                 bits, side = 8 * buffer.type.dtype.itemsize, buffer.type.shape[0]
                 lanes = min(8 * host().vector_bytes // bits, side)
-                pieces.call(self.b, turn, (ir.IntType(bits), lanes, side), [self.pointers[buffer]])
+                pieces.call(self.b, turn, (ir.IntType(bits), lanes, side, lines, columns), [self.pointers[buffer]])
             case Accumulator(local=local, kind=kind):
                 self.slots[local] = self._slot(register(local.dtype))
                 self.b.store(number(identity(kind, local.dtype).value, local.dtype), self.slots[local])

@@ -3,7 +3,8 @@
     from_lines(starts, target, run, pitch)          target[x * pitch + k] = line k of `starts` [x]
     to_lines(starts, source, run, pitch, some)      line k of `starts` [x] = source[x * pitch + k],  k < some
 
-    turn(square, side)                              square[i * side + k] = what was square[k * side + i]
+    turn(square, side, lines, columns)              square[i * side + k] = what was square[k * side + i],  k < lines,
+                                                                                                   i < columns
 
 There are as many lines as a vector has lanes, and a vector of each is loaded, or stored, at once.
 """
@@ -80,10 +81,12 @@ def to_lines(b: ir.IRBuilder, element: ir.Type, lanes: int, starts: ir.Value, so
             masked_store(b, value, address(b, lines[k], x, element), exists)
 
 
-def turn(b: ir.IRBuilder, element: ir.Type, lanes: int, side: int, square: ir.Value) -> None:
-    """Write a piece: a square of several squares of vectors, which change places in pairs."""
-    def read(i: ir.Value, k: ir.Value) -> list[ir.Value]:
-        return [load_vector(b, at(i, k, n), element, lanes) for n in range(lanes)]
+def turn(b: ir.IRBuilder, element: ir.Type, lanes: int, side: int, lines: int, columns: int, square: ir.Value) -> None:
+    """Write a piece: the first lines and columns of a square, whose squares of vectors change places in pairs."""
+    def turned(i: ir.Value, k: ir.Value, some: int = lanes) -> list[ir.Value]:
+        """What the columns from k on are of the lines from i on, of which there are some."""
+        rows = [load_vector(b, at(i, k, n), element, lanes) for n in range(some)]
+        return transpose(b, [*rows, *[zero(ir.VectorType(element, lanes))] * (lanes - some)])
 
     def write(i: ir.Value, k: ir.Value, vectors: Sequence[ir.Value]) -> None:
         for n, vector in enumerate(vectors):
@@ -92,13 +95,24 @@ def turn(b: ir.IRBuilder, element: ir.Type, lanes: int, side: int, square: ir.Va
     def at(i: ir.Value, k: ir.Value, line: int) -> ir.Value:
         return address(b, square, b.add(b.mul(b.add(i, const(line)), const(side)), k), element)
 
+    def part(i: int, k: int) -> list[ir.Value]:
+        """The same where some of it is beyond the first lines and columns."""
+        return turned(const(i), const(k), min(lines - i, lanes))[:max(columns - k, 0)] if i < lines else []
+
+    if lines < side or columns < side:
+        for i in range(0, side, lanes):
+            for k in range(0, i + 1, lanes):
+                below, above = part(i, k), part(k, i)
+                write(const(k), const(i), below)
+                write(const(i), const(k), above)
+        return
     step = const(lanes)
     with loop(b, ZERO, const(side), step, short=True) as (i, _):
         with loop(b, ZERO, i, step, short=True) as (k, _):
-            below, above = transpose(b, read(i, k)), transpose(b, read(k, i))
+            below, above = turned(i, k), turned(k, i)
             write(k, i, below)
             write(i, k, above)
-        write(i, i, transpose(b, read(i, i)))
+        write(i, i, turned(i, i))
 
 
 def _first(b: ir.IRBuilder, count: ir.Value, lanes: int) -> ir.Value:
