@@ -25,7 +25,7 @@ from tenon.ops.portable import normal_quantile, portable_log, scaled
 from tenon.ops.searching import topk
 from tenon.ops.shape import as_shape, cast
 from tenon.tensor import Tensor, tensor
-from tenon.types import as_dtype, broadcast_shapes, float32, float64, int64
+from tenon.types import DType, as_dtype, broadcast_shapes, float32, float64, int64
 
 
 class Generator:
@@ -95,8 +95,12 @@ def _sizes(shape: tuple[Any, ...]) -> Any:
 
 def rand(*shape: Any, dtype: Any = float32, generator: Generator | None = None, requires_grad: bool = False) -> Any:
     """Numbers uniform in [0, 1)."""
-    out = uniform(0.0, 1.0, _sizes(shape), dtype=dtype, generator=generator)
+    out = _fractions(_sizes(shape), as_dtype(dtype), generator)
     return out.requires_grad_() if requires_grad else out
+
+
+def _fractions(shape: Any, dtype: DType, generator: Generator | None) -> Any:
+    return _draw(generator, lambda state: draws.random_uniform(state, shape=shape, dtype=dtype))
 
 
 def randn(*shape: Any, dtype: Any = float32, generator: Generator | None = None, requires_grad: bool = False) -> Any:
@@ -130,7 +134,7 @@ def randperm(n: int, dtype: Any = int64, generator: Generator | None = None) -> 
 def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, dtype: Any = float32,
             generator: Generator | None = None) -> Any:
     """Numbers uniform in [low, high); the ends may be tensors, which broadcast."""
-    u = _draw(generator, lambda state: draws.random_uniform(state, shape=_size(size, low, high), dtype=as_dtype(dtype)))
+    u = _fractions(_size(size, low, high), as_dtype(dtype), generator)
     standard = isinstance(low, (int, float)) and isinstance(high, (int, float)) and low == 0 and high == 1
     return u if standard else scaled(u, high - low, low)
 
@@ -194,7 +198,7 @@ def bernoulli(p: Any, size: Any = None, dtype: Any = None, generator: Generator 
     """1 with probability p, else 0; in the element type of p unless given."""
     if isinstance(p, (int, float)) and not 0 <= p <= 1:
         raise ArgumentError(f"bernoulli: p={p} is not a probability")
-    u = uniform(0.0, 1.0, _size(size, p), float32, generator)
+    u = _fractions(_size(size, p), float32, generator)
     return cast(u < p, dtype=dtype or (p.dtype if hasattr(p, "dtype") else float32))
 
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 _OP_CALL, _METHODS = Op.__call__, called_methods()
 FEW = 5000              # calls, after which it is worth while
+CHOOSING = frozenset((np.fmin, np.fmax, np.minimum, np.maximum))     # one of two zeros, by where they stand
 TYPES = np.dtype(np.float32), np.dtype(np.float64)
 SLOTS: tuple[tuple[type, tuple[str, ...]], ...] = (     # as `Offsets` has them
     (Tensor, ("own",)), (Saved, ("leaf",)), (TensorState, ("payload", "requires_grad", "grad", "node", "index")),
@@ -65,7 +66,8 @@ class Short:
             result = self.results[dtype]
             loop = result and inner_loop(self.ufunc, dtype.char * self.ufunc.nin + result.char)
             if loop:
-                yield Row(dtype, loop, result)
+                total = inner_loop(np.add, result.char * 3) if result.kind == "f" else (0, 0)
+                yield Row(dtype, loop, result, total is not None and self.ufunc not in CHOOSING, total or (0, 0))
 
 
 def give(shorts: Sequence[Short], product: Short) -> None:

@@ -19,7 +19,7 @@ from weakref import WeakSet
 import numpy as np
 
 from tenon.eager.heavy import heavy_program, run_whole
-from tenon.eager.prepared import prepared
+from tenon.eager.prepared import STEPS, prepared
 from tenon.eager.quiet import quiet
 from tenon.eager.warming import warming
 from tenon.graph.build import expansion, types_of
@@ -29,7 +29,7 @@ from tenon.graph.op import OPS
 from tenon.ops.shape import spread
 from tenon.runtime.results import LARGE as LARGE_MEMORY
 from tenon.runtime.results import take
-from tenon.types import TensorType, broadcast_shapes
+from tenon.types import DType, TensorType, broadcast_shapes
 
 LARGE = 4096            # elements of a result that is worth writing over an input, of a constant not worth keeping
 Attrs = Sequence[tuple[str, Any]]           # what a function is called with beside arrays; no name: by its place
@@ -173,6 +173,8 @@ class _Writer:
             if (warm := warming(op, types, outputs, node.attrs)) is not None:
                 self.programs = True
                 return self._step(warm, given, outputs)
+            if op in STEPS and outputs[0].dtype.kind == "f":
+                return [STEPS[op](self._call, self._number, given[0], outputs[0], node.attrs)]
             if (call := prepared(op, types, node.attrs)) is not None:
                 return self._step(call[0], given, outputs, [("", x) for x in call[1]])
             return self._step(op.ref, given, outputs, tuple(node.attrs.items()))
@@ -200,6 +202,15 @@ class _Writer:
         outs = [self.place(t) for t in outputs]
         self.steps.append((function, attrs, tuple(given), tuple(outs)))
         return outs
+
+    def _call(self, function: Callable[..., Any], given: Sequence[int], type: TensorType, *behind: Any) -> int:
+        """The place of what a function of NumPy gives, which is new memory."""
+        outs = self._step(function, given, [type], [("", x) for x in behind])
+        self.fresh.update(outs if isinstance(function, np.ufunc) else ())
+        return outs[0]
+
+    def _number(self, value: float, dtype: DType) -> int:
+        return self.place(TensorType(dtype, ()), np.asarray(value, dtype.numpy))
 
     def forced(self, place: int) -> int:
         """The place of a value with all its elements."""

@@ -121,8 +121,11 @@ def size_expression(s: Any, size: Any, dtype: DType) -> Any:
 def as_shape(shape: Any) -> Shape:
     """A shape given as a size or a sequence of sizes, as a tuple; raises ShapeError on a negative size."""
     listed = tuple(shape) if isinstance(shape, (tuple, list)) else (shape,)
-    if set(map(type, listed)) <= {int} and min(listed, default=0) >= 0:      # Python's own, as nearly always
-        return listed
+    for size in listed:
+        if type(size) is not int or size < 0:
+            break
+    else:
+        return listed           # Python's own, as nearly always
     sizes = tuple(size if not hasattr(size, "__index__") or not isinstance(size, (np.integer, bool)) else int(size)
                   for size in listed)
     for size in sizes:

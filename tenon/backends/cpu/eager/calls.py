@@ -20,6 +20,7 @@ from tenon.backends import native
 from tenon.backends.builtin import bound, builtin, method
 from tenon.backends.cpu import objects
 from tenon.backends.cpu.eager.arrays import MOST_ELEMENTS, define_arrays, run_loop, step_of
+from tenon.backends.cpu.eager.grids import Grid
 from tenon.backends.cpu.eager.objects import Objects, Offsets, Place, drop, held, require_eager, shared, unless_done
 from tenon.backends.cpu.eager.remembered import by_builtin, define_remembered
 from tenon.backends.cpu.eager.tape import define_tape
@@ -28,12 +29,14 @@ from tenon.backends.native import Function, Module
 from tenon.backends.words import BYTES, HALF, NOTHING, POINTER, WORD, Pointer, Word
 from tenon.dataclasses import astuple, dataclass
 
+INFINITE_32, INFINITE_64 = 0x7F800000, 0x7FF << 52      # the bits that are set where a number is not finite
 MOST_PRODUCTS = 65536           # multiply-adds of a product of matrices
 
 # Words of an operator's table: the operator, the function in Python, what finds numbers, and what it found last; rows.
 OP, PYTHON_CALL, FIND, LAST_DTYPE, LAST_NUMBER, LAST_FOUND, ROW_COUNT, ROWS = range(8)
 # Words of a row: the element type of the inputs, the loop and its data, the result's type, whether it has a gradient.
-DTYPE, LOOP, LOOP_DATA, ITEM, RESULT, RESULT_ITEM, DIFFERENTIABLE, ROW_WORDS = range(8)
+# whether rows may be computed one by one, and the loop, with its data, that adds results up, or no loop.
+DTYPE, LOOP, LOOP_DATA, ITEM, RESULT, RESULT_ITEM, DIFFERENTIABLE, IN_ROWS, TOTAL, TOTAL_DATA, ROW_WORDS = range(11)
 # Builtins: the function of their usual call, and how many inputs it has.
 BUILTINS = {"unary": ("of_one", 1), "binary": ("of_two", 2), "product": ("of_matrices", 2), "array": ("from_one", 1),
             "arrays": ("from_two", 2)}
@@ -46,6 +49,8 @@ class Row:
     dtype: np.dtype[Any]
     loop: tuple[int, int]           # address and data
     result: np.dtype[Any]
+    in_rows: bool                   # whether the place in a row decides nothing but the sign of a NaN
+    total: tuple[int, int]          # the loop that adds results up; no address where they are no floating numbers
 
 
 class Machine:
@@ -103,7 +108,7 @@ def _table(op: Any, rows: Sequence[Row], python: Callable[..., Any], find: Any =
         flag = row.result.kind in "fc"
         at = ROWS + ROW_WORDS * k
         table[at:at + ROW_WORDS] = (id(row.dtype), *row.loop, row.dtype.itemsize, id(row.result),
-                                    row.result.itemsize, id(flag))
+                                    row.result.itemsize, id(flag), row.in_rows, *row.total)
     return table
 
 
@@ -118,6 +123,8 @@ def _module(offsets: Offsets) -> Module:
     define_arrays(module)
     module.define("row", _row, POINTER, POINTER, POINTER)
     module.define("from_one", _from_one, POINTER, POINTER, POINTER)
+    module.define("is_finite", _is_finite, HALF, POINTER, POINTER, WORD)
+    module.define("row_by_row", _row_by_row, POINTER, POINTER, POINTER, POINTER)
     module.define("from_two", _from_two, POINTER, POINTER, POINTER, POINTER)
     module.define("number", _number, POINTER, POINTER, POINTER, POINTER)
     module.define("result", writer.result, POINTER, POINTER, POINTER, POINTER, POINTER, POINTER, HALF)
@@ -202,7 +209,7 @@ class _Writer:
     def of_operands(self, f: Function, table: Pointer, x: Pointer, y: Pointer, a: Pointer, b: Pointer, wanted: Word
                     ) -> None:
         """The call on these arrays, one of which may be a number's."""
-        f.require(f.call("is_plain", a) != 0)
+        f.require(a.field(objects.TYPE) == shared(f, Place.ARRAY))
         row = f.call("row", table, a.field(objects.DTYPE))      # now: afterwards the arrays may be gone
         out = f.call("from_two", table, a, b)
         f.require(~out.is_null())
@@ -282,20 +289,57 @@ def _from_one(f: Function, table: Pointer, array: Pointer) -> None:
 
 
 def _from_two(f: Function, table: Pointer, a: Pointer, b: Pointer) -> None:
-    """The array that the loop makes of these, of the same sizes, or one a number's."""
-    f.require((f.call("is_plain", a) & f.call("is_plain", b)) != 0)
+    """The array that the loop makes of these, of the same sizes, or one a number's, or one after the other's row."""
+    array = shared(f, Place.ARRAY)
+    f.require((a.field(objects.TYPE) == array) & (b.field(objects.TYPE) == array))
     dtype = a.field(objects.DTYPE)
     f.require(b.field(objects.DTYPE) == dtype)
     row = f.call("row", table, dtype)
     f.require(~row.is_null())
+    alike = f.variable((f.call("is_plain", a) & f.call("is_plain", b)).wide())
     like = f.variable(a)
-    with f.where(f.call("same_sizes", a, b) == 0), f.unless(b.half(objects.NDIM) == 0):
-        f.require(a.half(objects.NDIM) == 0)
+    with f.where(alike() != 0), f.where(f.call("same_sizes", a, b) == 0), f.unless(b.half(objects.NDIM) == 0):
+        alike.set((a.half(objects.NDIM) == 0).wide())
         like.set(b)
+    with f.where(alike() == 0):
+        f.give(f.call("row_by_row", row, a, b))
     out = f.call("made", row.pointer(RESULT), like())
     f.require(~out.is_null())
     run_loop(f, row.at(LOOP), [a, b, out], [*[step_of(f, x, row.word(ITEM)) for x in (a, b)], row.word(RESULT_ITEM)])
     f.give(out)
+
+
+def _row_by_row(f: Function, row: Pointer, a: Pointer, b: Pointer) -> None:
+    """The array that the loop makes of arrays that broadcast, or are parts of others: one call a row, as NumPy does.
+
+    Not where there is a NaN, or may be: NumPy's iterator may copy several rows to one, and the place in a row decides
+    which sign the NaN of two has.
+    """
+    f.require(row.word(IN_ROWS) != 0)
+    grid = Grid(f, [a, b])
+    sizes = grid.sizes
+    grid.join()
+    out = f.call("made_of", row.pointer(RESULT), grid.ndim.low(), sizes)
+    f.require(~out.is_null())
+    with f.where(grid.total() != 0):
+        grid.run(row.at(LOOP), out, row.word(RESULT_ITEM))
+    with f.unless(row.word(TOTAL) == 0), f.where(f.call("is_finite", row, out, grid.total()) == 0):
+        drop(f, out)
+        f.give()
+    f.give(out)
+
+
+def _is_finite(f: Function, row: Pointer, array: Pointer, count: Word) -> None:
+    """Whether the sum of an array is finite."""
+    total, addresses, steps, counts = f.words(1), f.words(3), f.words(3), f.words(1)
+    for place, address in enumerate((total, array.field(objects.DATA), total)):
+        addresses.put(address, place)
+    steps.put(row.word(RESULT_ITEM), 1)
+    counts.put(count)
+    f.through(row.at(TOTAL), NOTHING, addresses, counts, steps, row.pointer(TOTAL_DATA))
+    with f.where(row.word(RESULT_ITEM) == 4):
+        f.give(((total.half() & INFINITE_32) != INFINITE_32).wide().low())
+    f.give(((total.word() & INFINITE_64) != INFINITE_64).wide().low())
 
 
 def _row(f: Function, table: Pointer, dtype: Pointer) -> None:

@@ -1,0 +1,104 @@
+"""Arrays that broadcast, or that are parts of others -> the rows that NumPy's iterator calls a loop for.
+
+Only arrays whose axes lie in order, the last one closest, as they do but in transposed ones: what is made of these has
+its axes in order too.  Axes that follow on each other in all of them are one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tenon.backends.cpu import objects
+from tenon.backends.cpu.eager.arrays import ALIGNED, MOST_ELEMENTS
+from tenon.backends.native import Function
+from tenon.backends.words import NOTHING, Pointer, Word
+
+MOST_AXES = 6
+FARTHEST = 1 << 40          # a step below zero is beyond it
+
+
+class Grid:
+    """The sizes that arrays have together, and how far apart their elements are; null is returned where it is not one.
+
+    `sizes` stand as in a shape, until `join` lets the row stand first.
+    """
+
+    def __init__(self, f: Function, arrays: Sequence[Pointer]):
+        self.f, self.arrays = f, arrays
+        self.sizes, self.steps = f.words(MOST_AXES), [f.words(MOST_AXES) for _ in arrays]
+        self.total, self.axes = f.variable(1), f.variable(0)
+        most = f.variable(0)
+        for array in arrays:
+            f.require((array.half(objects.FLAGS) & ALIGNED) != 0)
+            with f.where(array.half(objects.NDIM) > most()):
+                most.set(array.half(objects.NDIM))
+        self.ndim = most()
+        f.require(self.ndim < MOST_AXES + 1)
+        least = [f.variable(FARTHEST) for _ in arrays]
+        with f.each(self.ndim) as k:
+            size = f.variable(1)
+            for array, steps, before in zip(arrays, self.steps, least, strict=True):
+                own, step = self._axis(array, k)
+                with f.unless(own == 1):
+                    f.require((size() == 1) | (size() == own))
+                    size.set(own)
+                    f.require(step < before() + 1)
+                    before.set(step)
+                    steps.at(k).put(step)
+            self.sizes.at(k).put(size())
+            f.require(size() < MOST_ELEMENTS + 1)
+            self.total.set(self.total() * size())
+        f.require(self.total() < MOST_ELEMENTS + 1)
+
+    def _axis(self, array: Pointer, k: Word) -> tuple[Word, Word]:
+        """The size and step of an array along an axis of them all; 1 where it lacks it."""
+        f, count = self.f, array.half(objects.NDIM)
+        size, step = f.variable(1), f.variable(0)
+        with f.unless(k + count < self.ndim):
+            place = k + count - self.ndim
+            size.set(array.field(objects.DIMENSIONS).word(place))
+            step.set(array.field(objects.STRIDES).word(place))
+        return size(), step()
+
+    def join(self) -> None:
+        """Leave out axes of one, let those that follow on each other be one, and the last one stand first."""
+        f = self.f
+        sizes, steps = f.words(MOST_AXES), [f.words(MOST_AXES) for _ in self.arrays]
+        with f.each(self.ndim) as n:
+            k = self.ndim - n - 1
+            size = self.sizes.word(k)
+            with f.unless(size == 1):
+                last, follows = self.axes() - 1, f.variable(0)
+                with f.unless(self.axes() == 0):
+                    follows.set(1)
+                    for now, before in zip(steps, self.steps, strict=True):
+                        follows.set(follows() & (before.word(k) == now.word(last) * sizes.word(last)).wide())
+                with f.where(follows() != 0):
+                    sizes.at(last).put(sizes.word(last) * size)
+                with f.where(follows() == 0):
+                    sizes.at(self.axes()).put(size)
+                    for now, before in zip(steps, self.steps, strict=True):
+                        now.at(self.axes()).put(before.word(k))
+                    self.axes.set(self.axes() + 1)
+        with f.where(self.axes() == 0):         # of one element
+            sizes.put(1)
+        self.sizes, self.steps = sizes, steps
+
+    def run(self, loop: Pointer, out: Pointer, item: Word) -> None:
+        """Let a loop, which stands there with its data, fill an array without gaps, row by row."""
+        f, row = self.f, self.sizes.word()
+        addresses, strides, count = f.words(len(self.arrays) + 1), f.words(len(self.arrays) + 1), f.words(1)
+        count.put(row)
+        for place, step in enumerate((*(steps.word() for steps in self.steps), item)):
+            strides.put(step, place)
+        with f.each(self.total() // row) as k:
+            for place, (array, steps) in enumerate(zip(self.arrays, self.steps, strict=True)):
+                offset, rest, axis = f.variable(0), f.variable(k), f.variable(1)
+                with f.loop(lambda axis=axis: axis() < self.axes()):        # type: ignore[misc]
+                    size = self.sizes.word(axis())
+                    offset.set(offset() + rest() % size * steps.word(axis()))
+                    rest.set(rest() // size)
+                    axis.set(axis() + 1)
+                addresses.put(array.field(objects.DATA).behind(offset()), place)
+            addresses.put(out.field(objects.DATA).behind(k * row * item), len(self.arrays))
+            f.through(loop, NOTHING, addresses, count, strides, loop.pointer(1))
