@@ -23,15 +23,13 @@ SWEEPS = 2      # what stood between two nodes may have been merged with one of 
 def fuse(graph: Graph, begin: Callable[[Graph], None] | None = None) -> Graph:
     """Group operators into kernels, in sub-graphs too.
 
-    `begin` is told of products as soon as they are what they will be: some from the start, all before the last step.
+    `begin` is told of products when they are what they will be: of some at the start, of all before the last step.
     """
     groups = Groups(drop_dead(inside(graph, fuse)))
-    links = groups.links()
-    for _ in range(SWEEPS):
-        if begin is not None:
-            begin(settled_products(groups))
-        for producer, node in links:
-            groups.try_merge(producer, node)
+    if begin is not None:
+        begin(settled_products(groups))
+    for producer, node in groups.links() * SWEEPS:
+        groups.try_merge(producer, node)
     repeat_cheap(groups)
     if begin is not None:
         begin(grouped(groups))

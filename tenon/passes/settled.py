@@ -1,7 +1,8 @@
-"""A partition that still grows -> the products in it with which nothing will be merged any more.
+"""A partition that has yet to grow -> the products in it with which nothing will be merged.
 
-Their code can be made meanwhile.  A product takes in elementwise work that alone reads its result, and what such work
-reads beside it: so one whose result somebody reads for a sum, or as a factor, stays as it is, whoever reads it too.
+Their code can be made meanwhile.  A product takes in elementwise work in one shape that alone reads its result, and
+what such work reads beside it: so one whose result somebody reads for a sum, as a factor, or to join it with something
+else, stays as it is, whoever reads it too.
 """
 
 from __future__ import annotations
@@ -26,7 +27,13 @@ def is_settled(group: Group, groups: Groups) -> bool:
     if group.kinds == {"attention"}:
         return True
     return group.kinds == {"contraction"} and len(group.nodes) == 1 and any(
-        reader.kinds != {"map"} for x in group.results for reader in groups.readers(x))
+        _stays_out(reader) for x in group.results for reader in groups.readers(x))
+
+
+def _stays_out(reader: Group) -> bool:
+    """Whether the group, and whatever it becomes a part of, is no epilogue of a product."""
+    return (reader.kinds != {"map"} or not all(node.op.elementwise for node in reader.nodes)
+            or len({node.output.shape for node in reader.nodes}) > 1)
 
 
 def _node(group: Group, groups: Groups) -> Node:
