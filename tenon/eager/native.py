@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 _OP_CALL, _METHODS = Op.__call__, called_methods()
 FEW = 5000              # calls, after which it is worth while
 CHOOSING = frozenset((np.fmin, np.fmax, np.minimum, np.maximum))     # one of two zeros, by where they stand
+REDUCED = np.add, np.multiply, np.maximum, np.minimum
 TYPES = np.dtype(np.float32), np.dtype(np.float64)
 SLOTS: tuple[tuple[type, tuple[str, ...]], ...] = (     # as `Offsets` has them
     (Tensor, ("own",)), (Saved, ("leaf",)), (TensorState, ("payload", "requires_grad", "grad", "node", "index")),
@@ -129,7 +130,7 @@ def give_native(shorts: Sequence[Short], product: Short) -> None:
         if rows := list(product.rows()):
             install({"__matmul__": machine.as_method(machine.product(product.op, rows, product.call))})
         use_natives({short.ufunc: machine.on_arrays(short.ufunc, rows) for short in shorts
-                     if (rows := list(short.rows()))})
+                     if (rows := list(short.rows()))} | dict(_on_axes(machine)))
         install({name: machine.called(name, target, method, isinstance(target, Op))
                  for name, (target, method) in _METHODS.items()})
         ready_calls.key = machine.function("key")
@@ -138,6 +139,31 @@ def give_native(shorts: Sequence[Short], product: Short) -> None:
             Op.__call__ = machine.op_call(Op)   # type: ignore[method-assign]
         programs.follow()
         ways.above, ways.down, ways.release = map(machine.function, ("above", "down", "release"))
+
+
+def _on_axes(machine: Machine) -> Iterator[tuple[Any, Any]]:
+    """`reduce` of ufuncs, and its machine code for the types where that has been seen to give the same."""
+    from tenon.backends.cpu.eager.reductions import Total  # local: as above
+    from tenon.backends.cpu.eager.ufuncs import inner_loop  # local: as above
+
+    for ufunc in REDUCED:
+        found = []
+        for dtype in TYPES:
+            loop = inner_loop(ufunc, dtype.char * 3)
+            totals = [Total(dtype, loop, start) for start in (ufunc.identity, None)] if loop else []
+            found += [total for total in totals if _reduces_alike(machine.on_axes(ufunc, [total]), ufunc, dtype)][:1]
+        if found:
+            yield ufunc.reduce, machine.on_axes(ufunc, found)
+
+
+def _reduces_alike(call: Callable[..., Any], ufunc: np.ufunc, dtype: np.dtype[Any]) -> bool:
+    """Whether a builtin gives the bits of `ufunc.reduce`: the number it starts with decides."""
+    reduce: Any = ufunc.reduce
+    numbers = np.linspace(-0.7, 1.3, 150).astype(dtype), np.full(150, -0.0, dtype)
+    return all(np.asarray(call(x, axis, None, None, False)).tobytes() ==
+               np.asarray(reduce(x, axis, None, None, False)).tobytes()
+               for row in numbers for shape in ((150,), (10, 15), (150, 1), (5, 6, 5)) for x in [row.reshape(shape)]
+               for axis in (None, (0,), (x.ndim - 1,)))
 
 
 @cache

@@ -35,7 +35,7 @@ LARGE = 4096            # elements of a result that is worth writing over an inp
 Attrs = Sequence[tuple[str, Any]]           # what a function is called with beside arrays; no name: by its place
 Step = tuple[Callable[..., Any], Attrs, tuple[int, ...], tuple[int, ...], int, tuple[int, ...]]
 
-natives: dict[Any, Callable[..., Any]] = {}         # ufunc -> the same on small arrays, in less time (`native.py`)
+natives: dict[Any, Callable[..., Any]] = {}     # ufunc or `reduce` -> the same on small arrays, sooner (`native.py`)
 _written: WeakSet[Callable[..., Any]] = WeakSet()
 
 
@@ -75,7 +75,7 @@ def _as_python(writer: _Writer, steps: Sequence[Step], results: Sequence[int], n
         for k, (attribute, value) in enumerate(attrs):
             names[f"a{n}_{k}"] = value
             given.append(f"{attribute}=a{n}_{k}" if attribute else f"a{n}_{k}")
-        names[f"f{n}"] = natives.get(function, function) if isinstance(function, np.ufunc) else function
+        names[f"f{n}"] = natives.get(function, function)
         lines.append(f"    {', '.join(f'v{k}' for k in outs)} = f{n}({', '.join(given)})")
         for k in outs:
             names[f"type{k}"], names[f"dtype{k}"] = writer.types[k], writer.types[k].dtype.numpy
@@ -94,7 +94,7 @@ def use_natives(found: Mapping[Any, Callable[..., Any]]) -> None:
     natives.update(found)
     for function in list(_written):
         names = function.__globals__
-        names.update({name: natives[x] for name, x in names.items() if isinstance(x, np.ufunc) and x in natives})
+        names.update({name: natives[x] for name, x in names.items() if callable(x) and x in natives})
 
 
 class CannotWrite(Exception):
@@ -174,7 +174,7 @@ class _Writer:
                 self.programs = True
                 return self._step(warm, given, outputs)
             if op in STEPS and outputs[0].dtype.kind == "f":
-                return [STEPS[op](self._call, self._number, given[0], outputs[0], node.attrs)]
+                return [STEPS[op](self._call, self._number, given, outputs[0], node.attrs)]
             if (call := prepared(op, types, node.attrs)) is not None:
                 return self._step(call[0], given, outputs, [("", x) for x in call[1]])
             return self._step(op.ref, given, outputs, tuple(node.attrs.items()))

@@ -22,6 +22,7 @@ from tenon.backends.cpu import objects
 from tenon.backends.cpu.eager.arrays import MOST_ELEMENTS, define_arrays, run_loop, step_of
 from tenon.backends.cpu.eager.grids import Grid
 from tenon.backends.cpu.eager.objects import Objects, Offsets, Place, drop, held, require_eager, shared, unless_done
+from tenon.backends.cpu.eager.reductions import Total, define_reductions, table_of
 from tenon.backends.cpu.eager.remembered import by_builtin, define_remembered
 from tenon.backends.cpu.eager.tape import define_tape
 from tenon.backends.llvm import Library
@@ -82,6 +83,11 @@ class Machine:
 
     as_method = staticmethod(bound)
 
+    def on_axes(self, ufunc: np.ufunc, totals: Sequence[Total]) -> Callable[..., Any]:
+        """`ufunc.reduce`, without its warnings where the elements are of these types."""
+        python = ufunc.reduce
+        return builtin("reduce", self.library.address("reduce"), table_of(python, totals), (python, totals))
+
     def called(self, name: str, target: Any, python: Callable[..., Any], is_op: bool) -> Any:
         """A method that is a remembered call of an operator or function."""
         table = np.array([id(target), id(python)], np.int64)
@@ -137,6 +143,7 @@ def _module(offsets: Offsets) -> Module:
     module.define("reflected", _reflected, POINTER, POINTER, POINTER, WORD, public=True)
     define_remembered(module, found)
     module.define("op_call", writer.op_call, POINTER, POINTER, POINTER, WORD, POINTER, public=True)
+    define_reductions(module)
     define_tape(module, found)
     return module
 
