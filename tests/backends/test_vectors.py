@@ -124,6 +124,21 @@ def test_an_angle_has_the_same_bits_whatever_is_beside_it(name: str, dtype: str,
     np.testing.assert_allclose(got, exact, 1e-6 if dtype == "float32" else 1e-14)
 
 
+@pytest.mark.parametrize("name", ["fmod", "remainder", "floor_divide"])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_a_remainder_has_the_same_bits_whatever_is_beside_it(name: str, dtype: str, threads: None) -> None:
+    """Where the quotients of many numbers fit the mantissa one step of the division is enough."""
+    random = np.random.default_rng(5)
+    x, y = (random.normal(size=5000).astype(dtype) * 30 for _ in range(2))
+    compiled, most = tn.jit(lambda x, y: getattr(tn, name)(x, y)), np.finfo(dtype).max
+    mixed, by, far = x.copy(), y.copy(), [0, 1023, 1024, 2100, 2101, 3000, 4999]
+    mixed[far] = [most, -most, np.inf, np.nan, 1, most, 0]
+    by[far] = [0.1, 7, 3, 2, 0, np.inf, -0.0]
+    with np.errstate(all="ignore"):
+        for a, b in ((x, y), (mixed, by)):
+            np.testing.assert_array_equal(compiled(tn.asarray(a), tn.asarray(b)).numpy(), getattr(np, name)(a, b))
+
+
 def test_angles_that_a_loop_names_are_seen(threads: None) -> None:
     """In rows, beside sums, and written over the memory that they come from."""
     @tn.jit

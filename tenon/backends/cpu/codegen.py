@@ -20,21 +20,18 @@ from tenon.backends.cpu.attention import attention_scratch, emit_attention
 from tenon.backends.cpu.contraction.emit import loop, loop_flags, prefetch
 from tenon.backends.cpu.contraction.machine import host
 from tenon.backends.cpu.contraction.turning import turn
-from tenon.backends.cpu.mathematics.angle import NEAR
 from tenon.backends.cpu.products import contraction_scratch, emit_packing_of, emit_product
 from tenon.backends.cpu.shares import SHARE, Share
 from tenon.backends.cpu.streams import AHEAD, elements_of_a_line, streams
 from tenon.backends.cpu.values import ONE, ZERO, Values
-from tenon.backends.cpu.vectors import angles, has_gaps, in_flight, is_unrolled, masked_lanes
-from tenon.dataclasses import replace
+from tenon.backends.cpu.vectors import has_gaps, in_flight, is_unrolled, masked_lanes, nearness
 from tenon.dims import Dim, maximum
-from tenon.loops.expressions import Binary, Buffer, Call, Const, Expr, Index, Load, Local, constant, identity
+from tenon.loops.expressions import Binary, Buffer, Const, Expr, Index, Load, Local, identity
 from tenon.loops.ir import (
     Accumulator,
     Block,
     Contraction,
     Kernel,
-    Let,
     Loop,
     Nest,
     Pairs,
@@ -327,19 +324,15 @@ class _Loops(Values):
         """The body for first + start <= index < first + stop."""
         if is_unrolled(statement):
             self.some_turns(statement, start, stop, first, "llvm.loop.unroll.full")
-        elif found := angles(statement):
-            self.near_or_far(statement, found, start, stop, first)
+        elif look := nearness(statement, near := Local("near", bool_)):
+            self.near_or_far(statement, look, near, start, stop, first)
         else:
             self.vectors(statement, start, stop, first)
 
-    def near_or_far(self, statement: Loop, angles: Sequence[Expr], start: ir.Value, stop: ir.Value,
+    def near_or_far(self, statement: Loop, look: Loop, near: Local, start: ir.Value, stop: ir.Value,
                     first: ir.Value) -> None:
-        """The same, some turns at a time, by the shorter way where all angles are small."""
+        """The same, some turns at a time, by the shorter way where all operands are small."""
         b, step = self.b, ir.Constant(I64, LOOKED_AT)
-        near = Local("near", bool_)
-        small = (Binary("<=", Call("abs", (x,)), constant(NEAR, x.dtype)) for x in angles)
-        named = (x for x in statement.body if isinstance(x, Let))
-        look = replace(statement, body=(*named, *(Update(near, "all", x) for x in small)))
         with loop(b, start, stop, step) as (begin, _):
             end = scalar.binary(b, "min", b.add(begin, step), stop, int64)
             self.statement(Accumulator(near, "all"))

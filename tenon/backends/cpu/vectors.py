@@ -16,11 +16,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from tenon.backends.cpu.contraction.machine import host
 from tenon.backends.cpu.mathematics import NEAR_FUNCTIONS
+from tenon.backends.cpu.mathematics.angle import NEAR
+from tenon.backends.cpu.mathematics.notation import DOUBLE, SINGLE
 from tenon.backends.llvm import has_feature
+from tenon.dataclasses import replace
 from tenon.dims import Dim
 from tenon.loops.affine import affine
 from tenon.loops.cost import FUNCTION, operations
-from tenon.loops.expressions import Binary, Call, CheckedIndex, Const, Expr, Load
+from tenon.loops.expressions import Binary, Call, CheckedIndex, Const, Expr, Load, Local, constant
 from tenon.loops.ir import Accumulator, Let, Loop, Stmt, Store, Update, roots
 from tenon.loops.traversal import walk
 from tenon.types import int64
@@ -120,13 +123,28 @@ def _written_out(loop: Loop) -> list[Stmt] | None:
     return found
 
 
-def angles(loop: Loop) -> list[Expr]:
-    """The operands of functions that take longer for large ones; none where telling which are large is work itself."""
-    calls = (x for x in walk(*_roots(loop)) if isinstance(x, Call) and x.name in NEAR_FUNCTIONS)
-    found = list(dict.fromkeys(x.args[0] for x in calls if x.dtype.kind == "f"))
-    simple = all(isinstance(x, (Let, Store, Update)) for x in loop.body)
-    named = [x.value for x in loop.body if isinstance(x, Let)]
-    return found if simple and sum(map(operations, walk(*found, *named))) < FUNCTION else []
+def nearness(loop: Loop, near: Local) -> Loop | None:
+    """The loop that finds whether functions that take longer for large operands need not; None where that is work."""
+    calls = list(dict.fromkeys(x for x in walk(*_roots(loop)) if isinstance(x, Call) and x.name in NEAR_FUNCTIONS
+                               and x.dtype.kind == "f" and x.dtype.bits >= SINGLE.bits))
+    read, named = set(walk(*(x for call in calls for x in call.args))), list[Let]()
+    for x in reversed(loop.body):
+        if isinstance(x, Let) and x.local in read:
+            read.update(walk(x.value))
+            named.insert(0, x)
+    if not calls or not all(isinstance(x, (Let, Store, Update)) for x in loop.body) \
+            or sum(map(operations, read)) >= FUNCTION:
+        return None
+    return replace(loop, body=(*named, *(Update(near, "all", _is_near(call)) for call in calls)))
+
+
+def _is_near(call: Call) -> Expr:
+    """Whether an angle is small, or a quotient fits its mantissa."""
+    size, *other = (Call("abs", (x,)) for x in call.args)
+    if not other:
+        return Binary("<=", size, constant(NEAR, call.dtype))
+    mantissa = (SINGLE if call.dtype.bits == SINGLE.bits else DOUBLE).mantissa
+    return Binary("<", size, other[0] * constant(2.0 ** mantissa, call.dtype))
 
 
 def _roots(loop: Loop) -> Iterator[Expr]:

@@ -88,8 +88,9 @@ def emitter(definition: Callable[..., Number]) -> Emitter:
 
 
 FUNCTIONS: dict[str, Emitter] = {name: emitter(definition) for name, definition, _ in TABLE}
-# The same for operands of at most `angle.NEAR`, with the same bits, in less time.
+# The same for angles of at most `angle.NEAR` and quotients that fit the mantissa, with the same bits, in less time.
 NEAR_FUNCTIONS: dict[str, Emitter] = {
     name: emitter(partial(definition, near=True))
-    for name, definition in (("cos", trigonometric.cos), ("sin", trigonometric.sin), ("tan", trigonometric.tan))}
+    for name, definition in (("cos", trigonometric.cos), ("fmod", division.fmod), ("sin", trigonometric.sin),
+                             ("tan", trigonometric.tan))}
 MAX_ULP: dict[str, tuple[float, float]] = {name: bound for name, _, bound in TABLE}

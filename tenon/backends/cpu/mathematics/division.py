@@ -11,22 +11,29 @@ from llvmlite import ir
 from tenon.backends.cpu.mathematics.notation import Mask, Number, copysign, fma, intrinsic, where
 
 
-def fmod(x: Number, y: Number) -> Number:
-    """x - trunc(x / y) * y, exact, with the sign of x, as in C."""
-    b, size, d = x.b, abs(x), abs(y)
+def fmod(x: Number, y: Number, near: bool = False) -> Number:
+    """x - trunc(x / y) * y, exact, with the sign of x, as in C; `near` where the quotient fits the mantissa."""
+    size, d = abs(x), abs(y)
+    r = less_multiple(size, d) if near else long_division(size, d)
+    r = where(y.equals(math.inf) | y.equals(-math.inf), where(x.is_finite(), size, math.nan), r)
+    return where(y.is_nan() | x.is_nan(), x + y, copysign(r, x))
+
+
+def long_division(size: Number, d: Number) -> Number:
+    """What is left of a number step by step."""
+    b = size.b
     before = b.block
     body = b.append_basic_block("fmod")
     after = b.append_basic_block("fmod.end")
     b.branch(body)
     b.position_at_end(body)
-    phi = b.phi(x.value.type)
+    phi = b.phi(size.value.type)
     phi.add_incoming(size.value, before)
     r = step(Number(b, phi), d)
     phi.add_incoming(r.value, body)
     b.cbranch(any_lane(r >= d), body, after)
     b.position_at_end(after)
-    r = where(y.equals(math.inf) | y.equals(-math.inf), where(x.is_finite(), size, math.nan), r)
-    return where(y.is_nan() | x.is_nan(), x + y, copysign(r, x))
+    return r
 
 
 def step(r: Number, d: Number) -> Number:
@@ -37,7 +44,11 @@ def step(r: Number, d: Number) -> Number:
     fraction = where(d < kind.smallest_normal, d * 2.0**kind.mantissa, d).bits() & ((1 << kind.mantissa) - 1)
     exponent = scaled_r.bits() & ~((1 << kind.mantissa) - 1)
     beside = where(scaled_r < kind.smallest_normal, d * 2.0 ** (kind.mantissa - 2), (fraction | exponent).number())
-    d = where(fits, d, beside)
+    return less_multiple(r, where(fits, d, beside))
+
+
+def less_multiple(r: Number, d: Number) -> Number:
+    """r modulo d, where how often d goes into r fits the mantissa."""
     rest = fma(intrinsic("trunc", r / d), -d, r)
     # The quotient may have been rounded up to the next integer.
     return where(rest < 0.0, rest + d, rest)
