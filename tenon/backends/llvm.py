@@ -377,9 +377,14 @@ def _target() -> tuple[Any, str, str]:
 
 
 def features() -> str:
-    """What this processor has, for LLVM; it takes vectors of 256 bits even where there are longer ones unless told."""
+    """What this processor has, for LLVM.
+
+    Unless told, it takes vectors of 256 bits even where there are longer ones, and reads and writes vectors of elements
+    that are apart by one instruction, which on AMD's processors takes longer than doing so one by one.
+    """
     found = llvm.get_host_cpu_features()
     text = str(found.flatten()) + (",-prefer-256-bit" if found.get("avx512f") else "")
+    text += ",+prefer-no-gather,+prefer-no-scatter" if found.get("clzero") else ""      # an instruction of theirs alone
     return text if has_matrix_registers() else text.replace("+amx-", "-amx-")
 
 

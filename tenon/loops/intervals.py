@@ -73,7 +73,7 @@ def _worthwhile(target: Target, index: Index, ends: Sequence[int]) -> bool:
     if count(*target.indices) < FEWEST:
         return False
     if index is not target.indices[-1]:
-        return count(*target.indices[target.indices.index(index) + 1:]) >= SHORTEST
+        return True
     return sum(b - a for a, b in pairwise(ends) if b - a < SHORTEST) * EDGE <= index.extent
 
 

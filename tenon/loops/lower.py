@@ -26,6 +26,7 @@ from tenon.loops.filling import Filling, fill_node
 from tenon.loops.flattening import with_flat_reductions
 from tenon.loops.intervals import in_intervals
 from tenon.loops.ir import Kernel, Nest, roots, statements
+from tenon.loops.joining import joined
 from tenon.loops.rows import Copies, with_dense_rows
 from tenon.loops.schedule import schedule
 from tenon.loops.splitting import with_split_loops
@@ -80,7 +81,8 @@ def lower(graph: Graph, name: str) -> Kernel:
         for part in with_parted_depth(target, found, temporary):
             for step in [part] if part.product is None else with_zeros_around(part, part.product, temporary, copies):
                 parted += [step] if step.product is None else with_dense_rows(step, step.product, temporary, copies)
-    return _kernel(name, graph, inputs, outputs, temporaries + parts, [schedule(group) for group in grouped(parted)])
+    nests = joined([schedule(group) for group in grouped(parted)])
+    return _kernel(name, graph, inputs, outputs, temporaries + parts, nests)
 
 
 def _kernel(name: str, graph: Graph, inputs: Mapping[Value, Buffer], outputs: Sequence[Buffer],

@@ -8,12 +8,21 @@ from hypothesis import strategies as st
 from loops.compiled import check, run
 from tenon.graph.interpret import interpret
 from tenon.graph.text import parse_graph
-from tenon.loops.ir import Store, statements
+from tenon.loops.expressions import Buffer, Index, Load, size
+from tenon.loops.ir import Loop, Nest, Store, statements
+from tenon.loops.joining import joined as joined_nests
 from tenon.loops.lower import lower
+from tenon.types import TensorType, float32
 
 
 def stores(kernel):
     return [x for nest in kernel.nests for x in statements(nest.body) if isinstance(x, Store)]
+
+
+def loops(kernel):
+    """The innermost ones."""
+    return [x for nest in kernel.nests for x in statements(nest.body) if isinstance(x, Loop) and not any(
+        isinstance(inside, Loop) for inside in x.body)]
 
 
 def joined(rows, *widths):
@@ -36,11 +45,11 @@ def test_joined_parts_are_stored_where_they_belong(widths, intervals):
     assert len(stores(kernel_for(joined(3, *widths)))) == intervals
 
 
-@pytest.mark.parametrize(("shapes", "axis", "nests"), [
+@pytest.mark.parametrize(("shapes", "axis", "count"), [
     (((31, 67), (37, 67)), 0, 2), (((67, 31), (67, 37)), 1, 2), (((4, 5, 67), (4, 7, 67), (4, 5, 67)), 1, 2),
     (((67, 1), (67, 80), (67, 1)), 1, 2), (((67, 9), (67, 11)), 1, 1), (((5, 9), (5, 40)), 1, 1)])
 @pytest.mark.parametrize("dtype", ["bf16"])
-def test_parts_of_several_lengths_have_loops_of_their_own_where_that_is_worth_it(shapes, axis, nests, dtype):
+def test_parts_of_several_lengths_have_loops_of_their_own_where_that_is_worth_it(shapes, axis, count, dtype):
     total = [sum(n) if k == axis else n[0] for k, n in enumerate(zip(*shapes, strict=True))]
     params = ", ".join(f"x{k}: {dtype}{list(shape)}" for k, shape in enumerate(shapes))
     names = ", ".join(f"x{k}" for k in range(len(shapes)))
@@ -49,7 +58,7 @@ def f({params}):
     v: {dtype}{total} = concat({names}, axis={axis})
     return v
 """))
-    assert len(kernel.nests) == nests
+    assert len(loops(kernel)) == count
 
 
 def test_what_is_padded_on_four_sides_has_a_loop_for_its_inside():
@@ -61,6 +70,34 @@ def f(x: f32[3, 41, 43]):
     kernel = kernel_for(graph)
     inside = [s for s in stores(kernel) if s.value.dtype is not None and not hasattr(s.value, "condition")]
     assert any(getattr(s.value, "mask", "none") is None for s in inside)
+
+
+def padded(rows):
+    return parse_graph(f"""
+def f(x: f32[20, {rows}, 64]):
+    v: f32[20, {rows + 4}, 64] = pad(x, 2.0, low=(0, 2, 0), high=(0, 2, 0), interior=(0, 0, 0))
+    return v
+""")
+
+
+def test_intervals_of_memory_that_a_cache_keeps_are_stored_in_one_turn_the_longest_first():
+    (nest,) = kernel_for(padded(40)).nests
+    first, second = nest.body[0].body
+    assert first.extent.value > second.extent.value
+    assert len(lower(padded(3000), "k").nests) == 2
+
+
+def test_what_another_nest_reads_is_stored_before():
+    """Lines that are the last ones turned round: another thread may store those."""
+    i, j, x = Index("i", 64), Index("j", 8), Buffer("x", TensorType(float32, (64, 8)), "input")
+    out = Buffer("out", TensorType(float32, (64, 16)), "output")
+
+    def nest(place, value):
+        inner = Loop(j, size(8), (Store(out, place, value),))
+        return Nest((Loop(i, size(64), (inner,), "parallel", size(1)),))
+    first = nest(i * 16 + j, Load(x, i * 8 + j, None))
+    assert len(joined_nests([first, nest(i * 16 + j + 8, Load(out, (size(63) - i) * 16 + j, None))])) == 2
+    assert len(joined_nests([first, nest(i * 16 + j + 8, Load(x, (size(63) - i) * 8 + j, None))])) == 1
 
 
 def test_parts_are_computed_beside_one_another():
