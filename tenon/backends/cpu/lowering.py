@@ -17,12 +17,13 @@ from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.text import key_of
 from tenon.loops.expressions import CheckedIndex, Load
 from tenon.loops.ir import Contraction, Kernel, Store, statements
+from tenon.loops.peeling import peeled
 from tenon.passes.bodies import lowered
 
 
 def kernel_of(body: Graph, name: str, text: str | None = None, schedule: str = "") -> Kernel:
     """The loops of a body, with a schedule for its products."""
-    kernel = replace(lowered(body, text or key_of(body)), name=name, sizes=all_symbols(body))
+    kernel = replace(peeled(lowered(body, text or key_of(body))), name=name, sizes=all_symbols(body))
     return scheduled(kernel, schedule) if schedule else kernel
 
 
