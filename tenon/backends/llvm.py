@@ -219,7 +219,7 @@ def _forget_unfinished() -> None:
     """After a fork nobody finishes what other threads were compiling."""
     for name in [name for name, made in _pieces.items() if not made.done()]:
         del _pieces[name]
-    _turns.forked()
+    short_turns.forked()
 
 
 def _piece_key(name: str) -> str:
@@ -239,7 +239,7 @@ def _unless_damaged(key: str, data: bytes) -> Library | None:
 
 
 def _compile(ir_text: str, form: int) -> bytes:
-    with span("llvm.compile", text=ir_text), _turns:
+    with span("llvm.compile", text=ir_text), short_turns:
         machine = _target_machine()
         module = _optimised(ir_text, machine)
         _require_known_functions(ir_text)
@@ -441,7 +441,7 @@ _starting = threading.RLock()
 _of_thread = threading.local()
 _provided: dict[str, int] = {}
 _pieces: dict[str, Future[bytes]] = {}      # compiled by this process, or being compiled
-_turns = ShortTurns()
+short_turns = ShortTurns()
 _alive: weakref.WeakSet[Library] = weakref.WeakSet()
 _libraries: weakref.WeakValueDictionary[str, Library] = weakref.WeakValueDictionary()
 _library_numbers = itertools.count()

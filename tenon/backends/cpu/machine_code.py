@@ -1,14 +1,17 @@
 """Kernels -> libraries: from memory, from the disk, or compiled now, by several threads at once.
 
-`start` hands a kernel to a thread while others are still being lowered: LLVM does not hold Python's lock.
+`start` hands a kernel to a thread while others are still being lowered: LLVM does not hold Python's lock.  One core is
+left to who lowers them, until it waits: else there would be nothing to compile while it goes through passes.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
+from threading import Condition
 from weakref import WeakSet, WeakValueDictionary
 
 from tenon.backends import llvm
@@ -47,7 +50,8 @@ def libraries(units: Collection[Unit]) -> list[llvm.Library]:
     with threads() as pool:
         for unit in units:
             start(unit, pool)
-        return [_library(unit) for unit in units]
+        with _places.one_more():
+            return [_library(unit) for unit in units]
 
 
 def _library(unit: Unit) -> llvm.Library:
@@ -70,20 +74,57 @@ def _name(unit: Unit) -> str:
 
 
 def _compile(unit: Unit, text: str) -> bytes:
-    code = llvm.compile_object(text)
-    if unit.key is not None:
-        keep(unit.key, unit.facts, code)
-    else:
-        llvm.store(_name(unit), code)
-    return code
+    with _places, llvm.short_turns:
+        code = llvm.compile_object(text)
+        if unit.key is not None:
+            keep(unit.key, unit.facts, code)
+        else:
+            llvm.store(_name(unit), code)
+        return code
 
 
+class Places:
+    """For threads that compile: one fewer than there may be threads, or as many while another one waits for them."""
+
+    def __init__(self) -> None:
+        self._changed = Condition()
+        self._taken = 0
+        self._waiting = 0
+
+    def __enter__(self) -> None:
+        with self._changed:
+            self._changed.wait_for(lambda: self._taken < max(1, config().threads - (not self._waiting)))
+            self._taken += 1
+
+    def __exit__(self, *error: object) -> None:
+        with self._changed:
+            self._taken -= 1
+            self._changed.notify_all()
+
+    @contextmanager
+    def one_more(self) -> Iterator[None]:
+        """While the calling thread has nothing else to do."""
+        self._add(1)
+        try:
+            yield
+        finally:
+            self._add(-1)
+
+    def _add(self, threads: int) -> None:
+        with self._changed:
+            self._waiting += threads
+            self._changed.notify_all()
+
+
+_places = Places()
 _in_the_making: WeakValueDictionary[str, Future[bytes]] = WeakValueDictionary()      # while a kernel waits for it
 _lost: WeakSet[Future[bytes]] = WeakSet()       # which nobody makes any more
 
 
 def _after_fork() -> None:
     """A child has none of the threads that compile."""
+    global _places
+    _places = Places()
     _lost.update(_in_the_making.values())
     _in_the_making.clear()
 
