@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from tenon.dataclasses import dataclass
 from tenon.dims import product
 from tenon.loops.affine import affine, is_same
-from tenon.loops.expressions import Binary, CheckedIndex, Expr, Index, Load, Reduce, size
+from tenon.loops.expressions import Binary, Cast, CheckedIndex, Expr, Index, Load, Reduce, size
 from tenon.loops.traversal import parts
 from tenon.loops.windows import sliding
-from tenon.types import bfloat16, float16, float32, float64, int32, int64
+from tenon.types import DType, bfloat16, bool_, float16, float32, float64, int32, int64
 
 ACCUMULATED = (float16, bfloat16, float32, float64, int32, int64)
 SMALLEST = 4096         # multiplications that are worth more than a plain loop
@@ -108,11 +108,42 @@ def _is_read_in_lines(x: Product) -> bool:
 def _is_of_long_rows(x: Product) -> bool:
     """Whether both factors lie along the depth: a matrix times a vector, a row of the matrix after the other."""
     for factor in (x.left, x.right):
-        if not isinstance(factor, Load) or factor.mask is not None or factor.dtype is not x.sum.dtype:
+        read = factor if isinstance(factor, Load) and factor.dtype.bits >= 32 else narrow_load(factor)
+        if read is None or read.mask is not None or factor.dtype is not x.sum.dtype:
             return False
-        if factor.dtype.bits < 32 or not is_same(affine(factor.offset).terms.get(x.sum.indices[-1], 0), 1):
+        if not is_same(affine(read.offset).terms.get(x.sum.indices[-1], 0), 1):
             return False
     return bool(x.columns) and x.sum.dtype.kind == "f"
+
+
+def narrow_load(x: Expr) -> Load | None:
+    """What x reads, if it is that number widened from 8 or 16 bits, or rounded to bfloat16."""
+    found = widened_load(x)
+    return rounded_load(x) if found is None else found
+
+
+def widened_load(x: Expr) -> Load | None:
+    """What x reads of 8 or 16 bits, if it is that number in a type that holds all of them."""
+    casts: list[DType] = []
+    while isinstance(x, Cast):
+        casts.append(x.dtype)
+        x = x.x
+    if not isinstance(x, Load) or x.dtype is bool_ or x.dtype.bits > 16:
+        return None
+    is_wide = len(casts) <= 1 and all(t.bits >= 32 for t in casts)
+    return x if is_wide or (is_small(x.dtype) and all(t.kind == "f" and t.bits >= 16 for t in casts)) else None
+
+
+def rounded_load(x: Expr) -> Load | None:
+    """What x reads of float32, if it is that rounded to bfloat16."""
+    if isinstance(x, Cast) and x.dtype is bfloat16 and isinstance(x.x, Load) and x.x.dtype is float32:
+        return x.x
+    return None
+
+
+def is_small(dtype: DType) -> bool:
+    """Whether bfloat16 holds all numbers of the type: integers of 8 bits."""
+    return dtype.bits == 8 and dtype.kind in "iu"
 
 
 def misplaced(value: Expr, indices: Sequence[Index]) -> list[Reduce]:

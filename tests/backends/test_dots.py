@@ -98,3 +98,34 @@ def test_a_few_rows_times_narrow_ones_need_no_memory_to_pack_to() -> None:
     made = compile(graph, backend="cpu")
     assert any(".unpacked" in unit.ir for unit in made.kernels)
     assert not any(".pack_right" in unit.ir for unit in made.kernels)
+
+
+@pytest.mark.parametrize("rows, columns, depth", [(1, 400, 33), (2, 61, 100), (1, 37, 4096), (3, 70, 65)])
+@pytest.mark.parametrize("left", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("right", ["float32", "bfloat16", "int8", "uint8"])
+def test_a_few_rows_of_16_bits_are_widened_or_rounded_where_they_lie(rows: int, columns: int, depth: int, left: str,
+                                                                    right: str) -> None:
+    rng, kind = np.random.default_rng(0), "float16" if left == "float16" else "bfloat16"
+    x = tn.tensor(rng.normal(size=(rows, depth)).astype(np.float32)).astype(left)
+    w = tn.tensor(rng.integers(0 if right[0] == "u" else -100, 100, (columns, depth)).astype(np.float32)).astype(right)
+    product = tn.jit(lambda x, w: x.astype(kind) @ w.astype("float32").astype(kind).T)
+    wanted = x.astype(kind).astype("float64").numpy() @ w.astype("float64").numpy().T
+    before, found = get_num_threads(), []
+    for threads in (1, 2, 3):
+        set_num_threads(threads)
+        found.append(product(x, w).astype("float32").numpy())
+    set_num_threads(before)
+    np.testing.assert_allclose(found[0], wanted, rtol=2**-8, atol=1e-5 * np.abs(wanted).max())
+    assert all(np.array_equal(out, found[0]) for out in found)
+    made = compile(product.graph(x, w), backend="cpu")
+    if kind == "bfloat16" and rows < 3:
+        assert any(".unpacked" in unit.ir for unit in made.kernels)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf, -0.0, 1 + 2**-8, 1 + 3 * 2**-8, -3.4e38, 3e-40, 65535.0])
+def test_what_is_rounded_where_it_lies_is_rounded_to_nearest_even(value: float) -> None:
+    x, w = np.zeros((1, 33), np.float32), tn.ones(300, 33, dtype=tn.bfloat16)
+    x[0, 17] = value
+    product = tn.jit(lambda x, w: x.astype("bfloat16") @ w.T)
+    found = product(tn.tensor(x), w).astype("float32").numpy()
+    np.testing.assert_array_equal(found, np.full((1, 300), tn.tensor(x).astype("bfloat16").astype("float32").numpy()[0, 17]))

@@ -57,6 +57,40 @@ def multiplies_pairs(made: Program) -> bool:
     return any(word in unit.ir for unit in made.kernels for word in WORDS)
 
 
+@pytest.mark.parametrize("rows, depth, columns", [(8, 64, 33), (19, 33, 47), (9, 1, 130), (130, 127, 16), (3, 100, 64)])
+@pytest.mark.parametrize("codes", ["i8", "u8"])
+@pytest.mark.parametrize(("kind", "turned"), [("bf16", True), ("f32", True), ("bf16", False)])
+def test_numbers_of_8_bits_become_pairs_as_they_are_packed(rows: int, depth: int, columns: int, codes: str, kind: str,
+                                                           turned: bool) -> None:
+    shape = (columns, depth) if turned else (depth, columns)
+    lines = [f"def product(a: {kind}[{rows}, {depth}], b: {codes}[{shape[0]}, {shape[1]}]):",
+             f"wide: f32[{shape[0]}, {shape[1]}] = cast(b, dtype=f32)",
+             f"w: bf16[{shape[0]}, {shape[1]}] = cast(wide, dtype=bf16)", f"x: bf16[{rows}, {depth}] = cast(a, dtype=bf16)",
+             *([f"t: bf16[{depth}, {columns}] = permute(w, axes=(1, 0))"] if turned else []),
+             f"y: bf16[{rows}, {columns}] = matmul(x, {'t' if turned else 'w'})", "return y"]
+    lines = [line for line in lines if kind == "f32" or not line.startswith("x:")]
+    made = compile(parse_graph("\n    ".join(x if kind == "f32" else x.replace("(x,", "(a,") for x in lines)), backend="cpu")
+    random = np.random.default_rng(0)
+    low, high = (0, 256) if codes == "u8" else (-128, 128)
+    b = random.integers(low, high, shape).astype(codes.replace("i", "int").replace("u", "uint"))
+    check(made, [random.normal(size=(rows, depth)).astype(made.graph.params[0].dtype.numpy), b])
+    if turned and host().pairs == "vectors" and depth > 2:
+        assert multiplies_pairs(made) == (rows >= 8)
+
+
+def test_a_quantized_layer_under_autocast_multiplies_pairs() -> None:
+    tn.manual_seed(0)
+    layer = tn.nn.quantize(tn.nn.Linear(70, 48))
+    x = tn.randn(40, 70)
+
+    def forward(x):
+        with tn.autocast(), tn.no_grad():
+            return layer(x)
+    np.testing.assert_allclose(np.asarray(tn.jit(forward)(x)), np.asarray(layer(x).detach()), atol=2e-2)
+    made = compile(tn.jit(forward).graph(x), backend="cpu")
+    assert host().pairs != "vectors" or multiplies_pairs(made)
+
+
 def test_a_processor_that_multiplies_pairs_is_known_for_it() -> None:
     assert host().pairs == ("registers" if has_matrix_registers() else "vectors" if has_feature("avx512bf16") else None)
 

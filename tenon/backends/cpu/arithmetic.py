@@ -151,6 +151,18 @@ def widened(b: ir.IRBuilder, x: ir.Value, source: DType, element: ir.Type) -> ir
     return b.sitofp(x, like(element)) if source.kind == "i" else b.uitofp(x, like(element))
 
 
+def rounded(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    """float32, one number or a vector, as bfloat16 has it, to nearest even; NaN stays NaN."""
+    kind = ir.VectorType(I32, x.type.count) if isinstance(x.type, ir.VectorType) else I32
+
+    def number(value: int) -> ir.Constant:
+        return ir.Constant(kind, [value] * kind.count if isinstance(kind, ir.VectorType) else value)
+    bits = b.bitcast(x, kind)
+    nearest = b.add(bits, b.add(b.and_(b.lshr(bits, number(16)), number(1)), number(0x7FFF)))
+    chosen = b.select(b.fcmp_unordered("uno", x, x), b.or_(bits, number(0x400000)), nearest)
+    return b.bitcast(b.and_(chosen, number(0xFFFF0000)), x.type)
+
+
 def reinterpret(b: ir.IRBuilder, x: ir.Value, source: DType, target: DType) -> ir.Value:
     """The same bits as another type."""
     return from_memory(b, b.bitcast(to_memory(b, x, source), in_memory(target)), target)

@@ -14,25 +14,27 @@ from typing import Literal
 
 from llvmlite import ir
 
-from tenon.backends.cpu.arithmetic import I64, in_memory, register, widened
+from tenon.backends.cpu.arithmetic import I64, in_memory, register, rounded, widened
 from tenon.backends.cpu.contraction import Operand
 from tenon.backends.cpu.contraction.machine import host
 from tenon.backends.cpu.contraction.packing_pieces import runs_among
-from tenon.backends.cpu.contraction.spec import PAIR_LANES, Args, Narrow, Size
+from tenon.backends.cpu.contraction.spec import PAIR_LANES, Access, Args, Narrow, Size
 from tenon.backends.cpu.contraction.spec import Index as Places
 from tenon.backends.cpu.values import Values
 from tenon.dataclasses import dataclass
 from tenon.dims import product
 from tenon.loops.affine import affine, from_affine, is_same
+from tenon.loops.contraction import is_small, narrow_load, rounded_load, widened_load
 from tenon.loops.cost import count
-from tenon.loops.expressions import Binary, Buffer, Cast, Expr, Index, Load, Select, size
+from tenon.loops.expressions import Binary, Buffer, Expr, Index, Load, Select, size
 from tenon.loops.ir import Contraction
 from tenon.loops.simplify import simplify
 from tenon.loops.traversal import parts
-from tenon.types import bfloat16, bool_, float32
+from tenon.types import bfloat16, float32
 
 Axis = tuple[Index, ...]
-FEWEST = 3              # rows, columns and steps along depth that pairs are worth while for
+FEWEST = 3              # rows, columns and steps along depth that pairs are worth while for,
+FEWEST_NARROW = 8       # and rows where numbers of 8 bits are packed as pairs
 SEVERAL = 16            # neighbours that a vector may hold
 # along which axis, step, elements between neighbours across, all of the axis, range in memory
 Direction = Literal["outer", "depth"]
@@ -70,7 +72,7 @@ class Factors:
         if min(FEWEST if n is None else n for n in (rows, columns, depth)) < FEWEST:
             return None
         left, right = self.paired(x.left, x.rows), self.paired(x.right, x.columns, pieces=True)
-        if left is None or right is None:
+        if left is None or right is None or (right.narrow is not None and rows is not None and rows < FEWEST_NARROW):
             return None
         whole = PAIR_LANES if host().pairs == "registers" or right.contiguous == "depth" else 1
         if len(x.depth) > 1 and (depth % (2 * whole) or x.depth[-1].extent % 2):
@@ -80,39 +82,54 @@ class Factors:
     def paired(self, x: Expr, outer: Axis, pieces: bool = False) -> Operand | None:
         """A factor as pairs: along depth as they lie, along outer as lines that are joined, perhaps in pieces; None for
         any other."""
-        rounded = isinstance(x, Cast) and x.dtype is bfloat16 and x.x.dtype is float32
-        x = x.x if rounded and isinstance(x, Cast) else x
-        if not isinstance(x, Load) or x.mask is not None or not outer:
-            return None
-        if x.dtype is not (float32 if rounded else bfloat16):
+        if host().pairs == "vectors" and (read := widened_load(x)) is not None and is_small(read.dtype):
+            return self.narrow_pairs(read, outer)
+        wide = rounded_load(x)
+        x = x if wide is None else wide
+        if not isinstance(x, Load) or x.mask is not None or not outer or (wide is None and x.dtype is not bfloat16):
             return None
         terms, depth = affine(x.offset).terms, self.statement.depth
         steps = {index: n for index in (*outer, *depth) if isinstance(n := terms.get(index, 0), int)}
         if not all(isinstance(atom, Index) for atom in terms) or len(steps) < len(outer) + len(depth):
             return None
 
-        def pointer(b: ir.IRBuilder, args: Args, g: Places, m: Places, k: Places) -> ir.Value:
-            values = self.values(b, args)
-            places = (*k[:-1], b.mul(k[-1], ir.Constant(I64, 2)))
-            for axis, found in ((self.statement.batch, g), (outer, m), (depth, places)):
-                values.known.update(zip(axis, found, strict=False))
-            return values.address(x.buffer, x.offset)
+        pointer = self.pair_pointer(x, outer)
 
         def is_run(axis: Axis) -> bool:
             return all(is_same(steps[a], steps[c] * c.extent) for a, c in pairwise(axis))
         run = outer[-1].extent
         in_pieces = pieces and isinstance(run, int) and run > 0 and runs_among(PAIR_LANES, run) is not None
         windows = in_pieces and steps[depth[-1]] == 1 and host().pairs == "vectors"
-        if windows and steps[outer[-1]] == 2 and not rounded:
+        if windows and steps[outer[-1]] == 2 and wide is None:
             return Operand(pointer=pointer, contiguous="outer", tapped=True)
         if steps[depth[-1]] == 1 and not (windows and steps[outer[-1]] == 1):
-            known = len(outer) == 1 and steps[outer[0]] % 2 == 0 and not rounded
+            known = len(outer) == 1 and steps[outer[0]] % 2 == 0 and wide is None
             return Operand(pointer=pointer, contiguous="depth", apart=steps[outer[0]] // 2 if known else None,
-                           flat=is_run(depth), rounded=rounded) if is_run(depth) or not rounded else None
+                           flat=is_run(depth), rounded=wide is not None) if is_run(depth) or wide is None else None
         if steps[outer[-1]] == 1 and (is_run(outer) or in_pieces):
             return Operand(pointer=pointer, contiguous="outer", flat=is_run(outer), zipped=steps[depth[-1]],
-                           rounded=rounded)
+                           rounded=wide is not None)
         return None
+
+    def narrow_pairs(self, x: Load, outer: Axis) -> Operand | None:
+        """Numbers of 8 bits along depth, which become pairs as they are packed."""
+        found = self.neighbours(x, outer) if x.mask is None and outer and len(self.statement.depth) == 1 else None
+        if found is None or found[:2] != ("depth", 1):
+            return None
+        pointer = self.pair_pointer(x, outer)
+        widen = partial(widened, source=x.dtype, element=self.element)
+        return Operand(pointer=pointer, contiguous="depth", flat=True, rounded=True,
+                       narrow=Narrow(pointer, in_memory(x.dtype), widen))
+
+    def pair_pointer(self, x: Load, outer: Axis) -> Access:
+        """Where the first number of a pair is."""
+        def pointer(b: ir.IRBuilder, args: Args, g: Places, m: Places, k: Places) -> ir.Value:
+            values = self.values(b, args)
+            places = (*k[:-1], b.mul(k[-1], ir.Constant(I64, 2)))
+            for axis, found in ((self.statement.batch, g), (outer, m), (self.statement.depth, places)):
+                values.known.update(zip(axis, found, strict=False))
+            return values.address(x.buffer, x.offset)
+        return pointer
 
     def values(self, b: ir.IRBuilder, args: Args) -> Values:
         """What computes expressions from the function's arguments."""
@@ -156,17 +173,19 @@ class Factors:
                        inside=None if span is None else inside)
 
     def narrow(self, x: Expr, outer: Axis, at: Callable[..., Values]) -> Narrow | None:
-        """How a factor of 8 or 16 bits lies in memory, if its neighbours along depth are neighbours there."""
-        read = x.x if isinstance(x, Cast) and x.dtype.bits >= 32 else x
-        if not isinstance(read, Load) or read.dtype is bool_ or read.dtype.bits > 16:
+        """How a factor of 8 or 16 bits, or rounded to 16, lies in memory, if its neighbours along depth are neighbours
+        there."""
+        read = narrow_load(x)
+        found = None if read is None or read.mask is not None else self.neighbours(read, outer)
+        if read is None or found is None or found[:2] != ("depth", 1):
             return None
-        found = None if read.mask is not None else self.neighbours(read, outer)
-        if found is None or found[:2] != ("depth", 1) or not (found[3] or len(self.statement.depth) == 1):
+        if not (found[3] or len(self.statement.depth) == 1):
             return None
 
         def pointer(b: ir.IRBuilder, args: Args, g: Places, m: Places, k: Places) -> ir.Value:
             return at(b, args, g, m, k).address(read.buffer, read.offset)
-        return Narrow(pointer, in_memory(read.dtype), partial(widened, source=read.dtype, element=self.element))
+        widen = rounded if read.dtype is float32 else partial(widened, source=read.dtype, element=self.element)
+        return Narrow(pointer, in_memory(read.dtype), widen)
 
     def direction(self, x: Expr, outer: Axis) -> Direction | None:
         """Along which axis neighbours lie in most of what a factor reads, if they do."""

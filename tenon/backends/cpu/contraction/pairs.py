@@ -292,13 +292,15 @@ def _first_lanes(b: ir.IRBuilder, x: ir.Value, count: int) -> ir.Value:
 def _along(pack: Pack, row: ir.Value, k: ir.Value) -> ir.Value:
     """16 pairs of a row, zeros where it has ended."""
     b, rounded, left = pack.b, pack.operand.rounded, _numbers_from(pack, k)
-    kind, lanes = (ir.FloatType(), PAIR_LANES) if rounded else (I16, 2 * PAIR_LANES)
+    narrow, lanes = pack.operand.narrow, PAIR_LANES if rounded else 2 * PAIR_LANES
+    kind = narrow.memory if narrow else ir.FloatType() if rounded else I16
     start, found = address(b, row, b.mul(k, const(2)), kind), []
     for lane in range(0, 2 * PAIR_LANES, lanes):
         place = address(b, start, const(lane), kind)
         found.append(_first(b, place, kind, lanes, left, lane) if is_ragged(pack.spec) else
                      load_vector(b, place, kind, lanes))
     if rounded:
+        found = [narrow.widen(b, x) for x in found] if narrow else found
         return _joined(b, [_halves(b, x) for x in found], list(range(2 * PAIR_LANES)))
     return b.bitcast(found[0], ir.VectorType(pack.spec.element, PAIR_LANES))
 
@@ -314,11 +316,7 @@ def _numbers_from(pack: Pack, k: ir.Value) -> ir.Value:
 
 def _first(b: ir.IRBuilder, where: ir.Value, kind: ir.Type, lanes: int, count: ir.Value, lane: int) -> ir.Value:
     """A vector of which lane 0 is number `lane` of `count`; zeros behind the last."""
-    vector, mask = ir.VectorType(kind, lanes), below(b, count, lanes, lane)
-    name = f"llvm.masked.load.v{lanes}{'i16' if kind is I16 else 'f32'}.p0"
-    signature = ir.FunctionType(vector, [POINTER, I32, mask.type, vector])
-    load = b.module.globals.get(name) or ir.Function(b.module, signature, name)
-    return b.call(load, [where, ir.Constant(I32, 2 if kind is I16 else 4), mask, zero(vector)])
+    return masked_load(b, where, below(b, count, lanes, lane), zero(ir.VectorType(kind, lanes)))
 
 
 def _joined(b: ir.IRBuilder, halves: Sequence[ir.Value], order: list[int]) -> ir.Value:
