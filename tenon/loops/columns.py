@@ -15,7 +15,7 @@ import itertools
 from collections.abc import Sequence
 
 from tenon.loops.affine import affine, is_same
-from tenon.loops.cost import count
+from tenon.loops.cost import count, known
 from tenon.loops.expressions import OPERATION, Binary, Buffer, Cast, Expr, Index, Load, Reduce, identity, size
 from tenon.loops.ir import Loop, Nest, Store
 from tenon.loops.placing import Placing, Scope
@@ -73,9 +73,11 @@ def is_across(x: Reduce, index: Index) -> bool:
 
 
 def lies_across(x: Reduce, index: Index) -> bool:
-    """The same, whether or not other reductions stand inside of x."""
+    """The same, whether or not other reductions stand inside of x; what a row of results reads once does not count."""
     votes = 0
     for load in parts(x.body, Load):
+        if known(index.extent) >= LEAST and index not in load.offset.free:
+            continue
         terms = affine(load.offset).terms
         elements = count(*load.offset.free)
         votes += elements * (is_same(terms.get(index, 0), 1) - is_same(terms.get(x.indices[-1], 0), 1))

@@ -294,7 +294,7 @@ def _norm_vjp(g: Any, y: Any, x: Any, ord: float, axis: tuple[int, ...], keepdim
         hit = cast(equal(abs(x), size), dtype=g.dtype)
         return (seed * sign(x) * (hit / hit.sum(axis=axis, keepdims=True)),)
     if ord == 2:
-        return (seed * where(equal(size, 0), 0, x / where(equal(size, 0), 1, size)),)
+        return (x * where(equal(size, 0), 0, seed / where(equal(size, 0), 1, size)),)       # divides once a vector
     flat = equal(x, 0)
     ratio = where(flat, 1, abs(x)) / where(equal(size, 0), 1, size)
     return (where(flat, 0, seed * sign(x) * ratio ** (ord - 1)),)
