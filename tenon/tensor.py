@@ -370,7 +370,8 @@ def tensor(data: Any, dtype: Any = None, requires_grad: bool = False) -> Tensor:
     >>> tn.tensor([1, 2, 3])
     tensor([1, 2, 3])
     """
-    return asarray(data, dtype=dtype, copy=True).requires_grad_(requires_grad)
+    made = asarray(data, dtype=dtype, copy=True)
+    return made if made.requires_grad is requires_grad else made.requires_grad_(requires_grad)
 
 
 def asarray(data: Any, dtype: Any = None, copy: bool | None = None, *, device: Any = None) -> Tensor:

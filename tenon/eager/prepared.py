@@ -90,6 +90,11 @@ def _relu(step: Step, number: Number, given: Given, type: Any, attrs: Mapping[st
     return step(np.maximum, [number(0, type.dtype), *given], type)
 
 
+def _clip(step: Step, number: Number, given: Given, type: Any, attrs: Mapping[str, Any]) -> int:
+    x, low, high = given
+    return step(np.minimum, [high, step(np.maximum, [low, x], type)], type)
+
+
 def _leaky_relu(step: Step, number: Number, given: Given, type: Any, attrs: Mapping[str, Any]) -> int:
     (x,), slope = given, number(attrs["negative_slope"], type.dtype)
     positive = step(np.greater, [x, number(0, type.dtype)], type.with_dtype(bool_))
@@ -129,7 +134,8 @@ def _kept(type: Any, axis: int) -> Any:
     return type.with_shape((*type.shape[:axis], 1, *type.shape[axis + 1:]))
 
 
-# What a reference of one floating input does, as calls that recipes let machine code make where that takes less time.
+# What a reference does whose first input has the type of its result, as calls that recipes let machine code make where
+# that takes less time.
 STEPS: dict[Op, Callable[[Step, Number, Given, Any, Mapping[str, Any]], int]] = {
-    OPS["relu"]: _relu, OPS["leaky_relu"]: _leaky_relu, OPS["rsqrt"]: _rsqrt, OPS["sigmoid"]: _sigmoid,
-    OPS["softmax"]: _softmax, OPS["log_softmax"]: _log_softmax}
+    OPS["relu"]: _relu, OPS["clip"]: _clip, OPS["leaky_relu"]: _leaky_relu, OPS["rsqrt"]: _rsqrt,
+    OPS["sigmoid"]: _sigmoid, OPS["softmax"]: _softmax, OPS["log_softmax"]: _log_softmax}

@@ -31,7 +31,7 @@ from tenon.runtime.results import LARGE as LARGE_MEMORY
 from tenon.runtime.results import take
 from tenon.types import DType, TensorType, broadcast_shapes
 
-LARGE = 4096            # elements of a result that is worth writing over an input, of a constant not worth keeping
+LARGE = 4096            # elements, above which a result is worth writing over an input, a constant not worth keeping
 Attrs = Sequence[tuple[str, Any]]           # what a function is called with beside arrays; no name: by its place
 Step = tuple[Callable[..., Any], Attrs, tuple[int, ...], tuple[int, ...], int, tuple[int, ...]]
 
@@ -173,7 +173,7 @@ class _Writer:
             if (warm := warming(op, types, outputs, node.attrs)) is not None:
                 self.programs = True
                 return self._step(warm, given, outputs)
-            if op in STEPS and outputs[0].dtype.kind == "f":
+            if op in STEPS and outputs[0].dtype.kind == "f" and types[0] == outputs[0]:
                 return [STEPS[op](self._call, self._number, given, outputs[0], node.attrs)]
             if (call := prepared(op, types, node.attrs)) is not None:
                 return self._step(call[0], given, outputs, [("", x) for x in call[1]])
@@ -191,7 +191,7 @@ class _Writer:
         """
         held: list[Any] = [None if k is None else self.held[self.wider.get(k, k)] for k in inputs]
         if any(k is not None and x is None for k, x in zip(inputs, held, strict=True)) \
-                or any(int(type.size) >= LARGE for type in outputs):
+                or any(int(type.size) > LARGE for type in outputs):
             return None
         arrays = [x if k is None else spread(x, self.types[k].shape) for k, x in zip(inputs, held, strict=True)]
         found = evaluate_op(node.op, arrays, node.attrs, outputs)
@@ -259,7 +259,7 @@ def _with_deaths(writer: _Writer, results: set[int]) -> list[Step]:
     for n, (function, attrs, places, outs) in enumerate(writer.steps):
         dead = tuple({k for k in places if last[k] == n and k not in results and k >= writer.params})
         type = writer.types[outs[0]]
-        large = outs[0] in writer.fresh and int(type.size) >= LARGE
+        large = outs[0] in writer.fresh and int(type.size) > LARGE
         into = next((k for k in dead if large and k in own and writer.types[k] == type), -1)
         found.append((function, attrs, places, outs, into, dead))
     return found
