@@ -78,6 +78,21 @@ def test_numbers_of_8_bits_become_pairs_as_they_are_packed(rows: int, depth: int
         assert multiplies_pairs(made) == (rows >= 8)
 
 
+@pytest.mark.parametrize("left", ["mk", "km"])
+@pytest.mark.parametrize("right", ["kn", "nk"])
+@pytest.mark.parametrize("depth", [32, 41])
+def test_float32_is_rounded_to_nearest_even_as_it_is_packed(left: str, right: str, depth: int) -> None:
+    made, random = product(24, depth, depth, left, right, kind="f32"), np.random.default_rng(0)
+    x = random.integers(-2**24, 2**24, (24, depth)).astype(np.float32)
+    x[::3] = random.integers(-512, 512, x[::3].shape) + 0.5     # halfway between two of them, where they are large
+    x[1, 5], x[2, 6] = 3.4e38, 1 + 2**-8
+    found, = made.run([x if left == "mk" else np.ascontiguousarray(x.T), np.eye(depth, dtype=np.float32)])
+    wanted = x.astype(bfloat16.numpy).astype(np.float32)
+    rows = [i for i in range(24) if np.isfinite(wanted[i]).all()]
+    np.testing.assert_array_equal(found.astype(np.float32)[rows], wanted[rows])
+    assert host().pairs != "vectors" or any("vcvtne2ps2bf16" in unit.ir for unit in made.kernels)
+
+
 def test_a_quantized_layer_under_autocast_multiplies_pairs() -> None:
     tn.manual_seed(0)
     layer = tn.nn.quantize(tn.nn.Linear(70, 48))

@@ -39,7 +39,7 @@ from .emit import (
     zero,
 )
 from .packing_pieces import Vector, runs_among
-from .rounded import below, store_rounded
+from .rounded import below, rounded, store_rounded
 from .spec import PAIR_LANES, Args, Contraction, Index, Tile, in_registers, is_ragged, left_layout, whole_tiles
 from .tiles import finish_tile
 
@@ -199,8 +199,8 @@ def _pieces(pack: Pack, vector: Vector, index: Index, k: ir.Value) -> ir.Value:
             mask = between(b, b.trunc(start, I32), b.trunc(end, I32), PAIR_LANES)
             where = address(b, x.pointer(b, pack.args, pack.g, outer, index), b.sub(const(offset), start), kind)
             value = masked_load(b, where, mask, value)
-        halves.append(_halves(b, value) if x.rounded else value)
-    return _joined(b, halves, ZIPPED)
+        halves.append(value)
+    return _paired(pack, halves, ZIPPED)
 
 
 def zipped_rows(pack: Pack) -> None:
@@ -280,7 +280,7 @@ def _zipped(pack: Pack, line: ir.Value, lane: int, k: ir.Value) -> ir.Value:
         some = b.icmp_signed(">", left, const(number)) if is_ragged(pack.spec) else None
         count = pack.count if some is None else b.select(some, pack.count, ZERO)
         halves.append(_first(b, address(b, line, const(lane + offset), kind), kind, PAIR_LANES, count, lane))
-    return _joined(b, [_halves(b, x) for x in halves] if operand.rounded else halves, ZIPPED)
+    return _paired(pack, halves, ZIPPED)
 
 
 def _first_lanes(b: ir.IRBuilder, x: ir.Value, count: int) -> ir.Value:
@@ -291,17 +291,16 @@ def _first_lanes(b: ir.IRBuilder, x: ir.Value, count: int) -> ir.Value:
 
 def _along(pack: Pack, row: ir.Value, k: ir.Value) -> ir.Value:
     """16 pairs of a row, zeros where it has ended."""
-    b, rounded, left = pack.b, pack.operand.rounded, _numbers_from(pack, k)
-    narrow, lanes = pack.operand.narrow, PAIR_LANES if rounded else 2 * PAIR_LANES
-    kind = narrow.memory if narrow else ir.FloatType() if rounded else I16
+    b, operand, left = pack.b, pack.operand, _numbers_from(pack, k)
+    narrow, lanes = operand.narrow, PAIR_LANES if operand.rounded else 2 * PAIR_LANES
+    kind = narrow.memory if narrow else ir.FloatType() if operand.rounded else I16
     start, found = address(b, row, b.mul(k, const(2)), kind), []
     for lane in range(0, 2 * PAIR_LANES, lanes):
         place = address(b, start, const(lane), kind)
         found.append(_first(b, place, kind, lanes, left, lane) if is_ragged(pack.spec) else
                      load_vector(b, place, kind, lanes))
-    if rounded:
-        found = [narrow.widen(b, x) for x in found] if narrow else found
-        return _joined(b, [_halves(b, x) for x in found], list(range(2 * PAIR_LANES)))
+    if operand.rounded:
+        return _paired(pack, [narrow.widen(b, x) for x in found] if narrow else found, list(range(2 * PAIR_LANES)))
     return b.bitcast(found[0], ir.VectorType(pack.spec.element, PAIR_LANES))
 
 
@@ -319,10 +318,15 @@ def _first(b: ir.IRBuilder, where: ir.Value, kind: ir.Type, lanes: int, count: i
     return masked_load(b, where, below(b, count, lanes, lane), zero(ir.VectorType(kind, lanes)))
 
 
-def _joined(b: ir.IRBuilder, halves: Sequence[ir.Value], order: list[int]) -> ir.Value:
-    """Two vectors of 16 halves in this order, as one of 16 elements of 32 bits."""
-    places = ir.Constant(ir.VectorType(I32, 2 * PAIR_LANES), order)
-    return b.bitcast(b.shuffle_vector(*halves, places), ir.VectorType(ir.FloatType(), PAIR_LANES))
+def _paired(pack: Pack, halves: Sequence[ir.Value], order: list[int]) -> ir.Value:
+    """Two vectors of 16 numbers in this order, as one of 16 elements of 32 bits; float32 is rounded before."""
+    b, places = pack.b, ir.Constant(ir.VectorType(I32, 2 * PAIR_LANES), order)
+    if pack.operand.rounded and not in_registers(pack.spec):    # an instruction, whose gain was measured for vectors
+        words = rounded(b, halves)
+        both = b.shuffle_vector(words, words, places)
+    else:
+        both = b.shuffle_vector(*([_halves(b, x) for x in halves] if pack.operand.rounded else halves), places)
+    return b.bitcast(both, ir.VectorType(ir.FloatType(), PAIR_LANES))
 
 
 def _halves(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
