@@ -8,7 +8,15 @@ from llvmlite import ir
 
 from tenon.backends.cpu.arithmetic import I64, POINTER
 from tenon.backends.cpu.contraction import Contraction as Template
-from tenon.backends.cpu.contraction import Tile, emit_contraction, emit_packing, packed_size, scratch_size, tiles_of
+from tenon.backends.cpu.contraction import (
+    Tile,
+    beats_windows,
+    emit_contraction,
+    emit_packing,
+    packed_size,
+    scratch_size,
+    tiles_of,
+)
 from tenon.backends.cpu.contraction.emit import loop, runs
 from tenon.backends.cpu.contraction.spec import Args, Size
 from tenon.backends.cpu.contraction.spec import Index as Places
@@ -57,12 +65,14 @@ def emit_packing_of(module: ir.Module, name: str, statement: Contraction, argume
 
 
 def packed_right(statement: Contraction) -> int | None:
-    """Bytes of the right factor once it is packed; None where it cannot be packed by itself."""
-    if (plan := _plan(statement)) is not None:
-        return plan.packed
-    if slides(statement) is not None:
+    """Bytes of the right factor once it is packed; None where it cannot be packed by itself, or need not be."""
+    plan = _plan(statement)
+    if plan is None and slides(statement) is not None:
         return None
-    return packed_size(template_of(statement, {}, 0))
+    template = template_of(statement, {}, 0)
+    if plan is not None:
+        return None if beats_windows(template) else plan.packed
+    return packed_size(template)
 
 
 def contraction_scratch(statement: Contraction, packed: bool = False) -> int:

@@ -13,10 +13,11 @@ from tenon.dataclasses import replace
 
 from .ahead import LINE
 from .direct import direct_scratch, direct_tile, emit_direct, tile_count, tile_start
-from .emit import ONE, POINTER, ZERO, ceil_div, const, element_bytes, loop, maximum, minimum
+from .emit import I1, ONE, POINTER, ZERO, ceil_div, const, element_bytes, loop, maximum, minimum
 from .machine import host
 from .panels import emit_packed, scratch_parts, up
 from .spec import Contraction, Tile, blocks_tile, choose_tiles, extent, in_registers, left_layout, packs_in_tiles
+from .thin import emit_thin, thin_scratch, thin_tile
 from .together import with_waiting
 from .unpacked import emit_unpacked, stays_unpacked
 
@@ -46,7 +47,9 @@ def emit_contraction(module: ir.Module, name: str, spec: Contraction, tile: Tile
 
     def schedule(unpacked: bool) -> None:
         """The region by one of the two schedules, which is emitted where it may be needed."""
-        if tile.schedule != "blocks":
+        if tile.schedule == "runs":
+            b.call(emit_thin(module, name, spec, tile), [*region, scratch])
+        elif tile.schedule != "blocks":
             b.call(emit_direct(module, name, spec, tile), [*region, scratch])
         elif unpacked:
             b.call(emit_unpacked(module, name, spec, tile), region)
@@ -77,6 +80,8 @@ def _by_columns(b: ir.IRBuilder, spec: Contraction, tile: Tile, threads: ir.Valu
                 sizes: tuple[ir.Value, ir.Value, ir.Value], tiles: tuple[ir.Value, ir.Value]) -> ir.Value:
     """Whether threads are done sooner if they share out columns: a thread packs its part of the side that is cut, and
     all of the other one."""
+    if tile.schedule == "runs":
+        return I1(0)
     batch, rows, columns = sizes
     each = ceil_div(b, batch, threads)
     packing = _packing(spec, tile)
@@ -129,20 +134,23 @@ def _cuts(b: ir.IRBuilder, spec: Contraction, tile: Tile, rows: ir.Value, column
 def scratch_size(spec: Contraction, tile: Tile | None = None) -> int:
     """Bytes of scratch that each thread hands to the emitted function, at any alignment."""
     tile = with_waiting(spec, tile or tile_of(spec))
+    if tile.schedule == "runs":
+        return thin_scratch(spec, tile)
     return sum(scratch_parts(spec, tile)) + LINE if tile.schedule == "blocks" else direct_scratch(spec, tile)
 
 
 def tile_of(spec: Contraction) -> Tile:
     """The tile of the schedule that suits the product best."""
-    return (None if spec.pairs else direct_tile(spec)) or blocks_tile(spec)
+    return thin_tile(spec) or (None if spec.pairs else direct_tile(spec)) or blocks_tile(spec)
 
 
 def tiles_of(spec: Contraction) -> list[Tile]:
     """The tiles of all schedules that claim the product, the one that suits it best by the model first."""
     if in_registers(spec):
         return [blocks_tile(spec)]
-    direct = None if spec.pairs else direct_tile(spec)
-    found = [] if direct is None else [direct, replace(direct, schedule="panels")]
+    thin, direct = thin_tile(spec), None if spec.pairs else direct_tile(spec)
+    found = [] if thin is None else [thin]
+    found += [] if direct is None else [direct, replace(direct, schedule="panels")]
     return [*dict.fromkeys((*found, *choose_tiles(spec.element, MOST_TILES, known=spec.known)))]
 
 
@@ -150,7 +158,7 @@ def packed_size(spec: Contraction, tile: Tile | None = None) -> int | None:
     """Bytes of all of right when it is packed; None where they are not known, or packing is of no use."""
     tile = tile or blocks_tile(spec)
     rows, columns, depth = spec.known
-    if rows is None or columns is None or depth is None or spec.batch:
+    if rows is None or columns is None or depth is None or spec.batch or thin_tile(spec) is not None:
         return None
     b = ir.IRBuilder()
     if not spec.pairs and stays_unpacked(b, spec, const(rows), const(columns), const(depth), once=True) is not False:

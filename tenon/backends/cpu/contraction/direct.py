@@ -119,6 +119,17 @@ def tile_start(b: ir.IRBuilder, count: int, most: int, number: ir.Value) -> ir.V
     return b.add(b.mul(number, const(smaller)), b.mul(minimum(b, number, const(parts)), const(larger - smaller)))
 
 
+def each_part(b: ir.IRBuilder, count: int, most: int, bounds: tuple[ir.Value, ir.Value],
+              body: Callable[[ir.Value, int], None]) -> None:
+    """Loops over the tiles that share out so many rows, of those within the bounds: where one begins, and its size."""
+    start, (low, high) = 0, bounds
+    for height, tiles in shares(count, most):
+        end = start + height * tiles
+        with loop(b, maximum(b, low, const(start)), minimum(b, high, const(end)), const(height)) as (m, _):
+            body(m, height)
+        start = end
+
+
 def emit_direct(module: ir.Module, name: str, spec: Contraction, tile: Tile) -> ir.Function:
     """void region(arguments..., g, row_from, row_to, column_from, column_to, scratch), from tile to tile."""
     function = region_function(module, f"{name}.direct", spec, [POINTER])
@@ -178,13 +189,7 @@ class _Direct:
 
     def each_height(self, body: Callable[[ir.Value, int], None]) -> None:
         """Loops over tiles of rows: where one begins, and how many rows it has."""
-        b, start = self.b, 0
-        for height, tiles in shares(self.rows, self.tile.rows):
-            end = start + height * tiles
-            with loop(b, maximum(b, self.row_from, const(start)), minimum(b, self.row_to, const(end)),
-                      const(height)) as (m, _):
-                body(m, height)
-            start = end
+        each_part(self.b, self.rows, self.tile.rows, (self.row_from, self.row_to), body)
 
     def copy_lines(self, n: ir.Value, count: int) -> None:
         """Pack a panel whose lines lie in memory."""

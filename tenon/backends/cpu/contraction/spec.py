@@ -103,7 +103,7 @@ class Tile:
     depth: int          # most lines that are summed before sums go to memory
     block_rows: int     # most rows of a block of left, which stays in the second cache
     columns: int        # most columns of a block, where its sums wait for an epilogue between blocks of depth
-    schedule: Literal["blocks", "lines", "panels"] = "blocks"   # see `direct` for the other two
+    schedule: Literal["blocks", "lines", "panels", "runs"] = "blocks"   # `direct` has two of the others, `thin` one
 
     @property
     def width(self) -> int:
