@@ -181,13 +181,22 @@ def _with_padding(like: Any, lead: Sequence[int], sizes: Sequence[int], padding:
 
 def pad_or_cut(x: Any, padding: Any, fill: Any) -> Any:
     """NumPy: pad the last axes, or cut them where a pad is negative."""
-    lead = [(0, 0)] * (x.ndim - len(padding))
     if any(p > 0 for pair in padding for p in pair):
-        x = np.pad(x, [*lead, *((max(low, 0), max(high, 0)) for low, high in padding)], constant_values=fill)
+        x = _padded(x, [(max(low, 0), max(high, 0)) for low, high in padding], fill)
     if any(p < 0 for pair in padding for p in pair):
         sizes = x.shape[x.ndim - len(padding):]
         x = x[(..., *(slice(max(-low, 0), n - max(-high, 0)) for n, (low, high) in zip(sizes, padding, strict=True)))]
     return x
+
+
+def _padded(x: Any, padding: Sequence[Any], fill: Any) -> Any:
+    """NumPy: what `np.pad` gives, which takes ten times as long for little data."""
+    lead = x.ndim - len(padding)
+    sizes = (n + low + high for n, (low, high) in zip(x.shape[lead:], padding, strict=True))
+    out = np.full((*x.shape[:lead], *sizes), fill, x.dtype, "F" if x.flags.fnc else "C")
+    place: Any = (..., *(slice(low, low + n) for n, (low, _) in zip(x.shape[lead:], padding, strict=True)))
+    out[place] = x
+    return out
 
 
 def shown(x: Any) -> TensorType:

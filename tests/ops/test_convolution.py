@@ -10,7 +10,7 @@ from compute_rule import check
 from gradients import check_gradient
 from tenon.errors import ArgumentError, ShapeError
 from tenon.ops.convolution import conv, conv_input_grad, conv_weight_grad
-from tenon.ops.windows import add_windows, windows
+from tenon.ops.windows import add_windows, pad_or_cut, windows
 
 RNG = np.random.default_rng(0)
 CASES = [                        # x, w, attributes
@@ -229,3 +229,15 @@ def test_pooling_bad_arguments():
         tn.max_pool2d(x, 5)
     with pytest.raises(ShapeError):
         tn.max_pool1d(x, 2)
+
+
+@pytest.mark.parametrize("padding", [((1, 2), (0, 3)), ((1, 1), (-1, 2)), ((0, 0), (0, 1)), ((2, 0), (1, 0))])
+@pytest.mark.parametrize("x", [np.arange(24.0).reshape(2, 3, 4), np.asfortranarray(np.arange(24.0).reshape(2, 3, 4)),
+                               np.arange(24, dtype=np.int8).reshape(2, 3, 4)[:, ::2], np.zeros((0, 2, 3)),
+                               np.arange(24.0).reshape(2, 3, 4).transpose(0, 2, 1)])
+def test_padding_has_the_elements_and_the_layout_that_numpy_gives(x, padding):
+    added = [(max(low, 0), max(high, 0)) for low, high in padding]
+    expected = np.pad(x, [(0, 0), *added], constant_values=-5)
+    expected = expected[:, max(-padding[0][0], 0):, max(-padding[1][0], 0):]
+    found = pad_or_cut(x, padding, -5)
+    assert (found.dtype, found.strides, found.tobytes()) == (expected.dtype, expected.strides, expected.tobytes())
