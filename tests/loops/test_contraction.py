@@ -10,6 +10,7 @@ from tenon.backends.cpu.products import template_of
 from tenon.dims import symbol
 from tenon.graph.build import trace
 from tenon.graph.op import Op
+from tenon.graph.text import parse_graph
 from tenon.loops.ir import Contraction
 from tenon.types import TensorType, float32
 
@@ -223,3 +224,19 @@ def test_a_vector_times_a_matrix_reads_the_matrix_as_it_lies():
     for rows, layout in ((1, "ik,kj->ij"), (2, "ki,kj->ij"), (1, "ik,jk->ij")):
         types = [type_of("f32", *({"i": rows, "k": 67, "j": 83}[c] for c in part)) for part in layout.split("->")[0].split(",")]
         assert is_contraction(check(trace(LAYOUTS[layout], *types), *map(data, types), interpreted=False, tolerance=1e-4))
+
+
+@pytest.mark.parametrize("product", ["matmul(v1, g)", "matmul(v3, v2)"])
+def test_a_vector_that_lies_in_pieces_of_unknown_length(product):
+    """An index of no components was taken apart: the weights' gradient of an RNN with one input could not be compiled."""
+    shape = "1, 72" if product == "matmul(v1, g)" else "72, 1"
+    graph = parse_graph(f"""def f(x: f32[N, 2, 1], g: f32[2*N, 72]):
+        v0: f32[1, 2, N] = permute(x, axes=(2, 1, 0))
+        v1: f32[1, 2*N] = reshape(v0, shape=(1, 2*N))
+        v2: f32[2*N, 1] = permute(v1, axes=(1, 0))
+        v3: f32[72, 2*N] = permute(g, axes=(1, 0))
+        v4: f32[{shape}] = {product}
+        return v4""")
+    for n in (2, 33, 300):
+        assert is_contraction(check(graph, data(type_of("f32", n, 2, 1)), data(type_of("f32", 2 * n, 72)), interpreted=False,
+                                    tolerance=1e-4))

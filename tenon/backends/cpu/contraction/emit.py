@@ -76,19 +76,20 @@ def loop_flags(module: ir.Module, *flags: str) -> ir.MDValue:
 @contextmanager
 def runs(b: ir.IRBuilder, first: ir.Value, count: ir.Value,
          sizes: Sequence[ir.Value]) -> Iterator[tuple[ir.Value, tuple[ir.Value, ...], ir.Value]]:
-    """Cut the flat indices first .. first+count into runs in which only the innermost component moves.
+    """Cut the flat indices first .. first+count into runs in which only the innermost component moves; of no sizes
+    there is one index, without components.
 
     Gives (position - first, the composite index of the run's start, its length); divides once, then counts upwards.
     """
     before, body, done = b.block, b.append_basic_block("run"), b.append_basic_block("ran")
-    start = unravel(b, first, sizes)
+    start = unravel(b, first, sizes) if sizes else ()
     b.cbranch(b.icmp_signed(">", count, ZERO), body, done)
     b.position_at_end(body)
     position, digits = b.phi(I64), [b.phi(I64) for _ in sizes]
     left = b.sub(count, position)
     length = minimum(b, left, b.sub(sizes[-1], digits[-1])) if len(sizes) > 1 else left
     yield position, tuple(digits), length
-    after, carry, following = b.add(position, length), ir.Constant(I1, 1), [ZERO]
+    after, carry, following = b.add(position, length), ir.Constant(I1, 1), [ZERO] * bool(sizes)
     for digit, size in zip(digits[-2::-1], sizes[-2::-1], strict=True):
         more = b.add(digit, b.zext(carry, I64))
         carry = b.icmp_signed("==", more, size)

@@ -110,7 +110,7 @@ class Pack:
             masks = None if self.operand.inside else self.line_masks(i, b.add(i, length))     # found once for all lines
             with runs(b, self.k0, self.depth, self.depth_sizes) as (k, k_start, k_length), \
                     loop(b, ZERO, k_length) as (step, _):
-                index = (*k_start[:-1], b.add(k_start[-1], step))
+                index = _along(b, k_start, step)
                 self.line(b.add(k, step), i, length, outer, index, whole, masks)
 
     def line(self, k: ir.Value, i: ir.Value, length: ir.Value, outer: Index, index: Index, whole: ir.Value,
@@ -237,7 +237,7 @@ class Pack:
                 loop(b, ZERO, length if by_depth else ONE) as (lane, _), \
                 runs(b, self.k0, self.depth, self.depth_sizes) as (k, index, k_length), \
                 loop(b, ZERO, ONE if by_depth else k_length) as (step, _):
-            outer, index = (*outer[:-1], b.add(outer[-1], lane)), (*index[:-1], b.add(index[-1], step))
+            outer, index = _along(b, outer, lane), _along(b, index, step)
             i, k, size = b.add(i, lane), b.add(k, step), k_length if by_depth else length
             low, high = ZERO, size
             if self.operand.inside is not None:
@@ -265,10 +265,15 @@ class Pack:
 
     def element(self, k: ir.Value, i: ir.Value, outer: Index, index: Index, step: ir.Value, lane: ir.Value) -> None:
         b = self.b
-        outer, index = (*outer[:-1], b.add(outer[-1], lane)), (*index[:-1], b.add(index[-1], step))
+        outer, index = _along(b, outer, lane), _along(b, index, step)
         if self.operand.load is not None:
             value = self.operand.load(b, self.args, self.g, outer, index)
         else:
             assert self.operand.pointer is not None
             value = b.load(self.operand.pointer(b, self.args, self.g, outer, index), typ=self.spec.element)
         b.store(value, self.slot(b.add(k, step), b.add(i, lane)))
+
+
+def _along(b: ir.IRBuilder, index: Index, steps: ir.Value) -> Index:
+    """So many steps further along the last axis; of one row, or a depth of one, there is none."""
+    return (*index[:-1], b.add(index[-1], steps)) if index else ()
