@@ -24,7 +24,7 @@ from tenon.backends.cpu.products import contraction_scratch, emit_packing_of, em
 from tenon.backends.cpu.shares import SHARE, Share
 from tenon.backends.cpu.streams import AHEAD, elements_of_a_line, streams
 from tenon.backends.cpu.values import ONE, ZERO, Values
-from tenon.backends.cpu.vectors import has_gaps, in_flight, is_unrolled, masked_lanes, nearness
+from tenon.backends.cpu.vectors import has_gaps, in_flight, is_unrolled, masked_lanes, nearness, reads_over_gaps
 from tenon.dims import Dim, maximum
 from tenon.loops.expressions import Binary, Buffer, Const, Expr, Index, Load, Local, identity
 from tenon.loops.ir import (
@@ -381,6 +381,8 @@ class _Loops(Values):
         following = b.add(index, ONE, flags=("nsw", "nuw"))
         index.add_incoming(following, b.block)
         again = b.cbranch(b.icmp_signed("<", following, stop), body, done)
+        if MASKED not in flags and reads_over_gaps(statement):
+            flags = (*flags, MASKED)
         again.set_metadata("llvm.loop", loop_flags(b.module, *flags))
         b.position_at_end(done)
 

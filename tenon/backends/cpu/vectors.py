@@ -106,6 +106,17 @@ def has_gaps(loop: Loop) -> bool:
     return any(step not in (0, 1) for _, step in _touched(loop, _written_out(loop) or ()))
 
 
+def reads_over_gaps(loop: Loop) -> bool:
+    """Whether elements some apart are read only where they are there.
+
+    LLVM reads the gap behind the last of them too, since it takes it that there is another one; a loop that is masked
+    itself leaves the gaps out.
+    """
+    touched = _touched(loop, _written_out(loop) or loop.body)
+    return any(isinstance(x, Load) and x.mask is not None and isinstance(step, int) and abs(step) > 1
+               for x, step in touched)
+
+
 def _touched(loop: Loop, body: Sequence[Stmt]) -> list[tuple[Load | Store, Dim | None]]:
     """What is read and written, and how many elements further in every turn, as far as that is known."""
     steps = _steps(loop, body)

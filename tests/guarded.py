@@ -1,0 +1,95 @@
+"""Memory that ends where a page begins that nobody may touch, for all that programs work on.
+
+    guard()                     # from here on: every buffer of an arena, every thread's scratch, stacks, results
+    x = guarded(array)          # an argument
+
+What reads or writes beyond it ends the process, so programs are run so in a process of their own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tenon.backends.base import Array
+from tenon.capture import donation, warm
+from tenon.runtime import cells, frame, layout, memory, program, results
+
+PAGE = mmap.PAGESIZE
+LINE = memory.ALIGNMENT
+UNUSED = 0xA5               # no number that anybody expects
+C = ctypes.CDLL(None, use_errno=True)
+
+
+def guard() -> None:
+    """Let all memory be such memory, of small results too."""
+    layout.plan_arena, program.make_layout = plan_apart, layout_apart  # type: ignore[assignment]
+    program.Program._take_arena = take_arena  # type: ignore[assignment, method-assign]
+    for module in (frame, results, cells):
+        module.aligned_bytes = before_a_wall
+    for module in (results, warm, donation):
+        module.SMALLEST = 0
+
+
+def guarded(array: Array) -> Array:
+    """A copy that ends at such a page."""
+    made = before_a_wall(array.nbytes).view(array.dtype).reshape(array.shape)
+    made[...] = array
+    return made
+
+
+def before_a_wall(size: int) -> Array:
+    return between_walls(_pages(size) + 2 * PAGE, [(PAGE + _pages(size) - size, size)])[-PAGE - size:][:size]
+
+
+def between_walls(size: int, used: Sequence[tuple[int, int]]) -> Array:
+    """Pages of which those can be touched that hold what is used: (start, size)."""
+    whole = np.frombuffer(mmap.mmap(-1, size), np.uint8)
+    whole[:] = UNUSED
+    free = np.zeros(size // PAGE, bool)
+    for start, length in used:
+        free[start // PAGE:-(-(start + length) // PAGE)] = length > 0
+    for page in np.flatnonzero(~free):
+        assert C.mprotect(ctypes.c_void_p(whole.ctypes.data + int(page) * PAGE), ctypes.c_size_t(PAGE), 0) == 0
+    return whole
+
+
+class Apart(memory.Plan):
+    """A plan that gives every buffer pages of its own; `used` says which bytes of them."""
+
+    used: list[tuple[int, int]]
+
+
+def plan_apart(buffers: Sequence[memory.Buffer]) -> Apart:
+    used, end = [], PAGE
+    for buffer in buffers:
+        used.append((end + _pages(buffer.size) - buffer.size, buffer.size))
+        end += _pages(buffer.size) + PAGE
+    plan = Apart(tuple(start for start, _ in used), end, 0)
+    object.__setattr__(plan, "used", used)
+    return plan
+
+
+def layout_apart(*arguments: Any, make: Callable[..., layout.Layout] = layout.make_layout) -> layout.Layout:
+    """A layout in which the scratch of every thread ends at a wall."""
+    made = make(*arguments)
+    plan: Any = made.memory
+    size = -(-made.scratch // LINE) * LINE
+    first, apart = plan.size + _pages(size) - size, _pages(size) + PAGE
+    made.memory = Apart(plan.offsets, first, 0)
+    object.__setattr__(made.memory, "used", plan.used + [(first + k * apart, size) for k in range(made.threads)])
+    made.scratch = apart
+    return made
+
+
+def take_arena(self: program.Program, made: layout.Layout) -> Array:
+    plan: Any = made.memory
+    return between_walls(_pages(plan.size + made.scratch * made.threads), plan.used)
+
+
+def _pages(size: int) -> int:
+    return -(-size // PAGE) * PAGE
