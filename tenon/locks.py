@@ -1,10 +1,18 @@
-"""Locks that do not outlive a fork: a child has one thread, and none that would ever open what another one closed."""
+"""Locks that do not outlive a fork: a child has one thread, and none that would ever open what another one closed.
+
+A `cached_property` has none: that of Python 3.11 holds one for all objects while it computes, so that threads compile
+one after the other, and a child that was forked meanwhile waits for ever.
+"""
 
 from __future__ import annotations
 
 import os
 import threading
 import weakref
+from collections.abc import Callable
+from typing import Any, Generic, Self, TypeVar, overload
+
+T = TypeVar("T")
 
 
 class Lock:
@@ -42,6 +50,34 @@ _locks: weakref.WeakSet[Lock] = weakref.WeakSet()
 def _after_fork() -> None:
     for lock in list(_locks):
         lock.open()
+
+
+class cached_property(Generic[T]):
+    """A method that is called once for an object; where threads call it at once, all get the same.
+
+    >>> from tenon.locks import cached_property
+    >>> class Sum:
+    ...     @cached_property
+    ...     def value(self):
+    ...         return sum(range(10))
+    >>> Sum().value
+    45
+    """
+
+    def __init__(self, function: Callable[[Any], T]) -> None:
+        self.function, self.name, self.__doc__ = function, function.__name__, function.__doc__
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type | None = None) -> T: ...
+
+    def __get__(self, instance: object, owner: type | None = None) -> T | Self:
+        if instance is None:
+            return self
+        made: T = vars(instance).setdefault(self.name, self.function(instance))
+        return made
 
 
 unforked = threading.RLock()        # around what a child must never find half done, as an import: a fork waits for it

@@ -7,7 +7,7 @@ float) the float wins, as in PyTorch and JAX.  Defaults: float32, int64, complex
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache, cached_property
+from functools import cache
 from typing import Any
 
 import ml_dtypes
@@ -16,6 +16,7 @@ import numpy as np
 from tenon.dataclasses import dataclass
 from tenon.dims import Dim, product
 from tenon.errors import ArgumentError, AxisError, DTypeError, ShapeError
+from tenon.locks import cached_property
 
 Shape = tuple[Dim, ...]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import types
 from collections.abc import Sequence
-from functools import cached_property
 from types import CodeType
 from typing import Any
 
@@ -21,10 +20,11 @@ from tenon.capture.guards import Guards
 from tenon.capture.leaves import FromContainers, Nest, OneOf
 from tenon.capture.residuals import Halves, halves
 from tenon.capture.trace import Argument, Held, Source
-from tenon.dataclasses import dataclass
+from tenon.dataclasses import dataclass, field
 from tenon.dims import Assumptions
 from tenon.eager.calls import program_of
 from tenon.graph.ir import Graph
+from tenon.locks import Lock, cached_property
 from tenon.tensor import Tensor
 from tenon.types import TensorType
 
@@ -61,15 +61,17 @@ class Captured:
     succeeded: bool = False                     # whether there was another one
     short: Any = None                           # the short way of calls like an earlier one (`tenon.capture.warm`)
     checked: int = -1                           # the state of `tenon.tensor.changes` when the held tensors were right
+    compiling: Lock = field(default_factory=Lock)
 
     @cached_property
     def program(self) -> Executable:
-        """What a call runs, compiled when it is first wanted."""
-        if self.halves is not None:
-            return program_of(self.halves.forward)
-        holders = {k: source.holder for k in self.constants if isinstance(source := self.sources[k], Held)
-                   and isinstance(array_of(source.holder), np.ndarray)}
-        return WithConstants(self.graph, holders, self.constants_changed) if holders else program_of(self.graph)
+        """What a call runs, compiled when it is first wanted, by one of the threads that want it."""
+        with self.compiling:
+            if self.halves is not None:
+                return program_of(self.halves.forward)
+            holders = {k: source.holder for k in self.constants if isinstance(source := self.sources[k], Held)
+                       and isinstance(array_of(source.holder), np.ndarray)}
+            return WithConstants(self.graph, holders, self.constants_changed) if holders else program_of(self.graph)
 
     def constants_changed(self) -> None:
         """The short way does not hold any more, and a new one is wanted soon."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
 from typing import Any
 
 from tenon.capture.effects import MISSING
@@ -11,6 +10,7 @@ from tenon.capture.trace import Source
 from tenon.capture.tree import Structure
 from tenon.dataclasses import dataclass
 from tenon.dims import SymbolicDim
+from tenon.locks import cached_property
 
 
 @dataclass(frozen=True)

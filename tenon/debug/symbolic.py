@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from typing import Any
 
 from tenon.autodiff import open_composites
@@ -18,6 +17,7 @@ from tenon.errors import ArgumentError, GradientError
 from tenon.graph.build import trace
 from tenon.graph.ir import Graph, Literal, Value
 from tenon.graph.op import OPS, Op
+from tenon.locks import cached_property
 from tenon.tensor import Tensor, tensor
 from tenon.types import TensorType, float64
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 
 from tenon.dataclasses import dataclass
 from tenon.dims import Dim, product
+from tenon.locks import cached_property
 from tenon.loops.contraction import Product, as_product
 from tenon.loops.expressions import Binary, Buffer, Call, CheckedIndex, Expr, Index, Load, Reduce, size
 from tenon.loops.traversal import parts

@@ -10,7 +10,6 @@ So of an LSTM only the product with the state stays in the loop; the gradients o
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any
 
 from tenon.dims import Dim
@@ -18,6 +17,7 @@ from tenon.graph.build import Builder, copy, current_builder, rebuild
 from tenon.graph.cut import has_effect
 from tenon.graph.ir import Graph, Input, Literal, Node, Value
 from tenon.graph.op import Op
+from tenon.locks import cached_property
 from tenon.ops.arithmetic import add
 from tenon.ops.linalg import matmul_op
 from tenon.ops.loops import scan

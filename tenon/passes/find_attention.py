@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -19,6 +19,7 @@ from tenon.dataclasses import dataclass
 from tenon.graph.build import Builder, copy, inline
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.op import using
+from tenon.locks import cached_property
 from tenon.loops.claims import is_attention
 from tenon.ops.attention import attention, attention_gradient
 from tenon.ops.comparison import logical_and, logical_not

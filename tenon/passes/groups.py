@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
 
 from tenon.dataclasses import dataclass
 from tenon.dims import Dim
 from tenon.garbage import collect_young
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.text import key_of, key_of_nodes
+from tenon.locks import cached_property
 from tenon.loops.cost import cost, known
 from tenon.loops.ir import Contraction
 from tenon.passes.bodies import body_of, lowered, outside_of

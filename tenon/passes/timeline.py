@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from functools import cached_property
-
 import numpy as np
 
 from tenon.dataclasses import dataclass
 from tenon.graph.ir import Graph, Value
+from tenon.locks import cached_property
 from tenon.passes.groups import elements
 from tenon.passes.partition import RENAMES
 

@@ -140,6 +140,29 @@ if loading.wait(20):
     run("", str(program))
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_fork_while_another_thread_compiles():
+    """Python 3.11 computes a cached property of any object under one lock, which the child found held."""
+    run(START + """
+from tenon.capture import captured
+compiled, inside = captured.program_of, threading.Event()
+def program_of(graph):
+    inside.set()
+    time.sleep(0.5)
+    return compiled(graph)
+captured.program_of = program_of
+thread = threading.Thread(target=lambda: tn.jit(lambda x: x * 2)(x))
+thread.start()
+assert inside.wait(60)
+pid = os.fork()
+if not pid:
+    signal.alarm(100)       # which ends a child that waits
+    os._exit(0 if tn.jit(lambda x: x * 3)(x).shape == x.shape else 3)
+assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+thread.join()
+""")
+
+
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_multiprocessing(method, tmp_path):
     program = tmp_path / "program.py"

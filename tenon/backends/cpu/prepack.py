@@ -8,7 +8,6 @@ arguments is packed by a program of its own, which is run when they change.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cached_property
 
 from llvmlite import ir
 
@@ -22,6 +21,7 @@ from tenon.backends.pieces import text_of
 from tenon.dataclasses import dataclass, replace
 from tenon.dims import product
 from tenon.graph.text import key_of
+from tenon.locks import cached_property
 from tenon.loops.ir import Contraction, Kernel
 from tenon.ops.channels_last import conv_channels_last
 from tenon.types import TensorType, uint8

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING, ClassVar
 
@@ -18,6 +17,7 @@ from tenon.dims import Dim, evaluate
 from tenon.errors import Location
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.text import key_of
+from tenon.locks import cached_property
 from tenon.loops.claims import attended, is_attention
 from tenon.observe import span
 from tenon.ops.attention import attention

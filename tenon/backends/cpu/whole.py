@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from typing import ClassVar
 
 from llvmlite import ir
@@ -25,6 +24,7 @@ from tenon.backends.printing import print_module
 from tenon.dataclasses import dataclass
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.text import print_graph
+from tenon.locks import cached_property
 from tenon.types import bool_
 
 MOST_KERNELS = 24           # in one loop

@@ -10,7 +10,6 @@ of a row while the code is written: the tiles at both ends of a row have code of
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from itertools import product as combinations
 
 from llvmlite import ir
@@ -38,6 +37,7 @@ from tenon.backends.cpu.sliding.cover import know
 from tenon.backends.cpu.sliding.task import Task, up
 from tenon.backends.cpu.values import Values
 from tenon.dataclasses import dataclass
+from tenon.locks import cached_property
 from tenon.loops.affine import affine
 from tenon.loops.expressions import Index, Load, size
 from tenon.loops.ir import Contraction

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 
 from llvmlite import ir
 
@@ -15,6 +14,7 @@ from tenon.backends.cpu.epilogue import joined, only_stored
 from tenon.backends.cpu.sliding.cover import know
 from tenon.backends.cpu.sliding.task import Task
 from tenon.backends.cpu.values import Values
+from tenon.locks import cached_property
 from tenon.loops.ir import Contraction
 from tenon.loops.windows import Axis, Windows, count
 

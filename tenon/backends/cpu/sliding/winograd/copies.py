@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import cached_property
 
 from llvmlite import ir
 
@@ -34,6 +33,7 @@ from tenon.backends.cpu.sliding.winograd.tiles import STEP, Block, Panels, Tiles
 from tenon.backends.cpu.sliding.winograd.transforms import Line, Tilings, both_ways, of_elements, of_sums
 from tenon.backends.cpu.values import Values
 from tenon.dataclasses import dataclass
+from tenon.locks import cached_property
 from tenon.loops.affine import affine
 from tenon.loops.expressions import Expr, Load
 from tenon.loops.windows import Axis, count

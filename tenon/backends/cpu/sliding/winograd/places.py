@@ -12,7 +12,6 @@ Threads share blocks, or panels where there are few blocks.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 
 from llvmlite import ir
 
@@ -53,6 +52,7 @@ from tenon.backends.cpu.sliding.winograd.tiles import (
 )
 from tenon.backends.cpu.sliding.winograd.transforms import Tilings, both_ways, of_taps, to_sums
 from tenon.dataclasses import dataclass
+from tenon.locks import cached_property
 from tenon.loops.affine import affine
 from tenon.loops.expressions import Load, size
 from tenon.loops.ir import Contraction
