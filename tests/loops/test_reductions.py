@@ -179,16 +179,16 @@ def f(x: f32[16, 16, 1031]):
 def test_lines_that_are_scaled_by_numbers_in_the_order_of_the_sum_are_added_up_side_by_side():
     """As the gradient of distances does: what a line is scaled by is one number, however long that row is."""
     graph = parse_graph("""
-def f(x: f32[24, 20], y: f32[33, 20], s: f32[24, 33]):
-    a: f32[24, 1, 20] = reshape(x, shape=(24, 1, 20))
-    b: f32[24, 33, 20] = broadcast_to(a, shape=(24, 33, 20))
-    c: f32[1, 33, 20] = reshape(y, shape=(1, 33, 20))
-    d: f32[24, 33, 20] = broadcast_to(c, shape=(24, 33, 20))
-    e: f32[24, 33, 20] = subtract(b, d)
-    g: f32[24, 33, 1] = reshape(s, shape=(24, 33, 1))
-    h: f32[24, 33, 20] = broadcast_to(g, shape=(24, 33, 20))
-    i: f32[24, 33, 20] = multiply(e, h)
-    j: f32[24, 20] = sum(i, axis=(1,), keepdims=False, dtype=f32)
+def f(x: f32[60, 16], y: f32[70, 16], s: f32[60, 70]):
+    a: f32[60, 1, 16] = reshape(x, shape=(60, 1, 16))
+    b: f32[60, 70, 16] = broadcast_to(a, shape=(60, 70, 16))
+    c: f32[1, 70, 16] = reshape(y, shape=(1, 70, 16))
+    d: f32[60, 70, 16] = broadcast_to(c, shape=(60, 70, 16))
+    e: f32[60, 70, 16] = subtract(b, d)
+    g: f32[60, 70, 1] = reshape(s, shape=(60, 70, 1))
+    h: f32[60, 70, 16] = broadcast_to(g, shape=(60, 70, 16))
+    i: f32[60, 70, 16] = multiply(e, h)
+    j: f32[60, 16] = sum(i, axis=(1,), keepdims=False, dtype=f32)
     return j
 """)
     kernel = check(graph, *(data(p.type) for p in graph.params), tolerance=1e-4)
