@@ -24,6 +24,8 @@ SUFFIX = ".object"
 HEADER = len(MAGIC) + hashlib.sha256().digest_size
 DEFAULT_LIMIT = 512 * 2**20
 ABANDONED = 3600.0  # seconds after which a temporary file belongs to a process that died
+LOOKED, AGAIN = "looked", 600.0     # a file as old as the last walk through the directory; how long that one serves
+UNSEEN = 32         # of the limit, what a process may write without it: a full directory has 100,000 files
 
 
 def make_key(*parts: str) -> str:
@@ -40,7 +42,8 @@ class CodeCache:
     def __init__(self, directory: Path | None, limit: int = DEFAULT_LIMIT) -> None:
         self.directory = directory if directory is not None and _usable(directory) else None
         self.limit = limit
-        self._size: int | None = None  # bytes in the directory when last looked at, plus what was written since
+        self._size: int | None = None   # bytes in the directory, when this process last went through it
+        self._added = 0                 # bytes that it has written since
         self._lock = Lock()
 
     def get(self, key: str) -> bytes | None:
@@ -91,12 +94,11 @@ class CodeCache:
         """Drop the entries unused for longest until a tenth of the limit is free; look only when it may be exceeded."""
         assert self.directory is not None
         with self._lock:
-            if self._size is not None:
-                self._size += added
-                if self._size <= self.limit:
-                    return
+            self._added += added
+            if not self._may_be_exceeded(self.directory):
+                return
             entries = sorted(_entries(self.directory))
-            self._size = sum(size for _, size, _ in entries)
+            self._size, self._added = sum(size for _, size, _ in entries), 0
             if self._size <= self.limit:
                 return
             for _, size, path in entries:
@@ -105,6 +107,22 @@ class CodeCache:
                 _remove(path)
                 self._size -= size
         emit("code_cache.trimmed", directory=str(self.directory), size=self._size)
+
+    def _may_be_exceeded(self, directory: Path) -> bool:
+        if self._size is not None:
+            return self._size + self._added > self.limit
+        return self._added > self.limit // UNSEEN or _look_is_due(directory)
+
+
+def _look_is_due(directory: Path) -> bool:
+    """Whether no process has gone through the directory of late; this one does now."""
+    looked = directory / LOOKED
+    with suppress(OSError):
+        if abs(time.time() - looked.stat().st_mtime) < AGAIN:
+            return False
+    with suppress(OSError):
+        looked.touch()
+    return True
 
 
 def _entries(directory: Path) -> Iterator[tuple[float, int, Path]]:

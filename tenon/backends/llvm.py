@@ -18,7 +18,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -148,23 +148,6 @@ def stored(key: str) -> bytes | None:
 def store(key: str, data: bytes) -> None:
     """Keep code, or what belongs to it, on disk."""
     _disk().put(key, data)
-
-
-def compile_all(texts: Sequence[str]) -> list[Library]:
-    """The libraries of several modules, compiled at the same time on TENON_THREADS threads."""
-    distinct = list(dict.fromkeys(texts))
-    workers = min(len(distinct), config().threads)
-    if workers <= 1:
-        libraries = [compile(text) for text in distinct]
-    else:
-        with ThreadPoolExecutor(workers, thread_name_prefix="tenon-compile") as pool:
-            libraries = list(pool.map(compile, distinct))
-    found = dict(zip(distinct, libraries, strict=True))
-    return [found[text] for text in texts]
-
-
-def load_object(data: bytes) -> Library:
-    return Library(data)
 
 
 def compile_object(ir_text: str) -> bytes:

@@ -81,12 +81,6 @@ def _whole_nest(tree: Any, leaves: list[Any], whole: Callable[[Any], bool] | Non
         raise ArgumentError("the containers are nested too deep", hint="put the tensors in one flat list") from None
 
 
-def map_leaves(fn: Callable[[Any], Any], tree: Any) -> Any:
-    """The nest with `fn` applied to every leaf."""
-    leaves, structure = flatten(tree)
-    return structure.build(map(fn, leaves))
-
-
 def _flatten(tree: Any, leaves: list[Any], above: tuple[int, ...], whole: Callable[[Any], bool] | None,
              opened: dict[int, Any] | None) -> Structure:
     parts = _open(tree)

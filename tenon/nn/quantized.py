@@ -128,7 +128,7 @@ def encoded(weight: Any) -> tuple[Tensor, Tensor]:
 def quantize(module: Any, choose: Callable[[str, Module], bool] = lambda name, layer: True) -> Any:
     """Give every Linear, Embedding and Conv1d to Conv3d in a module 8-bit weights, in place.
 
-    Returns the module, or what it became.
+    Returns the module; where it is itself such a layer, the layer that takes its place.
 
     `choose(name, layer)` may leave layers as they are.  The layers have no parameters any more: gradients flow through
     them, and not to them.  A state dict of a quantised network is loaded into one that was quantised the same way.

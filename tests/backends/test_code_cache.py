@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from tenon.backends import code_cache
 from tenon.backends.code_cache import CodeCache, make_key
 
 KEY, OTHER = make_key("a"), make_key("b")
@@ -27,7 +28,7 @@ def test_keys_tell_apart_how_the_same_characters_are_divided():
 def test_a_damaged_entry_is_a_miss_and_is_removed(tmp_path, damage):
     cache = CodeCache(tmp_path)
     cache.put(KEY, b"some code")
-    (entry,) = tmp_path.iterdir()
+    (entry,) = tmp_path.glob("*.object")
     entry.write_bytes(damage(entry.read_bytes()))
     assert cache.get(KEY) is None and not entry.exists()
     cache.put(KEY, b"some code")
@@ -45,6 +46,23 @@ def test_the_entries_unused_for_longest_go_first(tmp_path):
         cache.put(make_key(str(number)), bytes(1000))
     assert sum(file.stat().st_size for file in tmp_path.iterdir()) <= 10_000
     assert cache.get(keys[-1]) is not None and cache.get(keys[-2]) is None and cache.get(keys[0]) is not None
+
+
+def test_a_directory_is_gone_through_where_nobody_did_of_late_or_much_was_written(tmp_path, monkeypatch):
+    looks, entries = [], code_cache._entries
+    monkeypatch.setattr(code_cache, "_entries", lambda directory: looks.append(1) or entries(directory))
+    first, second = CodeCache(tmp_path, limit=320_000), CodeCache(tmp_path, limit=320_000)
+    first.put(KEY, b"code")
+    assert len(looks) == 1
+    second.put(KEY, b"code")                # a moment later
+    assert len(looks) == 1
+    second.put(KEY, bytes(10_000))
+    assert len(looks) == 2                  # now it knows
+    second.put(KEY, bytes(300_000))
+    assert len(looks) == 2
+    os.utime(tmp_path / "looked", (0, 0))
+    CodeCache(tmp_path).put(KEY, b"code")
+    assert len(looks) == 3
 
 
 def test_what_a_dead_process_left_half_written_is_cleared(tmp_path):

@@ -82,7 +82,7 @@ def test_constants_globals_and_the_math_library_are_linked(disk):
 
 
 def test_two_libraries_may_use_the_same_names(disk):
-    first, second = llvm.compile_all([ANSWER.format(1), ANSWER.format(2)])
+    first, second = llvm.compile(ANSWER.format(1)), llvm.compile(ANSWER.format(2))
     assert (call(first, "answer"), call(second, "answer")) == (1, 2)
 
 
@@ -114,11 +114,11 @@ def test_a_missing_name_and_bad_object_code_are_errors_not_crashes(disk):
     data = llvm.compile_object(ANSWER.format(1))
     for damaged in (b"", b"nonsense", data[: len(data) // 2]):
         with pytest.raises(llvm.CodeError):
-            llvm.load_object(damaged)
+            llvm.Library(damaged)
 
 
 def test_the_same_text_is_compiled_once_in_a_process_and_once_on_a_disk(disk, compiled):
-    first, again = llvm.compile_all([ANSWER.format(7)] * 2)
+    first, again = llvm.compile(ANSWER.format(7)), llvm.compile(ANSWER.format(7))
     assert first is again is llvm.compile(ANSWER.format(7)) and len(compiled) == 1
     del first, again
     gc.collect()
@@ -127,7 +127,7 @@ def test_the_same_text_is_compiled_once_in_a_process_and_once_on_a_disk(disk, co
 
 def test_object_code_that_cannot_be_loaded_is_compiled_again(disk, compiled):
     call(llvm.compile(ANSWER.format(8)), "answer")
-    (entry,) = disk.directory.iterdir()
+    (entry,) = disk.directory.glob("*.object")
     disk.put(entry.stem, b"whole, but not code")
     gc.collect()
     assert call(llvm.compile(ANSWER.format(8)), "answer") == 8 and len(compiled) == 2
@@ -198,9 +198,9 @@ def test_too_many_libraries_are_an_error_not_the_end_of_the_process(disk, monkey
     gc.collect()
     limit = len(llvm._alive) + 1
     monkeypatch.setattr(llvm, "most_libraries", lambda: limit)
-    library = llvm.load_object(data)
+    library = llvm.Library(data)
     with pytest.raises(llvm.CodeError, match="kernels are in memory"):
-        llvm.load_object(data)
+        llvm.Library(data)
     assert call(library, "answer") == 5
 
 

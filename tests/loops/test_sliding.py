@@ -67,7 +67,7 @@ def test_other_element_types(dtype, stride):
         arrays = [data(t).astype(dtype.numpy) for t in inputs]
         kernel = check(parse_graph(text), *arrays, interpreted=False,
                        tolerance={64: 1e-9, 16: 0.15}[dtype.bits])
-        assert is_sliding(kernel) == (dtype is not bfloat16)        # which is multiplied in pairs, or widened before
+        assert is_sliding(kernel)
 
 
 def test_what_is_not_a_number_stays_where_its_windows_are():

@@ -201,7 +201,7 @@ ENDINGS = {
             child = os.fork()
             if not child:
                 for _ in range(3): assert [run(pool) for pool in pools] == [2, 4, 3]
-                spin = llvm.load_object(llvm.compile_object("define void @g() { ret void }")); spin.address("g")
+                spin = llvm.Library(llvm.compile_object("define void @g() { ret void }")); spin.address("g")
                 sys.exit(0)
             assert os.waitpid(child, 0)[1] == 0""",
 }
