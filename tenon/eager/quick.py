@@ -23,7 +23,7 @@ from tenon.graph.kernels import KERNELS
 from tenon.graph.op import OPS, Op, current
 from tenon.ops.define import PUBLIC
 from tenon.ops.linalg import matmul_op
-from tenon.runtime.results import LARGE, take
+from tenon.runtime.results import LARGE, filled
 from tenon.tensor import Tensor, fresh
 from tenon.types import TensorType, as_dtype
 
@@ -71,7 +71,7 @@ def _unary(op: Op, ufunc: np.ufunc) -> Short:
             result = results[a.dtype]
             if result is not None:
                 try:
-                    out = quiet.run(ufunc, a) if a.nbytes < LARGE else _filled(ufunc, result, a)
+                    out = quiet.run(ufunc, a) if a.nbytes < LARGE else quiet.run(filled, ufunc, result, a)
                     if type(out) is not np.ndarray:
                         out = np.asarray(out)
                     if out.dtype is result:
@@ -109,7 +109,7 @@ def _binary(op: Op, ufunc: np.ufunc) -> Short:
             if dtype is b.dtype and (result := results[dtype]) is not None:
                 try:
                     large = a.nbytes >= LARGE or b.nbytes >= LARGE
-                    out = _filled(ufunc, result, a, b) if large else quiet.run(ufunc, a, b)
+                    out = quiet.run(filled, ufunc, result, a, b) if large else quiet.run(ufunc, a, b)
                     if type(out) is not np.ndarray:
                         out = np.asarray(out)
                     if out.dtype is result:
@@ -119,11 +119,6 @@ def _binary(op: Op, ufunc: np.ufunc) -> Short:
         return full((x, y), {})
     quick.__name__, quick.__doc__ = op.name, op.doc
     return Short(op, ufunc, quick, results, numbers.find)
-
-
-def _filled(ufunc: np.ufunc, result: np.dtype[Any], *arrays: Any) -> Any:
-    """What the ufunc gives, in memory that was used before: the system clears what it hands out."""
-    return quiet.run(ufunc, *arrays, out=take(np.broadcast_shapes(*[a.shape for a in arrays]), result))
 
 
 PRODUCT = _product(matmul_op, PUBLIC["matmul"])

@@ -28,7 +28,7 @@ from tenon.graph.ir import Graph, Literal, Node, Value
 from tenon.graph.op import OPS
 from tenon.ops.shape import spread
 from tenon.runtime.results import LARGE as LARGE_MEMORY
-from tenon.runtime.results import take
+from tenon.runtime.results import filled
 from tenon.types import DType, TensorType, broadcast_shapes
 
 LARGE = 4096            # elements, above which a result is worth writing over an input, a constant not worth keeping
@@ -63,20 +63,22 @@ class Recipe:
 
 def _as_python(writer: _Writer, steps: Sequence[Step], results: Sequence[int], name: str) -> Callable[..., Any]:
     """The steps as one Python function, a line each: names take less time than places in a list."""
-    names: dict[str, Any] = {"array": np.ndarray, "as_type": as_type, "take": take}
+    names: dict[str, Any] = {"array": np.ndarray, "as_type": as_type, "over": _over, "filled": filled}
     for k, held in enumerate(writer.held):
         if held is not None:
             names[f"v{k}"] = held
     lines = [f"def recipe({', '.join(f'v{k}' for k in range(writer.params))}):"]
     for n, (function, attrs, places, outs, into, dead) in enumerate(steps):
-        given = [f"v{k}" for k in (*places, *([into] if into >= 0 else []))]
-        if into < 0 and _fills_large(writer, places, outs):
-            given.append(f"take(type{outs[0]}.shape, dtype{outs[0]})")
+        given, called = [f"v{k}" for k in places], f"f{n}("
+        if into >= 0:
+            called = f"over(v{into}, f{n}, "
+        elif _fills_large(writer, places, outs):
+            called = f"filled(f{n}, dtype{outs[0]}, "
         for k, (attribute, value) in enumerate(attrs):
             names[f"a{n}_{k}"] = value
             given.append(f"{attribute}=a{n}_{k}" if attribute else f"a{n}_{k}")
         names[f"f{n}"] = natives.get(function, function)
-        lines.append(f"    {', '.join(f'v{k}' for k in outs)} = f{n}({', '.join(given)})")
+        lines.append(f"    {', '.join(f'v{k}' for k in outs)} = {called}{', '.join(given)})")
         for k in outs:
             names[f"type{k}"], names[f"dtype{k}"] = writer.types[k], writer.types[k].dtype.numpy
             lines.append(f"    if type(v{k}) is not array or v{k}.dtype is not dtype{k}: v{k} = as_type(v{k}, type{k})")
@@ -87,6 +89,13 @@ def _as_python(writer: _Writer, steps: Sequence[Step], results: Sequence[int], n
     made: Callable[..., Any] = names["recipe"]
     _written.add(made)
     return made
+
+
+def _over(target: Any, ufunc: Callable[..., Any], *arrays: Any) -> Any:
+    """The result in the place of an input, where that lies as a new one would: sums go along memory."""
+    if all(x.flags.c_contiguous for x in arrays) or all(x.strides == target.strides for x in arrays if x.ndim):
+        return ufunc(*arrays, target)
+    return ufunc(*arrays)
 
 
 def use_natives(found: Mapping[Any, Callable[..., Any]]) -> None:

@@ -6,6 +6,7 @@ Also what the other families need to speak of shapes and indices.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from math import prod
 from typing import Any
 
@@ -71,16 +72,25 @@ full_op = define(
     ref=lambda value, shape: np.full(shape, value, value.dtype), compute=lambda s, i, value, shape: value(()),
     doc="A tensor with one value everywhere.", examples=["full_op(f32(1.5), shape=(2, 3)) -> f32[2, 3]"])
 
-SPREAD = 4096           # elements that are copied in less time than a view of them takes to make
-
 
 def spread(x: Any, shape: Any) -> Any:
-    """NumPy: the array broadcast to a shape, a view that cannot be written to where there are many elements."""
-    if prod(shape) >= SPREAD:
+    """NumPy: the array broadcast to a shape, a view that cannot be written to.
+
+    A copy would take half of the time where there are few elements; but in which order the elements of results lie, and
+    so in which order they are added up, follows from where those of inputs lie, and recipes make neither copy nor view.
+    """
+    if not x.flags.c_contiguous:
         return np.broadcast_to(x, shape)
-    out = np.empty(shape, x.dtype)
-    out[...] = x
+    out = np.ndarray(shape, x.dtype, x, 0, _steps(x.shape, shape, x.itemsize))      # sooner than broadcast_to
+    out.flags.writeable = False
     return out
+
+
+@lru_cache(4096)
+def _steps(shape: tuple[int, ...], wide: tuple[int, ...], size: int) -> tuple[int, ...]:
+    """Bytes between neighbours along each axis of a view in the `wide` shape of elements that lie side by side."""
+    inside = [size * prod(shape[k + 1:]) for k in range(len(shape))]
+    return (0,) * (len(wide) - len(shape)) + tuple([0 if n == 1 else step for n, step in zip(shape, inside)])
 
 
 broadcast_to = define(

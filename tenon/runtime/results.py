@@ -55,3 +55,12 @@ def take(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
         fresh: Any = aligned_bytes(size)
         memory = (ctypes.c_char * size).from_buffer(fresh)
     return np.ndarray(shape, dtype, buffer=Lease((size,), np.uint8, memory))
+
+
+def filled(ufunc: np.ufunc, dtype: np.dtype[Any], *arrays: NDArray[Any]) -> Any:
+    """What a ufunc gives, in such memory; where elements do not lie in order, as NumPy lays them, so that sums of them
+    have the same order everywhere.
+    """
+    if not all(x.flags.c_contiguous for x in arrays):
+        return ufunc(*arrays)
+    return ufunc(*arrays, out=take(np.broadcast_shapes(*[x.shape for x in arrays]), dtype))
