@@ -71,13 +71,13 @@ def _as_python(writer: _Writer, steps: Sequence[Step], results: Sequence[int], n
     for n, (function, attrs, places, outs, into, dead) in enumerate(steps):
         given, called = [f"v{k}" for k in places], f"f{n}("
         if into >= 0:
-            called = f"over(v{into}, f{n}, "
+            called = f"over(v{into}, large{n}, "
         elif _fills_large(writer, places, outs):
-            called = f"filled(f{n}, dtype{outs[0]}, "
+            called = f"filled(large{n}, dtype{outs[0]}, "
         for k, (attribute, value) in enumerate(attrs):
             names[f"a{n}_{k}"] = value
             given.append(f"{attribute}=a{n}_{k}" if attribute else f"a{n}_{k}")
-        names[f"f{n}"] = natives.get(function, function)
+        names[f"f{n}"], names[f"large{n}"] = natives.get(function, function), function
         lines.append(f"    {', '.join(f'v{k}' for k in outs)} = {called}{', '.join(given)})")
         for k in outs:
             names[f"type{k}"], names[f"dtype{k}"] = writer.types[k], writer.types[k].dtype.numpy
@@ -94,7 +94,7 @@ def _as_python(writer: _Writer, steps: Sequence[Step], results: Sequence[int], n
 def _over(target: Any, ufunc: Callable[..., Any], *arrays: Any) -> Any:
     """The result in the place of an input, where that lies as a new one would: sums go along memory."""
     if all(x.flags.c_contiguous for x in arrays) or all(x.strides == target.strides for x in arrays if x.ndim):
-        return ufunc(*arrays, target)
+        return ufunc(*arrays, out=target)
     return ufunc(*arrays)
 
 
@@ -103,7 +103,7 @@ def use_natives(found: Mapping[Any, Callable[..., Any]]) -> None:
     natives.update(found)
     for function in list(_written):
         names = function.__globals__
-        names.update({name: natives[x] for name, x in names.items() if callable(x) and x in natives})
+        names.update({name: natives[x] for name, x in names.items() if name[0] == "f" and callable(x) and x in natives})
 
 
 class CannotWrite(Exception):

@@ -332,9 +332,9 @@ class _Loops(Values):
     def near_or_far(self, statement: Loop, look: Loop, near: Local, start: ir.Value, stop: ir.Value,
                     first: ir.Value) -> None:
         """The same, some turns at a time, by the shorter way where all operands are small."""
-        b, step = self.b, ir.Constant(I64, LOOKED_AT)
-        with loop(b, start, stop, step) as (begin, _):
-            end = scalar.binary(b, "min", b.add(begin, step), stop, int64)
+        b, turns = self.b, _distance(start, stop)
+
+        def some(begin: ir.Value, end: ir.Value) -> None:
             self.statement(Accumulator(near, "all"))
             self.vectors(look, begin, end, first)
             with b.if_else(self.value(near)) as (all_are, some_are_not):
@@ -344,6 +344,11 @@ class _Loops(Values):
                 with some_are_not:
                     self.near = False
                     self.some_turns(statement, begin, end, first, WITHOUT_COPIES, "llvm.loop.interleave.count=2")
+        if turns is not None and turns <= LOOKED_AT:        # a line of several that are written, in few vectors
+            some(start, stop)
+            return
+        with loop(b, start, stop, ir.Constant(I64, LOOKED_AT)) as (begin, _):
+            some(begin, scalar.binary(b, "min", b.add(begin, ir.Constant(I64, LOOKED_AT)), stop, int64))
 
     def vectors(self, statement: Loop, start: ir.Value, stop: ir.Value, first: ir.Value = ZERO) -> None:
         """The body for first + start <= index < first + stop: in whole vectors, and what is left behind a mask."""
