@@ -10,30 +10,16 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.backends.cpu import objects
 from tenon.backends.cpu.eager.ufuncs import inner_loop
 from tenon.eager import descent, native, recipes
 from tenon.eager.quick import PRODUCT, SHORTS
 from tenon.errors import GradientError, TenonError
 from tenon.graph.kernels import Kernel, add_kernel, forget_kernel
-from tenon.graph.op import Op
 
-pytestmark = pytest.mark.skipif(not objects.READABLE, reason="this Python's objects are not read")
+pytestmark = pytest.mark.usefixtures("machine_code")
 F32 = np.dtype(np.float32)
 DIFFERENTIABLE = [short for short in SHORTS if short.op.vjp is not None and short.results[F32] == F32]
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, 1e-40, np.inf, -np.inf, np.nan, 3e38, 2.0]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def machine_code():
-    """Machine code for the operators, from now on; functions in Python afterwards."""
-    in_python = Op.__call__
-    native.give_native(SHORTS, PRODUCT)
-    yield
-    native.give_python(SHORTS, PRODUCT)
-    Op.__call__ = in_python
-    vars(descent.ways).update(vars(descent.Ways()))
-    recipes.natives.clear()
 
 
 def is_native(call):

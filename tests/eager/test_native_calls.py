@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.backends.cpu import objects
-from tenon.eager import descent, native, recipes
+from tenon.eager import descent, native
 from tenon.eager.quick import PRODUCT, SHORTS
 from tenon.eager.remembered import ready_calls
 from tenon.errors import TenonError
@@ -18,20 +17,7 @@ from tenon.graph.kernels import Kernel, add_kernel, forget_kernel
 from tenon.graph.op import OPS, Op
 from tenon.ops.define import remembering
 
-pytestmark = pytest.mark.skipif(not objects.READABLE, reason="this Python's objects are not read")
-
-
-@pytest.fixture(autouse=True)
-def machine_code():
-    """Machine code for the operators, from now on; functions in Python afterwards."""
-    in_python = Op.__call__
-    native.give_native(SHORTS, PRODUCT)
-    yield
-    native.give_python(SHORTS, PRODUCT)
-    Op.__call__ = in_python
-    vars(descent.ways).update(vars(descent.Ways()))
-    recipes.natives.clear()
-    ready_calls.known.clear()
+pytestmark = pytest.mark.usefixtures("machine_code")
 
 
 def seen(call, *tensors):

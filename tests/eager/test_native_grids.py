@@ -6,28 +6,14 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.backends.cpu import objects
-from tenon.eager import descent, native, recipes
+from tenon.eager import native, recipes
 from tenon.eager.quick import PRODUCT, SHORTS
-from tenon.graph.op import Op
 
-pytestmark = pytest.mark.skipif(not objects.READABLE, reason="this Python's objects are not read")
+pytestmark = pytest.mark.usefixtures("machine_code")
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, 1e-40, np.inf, -np.inf, np.nan, -np.nan, 3e38, 2.0]
 PLAIN = [0.5, -0.0, 1.0, -1.5, 2.0, 0.25, -3.0]
 SHAPES = [(), (1,), (5,), (3, 5), (3, 1), (1, 5), (2, 3, 5), (2, 1, 5), (1, 3, 1), (4, 2, 3, 5), (4, 1, 3, 1), (0,), (3, 0),
           (37, 19), (37, 1), (19,), (64, 64), (1, 64), (7, 3, 33), (100, 2), (2,), (2, 1, 1, 1, 1, 1, 3)]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def machine_code():
-    """Machine code for the operators, from now on; functions in Python afterwards."""
-    in_python = Op.__call__
-    native.give_native(SHORTS, PRODUCT)
-    yield
-    native.give_python(SHORTS, PRODUCT)
-    Op.__call__ = in_python
-    vars(descent.ways).update(vars(descent.Ways()))
-    recipes.natives.clear()
 
 
 def whole(values, shape):

@@ -6,28 +6,13 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.backends.cpu import objects
-from tenon.eager import descent, native, recipes
-from tenon.eager.quick import PRODUCT, SHORTS
+from tenon.eager import recipes
 from tenon.errors import TenonError
-from tenon.graph.op import Op
 
-pytestmark = pytest.mark.skipif(not objects.READABLE, reason="this Python's objects are not read")
+pytestmark = pytest.mark.usefixtures("machine_code")
 SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, 0.5, 1e-40, np.inf, -np.inf, np.nan, -np.nan, 3e38, 2.0])
 SHAPES = [(), (1,), (2,), (7,), (9,), (17,), (130,), (4000,), (5000,), (4, 33), (33, 4), (1, 5), (5, 1), (3, 5, 7), (2, 1, 3),
           (1, 1), (32, 128), (2, 3, 4, 5), (4, 1, 6), (100, 3), (3, 100), (1000, 2), (0,), (0, 3), (3, 0), (1,) * 9]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def machine_code():
-    """Machine code for the operators, from now on; functions in Python afterwards."""
-    in_python = Op.__call__
-    native.give_native(SHORTS, PRODUCT)
-    yield
-    native.give_python(SHORTS, PRODUCT)
-    Op.__call__ = in_python
-    vars(descent.ways).update(vars(descent.Ways()))
-    recipes.natives.clear()
 
 
 def axes(ndim):
