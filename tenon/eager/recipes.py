@@ -63,22 +63,22 @@ class Recipe:
 
 def _as_python(writer: _Writer, steps: Sequence[Step], results: Sequence[int], name: str) -> Callable[..., Any]:
     """The steps as one Python function, a line each: names take less time than places in a list."""
-    names: dict[str, Any] = {"array": np.ndarray, "as_type": as_type, "over": _over, "filled": filled}
+    names: dict[str, Any] = {"array": np.ndarray, "as_type": as_type}
     for k, held in enumerate(writer.held):
         if held is not None:
             names[f"v{k}"] = held
     lines = [f"def recipe({', '.join(f'v{k}' for k in range(writer.params))}):"]
     for n, (function, attrs, places, outs, into, dead) in enumerate(steps):
-        given, called = [f"v{k}" for k in places], f"f{n}("
+        given = [f"v{k}" for k in places]
         if into >= 0:
-            called = f"over(v{into}, large{n}, "
+            function, given = partial(_over, function), [f"v{into}", *given]
         elif _fills_large(writer, places, outs):
-            called = f"filled(large{n}, dtype{outs[0]}, "
+            function = partial(filled, function, writer.types[outs[0]].dtype.numpy)
         for k, (attribute, value) in enumerate(attrs):
             names[f"a{n}_{k}"] = value
             given.append(f"{attribute}=a{n}_{k}" if attribute else f"a{n}_{k}")
-        names[f"f{n}"], names[f"large{n}"] = natives.get(function, function), function
-        lines.append(f"    {', '.join(f'v{k}' for k in outs)} = {called}{', '.join(given)})")
+        names[f"f{n}"] = natives.get(function, function)
+        lines.append(f"    {', '.join(f'v{k}' for k in outs)} = f{n}({', '.join(given)})")
         for k in outs:
             names[f"type{k}"], names[f"dtype{k}"] = writer.types[k], writer.types[k].dtype.numpy
             lines.append(f"    if type(v{k}) is not array or v{k}.dtype is not dtype{k}: v{k} = as_type(v{k}, type{k})")
@@ -91,7 +91,7 @@ def _as_python(writer: _Writer, steps: Sequence[Step], results: Sequence[int], n
     return made
 
 
-def _over(target: Any, ufunc: Callable[..., Any], *arrays: Any) -> Any:
+def _over(ufunc: Callable[..., Any], target: Any, *arrays: Any) -> Any:
     """The result in the place of an input, where that lies as a new one would: sums go along memory."""
     if all(x.flags.c_contiguous for x in arrays) or all(x.strides == target.strides for x in arrays if x.ndim):
         return ufunc(*arrays, out=target)
@@ -103,7 +103,7 @@ def use_natives(found: Mapping[Any, Callable[..., Any]]) -> None:
     natives.update(found)
     for function in list(_written):
         names = function.__globals__
-        names.update({name: natives[x] for name, x in names.items() if name[0] == "f" and callable(x) and x in natives})
+        names.update({name: natives[x] for name, x in names.items() if callable(x) and x in natives})
 
 
 class CannotWrite(Exception):

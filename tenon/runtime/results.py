@@ -57,7 +57,7 @@ def take(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
     return np.ndarray(shape, dtype, buffer=Lease((size,), np.uint8, memory))
 
 
-def filled(ufunc: np.ufunc, dtype: np.dtype[Any], *arrays: NDArray[Any]) -> Any:
+def filled(ufunc: Callable[..., Any], dtype: np.dtype[Any], *arrays: NDArray[Any]) -> Any:
     """What a ufunc gives, in such memory; where elements do not lie in order, as NumPy lays them, so that sums of them
     have the same order everywhere.
     """
