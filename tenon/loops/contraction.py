@@ -15,8 +15,8 @@ from tenon.dataclasses import dataclass
 from tenon.dims import product
 from tenon.loops.affine import affine, is_same
 from tenon.loops.expressions import Binary, Cast, CheckedIndex, Expr, Index, Load, Reduce, size
+from tenon.loops.sliding import sliding
 from tenon.loops.traversal import parts
-from tenon.loops.windows import sliding
 from tenon.types import DType, bfloat16, bool_, float16, float32, float64, int32, int64
 
 ACCUMULATED = (float16, bfloat16, float32, float64, int32, int64)

@@ -16,9 +16,10 @@ from tenon.loops.build import offset
 from tenon.loops.contraction import Product, as_product
 from tenon.loops.expressions import Binary, Buffer, Expr, Index, Load, Reduce, size
 from tenon.loops.simplify import simplify, substitute
+from tenon.loops.sliding import Sliding, sliding
 from tenon.loops.target import Target
 from tenon.loops.traversal import replace
-from tenon.loops.windows import Sliding, count, sliding
+from tenon.loops.windows import count
 from tenon.types import TensorType
 
 PARTS = 16, 12, 10, 8       # how many there may be, the best first

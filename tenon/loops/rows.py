@@ -16,9 +16,10 @@ from tenon.loops.affine import affine, is_same
 from tenon.loops.build import offset
 from tenon.loops.contraction import Product
 from tenon.loops.expressions import Buffer, Cast, Expr, Index, Load, Reduce
+from tenon.loops.sliding import sliding
 from tenon.loops.target import Target
 from tenon.loops.traversal import replace
-from tenon.loops.windows import sliding, windows_of
+from tenon.loops.windows import windows_of
 from tenon.types import TensorType, bfloat16, float32
 
 SEVERAL = 192           # columns of one block

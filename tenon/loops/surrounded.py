@@ -17,9 +17,10 @@ from tenon.loops.contraction import Product
 from tenon.loops.expressions import Binary, Buffer, Expr, Index, Load, Reduce, binary
 from tenon.loops.rows import Copies
 from tenon.loops.simplify import simplify
+from tenon.loops.sliding import sliding
 from tenon.loops.target import Target
 from tenon.loops.traversal import replace
-from tenon.loops.windows import Slide, Windows, sliding, windows_of
+from tenon.loops.windows import Slide, Windows, windows_of
 from tenon.types import TensorType
 
 PLANE = 2               # axes that Winograd's windows slide along

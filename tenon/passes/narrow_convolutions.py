@@ -20,7 +20,7 @@ from typing import Any
 
 from tenon.graph.build import copy, rebuild
 from tenon.graph.ir import Graph, Input, Node, Value
-from tenon.loops.windows import FEW_FILTERS, MOST_TAPS
+from tenon.loops.sliding import FEW_FILTERS, MOST_TAPS
 from tenon.ops.barrier import stored
 from tenon.ops.convolution import conv, conv_input_grad, conv_weight_grad
 from tenon.ops.cutting import narrow

@@ -31,8 +31,8 @@ from tenon.dims import product
 from tenon.loops.affine import affine, is_same
 from tenon.loops.expressions import Buffer, Expr, Load
 from tenon.loops.ir import Contraction, Store, roots
+from tenon.loops.sliding import Sliding
 from tenon.loops.traversal import walk
-from tenon.loops.windows import Sliding
 
 WINDOWS = "windows"     # the schedule of what is computed window by window
 

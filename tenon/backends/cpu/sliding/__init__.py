@@ -23,7 +23,7 @@ from tenon.backends.cpu.sliding.winograd.places import WinogradPlan, winograd_pl
 from tenon.backends.cpu.values import Values
 from tenon.loops.expressions import Buffer
 from tenon.loops.ir import Contraction
-from tenon.loops.windows import Sliding, sliding
+from tenon.loops.sliding import Sliding, sliding
 
 
 def slides(statement: Contraction) -> Sliding | None:

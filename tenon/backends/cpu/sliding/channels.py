@@ -42,7 +42,8 @@ from tenon.loops.affine import affine
 from tenon.loops.expressions import Index, Load, size
 from tenon.loops.ir import Contraction
 from tenon.loops.simplify import substitute
-from tenon.loops.windows import Slide, Sliding, Windows, count
+from tenon.loops.sliding import Sliding
+from tenon.loops.windows import Slide, Windows, count
 
 WORKING = 3             # registers that hold neither sums nor weights
 LONGEST = 28            # places of a tile

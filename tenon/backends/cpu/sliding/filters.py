@@ -43,7 +43,8 @@ from tenon.dataclasses import dataclass, replace
 from tenon.loops.affine import affine
 from tenon.loops.expressions import Load
 from tenon.loops.ir import Contraction
-from tenon.loops.windows import Axis, Sliding, Windows, count
+from tenon.loops.sliding import Sliding
+from tenon.loops.windows import Axis, Windows, count
 
 PLACES = 768            # of a block, about: their lines of a panel stay in the second cache
 WORKING = 5             # registers that hold no sums

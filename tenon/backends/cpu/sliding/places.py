@@ -44,7 +44,8 @@ from tenon.loops.affine import affine
 from tenon.loops.expressions import Load, size
 from tenon.loops.ir import Contraction
 from tenon.loops.simplify import substitute
-from tenon.loops.windows import Axis, Slide, Sliding, Windows, count
+from tenon.loops.sliding import Sliding
+from tenon.loops.windows import Axis, Slide, Windows, count
 
 
 @dataclass(frozen=True)

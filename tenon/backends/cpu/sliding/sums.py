@@ -41,7 +41,8 @@ from tenon.backends.cpu.sliding.task import SPARE, Task, block_of, up
 from tenon.dataclasses import dataclass, replace
 from tenon.loops.expressions import Load
 from tenon.loops.ir import Contraction
-from tenon.loops.windows import Axis, Sliding, Windows, count
+from tenon.loops.sliding import Sliding
+from tenon.loops.windows import Axis, Windows, count
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,8 @@ from tenon.backends.cpu.values import Values
 from tenon.dataclasses import dataclass
 from tenon.loops.expressions import Load
 from tenon.loops.ir import Contraction
-from tenon.loops.windows import Axis, Sliding, Windows, count
+from tenon.loops.sliding import Sliding
+from tenon.loops.windows import Axis, Windows, count
 
 GROUP = 128             # filters of a group, about: their lines of a block are in the second cache
 WORKING = 6             # registers that hold no sums

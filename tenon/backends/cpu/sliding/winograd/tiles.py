@@ -9,8 +9,9 @@ from tenon.backends.cpu.contraction.machine import best_tile, host
 from tenon.backends.cpu.sliding.task import up
 from tenon.backends.cpu.sliding.winograd.transforms import Line, Tilings
 from tenon.dataclasses import dataclass
+from tenon.loops.sliding import frequencies, tiles_of_block
 from tenon.loops.tiling import TOGETHER
-from tenon.loops.windows import Slide, Windows, count, frequencies, tiles_of_block
+from tenon.loops.windows import Slide, Windows, count
 
 STEP = TOGETHER                 # places from tile to tile
 
