@@ -6,7 +6,7 @@ polynomial over atoms in normal form, so equal sizes compare equal.  A question 
 answer as a guard.
 
 Users take sizes for integers: what a polynomial cannot be (a float, a key of a dictionary, text) needs the number, and
-`PinnedSize` asks for a capture in which the size is one.
+`PinnedSize` asks for a capture in which the size is one.  What numbers say of dimensions is `tenon.sizes`.
 """
 
 from __future__ import annotations
@@ -14,14 +14,13 @@ from __future__ import annotations
 import ast
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from numbers import Integral, Number
 from types import FrameType
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
-from tenon.dataclasses import dataclass, field
+from tenon.dataclasses import dataclass
 from tenon.errors import PACKAGE, TenonError
 
 SMALLEST_SYMBOLIC_SIZE = 2
@@ -38,10 +37,10 @@ class PinnedSize(BaseException):
     Not an Exception, since user code that catches those must not see it.
     """
 
-    def __init__(self, left: Dim, right: Dim = 0, sizes: Mapping[str, int] | None = None):
+    def __init__(self, left: Dim, right: Dim = 0, solution: tuple[str, Dim] | None = None):
         super().__init__(f"{left} must be {right}")
         self.names = symbols(left) | symbols(right)
-        self.solution = solution(left - right, sizes) if sizes is not None else None
+        self.solution = solution
 
 
 @dataclass(frozen=True)
@@ -108,7 +107,7 @@ class SymbolicDim:
         return int if _asked_by_user() else SymbolicDim
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("__") or not hasattr(int, name) or _assumptions.get() is None:
+        if name.startswith("__") or not hasattr(int, name) or innermost.get() is None:
             raise AttributeError(f"a symbolic size has no attribute {name!r}")
         return getattr(int(self), name)
 
@@ -164,7 +163,7 @@ class SymbolicDim:
         return not _ask(self, "==", 0)
 
     def __index__(self) -> int:
-        if _assumptions.get() is None:
+        if innermost.get() is None:
             raise UndecidedSize(f"the size {self} is symbolic, and an exact number is needed here")
         raise PinnedSize(self)
 
@@ -172,6 +171,15 @@ class SymbolicDim:
 
 
 Dim: TypeAlias = int | SymbolicDim
+
+
+class Answering(Protocol):
+    """Who is asked what the normal form cannot say: `tenon.sizes.Assumptions`."""
+
+    def answer(self, left: Dim, relation: str, right: Dim) -> bool: ...
+
+
+innermost: ContextVar[Answering | None] = ContextVar("innermost", default=None)
 
 
 def _polynomial(operation: Callable[..., Dim]) -> Callable[..., Any]:
@@ -253,55 +261,11 @@ def _substitute_atom(atom: Atom, values: Mapping[str, Dim]) -> Dim:
     return left // right if isinstance(atom, Quotient) else maximum(left, right)
 
 
-def solution(difference: Dim, sizes: Mapping[str, int]) -> tuple[str, Dim] | None:
-    """A symbol, and an expression without it for which the difference may be 0; None where it has to be a number.
-
-    `B - C - 1` gives `B: C + 1`.  Where a remainder matters, as in `B - 2*(B//2)`, the symbol becomes a multiple of a
-    new one, with the remainder that it has now.
-    """
-    if isinstance(difference, int):
-        return None
-    for monomial, coefficient in difference.terms:
-        for atom in monomial:
-            if isinstance(atom, Quotient) and isinstance(atom.denominator, int) and str(atom.numerator) in sizes:
-                name, times = str(atom.numerator), atom.denominator
-                if sizes[name] // times >= SMALLEST_SYMBOLIC_SIZE:
-                    return name, symbol(f"{name}_{times}") * times + sizes[name] % times
-        rest = difference - SymbolicDim(((monomial, coefficient),))
-        if len(monomial) == 1 and isinstance(monomial[0], str) and abs(coefficient) == 1 \
-                and monomial[0] not in symbols(rest) and not isinstance(rest, int):
-            return monomial[0], rest * -coefficient
-    return None
-
-
-def learn(dim: Dim, size: int, sizes: dict[str, int]) -> bool:
-    """Whether a dimension may have this size, given some symbols; adds the symbol that follows from it.
-
-    >>> sizes = {}
-    >>> learn(symbol("B") * 2 + 1, 7, sizes), sizes
-    (True, {'B': 3})
-    """
-    if symbols(dim) <= sizes.keys():
-        return evaluate(dim, sizes) == size
-    if (name := told_by(dim)) is not None:
-        low, step = evaluate(dim, {name: 0}), evaluate(dim, {name: 1}) - evaluate(dim, {name: 0})
-        sizes[name], rest = divmod(size - low, step)
-        return rest == 0 and sizes[name] >= SMALLEST_SYMBOLIC_SIZE
-    return True     # not known yet; to be asked again when all are
-
-
-def told_by(dim: Dim) -> str | None:
-    """The symbol that follows from the number behind a dimension: that of `2*B + 1`."""
-    names = symbols(dim)
-    linear = isinstance(dim, SymbolicDim) and all(len(m) <= 1 and isinstance((*m, "")[0], str) for m, _ in dim.terms)
-    return next(iter(names)) if linear and len(names) == 1 else None
-
-
 def maximum(left: Dim, right: Dim) -> Dim:
     """The larger of two sizes."""
     if isinstance(left, int) and isinstance(right, int):
         return max(left, right)
-    low = _bounds(left - right)
+    low = bounds(left - right)
     if low[0] is not None and low[0] >= 0:
         return left
     if low[1] is not None and low[1] <= 0:
@@ -339,41 +303,9 @@ _ARITHMETIC: dict[type[ast.operator], Callable[[Dim, Dim], Dim]] = {
 }
 
 
-@dataclass
-class Assumptions:
-    """The sizes at hand, and the answers given from them; each answer is a condition for the capture to hold."""
-
-    sizes: Mapping[str, int]
-    recorded: dict[tuple[Dim, str, Dim], bool] = field(default_factory=dict)
-
-    def record(self, left: Dim, relation: str, right: Dim, answer: bool) -> bool:
-        if relation == "==" and answer:
-            raise PinnedSize(left, right, self.sizes)
-        self.recorded[left, relation, right] = answer
-        return answer
-
-    def hold(self, sizes: Mapping[str, int]) -> bool:
-        """Whether every recorded answer is the same for these sizes."""
-        return all(_compare(evaluate(left, sizes), relation, evaluate(right, sizes)) == answer
-                   for (left, relation, right), answer in self.recorded.items())
-
-
-_assumptions: ContextVar[Assumptions | None] = ContextVar("assumptions", default=None)
-
-
-@contextmanager
-def assuming(assumptions: Assumptions) -> Iterator[Assumptions]:
-    """Answer undecided questions about sizes from `assumptions`, and record them there."""
-    token = _assumptions.set(assumptions)
-    try:
-        yield assumptions
-    finally:
-        _assumptions.reset(token)
-
-
 def _asked_by_user() -> bool:
     """Whether a method of a size was called in a capture, by other code than Tenon's own."""
-    if _assumptions.get() is None:
+    if innermost.get() is None:
         return False
     frame: FrameType | None = sys._getframe(2)
     while frame is not None and (frame.f_code.co_filename.endswith(METHODS) or (
@@ -383,7 +315,7 @@ def _asked_by_user() -> bool:
 
 
 def _ask(left: Dim, relation: str, right: Dim) -> bool:
-    low, high = _bounds(left - right)
+    low, high = bounds(left - right)
     if relation == "<" and low is not None and low >= 0:
         return False
     if relation == "<" and high is not None and high < 0:
@@ -391,21 +323,20 @@ def _ask(left: Dim, relation: str, right: Dim) -> bool:
     if relation == "==" and ((low is not None and low > 0) or (high is not None and high < 0)):
         return False
     if low is not None and low == high:
-        return _compare(low, relation, 0)
-    assumptions = _assumptions.get()
-    if assumptions is not None:
-        answer = _compare(evaluate(left, assumptions.sizes), relation, evaluate(right, assumptions.sizes))
-        return assumptions.record(left, relation, right, answer)
+        return compare(low, relation, 0)
+    if (asked := innermost.get()) is not None:
+        return asked.answer(left, relation, right)
     if relation == "==":
         return False
     raise UndecidedSize(f"whether {left} {relation} {right} depends on the sizes at run time")
 
 
-def _compare(left: int, relation: str, right: int) -> bool:
+def compare(left: int, relation: str, right: int) -> bool:
+    """What "<" or "==" says of two numbers."""
     return left == right if relation == "==" else left < right
 
 
-def _bounds(dim: Dim) -> tuple[int | None, int | None]:
+def bounds(dim: Dim) -> tuple[int | None, int | None]:
     """A lower and an upper bound that hold for every size; None is unknown."""
     if isinstance(dim, int):
         return dim, dim

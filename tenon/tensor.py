@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenon.arrays import array_of, copied
 from tenon.autodiff import backward
 from tenon.dims import Dim
 from tenon.dlpack import imported
-from tenon.eager.quiet import quiet
 from tenon.eager.recording import differentiating, is_grad_enabled
 from tenon.elements import Elements
 from tenon.errors import ArgumentError, DTypeError, GradientError, ShapeError
@@ -29,10 +29,9 @@ from tenon.ops.arithmetic import copy as copy_elements
 from tenon.ops.comparison import equal, not_equal
 from tenon.ops.creation import ones_like
 from tenon.ops.getitem import setitem
-from tenon.runtime.results import take
 from tenon.sharing import adopted
 from tenon.state import Deferred, Examples, Payload, TensorState, changed, journal, recorder
-from tenon.types import DEFAULT_OF_KIND, DTYPE_OF, DType, Shape, TensorType, among, as_dtype, check_device, float32
+from tenon.types import DEFAULT_OF_KIND, DTYPE_OF, DType, Shape, TensorType, among, as_dtype, check_device
 
 if TYPE_CHECKING:
     from tenon.eager.tape import TapeNode
@@ -387,12 +386,12 @@ def asarray(data: Any, dtype: Any = None, copy: bool | None = None, *, device: A
             data, wanted = data.detach(), wanted or DEFAULT_OF_KIND[data.dtype.kind]
         found: Tensor = data if wanted is None or wanted is data.dtype else shape_ops.cast(data, dtype=wanted)
         return found
-    array = _as_array(data, wanted)
+    array = array_of(data, wanted)
     shares = not isinstance(data, COPIED) and np.shares_memory(array, np.asarray(data))
     if copy is False and not shares and array.size:
         raise ArgumentError("asarray(copy=False): this data cannot be shared without a copy")
     if copy and shares:
-        return Tensor(_copied(array))
+        return Tensor(copied(array))
     return Tensor(adopted(array) if shares and not isinstance(data, Tensor) else array)
 
 
@@ -406,47 +405,3 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
     """
     check_device(device)
     return Tensor(imported(x, copy))
-
-
-def _copied(array: np.ndarray) -> np.ndarray:
-    """The same elements, in rows; large ones begin where a line of the cache does, so that no program has to move them.
-    """
-    new = take(array.shape, array.dtype)
-    new[...] = array
-    return new
-
-
-def _as_array(data: Any, dtype: DType | None) -> np.ndarray:
-    if isinstance(data, Tensor):
-        data = data._concrete("asarray")
-    if isinstance(data, (list, tuple)):
-        data = _nested(data)
-    try:
-        array = np.asarray(data)
-    except ValueError as error:
-        raise ShapeError(f"the nested lists are ragged: {error}") from None
-    if array.dtype == object or array.dtype.kind in "USMmO":
-        large = next((x for x in array.flat if isinstance(x, int) and not -2 ** 63 <= x < 2 ** 64), None)
-        raise DTypeError(f"tensor: the integer {large} does not fit 64 bits" if large is not None else
-                         f"tensor: {type(data).__name__} with elements of type {array.dtype} makes no tensor",
-                         hint="tensors are made of numbers, of nested lists of numbers, and of arrays")
-    if dtype is None and not isinstance(data, (np.ndarray, np.generic)):
-        dtype = {"f": float32, "c": as_dtype("complex64")}.get(array.dtype.kind)
-    array = array if dtype is None or array.dtype == dtype.numpy else _converted(array, dtype)
-    array = array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
-    as_dtype(array.dtype)
-    return array
-
-
-def _converted(array: np.ndarray, dtype: DType) -> np.ndarray:
-    """The elements in another type, as `cast` converts them: infinite, or the type's end, where they are beyond it."""
-    if array.dtype.kind == "c" or (array.dtype.kind == "f" and dtype.kind in "ui"):
-        found: np.ndarray = shape_ops.cast.ref(array, dtype=dtype)      # type: ignore[misc]
-        return found
-    return quiet.run(array.astype, dtype.numpy)
-
-
-def _nested(data: Any) -> Any:
-    if isinstance(data, (list, tuple)):
-        return [_nested(x) for x in data]
-    return data._concrete("tensor()") if isinstance(data, Tensor) else data

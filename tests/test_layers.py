@@ -14,14 +14,14 @@ ROOT = Path(__file__).parent.parent
 
 # Low to high. A module imports from its own row or a lower one. `__init__` is the public API, `import tenon as tn`.
 LAYERS = """
-dataclasses types dims errors hints config observe locks garbage sharing dlpack
+dataclasses types dims sizes errors hints config observe locks garbage sharing dlpack
 graph
 ops
 autodiff passes loops dataflow
 backends
 runtime
 pipeline
-autocast state elements tensor eager
+autocast state elements arrays tensor eager
 capture
 jit transforms random linalg extend
 array_api distributed fft nn optim data interop storage debug

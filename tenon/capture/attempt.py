@@ -24,8 +24,9 @@ from tenon.capture.trace import Capture, Held, capturing
 from tenon.capture.tree import Structure, unfold
 from tenon.capture.watch import UnsafeCall, Watch
 from tenon.dataclasses import dataclass
-from tenon.dims import Assumptions, UndecidedSize, assuming
+from tenon.dims import UndecidedSize
 from tenon.errors import CaptureError
+from tenon.sizes import Assumptions, assuming
 from tenon.tensor import Tensor
 from tenon.types import TensorType
 

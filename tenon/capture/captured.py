@@ -21,10 +21,10 @@ from tenon.capture.leaves import FromContainers, Nest, OneOf
 from tenon.capture.residuals import Halves, halves
 from tenon.capture.trace import Argument, Held, Source
 from tenon.dataclasses import dataclass, field
-from tenon.dims import Assumptions
 from tenon.eager.calls import program_of
 from tenon.graph.ir import Graph
 from tenon.locks import Lock, cached_property
+from tenon.sizes import Assumptions
 from tenon.tensor import Tensor
 from tenon.types import TensorType
 

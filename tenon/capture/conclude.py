@@ -18,8 +18,9 @@ from tenon.capture.presence import use
 from tenon.capture.reach import Reach
 from tenon.capture.trace import Argument, Capture, GradientOf, Held, Source, capturing
 from tenon.capture.watch import UnsafeCall
-from tenon.dims import Assumptions, SymbolicDim
+from tenon.dims import SymbolicDim
 from tenon.graph.ir import Graph, Value
+from tenon.sizes import Assumptions
 from tenon.tensor import Tensor
 from tenon.types import TensorType
 

@@ -19,11 +19,12 @@ from tenon.capture.residuals import recorded_call
 from tenon.capture.trace import Argument, GradientOf, Held, Source
 from tenon.config import ConfigError
 from tenon.dataclasses import dataclass, replace
-from tenon.dims import Dim, evaluate, learn
+from tenon.dims import Dim, evaluate
 from tenon.eager.recording import is_grad_enabled
 from tenon.eager.tape import RELEASED
 from tenon.errors import CaptureError, TenonError
 from tenon.graph.ir import Value
+from tenon.sizes import learn
 from tenon.state import TensorState, changed, changes
 from tenon.tensor import Tensor
 from tenon.types import TensorType

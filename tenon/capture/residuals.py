@@ -16,7 +16,6 @@ import numpy as np
 from tenon.autodiff import call
 from tenon.capture.presence import use
 from tenon.dataclasses import dataclass, replace
-from tenon.dims import told_by
 from tenon.eager.calls import program_of
 from tenon.eager.recording import is_grad_enabled
 from tenon.eager.tape import TapeNode, linked, saved
@@ -25,6 +24,7 @@ from tenon.graph.cut import derivative_of, split
 from tenon.graph.ir import Graph, Value
 from tenon.graph.remember import once_a_graph
 from tenon.ops.creation import zeros_like
+from tenon.sizes import told_by
 from tenon.tensor import Tensor, fresh
 
 

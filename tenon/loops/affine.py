@@ -9,7 +9,7 @@ from collections.abc import Mapping
 
 from tenon.dataclasses import dataclass
 from tenon.dims import Dim
-from tenon.dims import _bounds as dim_bounds
+from tenon.dims import bounds as dim_bounds
 from tenon.loops.expressions import Binary, Call, CheckedIndex, Const, Expr, Index, Size, constant, size
 from tenon.types import int64
 
