@@ -19,8 +19,9 @@ from weakref import WeakSet
 import numpy as np
 
 from tenon.eager.heavy import heavy_program, run_whole
-from tenon.eager.prepared import STEPS, prepared
+from tenon.eager.prepared import prepared
 from tenon.eager.quiet import quiet
+from tenon.eager.steps import Steps, steps_of
 from tenon.eager.warming import warming
 from tenon.graph.build import expansion, types_of
 from tenon.graph.interpret import NARROW, as_type, evaluate_op
@@ -29,7 +30,7 @@ from tenon.graph.op import OPS
 from tenon.ops.shape import spread
 from tenon.runtime.results import LARGE as LARGE_MEMORY
 from tenon.runtime.results import filled
-from tenon.types import DType, TensorType, broadcast_shapes
+from tenon.types import TensorType, as_dtype, broadcast_shapes
 
 LARGE = 4096            # elements, above which a result is worth writing over an input, a constant not worth keeping
 Attrs = Sequence[tuple[str, Any]]           # what a function is called with beside arrays; no name: by its place
@@ -182,10 +183,10 @@ class _Writer:
             if (warm := warming(op, types, outputs, node.attrs)) is not None:
                 self.programs = True
                 return self._step(warm, given, outputs)
-            if op in STEPS and outputs[0].dtype.kind == "f" and types[0] == outputs[0]:
-                return [STEPS[op](self._call, self._number, given, outputs[0], node.attrs)]
             if (call := prepared(op, types, node.attrs)) is not None:
                 return self._step(call[0], given, outputs, [("", x) for x in call[1]])
+            if (steps := steps_of(op.ref, types, node.attrs)) is not None and [steps.type] == outputs:
+                return [self._stepped(steps, given)]
             return self._step(op.ref, given, outputs, tuple(node.attrs.items()))
         return self._step(partial(_evaluated, node, [k is None for k in inputs], outputs), given, outputs)
 
@@ -212,14 +213,16 @@ class _Writer:
         self.steps.append((function, attrs, tuple(given), tuple(outs)))
         return outs
 
-    def _call(self, function: Callable[..., Any], given: Sequence[int], type: TensorType, *behind: Any) -> int:
-        """The place of what a function of NumPy gives, which is new memory."""
-        outs = self._step(function, given, [type], [("", x) for x in behind])
-        self.fresh.update(outs if isinstance(function, np.ufunc) else ())
-        return outs[0]
-
-    def _number(self, value: float, dtype: DType) -> int:
-        return self.place(TensorType(dtype, ()), np.asarray(value, dtype.numpy))
+    def _stepped(self, steps: Steps, given: Sequence[int]) -> int:
+        """The place of what steps give; the results of ufuncs are new memory."""
+        places = list(given)
+        for row in steps.rows:
+            read = [self.place(TensorType(as_dtype(x.dtype), x.shape), x) if isinstance(x, np.ndarray) else places[x]
+                    for x in row.given]
+            places += self._step(row.function, read, [row.type], row.behind)
+            if isinstance(row.function, np.ufunc):
+                self.fresh.add(places[-1])
+        return places[steps.result]
 
     def forced(self, place: int) -> int:
         """The place of a value with all its elements."""
