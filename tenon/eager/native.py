@@ -41,6 +41,8 @@ FEW = 5000              # calls, after which it is worth while
 CHOOSING = frozenset((np.fmin, np.fmax, np.minimum, np.maximum))     # one of two zeros, by where they stand
 REDUCED = np.add, np.multiply, np.maximum, np.minimum
 TYPES = np.dtype(np.float32), np.dtype(np.float64)
+WHOLE = np.dtype(np.int64)              # of which only comparisons have machine code: they cannot fail
+MOVED = *TYPES, WHOLE, np.dtype(np.int32)
 SLOTS: tuple[tuple[type, tuple[str, ...]], ...] = (     # as `Offsets` has them
     (Tensor, ("own",)), (Saved, ("leaf",)), (TensorState, ("payload", "requires_grad", "grad", "node", "index")),
     (TapeNode, ("attrs", "inputs", "number", "op", "payloads", "root")), (CallNode, ("rule", "arrays", "kept")),
@@ -63,9 +65,10 @@ class Short:
         from tenon.backends.cpu.eager.calls import Row  # local: LLVM is slow to load, and not always needed
         from tenon.backends.cpu.eager.ufuncs import inner_loop  # local: as above
 
-        for dtype in TYPES:
+        for dtype in (*TYPES, WHOLE):
             result = self.results[dtype]
-            loop = result and inner_loop(self.ufunc, dtype.char * self.ufunc.nin + result.char)
+            usual = result and (dtype in TYPES or result.kind == "b")
+            loop = result and usual and inner_loop(self.ufunc, dtype.char * self.ufunc.nin + result.char)
             if loop:
                 total = inner_loop(np.add, result.char * 3) if result.kind == "f" else (0, 0)
                 yield Row(dtype, loop, result, total is not None and self.ufunc not in CHOOSING, total or (0, 0))
@@ -130,7 +133,8 @@ def give_native(shorts: Sequence[Short], product: Short) -> None:
         if rows := list(product.rows()):
             install({"__matmul__": machine.as_method(machine.product(product.op, rows, product.call))})
         use_natives({short.ufunc: machine.on_arrays(short.ufunc, rows) for short in shorts
-                     if (rows := list(short.rows()))} | dict(_on_axes(machine)))
+                     if (rows := list(short.rows()))} | dict(_on_axes(machine))
+                    | {np.where: machine.selection(np.where, MOVED)})
         install({name: machine.called(name, target, method, isinstance(target, Op))
                  for name, (target, method) in _METHODS.items()})
         ready_calls.key = machine.function("key")

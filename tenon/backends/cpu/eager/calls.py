@@ -24,6 +24,7 @@ from tenon.backends.cpu.eager.grids import Grid
 from tenon.backends.cpu.eager.objects import Objects, Offsets, Place, drop, held, require_eager, shared, unless_done
 from tenon.backends.cpu.eager.reductions import Total, define_reductions, table_of
 from tenon.backends.cpu.eager.remembered import by_builtin, define_remembered
+from tenon.backends.cpu.eager.selection import define_selection, table_of_selection
 from tenon.backends.cpu.eager.tape import define_tape
 from tenon.backends.llvm import Library
 from tenon.backends.native import Function, Module
@@ -88,6 +89,10 @@ class Machine:
         python = ufunc.reduce
         return builtin("reduce", self.library.address("reduce"), table_of(python, totals), (python, totals))
 
+    def selection(self, python: Callable[..., Any], dtypes: Sequence[np.dtype[Any]]) -> Callable[..., Any]:
+        """`np.where` on arrays of these types."""
+        return builtin("where", self.library.address("where"), table_of_selection(python, dtypes), (python, dtypes))
+
     def called(self, name: str, target: Any, python: Callable[..., Any], is_op: bool) -> Any:
         """A method that is a remembered call of an operator or function."""
         table = np.array([id(target), id(python)], np.int64)
@@ -144,6 +149,7 @@ def _module(offsets: Offsets) -> Module:
     define_remembered(module, found)
     module.define("op_call", writer.op_call, POINTER, POINTER, POINTER, WORD, POINTER, public=True)
     define_reductions(module)
+    define_selection(module)
     define_tape(module, found)
     return module
 
