@@ -26,6 +26,7 @@ try:
     from tenon.hints import TENON as _NAMES
     from tenon.hints import missing as _missing
     from tenon.jit import jit
+    from tenon.locks import unforked as _unforked
     from tenon.ops.extend import op
     from tenon.random import (
         bernoulli,
@@ -86,7 +87,7 @@ def __getattr__(name: str) -> _Any:
     """What is loaded when it is asked for.  (Type checkers find the operators here too.)"""
     if name not in _MODULES and name not in _LATER:
         raise _missing("tenon", name, _NAMES)
-    with _unwatched():      # a captured function may be the first to ask
+    with _unwatched(), _unforked:       # a captured function may be the first to ask
         return _import_module(f"tenon.{name}") if name in _MODULES else getattr(_import_module(_LATER[name]), name)
 
 

@@ -34,7 +34,7 @@ from tenon.errors import ArgumentError, CaptureError
 from tenon.garbage import MANY, give_back
 from tenon.graph.ir import AUTOTUNE, DONATED, MEMORY_BUDGET, Graph
 from tenon.graph.op import current
-from tenon.locks import Lock
+from tenon.locks import Lock, unforked
 from tenon.observe import emit, span
 from tenon.tensor import Tensor, asarray
 from tenon.types import DType, TensorType
@@ -233,7 +233,8 @@ class Jitted:
                 return self._attempt(leaves, structure, argument_types(leaves, None))
 
     def _attempt(self, leaves: list[Any], structure: Structure, types: list[TensorType]) -> Captured:
-        from tenon.capture.attempt import Attempt  # local: what captures is loaded when something is first captured
+        with unforked:
+            from tenon.capture.attempt import Attempt  # local: what captures is loaded when something is first captured
 
         return Attempt(self.function, self.__name__, self.converting, leaves, structure, types).capture()
 

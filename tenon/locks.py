@@ -10,6 +10,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any, Generic, Self, TypeVar, overload
 
 T = TypeVar("T")
@@ -80,7 +81,40 @@ class cached_property(Generic[T]):
         return made
 
 
-unforked = threading.RLock()        # around what a child must never find half done, as an import: a fork waits for it
+class Unforked:
+    """Around what a child must never find half done, as an import: a fork waits for it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self._others: list[AbstractContextManager[Any]] = []
+
+    def __enter__(self) -> None:
+        import concurrent.futures.thread  # noqa: F401  # local: slow to load; its locks must not be made while a fork waits
+        self.lock.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self.lock.release()
+
+    def wait_for(self, lock: AbstractContextManager[Any]) -> None:
+        """Let forks wait for another library's lock too, so that no child finds it closed.
+
+        Where Python were told of it while a fork waits, it would be opened after that without having been closed.
+        """
+        with self:
+            self._others.append(lock)
+
+    def begin_fork(self) -> None:
+        self.lock.acquire()
+        for lock in self._others:
+            lock.__enter__()
+
+    def end_fork(self) -> None:
+        for lock in reversed(self._others):
+            lock.__exit__(None, None, None)
+        self.lock.release()
+
+
+unforked = Unforked()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_after_fork)
-    os.register_at_fork(before=unforked.acquire, after_in_parent=unforked.release, after_in_child=unforked.release)
+    os.register_at_fork(before=unforked.begin_fork, after_in_parent=unforked.end_fork, after_in_child=unforked.end_fork)

@@ -25,6 +25,7 @@ from tenon.graph.ir import AUTOTUNE, CONSTANTS, Graph, Node
 from tenon.graph.kernels import KERNELS, has_kernel
 from tenon.graph.text import print_graph
 from tenon.graph.verify import verify
+from tenon.locks import unforked
 from tenon.loops.claims import is_attention
 from tenon.observe import emit, span
 from tenon.passes.bodies import forget_lowered
@@ -35,7 +36,8 @@ Pass = Callable[..., Graph]
 def later(name: str) -> Pass:
     """The pass of this name, loaded when it is first run: a graph from the disk needs none."""
     def run(graph: Graph, **options: Any) -> Graph:
-        run_pass: Pass = getattr(import_module(f"tenon.passes.{FILES.get(name, name)}"), name)
+        with unforked:
+            run_pass: Pass = getattr(import_module(f"tenon.passes.{FILES.get(name, name)}"), name)
         return run_pass(graph, **options)
     return run
 
@@ -61,11 +63,13 @@ ON_KERNELS = ("fuse", "order", "recompute")
 
 def native_program(graph: Graph) -> Executable:
     """Machine code for this processor."""
-    from tenon.backends.cpu.backend import assemble_graph  # local: LLVM is slow to load, and not always needed
-    from tenon.runtime.layout import called_first
-    from tenon.runtime.program import Program
+    with unforked:
+        from tenon.backends.cpu.backend import assemble_graph  # local: LLVM is slow to load, and not always needed
+        from tenon.runtime.layout import called_first
+        from tenon.runtime.program import Program
     if graph.notes.get(AUTOTUNE):
-        from tenon.runtime.tune import tuned
+        with unforked:
+            from tenon.runtime.tune import tuned
         return Program(assemble_graph(graph, called_first, tuned))
     return Program(assemble_graph(graph, called_first))
 
@@ -77,19 +81,22 @@ def claimed_by_cpu(node: Node) -> bool:
 
 def prepare_cpu() -> None:
     """Begin to make what runs every native program."""
-    from tenon.backends.cpu.machine_code import prepare  # local, as above
+    with unforked:
+        from tenon.backends.cpu.machine_code import prepare  # local, as above
     prepare()
 
 
 def begin_on_cpu(graph: Graph) -> None:
     """Begin to make the kernels of a graph."""
-    from tenon.backends.cpu.backend import begin  # local, as above
+    with unforked:
+        from tenon.backends.cpu.backend import begin  # local, as above
     begin(graph)
 
 
 def multiplies_pairs() -> str | None:
     """Where this processor multiplies pairs of bfloat16, if it does."""
-    from tenon.backends.cpu.contraction.machine import host  # local, as above
+    with unforked:
+        from tenon.backends.cpu.contraction.machine import host  # local, as above
     return host().pairs
 
 
@@ -155,7 +162,8 @@ class InTwo:
 
 def compile_in_two(graph: Graph, constants: Sequence[int], backend: Backend | str | None = None) -> InTwo:
     """The programs for `graph`, of which the parameters at `constants` rarely change."""
-    from tenon.passes.constants import cut_constants  # local: with it come passes, and constants are rare
+    with unforked:
+        from tenon.passes.constants import cut_constants  # local: with it come passes, and constants are rare
     chosen = choose(backend)
     noted = replace(graph, notes={**graph.notes, CONSTANTS: tuple(constants)})
     emit("graph", name=graph.name, captured=graph)
@@ -179,7 +187,8 @@ def _remembered(graph: Graph, names: Sequence[str], backend: Backend) -> Graph:
     own = not KERNELS and all(PASSES[name] is OWN_PASSES.get(name) for name in names)
     if backend is not CPU or not own or always_check:
         return _run(graph, names, backend)
-    from tenon.backends.graph_cache import remembered  # local: LLVM is slow to load, and not always needed
+    with unforked:
+        from tenon.backends.graph_cache import remembered  # local: LLVM is slow to load, and not always needed
     begins = {"fuse": partial(later("fuse"), begin=backend.begin)}     # so what follows runs beside the backend
     return remembered(graph, names, lambda graph: _run(graph, names, backend, passes=PASSES | begins))
 

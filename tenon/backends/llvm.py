@@ -35,6 +35,7 @@ from tenon.backends.plain import cut
 from tenon.backends.turns import ShortTurns
 from tenon.config import config
 from tenon.errors import TenonError
+from tenon.locks import Lock, unforked
 from tenon.observe import emit, span
 
 ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, XTILEDATA = 158, 0x1023, 18      # of Linux on x86-64
@@ -343,20 +344,17 @@ def _unlocked(function: Any) -> Callable[..., Any]:
 @cache
 def _target() -> tuple[Any, str, str]:
     """(target, name of the processor, its features); the first use makes LLVM ready for this machine."""
-    if has_feature("avx512bw"):     # groups of elements some apart are shuffled behind masks too, not gathered
-        llvm.set_option("tenon", "--enable-masked-interleaved-mem-accesses")
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
-    llvm.initialize_native_asmparser()
-    if sys.platform == "linux":  # so that exp() and its kin are found where Python itself was not linked to them
-        with suppress(OSError):
-            ctypes.CDLL("libm.so.6", mode=ctypes.RTLD_GLOBAL)
-    lock = getattr(ffi.lib, "_lock", None)
-    if lock is not None and hasattr(os, "register_at_fork"):
-        # A child must not start with the lock held by a thread that it does not have.
-        os.register_at_fork(before=lock.__enter__, after_in_parent=lock.__exit__, after_in_child=lock.__exit__)
-    target = llvm.Target.from_triple(llvm.get_process_triple())
-    return target, llvm.get_host_cpu_name(), features()
+    with unforked:
+        if has_feature("avx512bw"):     # groups of elements some apart are shuffled behind masks too, not gathered
+            llvm.set_option("tenon", "--enable-masked-interleaved-mem-accesses")
+        llvm.initialize_native_target()
+        llvm.initialize_native_asmprinter()
+        llvm.initialize_native_asmparser()
+        if sys.platform == "linux":  # so that exp() and its kin are found where Python itself was not linked to them
+            with suppress(OSError):
+                ctypes.CDLL("libm.so.6", mode=ctypes.RTLD_GLOBAL)
+        target = llvm.Target.from_triple(llvm.get_process_triple())
+        return target, llvm.get_host_cpu_name(), features()
 
 
 def features() -> str:
@@ -398,7 +396,7 @@ def _target_machine() -> Any:
 
 def _linker() -> Any:
     """The one linker of the process.  Never closed: other threads may still run its code while the interpreter ends."""
-    with _starting:     # two threads must not make two: a library is known only to the one that it was given to
+    with unforked:      # two threads must not make two: a library is known only to the one that it was given to
         return _make_linker()
 
 
@@ -420,7 +418,7 @@ def environment() -> tuple[str, ...]:
     return (OPTIONS, llvmlite.__version__, str(llvm.llvm_version_info), target.triple, processor, features)
 
 
-_starting = threading.RLock()
+_starting = Lock()
 _of_thread = threading.local()
 _provided: dict[str, int] = {}
 _pieces: dict[str, Future[bytes]] = {}      # compiled by this process, or being compiled
@@ -428,5 +426,7 @@ short_turns = ShortTurns()
 _alive: weakref.WeakSet[Library] = weakref.WeakSet()
 _libraries: weakref.WeakValueDictionary[str, Library] = weakref.WeakValueDictionary()
 _library_numbers = itertools.count()
+if hasattr(ffi.lib, "_lock"):
+    unforked.wait_for(ffi.lib._lock)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_unfinished)

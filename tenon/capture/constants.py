@@ -18,7 +18,7 @@ import numpy as np
 from tenon.backends.base import Executable
 from tenon.dataclasses import dataclass
 from tenon.graph.ir import Graph
-from tenon.locks import Lock
+from tenon.locks import Lock, unforked
 from tenon.observe import emit, span
 from tenon.sharing import EXPORTS, is_private, watch
 from tenon.tensor import Tensor
@@ -108,7 +108,8 @@ class WithConstants:
             self.parts = self._compiled()
 
     def _compiled(self) -> InTwo:
-        from tenon.pipeline import compile_in_two  # local: the compiler is loaded when something is first compiled
+        with unforked:
+            from tenon.pipeline import compile_in_two  # local: the compiler is loaded when something is compiled
 
         private = [k for k, holder in self.holders.items() if is_private(array_of(holder))]
         self.holders = {k: self.holders[k] for k in private}

@@ -23,6 +23,7 @@ from operator import itemgetter
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator, RandomState
 
 from tenon.capture.classes import functions_of, has_own, inherited_names, is_library
 from tenon.capture.guards import CLASS, Group, Guards, is_atom
@@ -277,8 +278,8 @@ class Reach:
     def _add_random(self, value: Any, path: str) -> None:
         if self.codes is None:
             read, put_back = (random.Random.getstate, random.Random.setstate) if isinstance(value, random.Random) else \
-                (generator_state, set_generator_state) if isinstance(value, np.random.Generator) else \
-                (partial(np.random.RandomState.get_state, legacy=False), np.random.RandomState.set_state)
+                (generator_state, set_generator_state) if isinstance(value, Generator) else \
+                (partial(RandomState.get_state, legacy=False), RandomState.set_state)
             self.kept.append(Kept(value, read, put_back, path))
 
     def _add_reference(self, value: Any, path: str) -> None:
@@ -413,7 +414,7 @@ def kinds() -> tuple[tuple[Any, Callable[[Reach, Any, str], None]], ...]:
         ((set, frozenset), Reach._add_set),
         (BYTES, Reach._add_bytes),
         (np.ndarray, Reach._add_array),
-        ((random.Random, np.random.Generator, np.random.RandomState), Reach._add_random),
+        ((random.Random, Generator, RandomState), Reach._add_random),
         (weakref.ref, Reach._add_reference),
         (contextvars.ContextVar, Reach._add_variable),
     )

@@ -23,6 +23,7 @@ from tenon.errors import GradientError
 from tenon.graph.cut import derivative_of, split
 from tenon.graph.ir import Graph, Value
 from tenon.graph.remember import once_a_graph
+from tenon.locks import unforked
 from tenon.ops.creation import zeros_like
 from tenon.sizes import told_by
 from tenon.tensor import Tensor, fresh
@@ -45,7 +46,8 @@ def halves(graph: Graph, wanted: tuple[int, ...]) -> Halves | None:
     gradient, which `backward` says if it is ever called."""
     if any(node.op.effect for node in graph.nodes):
         return None
-    from tenon.passes.find_attention import find_attention  # local: passes are loaded when something is compiled
+    with unforked:
+        from tenon.passes.find_attention import find_attention  # local: passes are loaded when something is compiled
     try:
         both = derivative_of(find_attention(graph))
     except GradientError:

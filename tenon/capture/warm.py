@@ -116,8 +116,9 @@ class _Maker:
     """Collects the conditions of a capture, and what is done where they hold."""
 
     def __init__(self, captured: Captured, leaves: Sequence[Any]):
-        from tenon.backends.cpu import calls, conditions  # local: LLVM is slow to load, and not always needed
-        from tenon.capture.conditions import GuardConditions
+        with unforked:
+            from tenon.backends.cpu import calls, conditions  # local: LLVM is slow to load, and not always needed
+            from tenon.capture.conditions import GuardConditions
         self.native, self.calls, self.captured = conditions, calls, captured
         self.answer: Call | None = None                         # the call that is one builtin, if there is one
         self.leaves = leaves
@@ -288,7 +289,8 @@ def _as_tensors(leaves: tuple[Any, ...]) -> tuple[Any, ...]:
 
 @cache
 def _slots() -> Slots:
-    from tenon.backends.cpu.conditions import Slots  # local: as above
+    with unforked:
+        from tenon.backends.cpu.conditions import Slots  # local: as above
     names = "payload", "requires_grad", "grad", "node", "index"
     state = [objects.slot_offset(TensorState, name) for name in names]
     return Slots(objects.slot_offset(Tensor, "own"), *state)

@@ -28,6 +28,7 @@ from tenon.graph.ir import Graph, Literal
 from tenon.graph.kernels import KERNELS, kernel_for
 from tenon.graph.op import Op, call_by, set_default_interpreter
 from tenon.graph.remember import once_a_graph
+from tenon.locks import unforked
 from tenon.ops import shape as shape_ops
 from tenon.ops.loops import while_gradient
 from tenon.state import Payload, recorder
@@ -291,7 +292,8 @@ def _too_large(op: Op, types: Sequence[TensorType], error: Exception) -> TenonEr
 @once_a_graph
 def program_of(graph: Graph) -> Executable:
     """The compiled form of a graph, made once."""
-    from tenon.pipeline import compile  # local: the compiler is loaded when something is first compiled
+    with unforked:
+        from tenon.pipeline import compile  # local: the compiler is loaded when something is first compiled
 
     return compile(graph)
 

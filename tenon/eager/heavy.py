@@ -17,6 +17,7 @@ from tenon.dims import symbol
 from tenon.graph.build import Builder
 from tenon.graph.ir import Graph
 from tenon.graph.op import OPS, Op
+from tenon.locks import unforked
 from tenon.ops.attention import attention, attention_gradient
 from tenon.ops.convolution import conv, conv_input_grad, conv_weight_grad
 from tenon.ops.indexing import put
@@ -107,7 +108,8 @@ class OfElements:
 
 @lru_cache(maxsize=256)
 def _program(op: Op, types: tuple[TensorType | None, ...], attrs: tuple[tuple[str, Any], ...]) -> Executable:
-    from tenon.pipeline import compile  # local: the compiler is loaded when something is first compiled
+    with unforked:
+        from tenon.pipeline import compile  # local: the compiler is loaded when something is first compiled
 
     return compile(one_node(op, types, dict(attrs)))
 

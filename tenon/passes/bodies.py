@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tenon.graph.cut import has_effect
 from tenon.graph.ir import Graph, Input, Node, Value
 from tenon.graph.kernels import has_kernel
+from tenon.locks import unforked
 from tenon.loops.claims import is_attention
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ def lowered(body: Graph, key: str) -> Kernel:
     """The loops of a body, whose key this is: those that fusion tried, if it did."""
     kernel = _lowered.get(key)
     if kernel is None:
-        from tenon.loops.lower import lower  # local: slow to load, and a program from the disk needs no loops
+        with unforked:
+            from tenon.loops.lower import lower  # local: slow to load, and a program from the disk needs no loops
         kernel = lower(body, "kernel")
         if not kernel.checks:           # which name a place in the source
             _lowered[key] = kernel

@@ -27,8 +27,9 @@ assert right()
 """
 
 
-def run(program, *arguments, threads=3, check=0):
+def run(program, *arguments, threads=3, check=0, cache=None):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TENON_THREADS": str(threads)}
+    environment |= {"TENON_CACHE": cache} if cache else {}
     done = subprocess.run([sys.executable, *arguments, *(["-c", program] if program else [])], capture_output=True,
                           text=True, timeout=300, env=environment)
     assert done.returncode == check, done.stderr[-2000:]
@@ -138,6 +139,71 @@ if loading.wait(20):
     raise SystemExit("the child hangs")
 """)
     run("", str(program))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.parametrize("module", ["tenon.pipeline", "llvmlite", "tenon.loops.lower"])
+def test_fork_while_a_first_jitted_call_loads_the_compiler(tmp_path, module):
+    program = tmp_path / "program.py"       # in which another thread is in the middle of an import
+    program.write_text(f"""
+import os, sys, threading, time
+import tenon as tn
+loading = threading.Event()
+class Slow:
+    def find_spec(self, name, *rest):
+        if name == "{module}":
+            loading.set()
+            time.sleep(0.5)
+sys.meta_path.insert(0, Slow())
+x = tn.ones(3)
+thread = threading.Thread(target=lambda: tn.jit(lambda x: tn.exp(x) + x)(x))
+thread.start()
+assert loading.wait(60)
+pid = os.fork()
+if not pid:
+    tn.jit(lambda x: tn.exp(x) * x)(x)
+    os._exit(0)
+for _ in range(2000):
+    done, status = os.waitpid(pid, os.WNOHANG)
+    if done:
+        thread.join()
+        sys.exit(status != 0)
+    time.sleep(0.02)
+os.kill(pid, 9)
+raise SystemExit("the child hangs")
+""")
+    run("", str(program), cache=str(tmp_path))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_a_fork_waits_for_every_import_of_what_compiles(tmp_path):
+    """What a function loads when it is first called, any thread may be in the middle of."""
+    text = run("""
+import sys
+import tenon as tn
+from tenon.locks import unforked
+class Watch:
+    def find_spec(self, name, *rest):
+        if name.startswith(("tenon.", "llvmlite", "numpy")) and not unforked.lock._is_owned():
+            print(name)
+sys.meta_path.insert(0, Watch())
+x, weight = tn.rand(6, 6), tn.rand(6, 6, requires_grad=True)
+def loop(x):
+    while x.sum() > 0:
+        x = x - 1
+    return x
+jit = tn.jit
+for f in (lambda x: x @ x, lambda x: x @ weight, tn.grad(lambda x: tn.softmax(x @ x).sum()), loop, tn.linalg.inv,
+          lambda x: tn.scan(lambda sum, row: (sum + row, row), x[0], x), lambda x: float(x.sum()) * x):
+    g = jit(f)
+    for _ in range(3):
+        g(x)
+with tn.no_grad():
+    jit(lambda x: x @ weight)(x)
+jit(lambda x: x @ x, autotune=True)(x)
+tn.sort(tn.rand(1000, 100))
+""", "-u", cache=str(tmp_path))
+    assert text == ""
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")

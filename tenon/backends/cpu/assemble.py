@@ -31,6 +31,7 @@ from tenon.dataclasses import dataclass, replace
 from tenon.dims import product
 from tenon.graph.interpret import evaluate_op
 from tenon.graph.ir import CONSTANTS, Graph, Input, Literal, Node, Value
+from tenon.locks import unforked
 from tenon.ops.call import fused
 from tenon.ops.shape import constant, reshape_op
 from tenon.passes.bodies import body_of, has_loops
@@ -127,12 +128,13 @@ class Assembler:
         """The step; a product whose right factor is made of constants takes panels, which `packing` makes."""
         if not self.constants:
             return step
-        from tenon.backends.cpu.prepack import (  # local: with it come all emitters
-            Packing,
-            in_two,
-            is_convolution,
-            right_of,
-        )
+        with unforked:
+            from tenon.backends.cpu.prepack import (  # local: with it come all emitters
+                Packing,
+                in_two,
+                is_convolution,
+                right_of,
+            )
         if isinstance(step, KernelStep) and isinstance(step.unit, Packing) and self.constants.issuperset(step.inputs):
             self.packing.append(step)       # before a loop
             return step
@@ -176,7 +178,8 @@ class Assembler:
 
     def add_structure(self, node: Node) -> bool:
         """The steps of a branch, a loop or a stack; False where the node is none."""
-        from tenon.backends.cpu.structure import add_structure  # local: with it come all emitters
+        with unforked:
+            from tenon.backends.cpu.structure import add_structure  # local: with it come all emitters
         return add_structure(self, node)
 
     def add_without_kernel(self, node: Node) -> None:

@@ -17,7 +17,7 @@ from tenon.dims import Dim, evaluate
 from tenon.errors import Location
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.text import key_of
-from tenon.locks import cached_property
+from tenon.locks import cached_property, unforked
 from tenon.loops.claims import attended, is_attention
 from tenon.observe import span
 from tenon.ops.attention import attention
@@ -58,7 +58,8 @@ class Unit:
     @cached_property
     def ir(self) -> str:
         """The text of a module that defines the functions."""
-        from tenon.backends.cpu.lowering import ir_of  # local, as above
+        with unforked:
+            from tenon.backends.cpu.lowering import ir_of  # local, as above
         return ir_of(self.kernel, self.shared)
 
     def require_code(self) -> None:
@@ -144,7 +145,8 @@ def make_unit(body: Graph, text: str | None = None, schedule: str = "") -> Unit:
     found = None if key is None else find(key)
     if found is not None:
         return Unit(body, found[0], (), key, found[1], schedule)
-    from tenon.backends.cpu.lowering import kernel_of, learn  # local, as above
+    with unforked:
+        from tenon.backends.cpu.lowering import kernel_of, learn  # local, as above
     with span("lower", kernel=name_of(body)):
         kernel = kernel_of(body, name_of(body), text, schedule)
     unit = Unit(body, learn(body, kernel), (), key, None, schedule)
