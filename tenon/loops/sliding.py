@@ -31,14 +31,14 @@ class Sliding:
     """A product with a factor that is read in windows; `filters` are what only the other factor depends on.
 
     By `way`, a vector holds neighbouring places, each with a sum of its own (a convolution); or places that are added
-    up (the gradient of a kernel with few filters), or filters (the same with many); or channels that lie side by side,
-    each with a kernel of its own.
+    up (the gradient of a kernel with few filters), or filters (the same with many, or a convolution tap after tap); or
+    channels that lie side by side, each with a kernel of its own.
     """
 
     windows: Windows
     other: Load
     filters: Axis
-    way: Literal["places", "added places", "filters", "channels", "winograd places", "winograd filters"]
+    way: Literal["places", "added places", "filters", "channels", "taps", "winograd places", "winograd filters"]
 
 
 def sliding(left: Expr, right: Expr, batch: Axis, rows: Axis, columns: Axis, depth: Axis) -> Sliding | None:

@@ -70,6 +70,12 @@ class Slide:
         stop = min((self.high - 1 - self.shift - last) // self.step + 1, self.places)
         return range(start, max(start, stop))
 
+    def meets(self, tap: int) -> range:
+        """The places, neighbours all, whose windows have this tap in memory, if nothing lies between its elements."""
+        shift = self.shift + self.reach * tap
+        start = min(max(-(-(self.low - shift) // self.step), 0), self.places)
+        return range(start, max(start, min((self.high - 1 - shift) // self.step + 1, self.places)))
+
     @property
     def coordinate(self) -> Affine:
         """Where tap and place meet in memory, if nothing lies between its elements."""

@@ -1,11 +1,13 @@
 """Convolutions of bfloat16 whose pairs are two channels, or places of an image, as they lie.
 
     conv(x, w)                ->  first(conv_channels_last(around(last(x)), last(w)))
+                              or  first(conv_channels_last(places_first(x), last(w))), of small images, for vectors
     conv_input_grad(g, w)     ->  the same of g and the turned kernel
     conv_weight_grad(x, g)    ->  conv_weight_grad(around(x), g)
     conv(x, w) of one tap     ->  w @ x, where vectors multiply pairs
 
 Images are stored with zeros around them and, unless it is their places that are summed over, with their channels last.
+Of small ones many taps meet nothing but these zeros: vectors leave them out where all images stand inside of places.
 """
 
 from __future__ import annotations
@@ -15,9 +17,10 @@ from math import prod
 from typing import Any
 
 from tenon.graph.ir import Node, Value
+from tenon.loops.sliding import MOST_TAPS
 from tenon.ops.barrier import stored
 from tenon.ops.channels_last import conv_channels_last, first, last
-from tenon.ops.convolution import conv, conv_weight_grad
+from tenon.ops.convolution import conv, conv_input_grad, conv_weight_grad
 from tenon.ops.linalg import matmul
 from tenon.ops.pieces import pad_op
 from tenon.ops.repeating import flip
@@ -26,6 +29,9 @@ from tenon.types import bfloat16
 
 CHUNK = 32              # elements along depth that are multiplied at a time
 FEWEST = 8              # rows and columns of such a product
+LEAST_DEPTH = 64        # channels that a tap is worth a sum of its own for
+LEAST_LEFT_OUT = 1 / 16 # of the products, which is worth that sums wait between taps
+TURNING = 32            # products of an element of a kernel in the time that it takes to turn it once more
 Pads = Sequence[tuple[int, int]]
 
 
@@ -47,23 +53,25 @@ def has_pairs(node: Node) -> bool:
     return depth % CHUNK == 0 and last_axis % 2 == 0 and min(others) >= FEWEST and (steps or node.op is conv)
 
 
-def in_pairs(node: Node, x: Any, y: Any) -> Any:
-    """The product of pairs as they lie; None where there are none, or a gradient would cut elements off."""
+def in_pairs(node: Node, x: Any, y: Any, vectors: bool = False) -> Any:
+    """The product of pairs as they lie; None where there are none, or a gradient would cut elements off.
+
+    `vectors` may leave out what taps have beyond the edges of images.
+    """
     if not has_pairs(node):
         return None
-    attrs = {name: value for name, value in node.attrs.items() if name != "groups"}
-    if node.op is conv:
-        return _channels_last(x, _turned(y), attrs["padding"], attrs["stride"], attrs["dilation"])
+    padding, none = padding_of(node), ((0, 0),) * len(node.attrs["padding"])
+    if any(n < 0 for pads in padding for n in pads):
+        return None
     if node.op is conv_weight_grad:
-        if any(n < 0 for pads in attrs["padding"] for n in pads):
-            return None
-        wide = stored(around(x, attrs["padding"], leading=2))
-        return conv_weight_grad(wide, stored(y), groups=1, **{**attrs, "padding": ((0, 0),) * len(attrs["padding"])})
-    reach = [d * (k - 1) for d, k in zip(attrs["dilation"], y.shape[2:], strict=True)]
-    low = [r - p for r, (p, _) in zip(reach, attrs["padding"], strict=True)]
-    high = [n - m - a + r for n, m, a, r in zip(attrs["sizes"], x.shape[2:], low, reach, strict=True)]
-    kernel = flip(_turned(y.swapaxes(0, 1)), axis=tuple(range(2, y.ndim)))     # numbers are moved as they lie
-    return _channels_last(x, kernel, list(zip(low, high, strict=True)), attrs["stride"], attrs["dilation"])
+        wide = stored(around(x, padding, leading=2))
+        return conv_weight_grad(wide, stored(y), **{**node.attrs, "padding": none})
+    w = _turned(y) if node.op is conv else flip(_turned(y.swapaxes(0, 1)), axis=tuple(range(2, y.ndim)))
+    steps = {"stride": node.attrs["stride"], "dilation": node.attrs["dilation"]}
+    if vectors and meets_many_zeros(node):
+        return first(conv_channels_last(_places_first(x), w, padding=padding, **steps))
+    image = stored(around(last(x), padding, leading=1))
+    return first(conv_channels_last(image, w, padding=none, **steps))
 
 
 def _turned(w: Any) -> Any:
@@ -71,13 +79,55 @@ def _turned(w: Any) -> Any:
     return first(stored(last(w)))
 
 
-def _channels_last(x: Any, w: Any, padding: Pads, stride: Any, dilation: Any) -> Any:
-    """The convolution of an image that is stored with zeros around it and its channels last, as the kernel has them."""
-    if any(n < 0 for pads in padding for n in pads):
-        return None
-    image = stored(around(last(x), padding, leading=1))
-    none = ((0, 0),) * len(padding)
-    return first(conv_channels_last(image, w, stride=stride, padding=none, dilation=dilation))
+def _places_first(x: Any) -> Any:
+    """An image with its channels last that is stored as [*sizes, N, C]."""
+    count = x.ndim - 2
+    kept = stored(permute(x, axes=(*range(2, x.ndim), 0, 1)))
+    return permute(kept, axes=(count, *range(count), count + 1))
+
+
+# ---------------------------------------------------------------- zeros around images
+
+def padding_of(node: Node) -> Pads:
+    """The zeros around an image; an input's gradient is the convolution of another one with the turned kernel."""
+    attrs = node.attrs
+    padding: Pads = attrs["padding"]
+    if node.op is not conv_input_grad:
+        return padding
+    x, w = (z.shape for z in node.inputs if isinstance(z, Value))
+    reach = [d * (k - 1) for d, k in zip(attrs["dilation"], w[2:], strict=True)]
+    low = [r - p for r, (p, _) in zip(reach, padding, strict=True)]
+    high = [n - m - a + r for n, m, a, r in zip(attrs["sizes"], x[2:], low, reach, strict=True)]
+    return tuple(zip(low, high, strict=True))
+
+
+def met(node: Node) -> float:
+    """Which part of the products of a convolution of known sizes, or of its input's gradient, is not with zeros around
+    the image."""
+    x, w = (z.shape for z in node.inputs if isinstance(z, Value))
+    found = 1.0
+    for size, taps, count, step, apart, (low, _) in zip(x[2:], w[2:], node.output.shape[2:], node.attrs["stride"],
+                                                        node.attrs["dilation"], padding_of(node), strict=True):
+        places = [step * p + apart * k - low for p in range(count) for k in range(taps)]
+        found *= sum(0 <= place < size for place in places) / len(places)
+    return found
+
+
+def meets_many_zeros(node: Node) -> bool:
+    """Whether leaving out products with zeros saves more than it takes to turn the kernel for tap after tap.
+
+    Along every axis zeros come first, so that taps are not one with channels, and windows are no longer than lines of
+    places, which would be put together.
+    """
+    x, w = (z.shape for z in node.inputs if isinstance(z, Value))
+    taps, places, depth = w[2:], node.output.shape[2:], w[1] if node.op is conv else w[0]
+    if len(taps) < 2 or prod(taps) > MOST_TAPS or depth < LEAST_DEPTH:
+        return False
+    if any(n < max(k, 2) or (low <= 0 and k > 1)
+           for n, k, (low, _) in zip(places, taps, padding_of(node), strict=True)):
+        return False
+    left_out, rows = 1 - met(node), prod(n for n in (x[0], *places) if isinstance(n, int))
+    return left_out >= LEAST_LEFT_OUT and rows * left_out > TURNING
 
 
 def is_product(node: Node) -> bool:

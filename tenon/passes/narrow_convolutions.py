@@ -25,7 +25,7 @@ from tenon.ops.barrier import stored
 from tenon.ops.convolution import conv, conv_input_grad, conv_weight_grad
 from tenon.ops.cutting import narrow
 from tenon.ops.shape import cast
-from tenon.passes.channel_pairs import as_product, in_pairs, is_product
+from tenon.passes.channel_pairs import as_product, has_pairs, in_pairs, is_product, meets_many_zeros, met
 from tenon.passes.nested import inside
 from tenon.passes.window_pairs import by_lines, by_taps, has_lines, has_taps
 from tenon.types import bfloat16, float16, float32
@@ -91,12 +91,12 @@ def _in_vectors(node: Node, x: Any, y: Any) -> Any:
         return None
     if has_taps(node):
         return by_taps(node, x, y)
-    return by_lines(node, x, y) if has_lines(node) else in_pairs(node, x, y)
+    return by_lines(node, x, y) if has_lines(node) else in_pairs(node, x, y, vectors=True)
 
 
 def _saves_multiplications(node: Node) -> bool:
-    """Whether Winograd's tiles take it in float32, and faster: 16 products each, and as many for 16 tiles to transform
-    kernels."""
+    """Whether Winograd's tiles take it in float32, and faster than pairs, some of which may be left out: 16 products
+    each, and as many for 16 tiles to transform kernels."""
     x, y = (z.shape for z in node.inputs if isinstance(z, Value))
     kernel, channels = (node.attrs["kernel"], (x[1], y[1])) if node.op is conv_weight_grad else (y[2:], y[:2])
     if any(n != 1 for n in node.attrs["stride"]) or tuple(kernel[-2:]) != (3, 3) or min(channels) < WINOGRAD:
@@ -104,7 +104,10 @@ def _saves_multiplications(node: Node) -> bool:
     images, _, *places = y if node.op is conv_weight_grad else node.output.shape
     known = [n for n in (images, *places) if isinstance(n, int)]
     tiles = prod(known[:-2]) * prod(-(-n // 2) for n in known[-2:])
-    return len(known) < len(places) + 1 or 16 * (tiles + 16) < 9 / 2 * prod(known)
+    if len(known) < len(places) + 1:
+        return True
+    left_out = node.op is not conv_weight_grad and has_pairs(node) and meets_many_zeros(node)
+    return 16 * (tiles + 16) < 9 / 2 * prod(known) * (met(node) if left_out else 1)
 
 
 def _widened(node: Node, x: Any, y: Any) -> Any:

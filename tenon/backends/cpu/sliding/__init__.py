@@ -2,7 +2,8 @@
 
 `cover` copies what the windows of a block cover; `places`, `sums` and `filters` are schedules that read such copies, by
 what a vector holds; `channels` reads images whose channels are last where they lie; `task` is what they share.
-`winograd` takes fewer multiplications for windows of 3 x 3 taps, of a convolution and of the gradient of its kernel.
+`taps` reads bfloat16 with its channels last, tap after tap, and leaves out what lies beyond the edges; `winograd` takes
+fewer multiplications for windows of 3 x 3 taps, of a convolution and of the gradient of its kernel.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from tenon.backends.cpu.sliding.channels import ChannelPlan, channel_plan_of
 from tenon.backends.cpu.sliding.filters import FilterPlan, filter_plan_of
 from tenon.backends.cpu.sliding.places import Plan, plan_of
 from tenon.backends.cpu.sliding.sums import SumPlan, sum_plan_of
+from tenon.backends.cpu.sliding.taps import TapPlan, tap_plan_of, taps_of
 from tenon.backends.cpu.sliding.task import Task
 from tenon.backends.cpu.sliding.winograd.filters import WinogradFilterPlan, winograd_filter_plan_of
 from tenon.backends.cpu.sliding.winograd.places import WinogradPlan, winograd_plan_of
@@ -28,7 +30,8 @@ from tenon.loops.sliding import Sliding, sliding
 
 def slides(statement: Contraction) -> Sliding | None:
     """How windows slide in the statement, if it is better computed window by window."""
-    return sliding(statement.left, statement.right, statement.batch, statement.rows, statement.columns, statement.depth)
+    x = statement
+    return sliding(x.left, x.right, x.batch, x.rows, x.columns, x.depth) or taps_of(x)
 
 
 def emit_sliding(module: ir.Module, name: str, statement: Contraction, found: Sliding,
@@ -56,7 +59,7 @@ def _plan(statement: Contraction, found: Sliding) -> SlidingPlan:
     return PLANS[found.way](statement, found)
 
 
-SlidingPlan = Plan | SumPlan | FilterPlan | ChannelPlan | WinogradPlan | WinogradFilterPlan
+SlidingPlan = Plan | SumPlan | FilterPlan | ChannelPlan | TapPlan | WinogradPlan | WinogradFilterPlan
 PLANS: dict[str, Callable[[Contraction, Sliding], SlidingPlan]] = {
     "places": plan_of, "added places": sum_plan_of, "filters": filter_plan_of, "channels": channel_plan_of,
-    "winograd places": winograd_plan_of, "winograd filters": winograd_filter_plan_of}
+    "taps": tap_plan_of, "winograd places": winograd_plan_of, "winograd filters": winograd_filter_plan_of}
