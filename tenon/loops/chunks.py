@@ -1,47 +1,63 @@
-"""A long reduction with few results -> partial results of chunks, which threads share, and their combination.
+"""A long reduction -> partial results, and their combination: of lines, of folded columns, and of chunks.
 
     out[j] = sum(x[k, j] for k < N)    ->    part[c, j] = sum(x[c*CHUNK + k, j] for k < min(CHUNK, N - c*CHUNK))
                                              out[j] = sum(part[c, j] for c)
 
-How it is cut depends on sizes only, so the result does not depend on the number of threads.
+Chunks of a reduction with few results are what threads share.  How it is cut depends on sizes only, so the result does
+not depend on the number of threads.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from tenon.dataclasses import replace
 from tenon.dims import Dim, product
 from tenon.loops.build import offset
 from tenon.loops.columns import TILE, is_across
 from tenon.loops.expressions import Binary, Buffer, Cast, Expr, Index, Load, Reduce, size
+from tenon.loops.folding import folded
+from tenon.loops.middle import lines_first
 from tenon.loops.simplify import simplify, substitute
 from tenon.loops.target import Target
-from tenon.loops.traversal import parts, replace
+from tenon.loops.traversal import parts
+from tenon.loops.traversal import replace as replaced
 from tenon.types import TensorType, float32
 
 CHUNK = 16384           # elements of a chunk
 FEWEST = 8              # chunks; less work than this is over sooner than threads have met
 ENOUGH = 16             # results that keep the threads busy by themselves, when they are reduced one by one
+Way = Callable[[Reduce, Sequence[Index], Callable[[TensorType], Buffer]], tuple[Target, Expr] | None]
 
 
-def in_chunks(target: Target, temporary: Callable[[TensorType], Buffer]) -> list[Target]:
-    """The target, after targets for the partial results of its long reductions."""
-    listed = parts(target.value, Reduce)
-    inside = {y for x in listed for y in parts(x.body, Reduce)}
+def in_parts(target: Target, temporary: Callable[[TensorType], Buffer]) -> list[Target]:
+    """The target, after targets for the partial results of its reductions."""
+    for way in (lines_first, folded):
+        if len(found := _parted(target, way, temporary)) > 1:
+            return [part for each in found for part in in_parts(each, temporary)]
+    return _parted(target, _cut, temporary)
+
+
+def _parted(target: Target, way: Way, temporary: Callable[[TensorType], Buffer]) -> list[Target]:
+    """The target, after those for the partial results that this way finds."""
+    if target.combine or target.extents:
+        return [target]
     before: list[Target] = []
     values: dict[Expr, Expr] = {}
+    listed = parts(target.value, Reduce)
+    inside = {y for x in listed for y in parts(x.body, Reduce)}
     for x in listed:
-        if x not in inside and not parts(x.body, Reduce):
-            cut = _cut(x, target.indices, temporary)
-            if cut is not None:
-                before.append(cut[0])
-                values[x] = cut[1]
+        if x in inside or parts(x.body, Reduce) or x.extents != tuple(size(index.extent) for index in x.indices):
+            continue
+        if (found := way(x, target.indices, temporary)) is not None:
+            before.append(found[0])
+            values[x] = found[1]
     if not before:
         return [target]
-    return [*before, Target(target.buffer, target.indices, target.offset, simplify(replace(target.value, values)))]
+    return [*before, replace(target, value=simplify(replaced(target.value, values)))]
 
 
-def _cut(x: Reduce, indices: tuple[Index, ...],
+def _cut(x: Reduce, indices: Sequence[Index],
          temporary: Callable[[TensorType], Buffer]) -> tuple[Target, Expr] | None:
     """(the target of the partial results, what x is in terms of them), or None if x is better left as it is."""
     results = tuple(index for index in indices if index in x.free)

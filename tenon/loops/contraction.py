@@ -99,10 +99,16 @@ def _is_worthwhile(x: Product) -> bool:
 
 
 def _is_read_in_lines(x: Product) -> bool:
-    """Whether right has to be read along its columns, which few rows do line after line: a vector times a matrix."""
+    """Whether right has to be read along its columns, which few rows do line after line: a vector times a matrix.
+
+    Columns in several runs, as those of all images of a batch, are as well gone through by plain loops.
+    """
     if not isinstance(x.right, Load) or x.right.mask is not None or x.right.dtype is not x.sum.dtype or not x.columns:
         return False
-    return x.right.dtype.bits >= 32 and is_same(affine(x.right.offset).terms.get(x.columns[-1], 0), 1)
+    terms = affine(x.right.offset).terms
+    one_run = all(is_same(terms.get(outer, 0), terms.get(inner, 0) * inner.extent)
+                  for outer, inner in zip(x.columns, x.columns[1:], strict=False))
+    return one_run and x.right.dtype.bits >= 32 and is_same(terms.get(x.columns[-1], 0), 1)
 
 
 def _is_of_long_rows(x: Product) -> bool:

@@ -17,7 +17,7 @@ from tenon.graph.ir import Graph, Value
 from tenon.loops.along import along_rows, opened
 from tenon.loops.attention import attention_nest, attention_node
 from tenon.loops.build import GraphExpressions, is_empty, offset
-from tenon.loops.chunks import in_chunks
+from tenon.loops.chunks import in_parts
 from tenon.loops.columns import in_columns
 from tenon.loops.contraction import misplaced
 from tenon.loops.deep import with_parted_depth
@@ -29,7 +29,7 @@ from tenon.loops.ir import Kernel, Nest, roots, statements
 from tenon.loops.joining import joined
 from tenon.loops.rows import Copies, with_dense_rows
 from tenon.loops.schedule import schedule
-from tenon.loops.splitting import with_split_loops
+from tenon.loops.splitting import with_split_loops, with_split_reductions
 from tenon.loops.surrounded import with_zeros_around
 from tenon.loops.target import CALL, Target, levels
 from tenon.loops.traversal import parts
@@ -76,7 +76,7 @@ def lower(graph: Graph, name: str) -> Kernel:
     for target in map(with_flat_reductions, along_rows(targets, temporary)):
         found = target.product
         if found is None:
-            parted += in_chunks(target, temporary)
+            parted += in_parts(with_split_reductions(target), temporary)
             continue
         for part in with_parted_depth(target, found, temporary):
             for step in [part] if part.product is None else with_zeros_around(part, part.product, temporary, copies):

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import MutableMapping, Sequence
 
+from tenon.dataclasses import replace
 from tenon.graph.ir import Value
 from tenon.loops.affine import affine, is_same
-from tenon.loops.expressions import Binary, Const, Expr, Index, size
-from tenon.loops.simplify import Substitution
+from tenon.loops.cost import known
+from tenon.loops.expressions import Binary, Const, Expr, Index, Reduce, size
+from tenon.loops.simplify import Substitution, simplify
 from tenon.loops.target import Target
 from tenon.loops.traversal import parts, walk
 
@@ -36,6 +38,42 @@ def with_split_loops(targets: Sequence[Target], owner: MutableMapping[Expr, Valu
         for k, target in zip(places, same, strict=True):
             found[k] = target
     return found
+
+
+def with_split_reductions(target: Target) -> Target:
+    """The target, with the indices of its reductions split in the same way."""
+    value = target.value
+    while (cut := _reduction_cut(value)) is not None:
+        index, n = cut
+        value = _with_cut(value, index, *_parts(index, n))
+    return target if value is target.value else replace(target, value=value)
+
+
+def _reduction_cut(value: Expr) -> tuple[Index, int] | None:
+    """(an index of a reduction that runs to its extent, the largest n by which its body divides it)."""
+    for x in parts(value, Reduce):
+        found = {cut for y in parts(x.body, Binary) if y.op in ("//", "%") for cut in _divisions(y, x.indices, False)}
+        for index, extent in zip(x.indices, x.extents, strict=True):
+            by = [n for i, n in found if i is index and 1 < n < known(index.extent) and known(index.extent) % n == 0]
+            if by and extent is size(index.extent):
+                return index, max(by)
+    return None
+
+
+def _with_cut(value: Expr, index: Index, outer: Index, inner: Index) -> Expr:
+    """The value, with two loops in place of one in all of its reductions."""
+    split = Substitution({index: outer * size(inner.extent) + inner})
+    done: dict[Expr, Expr] = {}
+    for x in walk(value):
+        children = tuple(done[child] for child in x.children())
+        same = x if children == x.children() else simplify(x.rebuilt(children))
+        if isinstance(same, Reduce) and index in same.indices:
+            place = same.indices.index(index)
+            indices = (*same.indices[:place], outer, inner, *same.indices[place + 1:])
+            same = Reduce(same.kind, indices, split(same.body),
+                          (*same.extents[:place], size(outer.extent), size(inner.extent), *same.extents[place + 1:]))
+        done[x] = same
+    return done[value]
 
 
 def _first_cut(targets: Sequence[Target]) -> tuple[Index, int] | None:

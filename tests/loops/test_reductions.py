@@ -193,3 +193,61 @@ def f(x: f32[60, 16], y: f32[70, 16], s: f32[60, 70]):
 """)
     kernel = check(graph, *(data(p.type) for p in graph.params), tolerance=1e-4)
     assert "vector" in print_kernel(kernel)
+
+
+@pytest.mark.parametrize("shape, axis", [((16, 5, 131), (0, 2)), ((3, 7, 11, 2, 37), (0, 2, 4)), ((2, 1, 17, 257), (0, 3))])
+@pytest.mark.parametrize("kind", ["sum", "max"])
+def test_what_stands_between_axes_is_reduced_in_the_order_of_memory(shape, axis, kind):
+    kept = [n for k, n in enumerate(shape) if k not in axis]
+    dtype = ", dtype=f32" if kind == "sum" else ""
+    graph = parse_graph(f"def f(x: f32{list(shape)}):\n"
+                        f"    v0: f32{kept} = {kind}(x, axis={axis}, keepdims=False{dtype})\n    return v0\n")
+    kernel = check(graph, data(graph.params[0].type), tolerance=1e-3)
+    assert len(kernel.nests) == 2 and "parallel(" + str(np.prod(shape) // shape[-1]) in print_kernel(kernel)
+
+
+def test_narrow_numbers_between_axes_are_added_up_in_float32():
+    graph = parse_graph("def f(x: bf16[64, 3, 64]):\n"
+                        "    v0: bf16[3] = sum(x, axis=(0, 2), keepdims=False, dtype=bf16)\n    return v0\n")
+    x = np.ones((64, 3, 64), graph.params[0].type.dtype.numpy)
+    (found,) = run(lower(graph, "k"), [x])
+    assert (found.astype(np.float32) == 4096).all()
+
+
+@pytest.mark.parametrize("shape", [(2000, 3), (5, 1030, 2), (1024, 15), (641, 7)])
+@pytest.mark.parametrize("kind", ["sum", "max"])
+def test_few_columns_are_reduced_in_whole_vectors(shape, kind):
+    axis, kept = len(shape) - 2, [*shape[:-2], shape[-1]]
+    dtype = ", dtype=f32" if kind == "sum" else ""
+    graph = parse_graph(f"def f(x: f32{list(shape)}):\n"
+                        f"    v0: f32{kept} = {kind}(x, axis=({axis},), keepdims=False{dtype})\n    return v0\n")
+    kernel = check(graph, data(graph.params[0].type), tolerance=1e-3)
+    assert kernel.temporaries[0].type.shape[-2] == 256 // (16 * shape[-1]) * 16
+
+
+def test_a_sum_along_places_that_are_taken_apart_divides_nothing():
+    """The gradient of a vector by which channels are added up: `einsum("bchw,c->bhw")`."""
+    graph = parse_graph("""
+def f(x: f32[5, 7, 11, 13], g: f32[715]):
+    a: f32[7, 5, 11, 13] = permute(x, axes=(1, 0, 2, 3))
+    b: f32[7, 715] = reshape(a, shape=(7, 715))
+    c: f32[1, 715] = reshape(g, shape=(1, 715))
+    d: f32[7, 715] = broadcast_to(c, shape=(7, 715))
+    e: f32[7, 715] = multiply(b, d)
+    v: f32[7] = sum(e, axis=(1,), keepdims=False, dtype=f32)
+    return v
+""")
+    kernel = check(graph, *(data(p.type) for p in graph.params), tolerance=1e-3)
+    assert "//" not in print_kernel(kernel) and "%" not in print_kernel(kernel)
+
+
+def test_a_vector_meets_channels_of_every_image_in_plain_loops():
+    graph = parse_graph("""
+def f(x: f32[5, 7, 11, 13], w: f32[1, 7]):
+    a: f32[7, 5, 11, 13] = permute(x, axes=(1, 0, 2, 3))
+    b: f32[7, 715] = reshape(a, shape=(7, 715))
+    v: f32[1, 715] = matmul(w, b)
+    return v
+""")
+    kernel = check(graph, *(data(p.type) for p in graph.params), tolerance=1e-4)
+    assert "contraction" not in print_kernel(kernel)
