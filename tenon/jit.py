@@ -251,7 +251,7 @@ class Jitted:
 NOT_FUNCTIONS = (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
 
 
-def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: int | None = None,
+def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: float | None = None,
         constants: bool = True, autotune: bool = False) -> Any:
     """Run a function as one compiled graph: forward, backward and the optimizer's update included.
 
@@ -274,6 +274,8 @@ def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: int | N
     """
     options: dict[str, Any] = {"fullgraph": fullgraph, "memory_budget": memory_budget, "constants": constants,
                                "autotune": autotune}
+    if isinstance(memory_budget, float) and memory_budget.is_integer():        # 8e9
+        options["memory_budget"] = memory_budget = int(memory_budget)
     if memory_budget is not None and (isinstance(memory_budget, bool) or not isinstance(memory_budget, int)
                                       or memory_budget < 0):
         raise ArgumentError(f"jit: memory_budget is a number of bytes, not {memory_budget!r}")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -117,11 +118,11 @@ def _timed(program: Program, arrays: Sequence[np.ndarray], repeats: int) -> Iter
     frame = Frame(layout, native.driver())
     arena = np.zeros(layout.memory.size + layout.scratch * layout.threads + 64, np.uint8)
     kept = frame.run(arrays, arena)             # from here on every pointer is bound, and all memory holds numbers
-    kernels = (step for step in leaves(program.parts.steps) if isinstance(step, KernelStep)
-               for _ in range(len(step.unit.functions)))
+    kernels = deque(step for step in leaves(program.parts.steps) if isinstance(step, KernelStep))
     # Moves are made too: after the run the pointers of a loop are behind its last row.
     rows = [(row, label) for row, label in zip(layout.steps.reshape(-1, native.STEP_WORDS), layout.labels, strict=True)
             if row[0] in (*KERNELS, native.COPY, native.MOVE)]
+    functions: list[tuple[float, float]] = []       # of the kernel at hand: (seconds, those of the longest part)
     passes = [[_times(frame, layout, row) for row, _ in rows] for _ in range(repeats)]
     for (row, label), times in zip(rows, zip(*passes, strict=True), strict=True):
         seconds, *parts = map(min, zip(*times, strict=True))
@@ -131,7 +132,11 @@ def _timed(program: Program, arrays: Sequence[np.ndarray], repeats: int) -> Iter
         if row[0] == native.COPY:
             yield Timed(label, seconds, longest, 2 * int(row[2]), 0.0, None)
             continue
-        step = next(kernels)
+        functions.append((seconds, longest))
+        if len(functions) < len(kernels[0].unit.functions):
+            continue
+        step, (seconds, longest) = kernels.popleft(), map(sum, zip(*functions, strict=True))
+        functions.clear()
         moved = sum(int(evaluate(x.bytes, sizes)) for x in touched(step))
         done = sum(operations(node, sizes) for node in step.unit.body.nodes)
         yield Timed(step.unit.name, seconds, longest, moved, done, step.node.loc)

@@ -6,7 +6,7 @@
     loops, llvm, asm  the kernels of every program
     time              what capturing, passes, kernels and machine code took; what is indented is a part of a later line;
                       `from disk` in the place of all passes where an earlier process ran them on the same graph
-    memory            the plan of an arena, its lower bound and the gap
+    memory            the plan of an arena: its size, lower bound and gap, and its largest places
     guards            what was captured; fallbacks: what runs by part or eagerly, and why
 """
 
@@ -62,10 +62,9 @@ def _kernels(stage: str) -> Callable[[Event], str]:
 def _memory(event: Event) -> str:
     if event.name != "memory":
         return ""
-    size, bound = (int(str(event.fields[name])) for name in ("size", "bound"))
-    gap = size / bound - 1 if bound else 0.0
-    return (f"# memory: {event.fields['graph']}: {size / 1e6:.1f} MB between kernels, "
-            f"at least {bound / 1e6:.1f} ({gap:.1%} above)")
+    from tenon.debug.arena import plan_of  # local: with it comes what runs programs
+    fields: Any = event.fields
+    return "\n".join(f"# memory: {line}" for line in plan_of(fields["program"], fields["layout"]).splitlines())
 
 
 def _fallback(event: Event) -> str:

@@ -218,7 +218,7 @@ class Program:
                     taken = take_donated(self.parts, sorted(donated))
                     self._compile_for(taken)
                     layout = make_layout(self.parts, self._address_of, sizes, taken, threads)
-                emit("memory", graph=self.graph.name, size=layout.memory.size, bound=layout.memory.lower_bound)
+                emit("memory", program=self, layout=layout)
                 self._layouts[key] = layout
                 while len(self._layouts) > MOST_LAYOUTS:
                     self._by_shapes.clear()

@@ -27,6 +27,12 @@ def test_products_are_counted_and_nothing_is_assigned():
     assert "GFLOP/s" in str(profile) and "matmul" in str(profile) and "test_profile.py:" in str(profile)
 
 
+def test_a_kernel_of_several_functions_is_one_step():
+    x, w = tn.ones((16, 20_000)), tn.ones((20_000, 16))
+    (step,) = tn.debug.profile(tn.jit(tn.matmul), x, w).steps       # in parts of the depth, and their sum
+    assert step.operations == 2 * 16 * 20_000 * 16 and step.seconds > 0
+
+
 def test_steps_of_a_loop_find_their_pointers_within_its_arrays():
     def turn(c, row):
         return tn.tanh(c + (row * c).sum()), row * c

@@ -1,6 +1,7 @@
 """TENON_SHOW prints what it names, as it happens."""
 
 import os
+import re
 import subprocess
 import sys
 from itertools import pairwise
@@ -33,6 +34,18 @@ def test_a_word_prints_its_lines_and_no_others(word):
     text = "".join(seen)
     assert EXPECTED[word].replace("<lambda>", "") in text
     assert bool(text) == bool(EXPECTED[word])
+
+
+def test_the_plan_of_memory_says_what_lies_where_and_who_needs_it():
+    seen: list[str] = []
+    stop = show({"memory"}, seen.append)
+    try:
+        tn.jit(lambda x: tn.tanh(x @ x).sum(axis=1).reshape(-1, 1) @ x[:1])(tn.ones((300, 300)))
+    finally:
+        stop()
+    head, largest, *_ = "".join(seen).splitlines()
+    assert re.fullmatch(r"# memory: .*: 0\.4 MB between kernels, at least 0\.4 \(0\.\d% above\)", head)
+    assert re.match(r"# memory: +0\.360 MB at +0\.000: matmul.* \(test_show.py:\d+\) to .*sum.* \(test_show.py:\d+\)", largest)
 
 
 def test_the_times_of_a_first_call_are_parts_of_it():

@@ -117,7 +117,11 @@ def test_a_training_step_learns_the_same_in_two_thirds_of_the_memory():
     assert peaks[1] <= 2 / 3 * peaks[0]
 
 
-@pytest.mark.parametrize("budget", [-1, 1.5, True, "1 GB"])
+def test_a_budget_may_be_written_as_a_whole_float():
+    assert tn.jit(lambda x: x, memory_budget=2e6).memory_budget == 2_000_000
+
+
+@pytest.mark.parametrize("budget", [-1, 1.5, True, "1 GB", float("inf")])
 def test_a_budget_that_is_none_is_an_error(budget):
     with pytest.raises(ArgumentError, match="memory_budget"):
         tn.jit(lambda x: x, memory_budget=budget)
