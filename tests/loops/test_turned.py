@@ -5,7 +5,7 @@ import pytest
 from loops import toy
 from loops.compiled import check
 from loops.test_maps import data, type_of
-from tenon.backends.cpu import codegen
+from tenon.backends.cpu import nests
 from tenon.backends.cpu.contraction.machine import host
 from tenon.dataclasses import replace
 from tenon.dims import symbol
@@ -31,7 +31,7 @@ def test_transposes(shape, dtype):
 @pytest.mark.parametrize("vector_bytes", [16, 32, 64])
 @pytest.mark.parametrize("dtype", ["f32", "f64", "i16", "bool"])
 def test_squares_are_turned_in_vectors_of_any_width(vector_bytes, dtype, monkeypatch):
-    monkeypatch.setattr(codegen, "host", lambda: replace(host(), vector_bytes=vector_bytes))
+    monkeypatch.setattr(nests, "host", lambda: replace(host(), vector_bytes=vector_bytes))
     t = type_of(dtype, 70, 67)
     assert is_turned(check(trace(toy.transpose, t), data(t, 0, 2), interpreted=False))
 
@@ -42,7 +42,7 @@ def test_squares_are_turned_in_vectors_of_any_width(vector_bytes, dtype, monkeyp
                                                          ((13, 20, 16), 32, 16), ((31, 300), 32, 32)])
 def test_of_a_square_that_is_never_full_the_lines_and_columns_that_there_are_are_turned(shape, lines, columns, dtype,
                                                                                        vector_bytes, monkeypatch):
-    monkeypatch.setattr(codegen, "host", lambda: replace(host(), vector_bytes=vector_bytes))
+    monkeypatch.setattr(nests, "host", lambda: replace(host(), vector_bytes=vector_bytes))
     t, axes = type_of(dtype, *shape), (*range(len(shape) - 2), len(shape) - 1, len(shape) - 2)
     kernel = check(trace(lambda x: permute(x, axes=axes), t), data(t, 0, 2), interpreted=dtype == "f32")
     turn, = (x for nest in kernel.nests for x in statements(nest.body) if isinstance(x, Turn))
