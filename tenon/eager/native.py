@@ -41,8 +41,10 @@ FEW = 5000              # calls, after which it is worth while
 CHOOSING = frozenset((np.fmin, np.fmax, np.minimum, np.maximum))     # one of two zeros, by where they stand
 REDUCED = np.add, np.multiply, np.maximum, np.minimum
 TYPES = np.dtype(np.float32), np.dtype(np.float64)
-WHOLE = np.dtype(np.int64)              # of which only comparisons have machine code: they cannot fail
-MOVED = *TYPES, WHOLE, np.dtype(np.int32)
+WHOLE = np.dtype(np.int64), np.dtype(np.uint64)
+ON_WHOLE = frozenset((np.add, np.subtract, np.multiply, np.less, np.less_equal, np.greater, np.greater_equal, np.equal,
+                      np.not_equal))    # what never fails: a loop for whole numbers may raise errors
+MOVED = *TYPES, *WHOLE, np.dtype(np.int32)
 SLOTS: tuple[tuple[type, tuple[str, ...]], ...] = (     # as `Offsets` has them
     (Tensor, ("own",)), (Saved, ("leaf",)), (TensorState, ("payload", "requires_grad", "grad", "node", "index")),
     (TapeNode, ("attrs", "inputs", "number", "op", "payloads", "root")), (CallNode, ("rule", "arrays", "kept")),
@@ -65,10 +67,9 @@ class Short:
         from tenon.backends.cpu.eager.calls import Row  # local: LLVM is slow to load, and not always needed
         from tenon.backends.cpu.eager.ufuncs import inner_loop  # local: as above
 
-        for dtype in (*TYPES, WHOLE):
+        for dtype in (*TYPES, *(WHOLE if self.ufunc in ON_WHOLE else ())):
             result = self.results[dtype]
-            usual = result and (dtype in TYPES or result.kind == "b")
-            loop = result and usual and inner_loop(self.ufunc, dtype.char * self.ufunc.nin + result.char)
+            loop = result and inner_loop(self.ufunc, dtype.char * self.ufunc.nin + result.char)
             if loop:
                 total = inner_loop(np.add, result.char * 3) if result.kind == "f" else (0, 0)
                 yield Row(dtype, loop, result, total is not None and self.ufunc not in CHOOSING, total or (0, 0))

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tenon.autocast import autocasting
-from tenon.eager.native import WHOLE, Short, give
+from tenon.eager.native import Short, give
 from tenon.eager.quiet import quiet
 from tenon.eager.recording import recording
 from tenon.eager.tape import recorded
@@ -58,7 +58,7 @@ def _product(op: Op, full: Callable[[Any, Any], Any]) -> Short:
                 return recorded(op, (x, y), out) if wanted else fresh(out)
         return full(x, y)
     quick.__name__, quick.__doc__ = "__matmul__", full.__doc__
-    return Short(op, np.matmul, quick, {dtype: dtype for dtype in PRODUCTS} | {WHOLE: None})
+    return Short(op, np.matmul, quick, {dtype: dtype for dtype in PRODUCTS})
 
 
 def _unary(op: Op, ufunc: np.ufunc) -> Short:

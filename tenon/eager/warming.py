@@ -13,12 +13,12 @@ from time import perf_counter
 from typing import Any
 
 from tenon.config import config
-from tenon.eager.heavy import Runs, program_of_call, run_whole
+from tenon.eager.heavy import WORK, Runs, program_of_call, run_whole
 from tenon.eager.prepared import prepared
 from tenon.graph.op import Op
 from tenon.ops.indexing import gather, scatter_op
 from tenon.ops.pooling import max_pool_op, max_pool_positions, max_pool_taps
-from tenon.ops.random import random_bits, random_exponential, random_integers, random_normal, random_uniform
+from tenon.ops.random import dealt, random_bits, random_exponential, random_integers, random_normal, random_uniform
 from tenon.ops.scan import cummax_op, cummin_op, cumprod_op, cumsum_op
 from tenon.ops.searching import argsort, first_places, sort
 from tenon.types import TensorType
@@ -26,8 +26,8 @@ from tenon.types import TensorType
 # What only moves and compares elements, or computes them in one order, by operations that are rounded alike.
 EXACT = frozenset((argsort, first_places, sort, cumsum_op, cumprod_op, cummax_op, cummin_op, gather, scatter_op,
                    max_pool_op, max_pool_positions, max_pool_taps, random_bits, random_uniform, random_integers,
-                   random_normal, random_exponential))
-FEW = 128           # elements that NumPy is done with before machine code would be found
+                   random_normal, random_exponential, dealt))
+FEW = 128           # elements, or multiply-adds, that NumPy is done with before machine code would be found
 ENOUGH = 0.03       # seconds that NumPy takes before machine code is made
 TRIALS = 5          # calls of machine code that may be slower before the reference stays
 
@@ -36,8 +36,10 @@ def warming(op: Op, types: Sequence[TensorType | None], outputs: Sequence[Tensor
             attrs: Mapping[str, Any]) -> Warming | None:
     """What computes the operator on arrays of these types; None where the reference is as good."""
     plain = all(t is not None and t.dtype.kind in "buif" for t in types)
+    if op not in EXACT or op.ref is None or not plain or config().backend == "reference":
+        return None
     most = max(int(t.size) for t in (*types, *outputs) if t is not None)
-    if op not in EXACT or op.ref is None or not plain or most <= FEW or config().backend == "reference":
+    if (WORK[op](types, outputs) if op in WORK else most) <= FEW:
         return None
     function, more = prepared(op, types, attrs) or (partial(op.ref, **attrs), ())
     return None if more else Warming(function, lambda: program_of_call(op, types, attrs))

@@ -11,6 +11,7 @@ x is [N, C, *sizes], w is [O, C / groups, *kernel].  In the graph stride and dil
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -59,10 +60,8 @@ def _conv_compute(s: Any, i: Any, x: Any, w: Any, stride: Any, padding: Any, dil
 
 def conv_ref(x: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Any:
     columns, sizes = _columns(x, w.shape[2:], stride, padding, dilation, groups)
-    # [groups, N * P, O / groups]
-    out = columns @ w.reshape(groups, w.shape[0] // groups, columns.shape[-1]).swapaxes(-1, -2)
-    out = out.reshape(groups, x.shape[0], *sizes, w.shape[0] // groups)
-    return np.moveaxis(out, (0, -1), (1, 2)).reshape(x.shape[0], w.shape[0], *sizes)
+    out = w.reshape(groups, w.shape[0] // groups, columns.shape[1]) @ columns
+    return np.ascontiguousarray(out.reshape(w.shape[0], x.shape[0], *sizes).swapaxes(0, 1))
 
 
 conv: Op = define(
@@ -102,16 +101,19 @@ def _input_grad_compute(s: Any, i: Any, g: Any, w: Any, sizes: Any, stride: Any,
 
 
 def _input_grad_ref(g: Any, w: Any, sizes: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Any:
-    batch, outputs, *counts = g.shape
-    kernel = w.shape[2:]
-    # [groups, N, *P, O / groups]
-    split = np.moveaxis(g.reshape(batch, groups, outputs // groups, *counts), (1, 2), (0, -1))
-    columns = split.reshape(groups, -1, outputs // groups) @ w.reshape(groups, outputs // groups, -1)
-    columns = columns.reshape(groups, batch, *counts, w.shape[1], *kernel)
-    # [N, groups, C, *P, *K]
-    columns = np.moveaxis(columns, (0, 2 + len(counts)), (1, 2))
-    columns = columns.reshape(batch, groups * w.shape[1], *counts, *kernel)
+    (batch, outputs, *counts), kernel = g.shape, w.shape[2:]
+    columns = w.reshape(groups, outputs // groups, prod(w.shape[1:])).swapaxes(1, 2) @ _by_groups(g, groups)
+    columns = columns.reshape(groups * w.shape[1], *kernel, batch, *counts)
+    ahead = 1 + len(kernel)
+    columns = columns.transpose(ahead, 0, *range(ahead + 1, columns.ndim), *range(1, ahead))    # [N, C, *P, *K]
     return sum_windows(columns, sizes, kernel, stride, padding, dilation)
+
+
+def _by_groups(g: Any, groups: int) -> Any:
+    """NumPy: what convolutions give, [N, O, *P], as matrices [groups, O / groups, N * P]."""
+    batch, outputs, *counts = g.shape
+    split = g.reshape(batch, groups, outputs // groups, *counts)
+    return np.moveaxis(split, 0, 2).reshape(groups, outputs // groups, batch * prod(counts))
 
 
 conv_input_grad: Op = define(
@@ -149,10 +151,8 @@ def _weight_grad_compute(s: Any, i: Any, x: Any, g: Any, kernel: Any, stride: An
 
 
 def _weight_grad_ref(x: Any, g: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> Any:
-    columns, sizes = _columns(x, kernel, stride, padding, dilation, groups)
-    # [groups, O / groups, N, *P]
-    split = np.moveaxis(g.reshape(g.shape[0], groups, g.shape[1] // groups, *sizes), 0, 2)
-    out = split.reshape(groups, g.shape[1] // groups, columns.shape[1]) @ columns
+    columns, _ = _columns(x, kernel, stride, padding, dilation, groups)
+    out = _by_groups(g, groups) @ columns.swapaxes(1, 2)
     return out.reshape(g.shape[1], x.shape[1] // groups, *kernel)
 
 
@@ -246,14 +246,15 @@ def _batched(name: str, count: int, x: Any, bias: Any, apply: Callable[[Any], An
 
 
 def _columns(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> tuple[Any, tuple[int, ...]]:
-    """NumPy: the windows of x as matrices [groups, N * P, C / groups * K], and their counts P."""
-    count = len(kernel)
-    view = window_view(x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]), kernel, stride, padding,
-                       dilation)
-    counts = view.shape[3:3 + count]
-    view = np.moveaxis(view, (1, 2), (0, 2 + count))         # [groups, N, *P, C / groups, *K]
-    taps = int(np.prod(view.shape[2 + count:]))
-    return view.reshape(groups, x.shape[0] * int(np.prod(counts)), taps), counts
+    """NumPy: the windows of x as matrices [groups, C / groups * K, N * P], and their counts P.
+
+    What lies side by side in x mostly does in a row of these, so that they are copied row by row.
+    """
+    split = x.reshape(x.shape[0], groups, x.shape[1] // groups, *x.shape[2:])
+    view, ahead = window_view(split, kernel, stride, padding, dilation), 3 + len(kernel)
+    counts = view.shape[3:ahead]
+    view = view.transpose(1, 2, *range(ahead, view.ndim), 0, *range(3, ahead))
+    return view.reshape(groups, split.shape[2] * prod(kernel), x.shape[0] * prod(counts)), counts
 
 
 for _count in (1, 2, 3):

@@ -23,6 +23,7 @@ from tenon.ops.windows import (
     per_axis,
     shown,
     sum_taps,
+    taps_of,
     window_attrs,
     window_counts,
     window_view,
@@ -75,9 +76,9 @@ def _positions_compute(s: Any, i: Any, x: Any, kernel: Any, stride: Any, padding
 
 def _max_pool_ref(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Any:
     view = window_view(x, kernel, stride, padding, dilation, lowest_of(x))
-    taps = list(np.ndindex(*kernel))
-    out = view[(..., *taps[0])].copy()
-    for k in taps[1:]:
+    first, *others = taps_of(kernel)
+    out = view[(..., *first)].copy()
+    for k in others:
         np.maximum(out, view[(..., *k)], out=out)
     return out
 
@@ -88,14 +89,13 @@ def lowest_of(x: Any) -> Any:
 
 
 def _taps_ref(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Any:
-    count = len(kernel)
-    view = window_view(x, kernel, stride, padding, dilation, lowest_of(x))
-    best, flat = view[(..., *[0] * count)].copy(), np.zeros(view.shape[:view.ndim - count], np.int32)
-    for number, k in enumerate(np.ndindex(*kernel)):
-        element = view[(..., *k)]
-        better = ~(element <= best) & (best == best)        # NaN is largest, the first wins
-        np.copyto(best, element, where=better)
-        np.copyto(flat, number, where=better)
+    view, (first, *others) = window_view(x, kernel, stride, padding, dilation, lowest_of(x)), taps_of(kernel)
+    best = view[(..., *first)].copy()
+    flat = np.zeros(best.shape, np.int32)
+    for number, k in enumerate(others, 1):
+        element = view[(..., *k)].copy()                    # side by side, since it is read twice
+        np.putmask(flat, ~(element <= best) & (best == best), number)       # NaN is largest, the first wins
+        np.maximum(best, element, out=best)
     return flat
 
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -26,7 +27,7 @@ def reduced(combine: Any, x: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
         return combine.reduce(x, axis, None, None, keepdims)
     rest = [k for k in range(x.ndim) if k not in axis]
     ahead = x.transpose(*axis, *rest)
-    first, second, *others = [ahead[k] for k in np.ndindex(*ahead.shape[:len(axis)])]
+    first, second, *others = [ahead[k] for k in itertools.product(*map(range, ahead.shape[:len(axis)]))]
     out = combine(first, second)
     for part in others:
         combine(out, part, out=out)

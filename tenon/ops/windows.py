@@ -8,7 +8,8 @@ In the graph stride and dilation are tuples and padding is a (low, high) pair an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -168,11 +169,17 @@ def sum_taps(tap: Callable[[int], Any], like: Any, sizes: Sequence[int], kernel:
     """NumPy: the same of what stands under each tap of all windows, arrays [..., *P] that are `like` this one."""
     first = like.ndim - len(kernel)
     out = _with_padding(like, like.shape[:first], sizes, padding)
-    for number, k in enumerate(np.ndindex(*kernel)):
+    for number, k in enumerate(taps_of(kernel)):
         place: Any = tuple(slice(b * d, b * d + (p - 1) * s + 1, s)
                            for b, d, p, s in zip(k, dilation, like.shape[first:], stride))
-        out[(..., *place)] += tap(number)
+        part = out[(..., *place)]
+        np.add(part, tap(number), out=part)     # `out[...] += ` would copy the part to itself
     return pad_or_cut(out, tuple((-low, -high) for low, high in padding), 0)
+
+
+def taps_of(kernel: Sequence[int]) -> Iterable[tuple[int, ...]]:
+    """The indices of a window, in order; sooner than `np.ndindex`."""
+    return itertools.product(*map(range, kernel))
 
 
 def _with_padding(like: Any, lead: Sequence[int], sizes: Sequence[int], padding: Pads) -> Any:

@@ -5,7 +5,6 @@ import itertools
 import numpy as np
 import pytest
 
-import tenon as tn
 from tenon.eager import recipes
 
 pytestmark = pytest.mark.usefixtures("machine_code")
@@ -79,25 +78,3 @@ def test_the_result_is_new_memory():
     found = where(x == 0, x, x)
     found += 1
     assert x.tolist() == [0.0] * 5
-
-
-def test_whole_numbers_are_compared_by_machine_code():
-    numbers = np.array([-2 ** 63, -1, 0, 1, 2 ** 63 - 1, 7])
-    for ufunc in (np.less, np.less_equal, np.greater, np.greater_equal, np.equal, np.not_equal):
-        for a, b in itertools.product((numbers, numbers[:1], numbers[:, None], numbers[::-1], np.asarray(0)), repeat=2):
-            assert outcome(recipes.natives[ufunc], a, b) == outcome(ufunc, a, b)
-
-
-@pytest.mark.parametrize("number", [0, -1, 7, 2 ** 70, -2 ** 70, 0.5, float("nan"), True])
-def test_whole_numbers_beside_a_number_of_pythons(number):
-    x = tn.tensor([-1, 0, 1, 7])
-    for compare in (tn.less, tn.equal, tn.greater_equal):
-        def found(compare=compare):
-            try:
-                return compare(x, number).numpy().tolist()
-            except Exception as error:
-                return type(error)
-        full = found()
-        assert [found() for _ in range(4)] == [full] * 4
-        if abs(number) < 2 ** 62:
-            assert full == getattr(np, compare.__name__)(x.numpy(), number).tolist()

@@ -27,7 +27,7 @@ CALLS = {
     "scatter": [{"axis": k, "reduce": r} for k in (0, 1) for r in REDUCTIONS],
     "max_pool_op": WINDOWS, "max_pool_taps": WINDOWS, "max_pool_positions": WINDOWS,
     "random_bits": DRAWS, "random_integers": DRAWS, "random_uniform": DRAWS, "random_normal": DRAWS,
-    "random_exponential": DRAWS,
+    "random_exponential": DRAWS, "dealt": [{}],
 }
 
 
@@ -49,6 +49,8 @@ def bits(x):
 def inputs_of(name, dtype, special):
     if name.startswith("random"):
         return [np.array([3, 2 ** 63], np.uint64)]
+    if name == "dealt":
+        return [np.random.default_rng(3).random(SHAPE)]
     if name.startswith("max_pool"):
         x = elements(dtype, (2, 3, 9, 8))
     else:
