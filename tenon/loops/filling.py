@@ -29,6 +29,7 @@ TOTALS = 1 << 13    # bytes of running totals that are: of shorter pieces of row
 LONGEST = 1 << 31   # the first step of a search in an axis whose size is a symbol
 BESIDE = 16         # columns that are ordered together, of a line of memory or two,
 COPIED = 1 << 19    # where these are so many bytes at most
+PLACES = 512        # that are looked at as vectors, before anything is written there
 TOGETHER, QUICK = 8, 4      # rows that take turns, so that no step waits for the last one, and of quick steps
 Step = Callable[[Sequence[Expr], Expr, Expr], Sequence[Expr]]
 
@@ -242,6 +243,11 @@ class Filling(Scalars):
         both = Index("tile", product(outer) * tiles.extent)
         first, last = _index(outer, both // size(tiles.extent)), _index(
             inner, both % size(tiles.extent) * size(TILE) + lane)
+        if product(inner) == 1 and at.ndim == 1:
+            self._write_at_places(both, at.shape[0], lambda k: self.index(at((k,)), x.shape[axis]),
+                                  lambda k, place: self._written((*first, place, *last), updates((*first, k, *last)),
+                                                                 reduce))
+            return
         numbers = tuple(Index(f"k{n}", extent) for n, extent in enumerate(at.shape))
         place = Local("place", int64)
         write = self._written((*first, place, *last), updates((*first, *numbers, *last)), reduce)
@@ -255,24 +261,43 @@ class Filling(Scalars):
         """x, and then updates[a, i, b] written to [a, at[a, i, b], b] for every i in order."""
         self._copy(x)
         outer, inner = at.shape[:axis], at.shape[axis + 1:]
-        k, place = Index("k", at.shape[axis]), Local("place", int64)
         columns = product(inner)
 
-        def written(first: Sequence[Expr], last: Sequence[Expr]) -> Block:
-            write = self._written((*first, place, *last), updates((*first, k, *last)), reduce)
-            return Let(place, self.index(at((*first, k, *last)), x.shape[axis])), write
+        def written(first: Sequence[Expr], last: Sequence[Expr], k: Expr, place: Expr) -> Store:
+            return self._written((*first, place, *last), updates((*first, k, *last)), reduce)
+
+        def found(first: Sequence[Expr], last: Sequence[Expr], k: Expr) -> Expr:
+            return self.index(at((*first, k, *last)), x.shape[axis])
         if isinstance(columns, int) and columns < TOGETHER:
             rest = Index("rest", product((*outer, columns)))
             others = _index((*outer, *inner), rest)
-            row = Loop(k, size(k.extent), written(others[:axis], others[axis:]))
-            self._parallel(rest, (row,), _work(at.shape[axis]))
+            around = others[:axis], others[axis:]
+            self._write_at_places(rest, at.shape[axis], lambda k: found(*around, k),
+                                  lambda k, place: written(*around, k, place))
             return
+        k, place = Index("k", at.shape[axis]), Local("place", int64)
         tiles, lanes, lane = _tiles(columns)                    # each lane writes to a column of its own
         both = Index("tile", product(outer) * tiles.extent)
         tile = both % size(tiles.extent)
-        body = written(_index(outer, both // size(tiles.extent)), _index(inner, simplify(tile * size(TILE) + lane)))
+        around = _index(outer, both // size(tiles.extent)), _index(inner, simplify(tile * size(TILE) + lane))
+        body = Let(place, found(*around, k)), written(*around, k, place)
         self._parallel(both, (Loop(k, size(k.extent), (Loop(lane, lanes(tile), body, "vector"),)),),
                        TILE * _work(at.shape[axis]))
+
+    def _write_at_places(self, index: Index, count: Dim, found: Callable[[Expr], Expr],
+                         written: Callable[[Expr, Expr], Store]) -> None:
+        """For every index: `written(k, place)` at the place `found(k)` for k < count, in order.
+
+        Whether places are in range is asked of many side by side: one by one it takes longer than writing there.
+        """
+        if isinstance(count, int) and count == 0:
+            return
+        tiles, lanes, lane = _tiles(count, PLACES)
+        places, place = Buffer("places", TensorType(int64, (lane.extent,)), "local"), Local("place", int64)
+        k = simplify(tiles * size(PLACES) + lane)
+        body = (Loop(lane, lanes(tiles), (Store(places, lane, found(k)),), "vector"),
+                Loop(lane, lanes(tiles), (Let(place, Load(places, lane, None)), written(k, place))))
+        self._parallel(index, (Loop(tiles, size(tiles.extent), body),), _work(count), (places,))
 
     def _copy(self, x: Read) -> None:
         """x, to write to."""

@@ -54,7 +54,7 @@ def test_running_extremes_and_their_places(axis):
 
 @pytest.mark.parametrize("reduce", ["set", "add", "mul", "max", "min"])
 @pytest.mark.parametrize("shape, axis, at", [((5, 3), 0, (4,)), ((5,), 0, (2, 2)), ((2, 5, 7), 1, (3,)), ((5, 700), 0, (9,)),
-                                             ((4, 3), 1, (0,)), ((4, 0), 0, (2,))])
+                                             ((4, 3), 1, (0,)), ((4, 0), 0, (2,)), ((3, 7), 1, (1030,))])
 def test_rows_are_written_in_order(shape, axis, at, reduce):
     places = random.integers(-shape[axis], shape[axis], at)
     new = (*shape[:axis], *at, *shape[axis + 1:])
@@ -65,7 +65,8 @@ def test_rows_are_written_in_order(shape, axis, at, reduce):
 
 @pytest.mark.parametrize("reduce", ["set", "add", "mul", "max", "min"])
 @pytest.mark.parametrize("shape, axis, at", [((5, 3), 0, (4, 2)), ((2, 5), 1, (2, 9)), ((7,), 0, (20,)),
-                                             ((5, 300), 0, (9, 299)), ((2, 5, 4, 3), 1, (2, 20, 4, 3))])
+                                             ((5, 300), 0, (9, 299)), ((2, 5, 4, 3), 1, (2, 20, 4, 3)),
+                                             ((2, 5), 1, (2, 1025)), ((2, 5), 1, (2, 0))])
 def test_elements_are_written_in_order(shape, axis, at, reduce):
     graph = graph_of(f"x: f32{list(shape)}, at: i32{list(at)}, u: f32{list(at)}",
                      f"scatter(x, at, u, axis={axis}, reduce={reduce!r})", f"f32{list(shape)}")
@@ -79,6 +80,17 @@ def test_a_place_outside_is_an_error():
     for bad in (5, -6):
         with pytest.raises(IndexError, match=f"index {bad} is out of range"):
             run(kernel, [numbers(5, 3), np.array([0, bad]), numbers(2, 3)])
+
+
+def test_places_along_rows_are_looked_at_as_vectors_before_anything_is_written_there():
+    graph = graph_of("x: f32[5, 30], at: i64[5, 600], u: f32[5, 600]", "scatter(x, at, u, axis=1, reduce='add')", "f32[5, 30]")
+    text = print_kernel(lower(graph, "k"))
+    assert "places[lane] = checked(" in text.split("for lane in vector(min(512, tiles * -512 + 600)):")[1]
+    for bad in (30, -31):
+        places = np.zeros((5, 600), np.int64)
+        places[4, 599] = bad
+        with pytest.raises(IndexError, match=f"index {bad} is out of range"):
+            run(lower(graph, "k"), [numbers(5, 30), places, numbers(5, 600)])
 
 
 def test_what_is_filled_reads_through_views():
