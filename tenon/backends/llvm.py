@@ -4,22 +4,18 @@
     answer = ctypes.CFUNCTYPE(ctypes.c_int32)(library.address("answer"))
 
 Code is produced as a relocatable object, which is what the disk cache holds, and linked by ORC with JITLink (MCJIT
-ends the process when a name is missing).  Every compilation has an LLVM context of its own, and the two long calls go
-round llvmlite's process-wide lock, so that Python threads compile in parallel.
+ends the process when a name is missing).  Every compilation has an LLVM context of its own (`emitting`).
 """
 
 from __future__ import annotations
 
-import ctypes
 import itertools
 import os
 import re
 import sys
-import threading
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
-from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -30,22 +26,16 @@ from llvmlite.binding import ffi
 
 from tenon.backends import half
 from tenon.backends.code_cache import CodeCache, make_key
+from tenon.backends.emitting import ASSEMBLY, OBJECT, CodeError, emitted, optimised_module
 from tenon.backends.pieces import PREFIX, needing, needs, parted
-from tenon.backends.plain import cut
+from tenon.backends.processor import target, target_machine
 from tenon.backends.turns import ShortTurns
 from tenon.config import config
-from tenon.errors import TenonError
 from tenon.locks import Lock, unforked
 from tenon.observe import emit, span
 
-ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, XTILEDATA = 158, 0x1023, 18      # of Linux on x86-64
 MAPPINGS = 3            # of memory that a library takes
 OPTIONS = "O2 or O1, loops' vectors, masked groups, unrolling if asked, few passes for plain code, PIC, O0 for drivers"
-FEW_LOOPS = 4           # of a module, for which less of LLVM does as well
-
-
-class CodeError(TenonError, RuntimeError):
-    """LLVM refuses a module: a bug in the code that emitted it, or a function that is nowhere to be found."""
 
 
 class Library:
@@ -156,18 +146,18 @@ def compile_object(ir_text: str) -> bytes:
     text, pieces = parted(ir_text)
     for name, piece in pieces.items():
         _make_piece(name, piece)
-    return needing(list(pieces), _compile(text, _EMIT_OBJECT))
+    return needing(list(pieces), _compile(text, OBJECT))
 
 
 def assembly(ir_text: str) -> str:
     """The machine code of a module and of the pieces that it calls as text, to be read."""
     text, pieces = parted(ir_text)
-    return "\n".join(_compile(x, _EMIT_ASSEMBLY).decode() for x in (text, *pieces.values()))
+    return "\n".join(_compile(x, ASSEMBLY).decode() for x in (text, *pieces.values()))
 
 
 def optimised(ir_text: str) -> str:
     """The module after LLVM's passes, to be read."""
-    return str(_optimised(parted(ir_text)[0], _target_machine()))
+    return str(optimised_module(parted(ir_text)[0], target_machine()))
 
 
 def _make_piece(name: str, text: str) -> None:
@@ -179,7 +169,7 @@ def _make_piece(name: str, text: str) -> None:
     try:
         code = stored(_piece_key(name))
         if code is None:
-            code = _compile(text, _EMIT_OBJECT)
+            code = _compile(text, OBJECT)
             store(_piece_key(name), code)
         made.set_result(code)
     except BaseException as error:
@@ -224,92 +214,10 @@ def _unless_damaged(key: str, data: bytes) -> Library | None:
 
 def _compile(ir_text: str, form: int) -> bytes:
     with span("llvm.compile", text=ir_text), short_turns:
-        machine = _target_machine()
-        module = _optimised(ir_text, machine)
+        machine = target_machine()
+        module = optimised_module(ir_text, machine)
         _require_known_functions(ir_text)
-        return _emit(machine, module, form)
-
-
-def _optimised(ir_text: str, machine: Any) -> Any:
-    """The module after LLVM's passes: all of them for loops over scalars, a few for the functions that have none."""
-    context, parts = llvm.create_context(), cut(ir_text)
-    if parts is None:
-        return _optimise(_parse(ir_text, machine, context), machine, *_effort(ir_text))
-    module = _parse(parts.plain, machine, context)
-    if parts.others:
-        others = _optimise(_parse(parts.others, machine, context), machine, *_effort(parts.others))
-        for name in parts.inlined:
-            others.get_function(name).add_function_attribute("alwaysinline")
-        module.link_in(others)
-    for name in parts.hidden:
-        module.get_function(name).linkage = llvm.Linkage.internal
-    left = _run_few(module, parts.names, machine)
-    for name in left.keys() & set(parts.drivers):   # emission in a third of the time
-        for attribute in ("noinline", "optnone"):
-            left[name].add_function_attribute(attribute)
-    return module
-
-
-def _parse(ir_text: str, machine: Any, context: Any) -> Any:
-    try:
-        module = llvm.parse_assembly(ir_text, context)
-        module.triple = machine.triple
-        module.data_layout = str(machine.target_data)
-        module.verify()
-    except RuntimeError as error:
-        raise CodeError(f"LLVM refuses the module: {error}") from None
-    return module
-
-
-def _effort(ir_text: str) -> tuple[int, bool]:
-    """(how much LLVM optimises, whether it looks for vectors outside of loops).
-
-    Of 99 modules of three networks, none of which unrolls loops, all are the same code without the latter, and those of
-    few loops with -O1 too.
-    """
-    unrolls = "llvm.loop.unroll.full" in ir_text
-    return 1 if not unrolls and ir_text.count(" = phi ") <= FEW_LOOPS else 2, unrolls
-
-
-def _optimise(module: Any, machine: Any, level: int, looks_everywhere: bool) -> Any:
-    """The passes of -O2, or -O1, and those that make loops vectors."""
-    tuning = llvm.create_pipeline_tuning_options(speed_level=level)
-    tuning.loop_vectorization = True
-    tuning.slp_vectorization = looks_everywhere
-    tuning.loop_unrolling = False   # but where the emitter says so: copies of long bodies take a third of the time
-    builder = llvm.create_pass_builder(machine, tuning)
-    _run_module(builder.getModulePassManager(), module, builder)
-    return module
-
-
-def _run_few(module: Any, names: Sequence[str], machine: Any) -> dict[str, Any]:
-    """Inline what has to be, then clean up one by one, and return, those of the functions that somebody still calls.
-    """
-    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(speed_level=2))
-    inline = llvm.create_new_module_pass_manager()
-    inline.add_always_inliner_pass()
-    inline.add_global_dead_code_eliminate_pass()
-    _run_module(inline, module, builder)
-    left = {function.name: function for function in module.functions if function.name in names}
-    each = llvm.create_new_function_pass_manager()
-    each.add_sroa_pass()
-    each.add_instruction_combine_pass()
-    each.add_simplify_cfg_pass()
-    try:
-        for function in left.values():
-            _unlocked(ffi.lib.LLVMPY_RunNewFunctionPassManager)(each, function, builder)
-    finally:
-        ffi.lib.LLVMPY_DisposeNewFunctionPassManger(each)
-        each.detach()
-    return left
-
-
-def _run_module(passes: Any, module: Any, builder: Any) -> None:
-    try:
-        _unlocked(ffi.lib.LLVMPY_RunNewModulePassManager)(passes, module, builder)
-    finally:
-        ffi.lib.LLVMPY_DisposeNewModulePassManger(passes)   # llvmlite forgets it: 70 kB for every compilation
-        passes.detach()
+        return emitted(machine, module, form)
 
 
 def _require_known_functions(ir_text: str) -> None:
@@ -322,76 +230,6 @@ def _require_known_functions(ir_text: str) -> None:
 
 
 _DECLARED = re.compile(r'^declare [^@\n]*@"?([^"(\n]+)', re.MULTILINE)
-_EMIT_ASSEMBLY, _EMIT_OBJECT = 0, 1
-
-
-def _emit(machine: Any, module: Any, form: int) -> bytes:
-    with ffi.OutputString() as error:
-        buffer = _unlocked(ffi.lib.LLVMPY_TargetMachineEmitToMemory)(machine, module, form, error)
-        if not buffer:
-            raise CodeError(f"LLVM cannot emit the module: {error}")
-    try:
-        return ctypes.string_at(ffi.lib.LLVMPY_GetBufferStart(buffer), ffi.lib.LLVMPY_GetBufferSize(buffer))
-    finally:
-        ffi.lib.LLVMPY_DisposeMemoryBuffer(buffer)
-
-
-def _unlocked(function: Any) -> Callable[..., Any]:
-    """llvmlite holds one lock around every call; LLVM needs none between contexts, so long calls go without it."""
-    return getattr(function, "_cfn", function)  # type: ignore[no-any-return]
-
-
-@cache
-def _target() -> tuple[Any, str, str]:
-    """(target, name of the processor, its features); the first use makes LLVM ready for this machine."""
-    with unforked:
-        if has_feature("avx512bw"):     # groups of elements some apart are shuffled behind masks too, not gathered
-            llvm.set_option("tenon", "--enable-masked-interleaved-mem-accesses")
-        llvm.initialize_native_target()
-        llvm.initialize_native_asmprinter()
-        llvm.initialize_native_asmparser()
-        if sys.platform == "linux":  # so that exp() and its kin are found where Python itself was not linked to them
-            with suppress(OSError):
-                ctypes.CDLL("libm.so.6", mode=ctypes.RTLD_GLOBAL)
-        target = llvm.Target.from_triple(llvm.get_process_triple())
-        return target, llvm.get_host_cpu_name(), features()
-
-
-def features() -> str:
-    """What this processor has, for LLVM.
-
-    Unless told, it takes vectors of 256 bits even where there are longer ones, and reads and writes vectors of elements
-    that are apart by one instruction, which on AMD's processors takes longer than doing so one by one.
-    """
-    found = llvm.get_host_cpu_features()
-    text = str(found.flatten()) + (",-prefer-256-bit" if found.get("avx512f") else "")
-    text += ",+prefer-no-gather,+prefer-no-scatter" if found.get("clzero") else ""      # an instruction of theirs alone
-    return text if has_matrix_registers() else text.replace("+amx-", "-amx-")
-
-
-@cache
-def has_feature(name: str) -> bool:
-    """Whether this processor has what LLVM calls by this name."""
-    return bool(llvm.get_host_cpu_features().get(name))
-
-
-@cache
-def has_matrix_registers() -> bool:
-    """Whether this process may use the processor's matrix registers (AMX), for which Linux has to be asked."""
-    found = llvm.get_host_cpu_features()
-    if sys.platform != "linux" or not (found.get("amx-tile") and found.get("amx-bf16")):
-        return False
-    return bool(ctypes.CDLL(None).syscall(ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, XTILEDATA) == 0)
-
-
-def _target_machine() -> Any:
-    """One for each thread, between which they may not be shared."""
-    machine = getattr(_of_thread, "machine", None)
-    if machine is None:
-        target, processor, features = _target()
-        machine = _of_thread.machine = target.create_target_machine(processor, features, opt=2, reloc="pic",
-                                                                    codemodel="small", jit=True)
-    return machine
 
 
 def _linker() -> Any:
@@ -402,7 +240,7 @@ def _linker() -> Any:
 
 @cache
 def _make_linker() -> Any:
-    _target()
+    target()
     return llvm.create_lljit_compiler(use_jit_link=True, suppress_errors=True)
 
 
@@ -414,12 +252,11 @@ def _disk() -> CodeCache:
 @cache
 def environment() -> tuple[str, ...]:
     """All that decides, beside the text, what the machine code is; Tenon's version shows in the text."""
-    target, processor, features = _target()
-    return (OPTIONS, llvmlite.__version__, str(llvm.llvm_version_info), target.triple, processor, features)
+    found, processor, features = target()
+    return (OPTIONS, llvmlite.__version__, str(llvm.llvm_version_info), found.triple, processor, features)
 
 
 _starting = Lock()
-_of_thread = threading.local()
 _provided: dict[str, int] = {}
 _pieces: dict[str, Future[bytes]] = {}      # compiled by this process, or being compiled
 short_turns = ShortTurns()

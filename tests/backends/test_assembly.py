@@ -25,7 +25,8 @@ from tenon.backends.cpu.contraction.shape import (
     put_lines,
 )
 from tenon.backends.cpu.contraction.sums import add_products
-from tenon.backends.llvm import assembly, has_feature
+from tenon.backends.llvm import assembly
+from tenon.backends.processor import has_feature
 
 SHAPES = [(1, 1, 1), (8, 3, 1), (6, 4, 1), (14, 2, 1), (9, 3, 9), (15, 1, 1), (16, 1, 1), (28, 1, 28), (5, 4, 5)]
 KINDS = {"f32": (ir.FloatType(), np.float32), "f64": (ir.DoubleType(), np.float64)}

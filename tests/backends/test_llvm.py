@@ -12,7 +12,7 @@ import weakref
 import llvmlite.binding
 import pytest
 
-from tenon.backends import llvm
+from tenon.backends import emitting, llvm
 from tenon.backends.code_cache import CodeCache
 from tenon.observe import subscribe
 
@@ -207,4 +207,4 @@ def test_too_many_libraries_are_an_error_not_the_end_of_the_process(disk, monkey
 @pytest.mark.parametrize("loops, unrolls, expected", [(4, False, (1, False)), (5, False, (2, False)), (1, True, (2, True))])
 def test_few_loops_get_less_of_llvm_unless_they_are_unrolled(loops, unrolls, expected):
     text = "  %i = phi i64 [0, %a], [%j, %b]\n" * loops + ('!0 = !{ !"llvm.loop.unroll.full" }\n' if unrolls else "")
-    assert llvm._effort(text) == expected
+    assert emitting.effort(text) == expected

@@ -15,7 +15,7 @@ from llvmlite import ir
 
 from tenon.backends.cpu.mathematics import FUNCTIONS, MAX_ULP
 from tenon.backends.cpu.mathematics import pairs as pairs_of_numbers
-from tenon.backends.llvm import features
+from tenon.backends.processor import features
 
 Array = np.ndarray[Any, Any]
 DTYPES = (np.float32, np.float64)

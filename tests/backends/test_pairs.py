@@ -5,7 +5,7 @@ import pytest
 
 import tenon as tn
 from tenon.backends.cpu.contraction.machine import host
-from tenon.backends.llvm import has_feature, has_matrix_registers
+from tenon.backends.processor import has_feature, has_matrix_registers
 from tenon.graph.interpret import interpret
 from tenon.graph.text import parse_graph
 from tenon.pipeline import compile

@@ -9,7 +9,8 @@ import pytest
 
 import tenon as tn
 from tenon.backends.cpu.lowering import ir_of, kernel_of
-from tenon.backends.llvm import has_feature, optimised
+from tenon.backends.llvm import optimised
+from tenon.backends.processor import has_feature
 from tenon.graph.text import parse_graph
 
 with_masks = pytest.mark.skipif(not has_feature("avx512bw"), reason="vectors of this processor have no masks")

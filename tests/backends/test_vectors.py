@@ -10,7 +10,7 @@ import pytest
 import tenon as tn
 from tenon.backends.cpu.lowering import ir_of, kernel_of
 from tenon.backends.cpu.vectors import in_flight, masked_lanes
-from tenon.backends.llvm import has_feature
+from tenon.backends.processor import has_feature
 from tenon.graph.text import parse_graph
 from tenon.loops.expressions import Const
 from tenon.loops.ir import Kernel, Loop, statements

@@ -18,7 +18,7 @@ from tenon.backends.cpu.contraction.machine import host
 from tenon.backends.cpu.mathematics import NEAR_FUNCTIONS
 from tenon.backends.cpu.mathematics.angle import NEAR
 from tenon.backends.cpu.mathematics.notation import DOUBLE, SINGLE
-from tenon.backends.llvm import has_feature
+from tenon.backends.processor import has_feature
 from tenon.dataclasses import replace
 from tenon.dims import Dim
 from tenon.loops.affine import affine

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from llvmlite import ir
 
-from tenon.backends.llvm import has_feature
+from tenon.backends.processor import has_feature
 
 from .emit import I64, POINTER
 from .shape import NEVER

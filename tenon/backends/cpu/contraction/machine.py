@@ -18,7 +18,7 @@ from typing import Literal
 
 import llvmlite.binding as llvm
 
-from tenon.backends.llvm import has_feature, has_matrix_registers
+from tenon.backends.processor import has_feature, has_matrix_registers
 from tenon.dataclasses import dataclass
 
 WAY = 4096              # bytes after which lines of memory compete for the same place of the first cache

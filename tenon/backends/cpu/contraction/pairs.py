@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from llvmlite import ir
 
-from tenon.backends.llvm import has_feature
+from tenon.backends.processor import has_feature
 
 from .ahead import LINE, ahead_types, fetch
 from .emit import (

@@ -16,7 +16,7 @@ from typing import Any, Union
 
 from llvmlite import ir
 
-from tenon.backends.llvm import has_feature
+from tenon.backends.processor import has_feature
 from tenon.dataclasses import dataclass
 
 Operand = Union["Number", float]
