@@ -27,7 +27,7 @@ from tenon.loops.expressions import (
     Size,
     identity,
 )
-from tenon.loops.ir import Accumulator, Block, Contraction, Kernel, Let, Loop, Store, Turn, Update
+from tenon.loops.ir import Accumulator, Block, Contraction, Fetch, Kernel, Let, Loop, Store, Turn, Update
 from tenon.types import DType
 
 Environment = dict[Expr, Any]
@@ -68,6 +68,8 @@ class _Run:
                 case Turn(buffer=buffer, lines=lines, columns=columns):
                     square = self.memory[buffer].reshape(buffer.type.shape)
                     square[:columns, :lines] = square[:lines, :columns].T.copy()
+                case Fetch():
+                    pass
                 case Accumulator(local=local, kind=kind):
                     env[local] = wide(local.dtype).type(identity(kind, local.dtype).value)
                 case Update(local=local, kind=kind, value=value):

@@ -2,6 +2,7 @@
 
     Stmt   = Loop(index, extent, body, kind) | Let(local, value) | Store(buffer, offset, value)
            | Accumulator(local, kind) | Update(local, kind, value) | Turn(buffer, lines, columns)
+           | Fetch(buffer, offset)
            | Contraction(batch, rows, columns, depth, left, right, sum, epilogue)
            | Attention(...) | AttentionGradient(...)
     Nest   = statements between two barriers
@@ -75,6 +76,14 @@ class Turn(Stmt):
     buffer: Buffer
     lines: int
     columns: int
+
+
+@dataclass(frozen=True, eq=False)
+class Fetch(Stmt):
+    """An element will be read soon, or written: a cache may ask for its line, wherever it is."""
+
+    buffer: Buffer
+    offset: Expr
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,6 +194,8 @@ def roots(statement: Stmt) -> tuple[Expr, ...]:
             return (value,)
         case Store(offset=offset, value=value):
             return offset, value
+        case Fetch(offset=offset):
+            return (offset,)
         case Contraction(left=left, right=right):
             return left, right
         case AttentionGradient(g=g, along=along, total=total):

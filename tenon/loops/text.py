@@ -17,6 +17,7 @@ from tenon.loops.ir import (
     AttentionGradient,
     Block,
     Contraction,
+    Fetch,
     Kernel,
     Let,
     Loop,
@@ -77,6 +78,8 @@ def _statement(statement: Stmt, indent: str) -> Iterator[str]:
             yield f"{indent}{local} = {identity(kind, local.dtype)}"
         case Update(local=local, kind=kind, value=value):
             yield f"{indent}{local} = {_COMBINE[kind].format(local, value)}"
+        case Fetch(buffer=buffer, offset=offset):
+            yield f"{indent}fetch({buffer.name}[{offset}])"
         case Turn(buffer=buffer, lines=lines, columns=columns):
             part = "" if lines == columns == buffer.type.shape[0] else f"[:{lines}, :{columns}]"
             yield f"{indent}{buffer.name} = transpose({buffer.name}{part})"

@@ -6,16 +6,18 @@
                                                         for ii: for jj: out[i + ii, j + jj] = local[ii, jj]
 
 Both memories are gone through along their lines; the square, which stays in the first cache, is turned in registers.
+Processors do not foresee which lines come next, of many pieces: the same of the next square are asked for, and those
+that this one will write.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from tenon.loops.affine import affine, is_same
 from tenon.loops.cost import count
 from tenon.loops.expressions import Binary, Buffer, Expr, Index, Load, Reduce, size
-from tenon.loops.ir import Loop, Nest, Store, Turn
+from tenon.loops.ir import Fetch, Loop, Nest, Store, Turn
 from tenon.loops.placing import Placing, Scope
 from tenon.loops.simplify import simplify, substitute
 from tenon.loops.target import Target, grain_of
@@ -25,6 +27,7 @@ from tenon.types import TensorType
 SIDE = 32           # of a square
 SHORTEST = 8        # turns of a loop that is worth cutting
 FEWEST = 4096       # elements that are
+LINE = 64           # bytes that caches fetch at once
 
 
 def turned_nest(targets: Sequence[Target]) -> Nest | None:
@@ -66,10 +69,15 @@ def _in_squares(targets: Sequence[Target], line: Index, turned: Sequence[Load]) 
     square = scopes[-1]
     place, turned_place = (simplify(i * size(SIDE) + k) for i, k in (inside[::-1], inside))
     buffers = [Buffer(f"square{n}", TensorType(x.dtype, (SIDE, SIDE)), "local") for n, x in enumerate(turned)]
+    row_at = {**at, line: tiles[0] * size(SIDE) + inside[1]}     # of results, where a turn copies one of columns
+    fetches = [y for t in targets for y in _fetches(t.buffer, t.offset, row_at, column, tiles[1] * size(SIDE))]
     for buffer, x in zip(buffers, turned, strict=True):
         copy = Store(buffer, place, Load(x.buffer, substitute(x.offset, at), None))
-        square.body.append(Loop(inside[1], turns[1], (Loop(inside[0], turns[0], (copy,), "vector"),)))
+        fetches += _fetches(x.buffer, x.offset, at, line, tiles[0] * size(SIDE) + SIDE)
+        fetched = fetches if _is_longer(line) else ()
+        square.body.append(Loop(inside[1], turns[1], (*fetched, Loop(inside[0], turns[0], (copy,), "vector"))))
         square.body.append(Turn(buffer, _most(column), _most(line)))
+        fetches = []
     read: dict[Expr, Expr] = {x: Load(b, turned_place, None) for x, b in zip(turned, buffers, strict=True)}
     row = Scope(square, inside[0])
     cell = Scope(row, inside[1])
@@ -84,6 +92,19 @@ def _in_squares(targets: Sequence[Target], line: Index, turned: Sequence[Load]) 
         index = around[depth - 1]
         scopes[-1].body.append(Loop(index, size(index.extent), body, "parallel" if depth == 1 else "serial", grain))
     return Nest(tuple(scopes[0].body), tuple(buffers))
+
+
+def _fetches(buffer: Buffer, offset: Expr, at: Mapping[Index, Expr], along: Index, first: Expr) -> Iterator[Fetch]:
+    """The lines of memory in which a run of a square's elements lies, from `first` on along an index."""
+    if all(isinstance(atom, Index) for atom in affine(offset).terms):
+        step = max(LINE // buffer.type.dtype.itemsize, 1)
+        for place in dict.fromkeys([*range(0, SIDE, step), SIDE - 1]):
+            yield Fetch(buffer, simplify(substitute(offset, {**at, along: first + size(place)})))
+
+
+def _is_longer(line: Index) -> bool:
+    """Whether there is a next square along the line; else all that squares read is one run of memory."""
+    return not isinstance(line.extent, int) or line.extent > SIDE
 
 
 def _most(index: Index) -> int:

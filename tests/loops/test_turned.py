@@ -3,7 +3,7 @@
 import pytest
 
 from loops import toy
-from loops.compiled import check
+from loops.compiled import check, llvm_text
 from loops.test_maps import data, type_of
 from tenon.backends.cpu import nests
 from tenon.backends.cpu.contraction.machine import host
@@ -11,7 +11,8 @@ from tenon.dataclasses import replace
 from tenon.dims import symbol
 from tenon.graph.build import trace
 from tenon.graph.text import parse_graph
-from tenon.loops.ir import Turn, statements
+from tenon.loops.ir import Fetch, Turn, statements
+from tenon.loops.lower import lower
 from tenon.loops.text import print_kernel
 from tenon.ops.shape import permute
 
@@ -48,6 +49,21 @@ def test_of_a_square_that_is_never_full_the_lines_and_columns_that_there_are_are
     turn, = (x for nest in kernel.nests for x in statements(nest.body) if isinstance(x, Turn))
     assert (turn.lines, turn.columns) == (lines, columns)
     assert (f"[:{lines}, :{columns}])" in print_kernel(kernel)) == (lines < 32 or columns < 32)
+
+
+@pytest.mark.parametrize(("shape", "fetches"), [((300, 400), True), ((64, 64), True), ((700, 9), False)])
+def test_lines_of_the_next_square_are_asked_for_where_there_is_one(shape, fetches):
+    t = type_of("f64", *shape)
+    kernel = check(trace(toy.transpose, t), data(t, 0, 2), interpreted=shape == (64, 64))
+    assert any(isinstance(x, Fetch) for nest in kernel.nests for x in statements(nest.body)) == fetches
+    assert ("fetch(out[" in print_kernel(kernel)) == fetches
+
+
+@pytest.mark.parametrize("size", [64, 1030])
+def test_nothing_is_asked_for_that_the_second_cache_holds(size, monkeypatch):
+    monkeypatch.setattr(nests, "host", lambda: replace(host(), second_cache=1 << 20))
+    kernel = lower(trace(toy.transpose, type_of("f32", size, size)), "k")
+    assert ("llvm.prefetch" in llvm_text(kernel)) == (size > 512)
 
 
 def test_a_transpose_beside_other_reads():

@@ -21,7 +21,7 @@ from tenon.backends.cpu.streams import AHEAD, elements_of_a_line, streams
 from tenon.backends.cpu.values import ONE, ZERO, Values
 from tenon.backends.cpu.vectors import has_gaps, in_flight, is_unrolled, masked_lanes, nearness, reads_over_gaps
 from tenon.loops.expressions import OPERATION, Binary, Buffer, Const, Expr, Index, Load, Local, identity
-from tenon.loops.ir import Accumulator, Kernel, Loop, Nest, Stmt, Store, Turn, Update, roots, statements
+from tenon.loops.ir import Accumulator, Fetch, Kernel, Loop, Nest, Stmt, Store, Turn, Update, roots, statements
 from tenon.loops.traversal import walk
 from tenon.types import bool_, int64
 
@@ -88,6 +88,11 @@ class Loops(Values):
                 bits, side = 8 * buffer.type.dtype.itemsize, buffer.type.shape[0]
                 lanes = min(8 * host().vector_bytes // bits, side)
                 pieces.call(self.b, turn, (ir.IntType(bits), lanes, side, lines, columns), [self.pointers[buffer]])
+            case Fetch(buffer=buffer, offset=offset):
+                if not _stays_near(buffer):
+                    element = scalar.in_memory(buffer.type.dtype)
+                    where = self.b.gep(self.pointers[buffer], [self.value(offset)], source_etype=element)
+                    prefetch(self.b, where, 2, write=buffer.role != "input")
             case Accumulator(local=local, kind=kind):
                 self.slots[local] = self._slot(register(local.dtype))
                 self.b.store(number(identity(kind, local.dtype).value, local.dtype), self.slots[local])
@@ -261,3 +266,9 @@ def _is_extreme(statement: Stmt) -> bool:
         case Store(buffer=buffer, value=Binary(op="min" | "max", left=Load(buffer=before))):
             return before is buffer and buffer.type.dtype.kind == "f"
     return False
+
+
+def _stays_near(buffer: Buffer) -> bool:
+    """Whether the second cache holds all of it."""
+    elements = buffer.elements
+    return isinstance(elements, int) and elements * buffer.type.dtype.itemsize <= host().second_cache
