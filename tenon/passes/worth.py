@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tenon.graph.ir import Node, Value
 from tenon.loops.cost import STORE
+from tenon.ops.pieces import concat_op
 from tenon.passes.bodies import outside_of
 from tenon.passes.groups import Group, Trial, bytes_of, try_nodes
 
@@ -57,6 +58,10 @@ class Worth:
         if "contraction" in merged.kinds or any(bytes_of(x) == 0 for x in stored):      # an empty result has no loops
             return False
         handed = [x for x in groups.with_views(before)[1] if x in read]
+        if self.is_joined_and_summed(before, after, stored):
+            saved = sum(bytes_of(x) * (1 if x in stored else 1 + STORE) for x in handed)
+            if saved <= sum(map(bytes_of, groups.inputs_of(before))):       # which are read once more for the sums
+                return True
         apart = self.are_apart(before, after, merged)
         little = sum(bytes_of(x) * (1 if x in stored else 1 + STORE) for x in handed)       # where nests stay apart
         much = (1 + STORE) * sum(map(bytes_of, handed)) + sum(map(bytes_of, groups.inputs_of(before) & read))
@@ -82,6 +87,13 @@ class Worth:
             return any(x in summed and _reads(y, x, inside) for x in others) or (
                 len(others) == len(first) and all(map(self.is_map, first)))
         return bool(first) and all(self.is_map(y) and is_apart(y) for y in self.groups.with_views(after)[1])
+
+    def is_joined_and_summed(self, before: Group, after: Group, stored: Container[Value]) -> bool:
+        """Whether one stores what is joined, which is done interval by interval, and the other adds up across these."""
+        kept = [x for x in self.groups.with_views(before)[1] if x in stored]
+        joined = before.kinds == {"map"} and any(node.op is concat_op for node in before.nodes)
+        return (joined and "reduce" in after.kinds
+                and any(_begin_differently(x, y) for x in kept for y in self.groups.with_views(after)[1]))
 
     def is_map(self, x: Value) -> bool:
         """Whether each element is computed by itself."""

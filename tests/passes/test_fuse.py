@@ -1,5 +1,7 @@
 """What becomes one kernel, and what must not."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -12,6 +14,7 @@ from tenon.graph.text import key_of, parse_graph, print_graph
 from tenon.graph.verify import verify
 from tenon.ops.call import fused as fused_op
 from tenon.ops.define import define
+from tenon.passes import worth
 from tenon.passes.bodies import body_of
 from tenon.passes.fuse import fuse
 from tenon.passes.worth import Worth
@@ -271,8 +274,19 @@ def test_a_mean_does_not_keep_apart_what_it_is_made_of_and_what_it_scales() -> N
 
 def training_step() -> Graph:
     """Of a network of a convolution, two norms and two products."""
-    net = tn.nn.Sequential(tn.nn.Conv2d(3, 8, 3, bias=False), tn.nn.BatchNorm2d(8), tn.nn.ReLU(), tn.nn.Flatten(),
-                           tn.nn.Linear(8 * 14 * 14, 32), tn.nn.LayerNorm(32), tn.nn.GELU(), tn.nn.Linear(32, 5))
+    return step_of(tn.nn.Sequential(
+        tn.nn.Conv2d(3, 8, 3, bias=False), tn.nn.BatchNorm2d(8), tn.nn.ReLU(), tn.nn.Flatten(),
+        tn.nn.Linear(8 * 14 * 14, 32), tn.nn.LayerNorm(32), tn.nn.GELU(), tn.nn.Linear(32, 5)))
+
+
+def strided_step() -> Graph:
+    """Of a network with a strided convolution, whose gradient is joined of phases, behind a norm."""
+    return step_of(tn.nn.Sequential(
+        tn.nn.Conv2d(3, 8, 3, padding=1, bias=False), tn.nn.BatchNorm2d(8), tn.nn.ReLU(),
+        tn.nn.Conv2d(8, 8, 3, 2, 1, bias=False), tn.nn.BatchNorm2d(8), tn.nn.Flatten(), tn.nn.Linear(8 * 8 * 8, 5)))
+
+
+def step_of(net: tn.nn.Module) -> Graph:
     optimizer = tn.optim.AdamW(net.parameters(), lr=0.01)
 
     def step(x, y):
@@ -285,7 +299,8 @@ def training_step() -> Graph:
     return tn.jit(step).graph(tn.ones((4, 3, 16, 16)), tn.tensor([0, 1, 2, 3]))
 
 
-def test_what_is_not_tried_would_not_have_paid(monkeypatch) -> None:
+@pytest.mark.parametrize("graph", [training_step, strided_step])
+def test_what_is_not_tried_would_not_have_paid(monkeypatch, graph: Callable[[], Graph]) -> None:
     hopeless, pays = Worth.is_hopeless, Worth.pays
     met = []
 
@@ -298,8 +313,20 @@ def test_what_is_not_tried_would_not_have_paid(monkeypatch) -> None:
         return paid
 
     monkeypatch.setattr(Worth, "pays", tried)
-    optimize(training_step())
+    optimize(graph())
     assert any(met) and not all(met)
+
+
+def test_what_is_joined_is_not_tried_with_sums_across_its_pieces(monkeypatch) -> None:
+    tried: list[set[str]] = []
+    try_nodes = worth.try_nodes
+    monkeypatch.setattr(worth, "try_nodes", lambda nodes, results: (
+        tried.append({node.op.name for node in nodes}), try_nodes(nodes, results))[1])
+    graph = fused("def f(a: f32[4, 8, 64], b: f32[4, 8, 64], c: f32[4, 8, 128]):",
+                  "v0: f32[4, 8, 128] = concat(a, b, axis=2)", "v1: f32[4, 8, 128] = multiply(v0, c)",
+                  "v2: f32[8] = sum(v1, axis=(0, 2), keepdims=False, dtype=f32)", "return v1, v2")
+    assert operators(graph) == ["concat+multiply", "sum"]
+    assert not any({"concat", "sum"} <= names for names in tried)
 
 
 def test_products_are_told_of_before_kernels_that_read_the_same_memory_are_merged() -> None:
