@@ -2,19 +2,29 @@
 
 `TENON_EXPLORE=1 pytest ...` tries new ones instead: what it finds is mended, and kept as a test of its own.  The
 generators of NumPy that a module of tests has begin anew with each test, so that what it sees does not depend on which
-ran before it.
+ran before it.  For the same reason no thread is left compiling when a test begins, and eager calls do not become machine
+code once there were many: they are in the folders of `BY_MACHINE_CODE`, and where a test asks for it.
 """
 
 import os
 import sys
+import threading
 from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import HealthCheck, settings
 
 from tenon import pipeline
+from tenon.backends.cpu import objects
+from tenon.eager import descent, native, recipes
+from tenon.eager.quick import PRODUCT, SHORTS
+from tenon.eager.remembered import ready_calls
+from tenon.graph.op import Op
 
 pipeline.always_check = True
+native.give_python(SHORTS, PRODUCT)         # which do not count
+BY_MACHINE_CODE = {"nn", "optim", "ops", "robustness"}
 
 TIMELESS = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}      # a busy machine fails no test
 settings.register_profile("same", derandomize=True, database=None, **TIMELESS)
@@ -33,5 +43,30 @@ def pytest_collection_finish():
 
 
 def pytest_runtest_setup():
+    for thread in threading.enumerate():
+        if thread.name.startswith("tenon-compile"):
+            thread.join()
     for bits, state in begins:
         bits.state = state
+
+
+@pytest.fixture
+def machine_code():
+    """Machine code for the operators, from now on; functions in Python afterwards."""
+    if not objects.READABLE:
+        pytest.skip("this Python's objects are not read")
+    in_python = Op.__call__
+    native.give_native(SHORTS, PRODUCT)
+    yield
+    native.give_python(SHORTS, PRODUCT)
+    Op.__call__ = in_python
+    vars(descent.ways).update(vars(descent.Ways()))
+    recipes.natives.clear()
+    ready_calls.known.clear()
+
+
+@pytest.fixture(autouse=True)
+def eager_calls(request):
+    """Functions in Python, or machine code in some folders."""
+    if request.path.parent.name in BY_MACHINE_CODE and objects.READABLE:
+        request.getfixturevalue("machine_code")

@@ -113,19 +113,24 @@ def test_an_index_out_of_range_is_told_by_machine_code_too(monkeypatch):
         tn.take_along_axis(x, at + 13, 1)
 
 
-class Slow:
-    def __init__(self):
-        self.calls = 0
+class Takes:
+    """What takes so many seconds of a clock."""
+
+    def __init__(self, seconds, clock):
+        self.seconds, self.clock, self.calls = seconds, clock, 0
 
     def run(self, arrays):
         self.calls += 1
-        return [sum(range(100_000)) and arrays[0]]
+        self.clock[0] += self.seconds
+        return list(arrays)
 
 
-def test_the_faster_way_stays():
-    program = Slow()
-    warm = Warming(lambda x: x, lambda: program)
-    warm.total = 1.0
-    for _ in range(TRIALS + 5):
+@pytest.mark.parametrize(("native", "calls"), [(2.0, (6, 5)), (0.5, (1, 10))])
+def test_the_faster_way_stays(native, calls, monkeypatch):
+    clock = [0.0]
+    monkeypatch.setattr(warming, "perf_counter", lambda: clock[0])
+    reference, program = Takes(1.0, clock), Takes(native, clock)
+    warm = Warming(lambda x: reference.run([x])[0], lambda: program)
+    for _ in range(TRIALS + 6):
         assert warm(7) == 7
-    assert program.calls == TRIALS
+    assert TRIALS == 5 and (reference.calls, program.calls) == calls

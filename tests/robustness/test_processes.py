@@ -130,7 +130,7 @@ if loading.wait(20):
     if not pid:
         tn.jit(lambda x: tn.exp(x) + x)(x)
         os._exit(0)
-    for _ in range(2000):
+    for _ in range(6000):
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
             sys.exit(status != 0)
@@ -246,13 +246,15 @@ if __name__ == "__main__":
 
 
 def test_an_interrupt_between_runs():
-    # Again and again, as a person does: Python drops an interrupt that arrives in a finalizer.  A process started in the
-    # background inherits that interrupts are ignored.
+    # Again much later, as a person would: Python drops an interrupt that arrives in a finalizer.  A process started in
+    # the background inherits that interrupts are ignored.
     run(START + """
 signal.signal(signal.SIGINT, signal.default_int_handler)
 done = threading.Event()
 def interrupt():
-    while not done.wait(0.2):
+    time.sleep(0.2)
+    os.kill(os.getpid(), signal.SIGINT)
+    while not done.wait(10):
         os.kill(os.getpid(), signal.SIGINT)
 threading.Thread(target=interrupt).start()
 try:

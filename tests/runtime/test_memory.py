@@ -97,9 +97,9 @@ def test_programs_come_within_a_few_percent_of_the_bound(program, seed):
 
 
 def test_thousands_of_buffers_take_about_a_second():
-    start = time.process_time()
+    start = time.thread_time()      # of this thread alone, and some thirty times what it takes
     plan = plan_arena(training_step(1000, 0))
-    assert plan.gap <= 0.01 and time.process_time() - start < 5
+    assert plan.gap <= 0.01 and time.thread_time() - start < 5
 
 
 @pytest.mark.parametrize(("size", "alignment"), [(1, 64), (1000, 64), (10 * 2**20, 2 * 2**20)])
