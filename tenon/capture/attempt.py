@@ -15,7 +15,7 @@ from tenon.capture.conclude import conclude
 from tenon.capture.convert.entry import convert
 from tenon.capture.convert.session import Session
 from tenon.capture.convert.state import World
-from tenon.capture.effects import Effect, Snapshot
+from tenon.capture.effects import Effect, Snapshot, stored_items
 from tenon.capture.names import names_of
 from tenon.capture.reach import Reach
 from tenon.capture.record import argument_names
@@ -128,7 +128,8 @@ class Attempt:
 
     def _reached(self, codes: set[CodeType], changes: Sequence[Effect]) -> Reach:
         """All that this code reads, which is to be guarded."""
-        reach = Reach(codes, [id(e.holder) for e in changes if e.kind in ("list", "deque") and e.key is not None])
+        appended = [id(e.holder) for e in changes if e.kind in ("list", "deque") and e.key is not None]
+        reach = Reach(codes, appended, stored_items(changes))
         reach.add(self._root, self.name)
         for k, leaf in enumerate(self.leaves):
             if isinstance(leaf, Tensor):

@@ -98,6 +98,16 @@ STORES: dict[str, Callable[[Any, Any, Any], None]] = {
 }
 
 
+def stored_items(effects: Sequence[Effect]) -> dict[int, set[Any]]:
+    """The keys that were set, by the identity of the dictionary, where nothing else happened to it."""
+    found: dict[int, set[Any]] = {}
+    for effect in effects:
+        if effect.kind == "item" and effect.value is not MISSING:
+            found.setdefault(id(effect.holder), set()).add(effect.key)
+    return {k: keys for k, keys in found.items()
+            if not any(id(e.holder) == k and (e.kind != "item" or e.value is MISSING) for e in effects)}
+
+
 class Snapshot:
     """The contents of containers, objects and closure cells at one moment."""
 

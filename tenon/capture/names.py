@@ -62,12 +62,31 @@ _NAMING = {dis.opmap[name]: (kind, OTHER_BITS.get(name, 0))
 
 
 @lru_cache(maxsize=4096)
-def only_appends(code: types.CodeType, name: str) -> bool:
-    """Whether every use of a name in the code is the call of its `append` or `extend`."""
-    instructions = [i for i in dis.get_instructions(code) if i.opname != "CACHE"]
-    uses = [following for i, following in pairwise(instructions) if i.argval == name]
-    return name not in _strings(code.co_consts) and all(
-        i.opname in ATTRIBUTES and i.argval in ("append", "extend") for i in uses)
+def only_appends(code: types.CodeType, name: str, items: bool = False) -> bool:
+    """Whether every use of a name in the code is the call of `append` or `extend`, its own or that of an item."""
+    def appends(following: Sequence[dis.Instruction]) -> bool:
+        *before, last = following
+        return last.opname in ATTRIBUTES and last.argval in ("append", "extend") and \
+            [i.opname for i in before] == ["LOAD_CONST", "BINARY_SUBSCR"][:len(before)]
+    uses = _uses(code, name, 3 if items else 1)
+    return uses is not None and all(map(appends, uses))
+
+
+@lru_cache(maxsize=4096)
+def stored_keys(code: types.CodeType, name: str) -> frozenset[Any] | None:
+    """The constants `k` of `name[k] = ...` in the code; None where a use of the name is anything else."""
+    uses = _uses(code, name, 2)
+    if uses is None or any([i.opname for i in use] != ["LOAD_CONST", "STORE_SUBSCR"] for use in uses):
+        return None
+    return frozenset(use[0].argval for use in uses)
+
+
+def _uses(code: types.CodeType, name: str, count: int) -> list[list[dis.Instruction]] | None:
+    """The instructions that follow each use of a name, so many; None where the code has the name as a string."""
+    instructions = [i for i in dis.get_instructions(code) if i.opname not in ("CACHE", "EXTENDED_ARG")]
+    if name in _strings(code.co_consts):
+        return None
+    return [instructions[k + 1:k + 1 + count] for k, i in enumerate(instructions) if i.argval == name]
 
 
 def _strings(constants: Iterable[Any]) -> Iterator[str]:

@@ -17,7 +17,7 @@ import sys
 import types
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, partial
 from operator import itemgetter
 from typing import Any
@@ -27,7 +27,7 @@ from numpy.random import Generator, RandomState
 
 from tenon.capture.classes import functions_of, has_own, inherited_names, is_library
 from tenon.capture.guards import CLASS, Group, Guards, is_atom
-from tenon.capture.names import module_of, names_of, only_appends
+from tenon.capture.names import module_of, names_of, only_appends, stored_keys
 from tenon.capture.reading import (
     FUNCTION,
     PARTIAL,
@@ -51,15 +51,18 @@ LARGEST_CONTAINER = 100_000
 LARGEST_ARRAY = 1 << 16         # bytes whose change is noticed by comparing them
 MOST_KEPT = 1 << 26             # bytes of an array that are put back when the function changes it
 BYTES = (bytearray, memoryview, array.array)
+OTHERS_NAMES = frozenset(("args", "keywords", "__defaults__", "__kwdefaults__"))    # parameters have their own
 CONTAINERS = (list, tuple, dict, set, frozenset, deque)
 
 
 class Reach:
     """Everything that a set of code can read from given roots by name."""
 
-    def __init__(self, codes: set[types.CodeType] | None, appended: Iterable[int] = ()):
+    def __init__(self, codes: set[types.CodeType] | None, appended: Iterable[int] = (),
+                 stored: Mapping[int, Collection[Any]] | None = None):
         self.codes = codes                      # None: whatever code the roots lead to, and every attribute
         self._appended = frozenset(appended)    # identities of lists and queues that got longer
+        self._stored = stored or {}             # identity of a dictionary -> the keys that were set, and nothing else
         self.groups: list[Group] = []
         self.absent: list[tuple[Any, frozenset[str], str]] = []
         self.holders: dict[int, Any] = {}       # mutable containers and objects found, for effects
@@ -103,6 +106,9 @@ class Reach:
         if id(value) in self._appended and self._only_appended(path):
             self._alive.append(value)           # what it holds does not matter
             return
+        if id(value) in self._stored and (keys := self._only_stored(path)) is not None:
+            self._add_stored(value, keys, path)
+            return
         if id(value) in self._visited:
             return
         self._visited.add(id(value))
@@ -118,9 +124,22 @@ class Reach:
         self._add_object(value, path)
 
     def _only_appended(self, path: str) -> bool:
-        """Whether the code does nothing with what it finds under the last name of a path but append to it."""
+        """Whether the code does nothing with what it finds under the last name of a path, or its items, but append."""
+        items = path.endswith("]")
+        name = self._last_name(path[:path.rindex("[")] if items else path)
+        return bool(name) and all(only_appends(c, name, items) for c in self.codes or ())
+
+    def _only_stored(self, path: str) -> frozenset[Any] | None:
+        """The keys that the code sets, where it does nothing else with what it finds under the last name of a path."""
+        name = self._last_name(path)
+        found = [stored_keys(c, name) for c in self.codes or ()] if name else [None]
+        return None if None in found else frozenset().union(*(keys for keys in found if keys is not None))
+
+    def _last_name(self, path: str) -> str:
+        """"" where the last part of a path is none that code uses for it, or code makes up names."""
         name = path.rpartition(".")[2].strip("<>")
-        return name.isidentifier() and self._names is not None and all(only_appends(c, name) for c in self.codes or ())
+        used = any(name in names for c in self.codes or () for names in (c.co_names, c.co_freevars, c.co_cellvars))
+        return name if used and name not in OTHERS_NAMES and self._names is not None else ""
 
     def _items(self, read: Callable[[Any], Iterable[Any]], holder: Any, values: Sequence[Any], path: str,
                labels: Sequence[Any] = (), sized: bool = False, follow: bool = True) -> None:
@@ -233,6 +252,13 @@ class Reach:
         self._items(dict.keys, value, tuple(dict.keys(value)), f"keys of {path}", sized=True)
         self._items(dict.values, value, tuple(dict.values(value)), path, [f"[{k!r}]" for k in value], sized=True)
         self._own_attributes(value, path)
+
+    def _add_stored(self, value: dict[Any, Any], keys: frozenset[Any], path: str) -> None:
+        """A dictionary that the code only sets items of: what stood there matters only where it was not changed."""
+        self._alive.append(value)
+        self._entries(value, [k for k in keys.difference(self._stored[id(value)]) if k in value], path)
+        if len(keys) > 1 and not keys.isdisjoint(value):        # in which order they stand
+            self._items(dict.keys, value, tuple(dict.keys(value)), f"keys of {path}", sized=True)
 
     def _add_set(self, value: Any, path: str) -> None:
         if self._too_long(value, path):
@@ -391,7 +417,7 @@ class Reach:
         self._entries(table, [n for n in names if isinstance(n, str)], path, follow=False)
         for name in names:
             if isinstance(table[name], CONTAINERS):
-                self.add(table[name], f"{path}.{name}")
+                self.add(table[name], f"{path}.{name} (of a library's class)")
 
     def _lacks(self, table: Any, names: frozenset[str], path: str) -> None:
         """Guard that names are not in the table."""
