@@ -86,7 +86,11 @@ DO_NOT_NEED = 4         # of Linux
 
 
 def _unchanged_pages(library: str) -> Iterator[tuple[int, int]]:
-    """(address, bytes) of what Linux has mapped from the file of a library, cannot be written and never was."""
+    """(address, bytes) of what Linux has mapped from the file of a library, cannot be written and never was.
+
+    Where the linker wrote addresses, pages are no longer those of the file: "anonymous", or swapped out.  They are
+    "dirty" and "private" only while no child that was forked has them too.
+    """
     try:
         with open("/proc/self/smaps") as file:
             text = file.read()
@@ -94,7 +98,8 @@ def _unchanged_pages(library: str) -> Iterator[tuple[int, int]]:
         return
     for found in re.finditer(_MAPPING, text, re.MULTILINE):
         start, end = (int(found[part], 16) for part in ("start", "end"))
-        if library in found["file"] and "w" not in found["rights"] and "Private_Dirty:         0 kB" in found["fields"]:
+        of_file = all(re.search(rf"^{name}: +0 kB", found["fields"], re.MULTILINE) for name in ("Anonymous", "Swap"))
+        if library in found["file"] and "w" not in found["rights"] and of_file:
             yield start, end - start
 
 

@@ -1,6 +1,9 @@
 """Collecting cycles is put off while something is compiled, and comes back in every case."""
 
 import gc
+import os
+import subprocess
+import sys
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -122,3 +125,28 @@ def test_pages_of_the_compiler_are_told_apart_from_those_that_hold_addresses():
         start, end = (int(x, 16) for x in bounds.split("-"))
         if "w" in rights:
             assert not any(at < end and start < at + size for at, size in ranges)
+
+
+WITH_A_CHILD = """
+import os
+import tenon as tn
+from tenon.garbage import give_back
+tn.jit(lambda x: x * 2 + 1)(tn.ones(3))
+waits, ends = os.pipe()
+child = os.fork()
+if not child:
+    os.close(ends)
+    os.read(waits, 1)
+    os._exit(0)
+give_back()
+print(tn.jit(lambda x: x * 3 - 1)(tn.ones(3)).tolist())
+os.close(ends)
+os.waitpid(child, 0)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+def test_addresses_in_the_compiler_stay_where_a_forked_child_has_them_too():
+    done = subprocess.run([sys.executable, "-c", WITH_A_CHILD], capture_output=True, text=True,
+                          env=os.environ | {"TENON_CACHE": "off", "PYTHONPATH": str(Path(__file__).parents[1])})
+    assert (done.returncode, done.stdout) == (0, "[2.0, 2.0, 2.0]\n"), done.stderr
