@@ -74,7 +74,7 @@ def _in_squares(targets: Sequence[Target], line: Index, turned: Sequence[Load]) 
     for buffer, x in zip(buffers, turned, strict=True):
         copy = Store(buffer, place, Load(x.buffer, substitute(x.offset, at), None))
         fetches += _fetches(x.buffer, x.offset, at, line, tiles[0] * size(SIDE) + SIDE)
-        fetched = fetches if _is_longer(line) else ()
+        fetched = fetches if _are_apart(x, column) else ()
         square.body.append(Loop(inside[1], turns[1], (*fetched, Loop(inside[0], turns[0], (copy,), "vector"))))
         square.body.append(Turn(buffer, _most(column), _most(line)))
         fetches = []
@@ -102,9 +102,10 @@ def _fetches(buffer: Buffer, offset: Expr, at: Mapping[Index, Expr], along: Inde
             yield Fetch(buffer, simplify(substitute(offset, {**at, along: first + size(place)})))
 
 
-def _is_longer(line: Index) -> bool:
-    """Whether there is a next square along the line; else all that squares read is one run of memory."""
-    return not isinstance(line.extent, int) or line.extent > SIDE
+def _are_apart(x: Load, column: Index) -> bool:
+    """Whether the lines that a square reads are no neighbours, which would be foreseen as one run of memory."""
+    apart = affine(x.offset).terms.get(column, 0)
+    return not isinstance(apart, int) or abs(apart) > SIDE
 
 
 def _most(index: Index) -> int:

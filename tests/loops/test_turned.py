@@ -51,7 +51,7 @@ def test_of_a_square_that_is_never_full_the_lines_and_columns_that_there_are_are
     assert (f"[:{lines}, :{columns}])" in print_kernel(kernel)) == (lines < 32 or columns < 32)
 
 
-@pytest.mark.parametrize(("shape", "fetches"), [((300, 400), True), ((64, 64), True), ((700, 9), False)])
+@pytest.mark.parametrize(("shape", "fetches"), [((300, 400), True), ((64, 64), True), ((40, 700), True), ((700, 9), False)])
 def test_lines_of_the_next_square_are_asked_for_where_there_is_one(shape, fetches):
     t = type_of("f64", *shape)
     kernel = check(trace(toy.transpose, t), data(t, 0, 2), interpreted=shape == (64, 64))
