@@ -1,7 +1,8 @@
-"""Memory that ends where a page begins that nobody may touch, for all that programs work on.
+"""Memory between pages that nobody may touch, for all that programs work on: it ends where one begins, or begins where
+one ends.
 
-    guard()                     # from here on: every buffer of an arena, every thread's scratch, stacks, results
-    x = guarded(array)          # an argument
+    guard(at_the_end)           # from here on: every buffer of an arena, every thread's scratch, stacks, results
+    x = guarded(array, at_the_end)      # an argument
 
 What reads or writes beyond it ends the process, so programs are run so in a process of their own.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,25 +27,40 @@ UNUSED = 0xA5               # no number that anybody expects
 C = ctypes.CDLL(None, use_errno=True)
 
 
-def guard() -> None:
+Gap = Callable[[int], int]      # how much of its pages stays free before memory of a size
+
+
+def at_the_end(size: int) -> int:
+    """Memory ends at a wall."""
+    return _pages(size) - size
+
+
+def at_the_start(size: int) -> int:
+    """Memory begins at a wall."""
+    return 0
+
+
+def guard(gap: Gap) -> None:
     """Let all memory be such memory, of small results too."""
-    layout.plan_arena, program.make_layout = plan_apart, layout_apart  # type: ignore[assignment]
+    layout.plan_arena = partial(plan_apart, gap=gap)        # type: ignore[assignment]
+    program.make_layout = partial(layout_apart, gap=gap)    # type: ignore[assignment]
     program.Program._take_arena = take_arena  # type: ignore[assignment, method-assign]
     for module in (frame, results, cells):
-        module.aligned_bytes = before_a_wall
+        module.aligned_bytes = partial(walled, gap=gap)
     for module in (results, warm, donation):
         module.SMALLEST = 0
 
 
-def guarded(array: Array) -> Array:
-    """A copy that ends at such a page."""
-    made = before_a_wall(array.nbytes).view(array.dtype).reshape(array.shape)
+def guarded(array: Array, gap: Gap) -> Array:
+    """A copy that lies so."""
+    made = walled(array.nbytes, gap).view(array.dtype).reshape(array.shape)
     made[...] = array
     return made
 
 
-def before_a_wall(size: int) -> Array:
-    return between_walls(_pages(size) + 2 * PAGE, [(PAGE + _pages(size) - size, size)])[-PAGE - size:][:size]
+def walled(size: int, gap: Gap) -> Array:
+    start = PAGE + gap(size)
+    return between_walls(_pages(size) + 2 * PAGE, [(start, size)])[start:][:size]
 
 
 def between_walls(size: int, used: Sequence[tuple[int, int]]) -> Array:
@@ -64,22 +81,22 @@ class Apart(memory.Plan):
     used: list[tuple[int, int]]
 
 
-def plan_apart(buffers: Sequence[memory.Buffer]) -> Apart:
+def plan_apart(buffers: Sequence[memory.Buffer], gap: Gap) -> Apart:
     used, end = [], PAGE
     for buffer in buffers:
-        used.append((end + _pages(buffer.size) - buffer.size, buffer.size))
+        used.append((end + gap(buffer.size), buffer.size))
         end += _pages(buffer.size) + PAGE
     plan = Apart(tuple(start for start, _ in used), end, 0)
     object.__setattr__(plan, "used", used)
     return plan
 
 
-def layout_apart(*arguments: Any, make: Callable[..., layout.Layout] = layout.make_layout) -> layout.Layout:
-    """A layout in which the scratch of every thread ends at a wall."""
+def layout_apart(*arguments: Any, gap: Gap, make: Callable[..., layout.Layout] = layout.make_layout) -> layout.Layout:
+    """A layout in which the scratch of every thread is so too."""
     made = make(*arguments)
     plan: Any = made.memory
     size = -(-made.scratch // LINE) * LINE
-    first, apart = plan.size + _pages(size) - size, _pages(size) + PAGE
+    first, apart = plan.size + gap(size), _pages(size) + PAGE
     made.memory = Apart(plan.offsets, first, 0)
     object.__setattr__(made.memory, "used", plan.used + [(first + k * apart, size) for k in range(made.threads)])
     made.scratch = apart

@@ -1,4 +1,4 @@
-"""No program touches what lies behind its memory: it is run where a page follows that nobody may touch.
+"""No program touches what lies behind or before its memory: it is run between pages that nobody may touch.
 
 Such a program ends the process, so all are run in one of their own, on one thread and on three.
 """
@@ -15,12 +15,14 @@ PROGRAM = """
 import sys
 import faulthandler; faulthandler.enable()      # says in which line of the list below it ended
 sys.path.insert(0, {tests!r})
-from guarded import guard, guarded
-guard()
+import guarded as walls
+walls.guard(walls.{gap})
 import numpy as np
 import tenon as tn
 from tenon import nn, optim
 rng = np.random.default_rng(0)
+def guarded(array):
+    return walls.guarded(array, walls.{gap})
 def floats(*shape):
     return guarded(rng.standard_normal(shape).astype(np.float32))
 def near(function, *arrays):
@@ -54,9 +56,10 @@ trains(cnn, optim.SGD(cnn.parameters(), lr=0.1, momentum=0.9), floats(5, 3, 11, 
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="asks Linux for pages that nobody may touch")
+@pytest.mark.parametrize("gap", ["at_the_end", "at_the_start"])
 @pytest.mark.parametrize("threads", [1, 3])
-def test_programs_stay_within_their_memory(threads):
+def test_programs_stay_within_their_memory(threads, gap):
     settings = os.environ | {"PYTHONPATH": str(TESTS.parent), "TENON_THREADS": str(threads)}
-    done = subprocess.run([sys.executable, "-c", PROGRAM.format(tests=str(TESTS))], env=settings, capture_output=True,
+    done = subprocess.run([sys.executable, "-c", PROGRAM.format(tests=str(TESTS), gap=gap)], env=settings, capture_output=True,
                           text=True)
     assert done.returncode == 0, done.stderr[-2000:]

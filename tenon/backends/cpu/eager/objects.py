@@ -126,10 +126,17 @@ class Objects:
         module.define("share", _share, NOTHING, POINTER, public=True)
         module.define("says", _says, HALF, POINTER, POINTER)
         module.define("allocate", _allocate, POINTER, POINTER)
-        module.define("is_tensor", _is_tensor, HALF, POINTER)
+        module.define("is_tensor", self._is_tensor, HALF, POINTER)
         module.define("tensor", self._tensor, POINTER, POINTER, POINTER, POINTER)
         module.define("saved", self._saved, POINTER, POINTER)
         module.define("recorded", self._recorded, POINTER, POINTER, POINTER, POINTER, POINTER, POINTER)
+
+    def _is_tensor(self, f: Function, x: Pointer) -> None:
+        """Whether it is a tensor that has a state: a class of the user's may not have made one."""
+        kind, tensor = x.field(objects.TYPE), shared(f, Place.TENSOR)
+        with f.unless(kind == tensor):
+            f.require(f.call("PyType_IsSubtype", kind, tensor) != 0)
+        f.give((~x.field(self.offsets.own).is_null()).wide().low())
 
     def _tensor(self, f: Function, array: Pointer, requires_grad: Pointer, node: Pointer) -> None:
         """A tensor of an array, made by a node of the tape or none (None)."""
@@ -242,10 +249,3 @@ def _says(f: Function, variable: Pointer, expected: Pointer) -> None:
 
 def _allocate(f: Function, kind: Pointer) -> None:
     f.give(f.call("PyType_GenericAlloc", kind, f.word(0)))
-
-
-def _is_tensor(f: Function, x: Pointer) -> None:
-    kind, tensor = x.field(objects.TYPE), shared(f, Place.TENSOR)
-    with f.where(kind == tensor):
-        f.give(1)
-    f.give(f.call("PyType_IsSubtype", kind, tensor))

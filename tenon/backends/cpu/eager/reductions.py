@@ -68,8 +68,8 @@ def _reduce(f: Function, owner: Pointer, arguments: Pointer, count: Word) -> Non
 
 def _reduced(f: Function, table: Pointer, arguments: Pointer, count: Word) -> None:
     """The array; null where it is not usual, or there is an error."""
-    x, none = arguments.pointer(), shared(f, Place.NONE)
-    f.require(f.call("is_plain", x) != 0)
+    x, keep, none = arguments.pointer(), arguments.pointer(4), shared(f, Place.NONE)
+    f.require((f.call("is_plain", x) != 0) & ((keep == shared(f, Place.TRUE)) | (keep == shared(f, Place.FALSE))))
     row = f.variable(f.null())
     with f.each(table.word(ROW_COUNT)) as k:
         found = table.at(k * ROW_WORDS + ROWS)
@@ -97,7 +97,7 @@ def _reduced(f: Function, table: Pointer, arguments: Pointer, count: Word) -> No
             shape.at(axes()).put(1)
         with f.unless(gone):
             shape.at(axes()).put(sizes.word(k))
-        with f.unless(gone & (arguments.pointer(4) != shared(f, Place.TRUE))):
+        with f.unless(gone & (keep != shared(f, Place.TRUE))):
             axes.set(axes() + 1)
     out = f.call("made_of", row().pointer(DTYPE), axes().low(), shape)
     f.require(~out.is_null())

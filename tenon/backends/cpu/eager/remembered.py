@@ -192,6 +192,7 @@ class _Writer:
         """Add element type, shape, and whether it wants a gradient."""
         at = self.offsets
         state, which = x.field(at.own), seen.word(TENSOR_COUNT)
+        f.require(~state.is_null())
         array = state.field(at.payload)
         f.require((array.field(objects.TYPE) == shared(f, Place.ARRAY)) & (which < MOST_TENSORS))
         ndim, sizes = array.half(objects.NDIM), array.field(objects.DIMENSIONS)
