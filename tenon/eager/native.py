@@ -16,12 +16,13 @@ import numpy as np
 from tenon.autocast import narrowing
 from tenon.backends.cpu import objects
 from tenon.config import config
+from tenon.eager.call_nodes import CallNode, Rule
 from tenon.eager.descent import ways
 from tenon.eager.programs import programs
 from tenon.eager.quiet import quiet
 from tenon.eager.recipes import use_natives
 from tenon.eager.recording import recording_variable
-from tenon.eager.remembered import CallNode, Ready, Rule, ready_calls, remembered_call
+from tenon.eager.remembered import Ready, ready_calls, remembered_call
 from tenon.eager.tape import NO_ATTRS, NUMBERS, Saved, TapeNode
 from tenon.errors import OF_NUMPY
 from tenon.graph.kernels import KERNELS
@@ -34,7 +35,8 @@ from tenon.tensor import Tensor
 from tenon.types import DType
 
 if TYPE_CHECKING:
-    from tenon.backends.cpu.eager.calls import Machine, Row
+    from tenon.backends.cpu.eager.calls import Row
+    from tenon.backends.cpu.eager.machine import Machine
 
 _OP_CALL, _METHODS = Op.__call__, called_methods()
 FEW = 5000              # calls, after which it is worth while
@@ -120,7 +122,7 @@ def give_python(shorts: Sequence[Short], product: Short,
 def give_native(shorts: Sequence[Short], product: Short) -> None:
     """Let operators, and Python's, be builtins, where there is a loop for them; as they are where there is no code."""
     with unforked:
-        from tenon.backends.cpu.eager import calls  # noqa: F401  # local: as above
+        import tenon.backends.cpu.eager.machine  # noqa: F401  # local: as above
         from tenon.backends.cpu.eager.ufuncs import new_array  # local: as above
 
     if new_array():
@@ -173,7 +175,7 @@ def _reduces_alike(call: Callable[..., Any], ufunc: np.ufunc, dtype: np.dtype[An
 
 @cache
 def _machine() -> Machine:
-    from tenon.backends.cpu.eager.calls import Machine  # local: as above
+    from tenon.backends.cpu.eager.machine import Machine  # local: as above
     from tenon.backends.cpu.eager.objects import Offsets, Place  # local: as above
     from tenon.backends.cpu.eager.ufuncs import new_array  # local: as above
 

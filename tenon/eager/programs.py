@@ -11,7 +11,7 @@ from tenon.eager.rules import Formula, elementwise
 from tenon.graph.op import Op
 
 if TYPE_CHECKING:
-    from tenon.backends.cpu.eager.tape import Program
+    from tenon.backends.cpu.eager.formulas import Program
 
 MOST = 16               # programs of an operator: one for each number that it is called with
 
@@ -30,7 +30,7 @@ class Programs:
 
     def add(self, op: Op, dtype: np.dtype[Any], kinds: Sequence[Any], formulas: Sequence[Formula | None]) -> None:
         """Make a program of an operator's rule, if there are loops for all of it."""
-        from tenon.backends.cpu.eager.tape import fits, program  # local: LLVM is slow to load, and not always needed
+        from tenon.backends.cpu.eager.formulas import fits, program  # local: LLVM is slow to load
 
         found = self._found.setdefault(op, [])
         rows = [None if formula is None else _rows(formula, dtype) for formula in formulas]

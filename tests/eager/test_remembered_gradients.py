@@ -9,7 +9,7 @@ import pytest
 
 import tenon as tn
 from tenon.eager import remembered
-from tenon.eager.remembered import CallNode
+from tenon.eager.call_nodes import CallNode
 from tenon.eager.tape import TapeNode
 
 SEED = np.random.default_rng(0)

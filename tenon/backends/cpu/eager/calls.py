@@ -1,6 +1,5 @@
 """Elementwise eager calls of one or two inputs -> a Python builtin for each operator, which NumPy's loop computes.
 
-    quick, turned = Machine(offsets, share).quick(op, rows, python, find)
     quick(x, y), turned(y, x)
 
 What NumPy does around its loop, and Python around NumPy, takes ten times as long as the loop for ten numbers.  Whatever
@@ -10,26 +9,19 @@ is not usual (a capture, another element type, sizes that differ, many elements)
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from tenon.backends import native
-from tenon.backends.builtin import bound, builtin, method
 from tenon.backends.cpu import objects
-from tenon.backends.cpu.eager.arrays import MOST_ELEMENTS, define_arrays, run_loop, step_of
+from tenon.backends.cpu.eager.arrays import MOST_ELEMENTS, run_loop, step_of
 from tenon.backends.cpu.eager.grids import Grid
 from tenon.backends.cpu.eager.objects import Objects, Offsets, Place, drop, held, require_eager, shared, unless_done
-from tenon.backends.cpu.eager.reductions import Total, define_reductions, table_of
-from tenon.backends.cpu.eager.remembered import by_builtin, define_remembered
-from tenon.backends.cpu.eager.selection import define_selection, table_of_selection
-from tenon.backends.cpu.eager.tape import define_tape
-from tenon.backends.llvm import Library
+from tenon.backends.cpu.eager.remembered import by_builtin
 from tenon.backends.native import Function, Module
 from tenon.backends.words import BYTES, HALF, NOTHING, POINTER, WORD, Pointer, Word
-from tenon.dataclasses import astuple, dataclass
+from tenon.dataclasses import dataclass
 
 INFINITE_32, INFINITE_64 = 0x7F800000, 0x7FF << 52      # the bits that are set where a number is not finite
 MOST_PRODUCTS = 65536           # multiply-adds of a product of matrices
@@ -55,60 +47,7 @@ class Row:
     total: tuple[int, int]          # the loop that adds results up; no address where they are no floating numbers
 
 
-class Machine:
-    """The machine code for eager calls, and what it refers to."""
-
-    def __init__(self, offsets: Offsets, share: Mapping[Place, Any]):
-        self.library = _library(offsets)
-        words = [share[place] if place is Place.NEW_ARRAY else id(share[place]) for place in Place]
-        self.kept = dict(share)
-        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.library.address("share"))((ctypes.c_uint64 * len(words))(*words))
-
-    def quick(self, op: Any, rows: Sequence[Row], python: Callable[..., Any],
-              find: Callable[..., Any] | None = None) -> tuple[Callable[..., Any], Callable[..., Any]]:
-        """An operator's call, and the same with its inputs exchanged where it has two, so that there is a `find`."""
-        table, name, doc = _table(op, rows, python, find), op.name, op.doc
-        kept = op, python, find, rows
-        one, other = ("unary", "unary") if find is None else ("binary", "reflected")
-        return (builtin(name, self.library.address(one), table, kept, doc),
-                builtin(name, self.library.address(other), table, kept, doc))
-
-    def product(self, op: Any, rows: Sequence[Row], python: Callable[..., Any]) -> Callable[..., Any]:
-        """`x @ y`."""
-        return builtin(op.name, self.library.address("product"), _table(op, rows, python), (op, rows, python), op.doc)
-
-    def on_arrays(self, ufunc: np.ufunc, rows: Sequence[Row]) -> Callable[..., Any]:
-        """A ufunc on arrays, without its warnings where they are of these types."""
-        name = "array" if ufunc.nin == 1 else "arrays"
-        return builtin(ufunc.__name__, self.library.address(name), _table(ufunc, rows, ufunc), (ufunc, rows))
-
-    as_method = staticmethod(bound)
-
-    def on_axes(self, ufunc: np.ufunc, totals: Sequence[Total]) -> Callable[..., Any]:
-        """`ufunc.reduce`, without its warnings where the elements are of these types."""
-        python = ufunc.reduce
-        return builtin("reduce", self.library.address("reduce"), table_of(python, totals), (python, totals))
-
-    def selection(self, python: Callable[..., Any], dtypes: Sequence[np.dtype[Any]]) -> Callable[..., Any]:
-        """`np.where` on arrays of these types."""
-        return builtin("where", self.library.address("where"), table_of_selection(python, dtypes), (python, dtypes))
-
-    def called(self, name: str, target: Any, python: Callable[..., Any], is_op: bool) -> Any:
-        """A method that is a remembered call of an operator or function."""
-        table = np.array([id(target), id(python)], np.int64)
-        code = self.library.address("called_op" if is_op else "called")
-        return bound(builtin(name, code, table, (target, python), python.__doc__, named=True))
-
-    def function(self, name: str) -> Callable[..., Any]:
-        """One of the functions for tapes."""
-        return builtin(name, self.library.address(name), self.kept)
-
-    def op_call(self, kind: type) -> Any:
-        """What `Op.__call__` is then: a call of its builtin where it has one."""
-        return method("__call__", self.library.address("op_call"), kind)
-
-
-def _table(op: Any, rows: Sequence[Row], python: Callable[..., Any], find: Any = None) -> np.ndarray:
+def table_of_calls(op: Any, rows: Sequence[Row], python: Callable[..., Any], find: Any = None) -> np.ndarray:
     """The words that an operator's builtins read."""
     table = np.zeros(ROWS + ROW_WORDS * len(rows), np.int64)
     none = id(None)
@@ -123,15 +62,9 @@ def _table(op: Any, rows: Sequence[Row], python: Callable[..., Any], find: Any =
     return table
 
 
-@cache
-def _library(offsets: Offsets) -> Library:
-    return native.library("eager", *astuple(offsets), module_of=lambda *_: _module(offsets))
-
-
-def _module(offsets: Offsets) -> Module:
-    module = Module()
-    found, writer = Objects(module, offsets), _Writer(offsets)
-    define_arrays(module)
+def define_calls(module: Module, objects: Objects) -> None:
+    """The builtins, in a module that has these objects, arrays and remembered calls."""
+    writer = _Writer(objects.offsets)
     module.define("row", _row, POINTER, POINTER, POINTER)
     module.define("from_one", _from_one, POINTER, POINTER, POINTER)
     module.define("is_finite", _is_finite, HALF, POINTER, POINTER, WORD)
@@ -146,12 +79,7 @@ def _module(offsets: Offsets) -> Module:
     for name, (call, inputs) in BUILTINS.items():
         module.define(name, _usual(call, inputs), POINTER, POINTER, POINTER, WORD, public=True)
     module.define("reflected", _reflected, POINTER, POINTER, POINTER, WORD, public=True)
-    define_remembered(module, found)
     module.define("op_call", writer.op_call, POINTER, POINTER, POINTER, WORD, POINTER, public=True)
-    define_reductions(module)
-    define_selection(module)
-    define_tape(module, found)
-    return module
 
 
 # ---------------------------------------------------------------- builtins: the usual call, or the one in Python

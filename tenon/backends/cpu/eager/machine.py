@@ -1,0 +1,102 @@
+"""The machine code for eager calls, as builtins of Python.
+
+    machine = Machine(offsets, share)
+    quick, turned = machine.quick(op, rows, python, find)
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from tenon.backends import native
+from tenon.backends.builtin import bound, builtin, method
+from tenon.backends.cpu.eager.arrays import define_arrays
+from tenon.backends.cpu.eager.calls import Row, define_calls, table_of_calls
+from tenon.backends.cpu.eager.formulas import define_formulas
+from tenon.backends.cpu.eager.keys import define_keys
+from tenon.backends.cpu.eager.objects import Objects, Offsets, Place
+from tenon.backends.cpu.eager.reductions import Total, define_reductions, table_of
+from tenon.backends.cpu.eager.remembered import define_remembered
+from tenon.backends.cpu.eager.selection import define_selection, table_of_selection
+from tenon.backends.cpu.eager.tape import define_tape
+from tenon.backends.llvm import Library
+from tenon.backends.native import Module
+from tenon.dataclasses import astuple
+
+
+class Machine:
+    """The machine code for eager calls, and what it refers to."""
+
+    def __init__(self, offsets: Offsets, share: Mapping[Place, Any]):
+        self.library = _library(offsets)
+        words = [share[place] if place is Place.NEW_ARRAY else id(share[place]) for place in Place]
+        self.kept = dict(share)
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.library.address("share"))((ctypes.c_uint64 * len(words))(*words))
+
+    def quick(self, op: Any, rows: Sequence[Row], python: Callable[..., Any],
+              find: Callable[..., Any] | None = None) -> tuple[Callable[..., Any], Callable[..., Any]]:
+        """An operator's call, and the same with its inputs exchanged where it has two, so that there is a `find`."""
+        table, name, doc = table_of_calls(op, rows, python, find), op.name, op.doc
+        kept = op, python, find, rows
+        one, other = ("unary", "unary") if find is None else ("binary", "reflected")
+        return (builtin(name, self.library.address(one), table, kept, doc),
+                builtin(name, self.library.address(other), table, kept, doc))
+
+    def product(self, op: Any, rows: Sequence[Row], python: Callable[..., Any]) -> Callable[..., Any]:
+        """`x @ y`."""
+        table = table_of_calls(op, rows, python)
+        return builtin(op.name, self.library.address("product"), table, (op, rows, python), op.doc)
+
+    def on_arrays(self, ufunc: np.ufunc, rows: Sequence[Row]) -> Callable[..., Any]:
+        """A ufunc on arrays, without its warnings where they are of these types."""
+        name = "array" if ufunc.nin == 1 else "arrays"
+        return builtin(ufunc.__name__, self.library.address(name), table_of_calls(ufunc, rows, ufunc), (ufunc, rows))
+
+    as_method = staticmethod(bound)
+
+    def on_axes(self, ufunc: np.ufunc, totals: Sequence[Total]) -> Callable[..., Any]:
+        """`ufunc.reduce`, without its warnings where the elements are of these types."""
+        python = ufunc.reduce
+        return builtin("reduce", self.library.address("reduce"), table_of(python, totals), (python, totals))
+
+    def selection(self, python: Callable[..., Any], dtypes: Sequence[np.dtype[Any]]) -> Callable[..., Any]:
+        """`np.where` on arrays of these types."""
+        return builtin("where", self.library.address("where"), table_of_selection(python, dtypes), (python, dtypes))
+
+    def called(self, name: str, target: Any, python: Callable[..., Any], is_op: bool) -> Any:
+        """A method that is a remembered call of an operator or function."""
+        table = np.array([id(target), id(python)], np.int64)
+        code = self.library.address("called_op" if is_op else "called")
+        return bound(builtin(name, code, table, (target, python), python.__doc__, named=True))
+
+    def function(self, name: str) -> Callable[..., Any]:
+        """One of the functions for tapes."""
+        return builtin(name, self.library.address(name), self.kept)
+
+    def op_call(self, kind: type) -> Any:
+        """What `Op.__call__` is then: a call of its builtin where it has one."""
+        return method("__call__", self.library.address("op_call"), kind)
+
+
+@cache
+def _library(offsets: Offsets) -> Library:
+    return native.library("eager", *astuple(offsets), module_of=lambda *_: _module(offsets))
+
+
+def _module(offsets: Offsets) -> Module:
+    module = Module()
+    found = Objects(module, offsets)
+    define_arrays(module)
+    define_keys(module, found)
+    define_remembered(module, found)
+    define_calls(module, found)
+    define_reductions(module)
+    define_selection(module)
+    define_formulas(module, found)
+    define_tape(module, found)
+    return module
