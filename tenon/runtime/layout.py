@@ -18,6 +18,7 @@ from tenon.graph.interpret import concrete_type
 from tenon.graph.ir import DONATED
 from tenon.runtime.failing import has_loops, last_failing
 from tenon.runtime.memory import Buffer, Plan, plan_arena
+from tenon.runtime.room import Room
 from tenon.runtime.table import STATUS_WORDS, AddressOf, Table, unit_for
 from tenon.runtime.worth import saved, work_of
 from tenon.types import TensorType
@@ -65,7 +66,7 @@ def make_layout(assembly: Assembly, address_of: AddressOf, sizes: Sizes, taken: 
                 threads: int) -> Layout:
     """The plan of a run with these sizes, in which results take the memory of donated arguments."""
     several = threads > 1 and saved(assembly.steps, sizes, threads) > 0
-    table = Table(address_of, dict(sizes), taken, threads if several else 1)
+    table = Table(address_of, dict(sizes), taken, threads if several else 1, Room(assembly.steps, sizes))
     table.add_all(assembly.steps)
     return _finished(assembly, table, threads)
 

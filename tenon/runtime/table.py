@@ -1,9 +1,9 @@
 """Steps -> rows of the driver's table: jumps for branches and loops, barriers where threads must wait for each other.
 
 A step is run by all threads or by one.  Two steps are separated by a barrier only where one of them touches what the
-other wrote and another thread may be at it.  A branch or loop in which several threads save less than it costs
-them to meet is run by thread 0 alone, as one step; in any other they meet at its beginning, at its end, and once or
-twice a turn.
+other wrote and another thread may be at it, or where that makes room (`room`).  A branch or loop in which several
+threads save less than it costs them to meet is run by thread 0 alone, as one step; in any other they meet at its
+beginning, at its end, and once or twice a turn.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from tenon.backends.cpu.steps import (
 )
 from tenon.backends.cpu.unit import Unit, count
 from tenon.runtime.failing import has_loops, is_checked
+from tenon.runtime.room import Room
 from tenon.runtime.rows import NOWHERE, Rows
 from tenon.runtime.side_by_side import Job, side_by_side
 from tenon.runtime.worth import is_parallel, least_claim, saved, work_of
@@ -50,8 +51,10 @@ def unit_for(step: KernelStep, taken: Mapping[Storage, Storage]) -> Unit:
 class Table(Rows):
     """The rows of steps, and which of them run between the same two barriers."""
 
-    def __init__(self, address_of: AddressOf, sizes: dict[str, int], taken: dict[Storage, Storage], threads: int):
+    def __init__(self, address_of: AddressOf, sizes: dict[str, int], taken: dict[Storage, Storage], threads: int,
+                 room: Room):
         super().__init__(sizes)
+        self.room = room
         self.address_of, self.taken, self.threads = address_of, taken, threads
         self.size_words: list[int] = []
         self.checked: list[KernelStep] = []
@@ -111,6 +114,9 @@ class Table(Rows):
         if self.unchecked and any(x.kind == "argument" for x in writes):
             self.check()
         self.meet(reads, writes, thread)
+        used = self.memory(touched(step))
+        if thread == EVERYONE and self.room.is_worth_meeting(used):
+            self.barrier()
         first = self.segment
         match step:
             case KernelStep():
@@ -137,8 +143,9 @@ class Table(Rows):
                 self.row("pop", driver.FOLLOW, self.place_operands((step.handle,)), self.slot(step.cell))
                 self.pointed.append((self.row("move", driver.MOVE, 0, 0), step.cell))
                 writes = (*writes, *self.memory((step.cell,)))
-        self.spans.append((self.memory(touched(step)), first, self.segment))
+        self.spans.append((used, first, self.segment))
         self.touch(reads, writes, thread)
+        self.room.leave(step, used)
 
     def memory(self, storages: Sequence[Storage]) -> tuple[Storage, ...]:
         """All memory that may be meant, with arguments for the results that take their place."""
@@ -325,3 +332,4 @@ class Table(Rows):
         if not self.alone:
             self.segment += 1
             self.touched_by.clear()
+            self.room.meet()
