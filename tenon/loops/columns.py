@@ -12,12 +12,12 @@ are inside of the tile: `for i: out[i, j + jj] = x[i, j + jj] - r[jj]`.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from tenon.loops.affine import affine, is_same
 from tenon.loops.cost import count, known
 from tenon.loops.expressions import OPERATION, Binary, Buffer, Cast, Expr, Index, Load, Reduce, identity, size
-from tenon.loops.ir import Loop, Nest, Store
+from tenon.loops.ir import Loop, Nest, Stmt, Store
 from tenon.loops.placing import Placing, Scope
 from tenon.loops.simplify import Substitution, simplify, substitute
 from tenon.loops.target import Target, grain_of
@@ -88,66 +88,86 @@ def _tiled(targets: Sequence[Target], reductions: Sequence[Reduce]) -> Nest:
     """The nest; a reduction comes after those inside of it."""
     *others, column = targets[0].indices
     shared = in_columns(targets[0])
-    outer = [i for i in others if shared is None or i in shared]
+    tile = _Tile(column)
+    outer = [*(i for i in others if shared is None or i in shared), tile.index]
     rows = [i for i in others if i not in outer]
-    width = min(TILE, column.extent) if isinstance(column.extent, int) else TILE
-    tile = Index("tile", -(-column.extent // width) if isinstance(column.extent, int)
-                 else (column.extent + (width - 1)) // width)
-    lane = Index("lane", width)
-    left = size(column.extent) - tile * size(width)
-    whole = isinstance(column.extent, int) and column.extent % width == 0
-    lanes = size(width) if whole else Binary("min", size(width), simplify(left))
-    moved_to = Substitution({column: simplify(tile * size(width) + lane)})
-
     top = Scope()
-    scopes = [top]
-    for index in [*outer, tile]:
-        scopes.append(Scope(scopes[-1], index))
-    body = scopes[-1]
-    numbers = itertools.count()
-    buffers: list[Buffer] = []
-    sums: dict[Expr, Expr] = {}
+    scopes = _nested(top, outer)
     for x in reductions:
+        tile.add_up(x, scopes[-1])
+    tile.store(targets, rows, scopes[-1])
+    first, *rest = outer
+    _close(scopes[1:], rest)
+    grain = grain_of(targets, [*rest, *rows, tile.lane])
+    top.body.append(Loop(first, size(first.extent), tuple(scopes[1].body), "parallel", grain))
+    return Nest(tuple(top.body), tuple(tile.buffers))
+
+
+class _Tile:
+    """Some neighbouring columns: their sums, a row each of local memory, and what is stored of them."""
+
+    def __init__(self, column: Index) -> None:
+        extent = column.extent
+        width = min(TILE, extent) if isinstance(extent, int) else TILE
+        self.index = Index("tile", -(-extent // width) if isinstance(extent, int) else (extent + (width - 1)) // width)
+        self.width, self.lane = width, Index("lane", width)
+        left = size(extent) - self.index * size(width)
+        whole = isinstance(extent, int) and extent % width == 0
+        self.lanes = size(width) if whole else Binary("min", size(width), simplify(left))
+        self.moved = Substitution({column: simplify(self.index * size(width) + self.lane)})
+        self.numbers = itertools.count()
+        self.buffers: list[Buffer] = []
+        self.sums: dict[Expr, Expr] = {}
+
+    def add_up(self, x: Reduce, body: Scope) -> None:
+        """The loops that make the row of sums."""
         wide = float32 if x.dtype.kind == "f" and x.dtype.bits < 32 else x.dtype
-        buffer = Buffer(f"r{len(buffers)}", TensorType(wide, (width,)), "local")
-        buffers.append(buffer)
-        sum_ = Load(buffer, lane, None)
-        sums[x] = sum_ if wide is x.dtype else Cast(sum_, x.dtype)
-        moved = moved_to(replace(x.body, sums))
-        start = Store(buffer, lane, identity(x.kind, wide))
-        body.body.append(Loop(lane, lanes, (start,), "vector"))
+        buffer = Buffer(f"r{len(self.buffers)}", TensorType(wide, (self.width,)), "local")
+        self.buffers.append(buffer)
+        so_far = Load(buffer, self.lane, None)
+        self.sums[x] = so_far if wide is x.dtype else Cast(so_far, x.dtype)
+        self._along_lanes(body, Store(buffer, self.lane, identity(x.kind, wide)))
+        moved = self.moved(replace(x.body, self.sums))
         for index, extent, positions in _groups(x):
-            inner = [body]
-            for k in (*x.indices[:-1], index):
-                inner.append(Scope(inner[-1], k))
-            deepest = Scope(inner[-1], lane)
-            value: Expr = sum_
+            indices = (*x.indices[:-1], index)
+            scopes = _nested(body, indices)
+            deepest = Scope(scopes[-1], self.lane)
+            value: Expr = so_far
             for at in positions:
                 line = substitute(moved, {x.indices[-1]: at})
                 value = Binary(OPERATION[x.kind], value, simplify(Cast(line, wide)))
-            placed = Placing(value, numbers=numbers).place(value, deepest)
-            inner[-1].body.append(Loop(lane, lanes, (*deepest.body, Store(buffer, lane, placed)), "vector"))
-            loops = list(zip((*x.indices[:-1], index), (*x.extents[:-1], extent), inner[1:], inner[:-1], strict=True))
-            for k, turns, scope, around in reversed(loops):
-                around.body.append(Loop(k, turns, tuple(scope.body)))
-    inside = [body]
-    for index in rows:
-        inside.append(Scope(inside[-1], index))
-    last = Scope(inside[-1], lane)
-    values = [moved_to(replace(t.value, sums)) for t in targets]
-    placing = Placing(*values, numbers=numbers)
-    placing.store([Target(t.buffer, t.indices, moved_to(t.offset), value)
-                   for t, value in zip(targets, values, strict=True)], last)
-    inside[-1].body.append(Loop(lane, lanes, tuple(last.body), "vector"))
-    for index, scope, enclosing in reversed(list(zip(rows, inside[1:], inside[:-1], strict=True))):
-        enclosing.body.append(Loop(index, size(index.extent), tuple(scope.body)))
-    indices = [*outer, tile]
-    for depth in range(len(indices), 0, -1):
-        scope = scopes.pop()
-        grain = grain_of(targets, [*indices[1:], *rows, lane]) if depth == 1 else size(1)
-        scopes[-1].body.append(Loop(indices[depth - 1], size(indices[depth - 1].extent), tuple(scope.body),
-                                    "parallel" if depth == 1 else "serial", grain))
-    return Nest(tuple(top.body), tuple(buffers))
+            placed = Placing(value, numbers=self.numbers).place(value, deepest)
+            self._along_lanes(scopes[-1], *deepest.body, Store(buffer, self.lane, placed))
+            _close(scopes, indices, (*x.extents[:-1], extent))
+
+    def store(self, targets: Sequence[Target], rows: Sequence[Index], body: Scope) -> None:
+        """The loops over rows that store what depends on the sums."""
+        scopes = _nested(body, rows)
+        last = Scope(scopes[-1], self.lane)
+        values = [self.moved(replace(t.value, self.sums)) for t in targets]
+        moved = [Target(t.buffer, t.indices, self.moved(t.offset), value)
+                 for t, value in zip(targets, values, strict=True)]
+        Placing(*values, numbers=self.numbers).store(moved, last)
+        self._along_lanes(scopes[-1], *last.body)
+        _close(scopes, rows)
+
+    def _along_lanes(self, scope: Scope, *statements: Stmt) -> None:
+        scope.body.append(Loop(self.lane, self.lanes, statements, "vector"))
+
+
+def _nested(outermost: Scope, indices: Iterable[Index]) -> list[Scope]:
+    """The scope, and those of loops one inside of the other in it."""
+    scopes = [outermost]
+    for index in indices:
+        scopes.append(Scope(scopes[-1], index))
+    return scopes
+
+
+def _close(scopes: Sequence[Scope], indices: Sequence[Index], extents: Sequence[Expr] | None = None) -> None:
+    """Put the loops of nested scopes, which are filled, into each other."""
+    turns = [size(i.extent) for i in indices] if extents is None else extents
+    for index, extent, scope, around in reversed(list(zip(indices, turns, scopes[1:], scopes[:-1], strict=True))):
+        around.body.append(Loop(index, extent, tuple(scope.body)))
 
 
 def _groups(x: Reduce) -> list[tuple[Index, Expr, list[Expr]]]:
