@@ -280,16 +280,15 @@ def normal_numbers(state: Any, shape: Any, dtype: DType) -> Any:
 
 def _dealt_ref(chances: Any) -> Any:
     """In Python, since what one place does the next one sees."""
-    count = chances.shape[-1]
-    chosen = np.clip((chances * np.arange(1, count + 1)).astype(np.int64), 0, np.arange(count))
-    out = np.empty(chances.shape, np.int64)
-    for row in np.ndindex(chances.shape[:-1]):
-        order = list(range(count))
-        for place, other in enumerate(chosen[row].tolist()):
+    *before, count = chances.shape
+    places = np.arange(count)
+    chosen = np.minimum(np.maximum((chances * (places + 1)).astype(np.int64), 0), places)
+    orders = [list(range(count)) for _ in range(math.prod(before))]
+    for order, row in zip(orders, chosen.reshape(len(orders), count).tolist(), strict=True):
+        for place, other in enumerate(row):
             order[place] = order[other]
             order[other] = place
-        out[row] = order
-    return out
+    return np.array(orders, np.int64).reshape(chances.shape)
 
 
 def _dealt_type(chances: TensorType) -> TensorType:
