@@ -21,8 +21,8 @@ from tenon.locks import Lock
 from tenon.ops import random as draws
 from tenon.ops.define import lift
 from tenon.ops.getitem import getitem
+from tenon.ops.ordering import topk
 from tenon.ops.portable import normal_quantile, portable_log, scaled
-from tenon.ops.searching import topk
 from tenon.ops.shape import as_shape, cast
 from tenon.tensor import Tensor, tensor
 from tenon.types import DType, as_dtype, broadcast_shapes, float32, float64, int64

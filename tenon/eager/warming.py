@@ -17,10 +17,10 @@ from tenon.eager.heavy import WORK, Runs, program_of_call, run_whole
 from tenon.eager.prepared import prepared
 from tenon.graph.op import Op
 from tenon.ops.indexing import gather, scatter_op
+from tenon.ops.ordering import argsort, first_places, sort
 from tenon.ops.pooling import max_pool_op, max_pool_positions, max_pool_taps
 from tenon.ops.random import dealt, random_bits, random_exponential, random_integers, random_normal, random_uniform
 from tenon.ops.scan import cummax_op, cummin_op, cumprod_op, cumsum_op
-from tenon.ops.searching import argsort, first_places, sort
 from tenon.types import TensorType
 
 # What only moves and compares elements, or computes them in one order, by operations that are rounded alike.

@@ -17,9 +17,10 @@ from tenon.ops.define import composite, function, lift
 from tenon.ops.diagonal import diagonal
 from tenon.ops.indexing import gather, take
 from tenon.ops.linalg import matmul
+from tenon.ops.ordering import sort
 from tenon.ops.reduction import all_, max_, mean, min_, std, sum_, var, vector_norm
 from tenon.ops.scan import areas, cumsum, diff
-from tenon.ops.searching import searchsorted, sort
+from tenon.ops.searching import searchsorted
 from tenon.ops.shape import cast, full_op
 from tenon.types import bool_, float64, int64, normalize_axes, normalize_axis
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.ops.searching import argsort
+from tenon.ops.ordering import argsort
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint32", "int64", "uint64"])
