@@ -41,8 +41,10 @@ class Sliding:
     way: Literal["places", "added places", "filters", "channels", "taps", "winograd places", "winograd filters"]
 
 
-def sliding(left: Expr, right: Expr, batch: Axis, rows: Axis, columns: Axis, depth: Axis) -> Sliding | None:
-    """How windows slide in a product where nothing else is as fast; else None.
+def sliding(left: Expr, right: Expr, batch: Axis, rows: Axis, columns: Axis, depth: Axis, *,
+            adders: bool = False) -> Sliding | None:
+    """How windows slide in a product where nothing else is as fast; else None.  `adders`: the processor adds beside
+    multiply-adds, in units of their own.
 
     Numbers of bfloat16 are multiplied in pairs, or have been widened (tenon.passes.narrow_convolutions), unless they
     are those of groups: these are widened as a window's block is copied.
@@ -57,7 +59,7 @@ def sliding(left: Expr, right: Expr, batch: Axis, rows: Axis, columns: Axis, dep
             return Sliding(windows, other, filters, "channels")
         flat = None if windows is None else windows.along_last(2)
         if flat is not None and _lies_well(flat, other) and _has_tiles(flat) and \
-                _has_taps_beside(flat, other) and saves_multiplications(flat, filters):
+                _has_taps_beside(flat, other) and saves_multiplications(flat, filters, adders=adders):
             return Sliding(flat, other, filters, "winograd places")
         if windows is not None and count(filters) <= FEW_FILTERS and _lies_well(windows, other):
             return Sliding(windows, other, filters, "places")
@@ -129,10 +131,11 @@ def _has_taps_beside(windows: Windows, other: Load) -> bool:
     return [terms.get(tap, 0) for tap in windows.taps] in ([across, 1], [1, down])
 
 
-def saves_multiplications(windows: Windows, filters: Axis, whole_channels: bool = False) -> bool:
+def saves_multiplications(windows: Windows, filters: Axis, whole_channels: bool = False, adders: bool = False) -> bool:
     """Whether tiles of 2 x 2 windows take less time than one window after the other, by what a vector unit does.
 
-    Filters fill whole vectors, and so do channels where both are sides of what is added up.
+    Filters fill whole vectors, and so do channels where both are sides of what is added up.  Adders transform while
+    others multiply: half of the time that takes is hidden.
     """
     images, channels, outputs = count(windows.outside), count(windows.channels), count(filters)
     if min(channels, outputs) < MANY_FILTERS:
@@ -144,7 +147,7 @@ def saves_multiplications(windows: Windows, filters: Axis, whole_channels: bool 
     # to transform elements, sums and taps; and to load and store sums that are added to block after block
     beside = tiles * (channels * 2.5 + outputs * 3.75) + channels * outputs * 7.5
     beside += tiles / tiles_of_block(number) * channels * outputs * 6 if whole_channels else 0
-    return number * (tiles * channels * outputs / 2 + beside) * SHORT < plain
+    return number * (tiles * channels * outputs / 2 + beside * (0.5 if adders else 1)) * SHORT < plain
 
 
 def tiles_of_block(number: int) -> int:

@@ -8,6 +8,9 @@ from hypothesis import strategies as st
 from loops.compiled import check, run
 from loops.test_maps import data
 from loops.test_sliding import is_sliding, three
+from tenon.backends.cpu.contraction.machine import host
+from tenon.backends.cpu.sliding import slides
+from tenon.dataclasses import replace
 from tenon.graph.interpret import interpret
 from tenon.graph.text import parse_graph, print_graph
 from tenon.loops.lower import lower
@@ -123,6 +126,17 @@ def test_an_epilogue(steps):
     graph = parse_graph("\n".join(lines) + "\n")
     kernel = check(graph, *(data(p.type) for p in graph.params), interpreted=False, tolerance=1e-3)
     assert is_sliding(kernel, "winograd places")
+
+
+@pytest.mark.parametrize("adders", [False, True])
+def test_fewer_channels_are_enough_where_additions_have_units_of_their_own(monkeypatch, adders):
+    machine = replace(host(), adders=adders)
+    monkeypatch.setattr("tenon.backends.cpu.sliding.host", lambda: machine)
+    convolution, gradient, _ = three((3, 20, (16, 14), 50, (5, 5), 1, ((2, 2), (2, 2)), 1, 1))
+    for graph, inputs in convolution, gradient:
+        check(graph, *map(data, inputs), interpreted=False, tolerance=1e-3)
+    found = slides(lower(convolution[0], "k").nests[-1].body[0])
+    assert (found is not None and found.way == "winograd places") == adders
 
 
 def test_threads_share_blocks_or_panels():

@@ -42,6 +42,7 @@ class Machine:
     pairs: Literal["registers", "vectors"] | None = None     # where pairs of bfloat16 are multiplied, if they are
     foresees: bool = True       # fetches long runs of memory by itself as fast as they can be read
     scatters: bool = False      # lines of memory have their places in the second cache however far they are apart
+    adders: bool = False        # additions have units of their own, beside those of multiply-adds
 
     @property
     def streams(self) -> int:
@@ -67,7 +68,7 @@ def host() -> Machine:
     amd = bool(features.get("clzero"))      # an instruction of theirs alone
     return Machine(width, registers, _cache(2) or Machine.second_cache, _cache(1) or Machine.first_cache,
                    "registers" if has_matrix_registers() else "vectors" if has_feature("avx512bf16") else None,
-                   foresees=not amd, scatters=amd)
+                   foresees=not amd, scatters=amd, adders=amd)
 
 
 def _cache(wanted: int) -> int:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from llvmlite import ir
 
 from tenon.backends.cpu.arithmetic import I64, POINTER
+from tenon.backends.cpu.contraction.machine import host
 from tenon.backends.cpu.shares import SHARE
 from tenon.backends.cpu.sliding.channels import ChannelPlan, channel_plan_of
 from tenon.backends.cpu.sliding.filters import FilterPlan, filter_plan_of
@@ -31,7 +32,8 @@ from tenon.loops.sliding import Sliding, sliding
 def slides(statement: Contraction) -> Sliding | None:
     """How windows slide in the statement, if it is better computed window by window."""
     x = statement
-    return sliding(x.left, x.right, x.batch, x.rows, x.columns, x.depth) or taps_of(x)
+    found = sliding(x.left, x.right, x.batch, x.rows, x.columns, x.depth, adders=host().adders)
+    return found or taps_of(x)
 
 
 def emit_sliding(module: ir.Module, name: str, statement: Contraction, found: Sliding,
