@@ -22,6 +22,7 @@ from tenon.types import DType, bfloat16, bool_, float16, float32, float64, int32
 ACCUMULATED = (float16, bfloat16, float32, float64, int32, int64)
 SMALLEST = 4096         # multiplications that are worth more than a plain loop
 DEEP = 4                # times as many products as rows or columns make the way in which results are stored unimportant
+DEEPEST = 16            # times as deep as lines are long are sums of 16 bits that go along lines, at most
 SHORTEST = 3            # rows, columns or depth below which a plain loop does as well
 
 
@@ -108,7 +109,13 @@ def _is_read_in_lines(x: Product) -> bool:
     terms = affine(x.right.offset).terms
     one_run = all(is_same(terms.get(outer, 0), terms.get(inner, 0) * inner.extent)
                   for outer, inner in zip(x.columns, x.columns[1:], strict=False))
-    return one_run and x.right.dtype.bits >= 32 and is_same(terms.get(x.columns[-1], 0), 1)
+    return one_run and (x.right.dtype.bits >= 32 or _has_long_lines(x)) and is_same(terms.get(x.columns[-1], 0), 1)
+
+
+def _has_long_lines(x: Product) -> bool:
+    """Whether lines are no shorter than a part of the depth: deeper sums of 16 bits are cut into chunks instead."""
+    columns, depth = (product(index.extent for index in axis) for axis in (x.columns, x.sum.indices))
+    return isinstance(columns, int) and isinstance(depth, int) and columns * DEEPEST >= depth
 
 
 def _is_of_long_rows(x: Product) -> bool:

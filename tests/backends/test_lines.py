@@ -16,6 +16,10 @@ from tenon.backends.cpu.contraction.spec import Contraction
 from tenon.backends.cpu.contraction.unpacked import FEW, stays_unpacked
 from tenon.backends.pieces import text_of
 from tenon.dataclasses import replace
+from tenon.graph.interpret import interpret
+from tenon.graph.text import parse_graph
+from tenon.pipeline import compile
+from tenon.runtime.scheduler import get_num_threads, set_num_threads
 
 SIZES = [(8, 140, 515), (10, 33, 200), (13, 130, 129), (16, 16, 1030), (5, 17, 129), (7, 0, 131), (1, 33, 4100), (9, 1, 4)]
 KINDS = {F32: np.float32, F64: np.float64}
@@ -105,3 +109,36 @@ def test_an_epilogue_knows_the_sums_of_strips_from_those_of_tiles() -> None:
         x = rng.standard_normal((rows, 256)).astype(np.float32)
         found = squashed(tn.tensor(x), tn.tensor(weights))
         np.testing.assert_allclose(found.numpy(), np.tanh(x @ weights), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["bf16", "f16"])
+@pytest.mark.parametrize(("batch", "rows", "depth", "columns"), [
+    ("", 1, 40, 300), ("", 2, 33, 515), ("", 3, 130, 129), ("", 4, 16, 1030), ("", 2, 17, 4100), ("3, ", 2, 140, 131)])
+def test_numbers_of_16_bits_are_widened_as_lines_are_read(kind: str, batch: str, rows: int, depth: int,
+                                                          columns: int) -> None:
+    graph = parse_graph(f"""
+def product(a: {kind}[{batch}{rows}, {depth}], b: {kind}[{batch}{depth}, {columns}]):
+    y: {kind}[{batch}{rows}, {columns}] = matmul(a, b)
+    return y""")
+    random, found, before = np.random.default_rng(0), [], get_num_threads()
+    arrays = [random.normal(size=tuple(p.shape)).astype(p.dtype.numpy) for p in graph.params]
+    made, (wanted,) = compile(graph), interpret(graph, arrays)
+    try:
+        for threads in (1, 2, 3):
+            set_num_threads(threads)
+            found.append(made.run(arrays)[0])
+    finally:
+        set_num_threads(before)
+    np.testing.assert_allclose(found[0].astype(np.float32), wanted.astype(np.float32), rtol=1e-2, atol=5e-2)
+    assert len({x.tobytes() for x in found}) == 1
+    if host().pairs != "registers":
+        assert any(".unpacked" in unit.ir for unit in made.kernels)
+
+
+def test_deep_sums_of_16_bits_are_cut_into_chunks() -> None:
+    for columns, unpacked_lines in ((16, False), (256, True)):
+        graph = parse_graph(f"""
+def product(a: bf16[2, 4096], b: bf16[4096, {columns}]):
+    y: bf16[2, {columns}] = matmul(a, b)
+    return y""")
+        assert any(".unpacked" in unit.ir for unit in compile(graph).kernels) == unpacked_lines

@@ -30,10 +30,11 @@ from tenon.loops.expressions import Binary, Buffer, Expr, Index, Load, Select, s
 from tenon.loops.ir import Contraction
 from tenon.loops.simplify import simplify
 from tenon.loops.traversal import parts
-from tenon.types import bfloat16, float32
+from tenon.types import bfloat16, float16, float32
 
 Axis = tuple[Index, ...]
 FEWEST = 3              # rows, columns and steps along depth that pairs are worth while for,
+FEW_BY_LINES = 4        # rows that are read faster line by line, for which vectors widen numbers,
 FEWEST_NARROW = 8       # and rows where numbers of 8 bits are packed as pairs
 SEVERAL = 16            # neighbours that a vector may hold
 # along which axis, step, elements between neighbours across, all of the axis, range in memory
@@ -73,6 +74,8 @@ class Factors:
             return None
         left, right = self.paired(x.left, x.rows), self.paired(x.right, x.columns, pieces=True)
         if left is None or right is None or (right.narrow is not None and rows is not None and rows < FEWEST_NARROW):
+            return None
+        if right.zipped is not None and host().pairs == "vectors" and rows is not None and rows <= FEW_BY_LINES:
             return None
         whole = PAIR_LANES if host().pairs == "registers" or right.contiguous == "depth" else 1
         if len(x.depth) > 1 and (depth % (2 * whole) or x.depth[-1].extent % 2):
@@ -156,7 +159,9 @@ class Factors:
 
         layout = self.layout(x, outer)
         if layout is None or not isinstance(x, Load):
-            return Operand(load=load, narrow=self.narrow(x, outer, at), contiguous=self.direction(x, outer))
+            lined = self.lined(x, outer, at)
+            return Operand(load=load, narrow=self.narrow(x, outer, at), lined=lined, flat=lined is not None,
+                           contiguous="outer" if lined else self.direction(x, outer))
         along, step, apart, flat, span = layout
 
         def pointer(b: ir.IRBuilder, args: Args, g: Places, m: Places, k: Places) -> ir.Value:
@@ -186,6 +191,19 @@ class Factors:
             return at(b, args, g, m, k).address(read.buffer, read.offset)
         widen = rounded if read.dtype is float32 else partial(widened, source=read.dtype, element=self.element)
         return Narrow(pointer, in_memory(read.dtype), widen)
+
+    def lined(self, x: Expr, outer: Axis, at: Callable[..., Values]) -> Narrow | None:
+        """How a factor of floats of 16 bits lies in memory, if its neighbours along all of outer are neighbours there.
+        """
+        if not isinstance(x, Load) or x.dtype not in (bfloat16, float16) or x.dtype is not self.statement.sum.dtype:
+            return None
+        found = self.neighbours(x, outer)
+        if x.mask is not None or found is None or found[:2] != ("outer", 1) or not found[3]:
+            return None
+
+        def pointer(b: ir.IRBuilder, args: Args, g: Places, m: Places, k: Places) -> ir.Value:
+            return at(b, args, g, m, k).address(x.buffer, x.offset)
+        return Narrow(pointer, in_memory(x.dtype), partial(widened, source=x.dtype, element=self.element))
 
     def direction(self, x: Expr, outer: Axis) -> Direction | None:
         """Along which axis neighbours lie in most of what a factor reads, if they do."""

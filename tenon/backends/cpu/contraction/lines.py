@@ -16,6 +16,7 @@ from typing import Literal
 from llvmlite import ir
 
 from tenon.backends import pieces
+from tenon.types import DType, bfloat16, float16
 
 from .dots import Bounds
 from .emit import (
@@ -41,6 +42,7 @@ from .emit import (
 )
 from .machine import host, shares
 from .spec import Args, Contraction, Index, Tile, element_of
+from .turning import widened
 
 STRIP_VECTORS = 256     # of sums of the rows that are added up together, which stay in the first cache
 LINES = 16              # are added to them at once, where there are more rows than
@@ -50,13 +52,14 @@ ROWS, SUMS = (4, 8), (8, 16)        # so many rows at a time, and so many vector
 LONG = 4096             # bytes of a strip, whose lines most processors fetch by themselves
 FETCHED = 2             # vectors of a line that are fetched, and read, at a time
 BLOCK = 16              # rows whose sums are in memory at a time
+NARROW: dict[ir.Type, DType] = {ir.IntType(16): bfloat16, ir.HalfType(): float16}     # by their types in memory
 Side = Literal["left", "right"]
 
 
 def reads_lines(spec: Contraction, side: Side) -> bool:
     """Whether right's columns (left's rows) are one run of memory, so that a vector of them can be read where it is."""
     operand, components = (spec.right, spec.columns) if side == "right" else (spec.left, spec.rows)
-    plain = operand.pointer is not None and operand.inside is None and operand.step == 1
+    plain = (operand.pointer is not None and operand.inside is None and operand.step == 1) or operand.lined is not None
     return (plain and operand.contiguous == "outer" and (operand.flat or len(components) == 1)
             and (side == "left" or spec.store_run is None))
 
@@ -67,6 +70,8 @@ class Lines:
     def __init__(self, b: ir.IRBuilder, spec: Contraction, tile: Tile, args: Args, g: Index, side: Side) -> None:
         self.b, self.spec, self.args, self.g, self.side = b, spec, args, g, side
         self.element, self.lanes = spec.element, tile.lanes
+        self.near, self.far = (spec.left, spec.right) if side == "right" else (spec.right, spec.left)
+        self.memory = self.far.lined.memory if self.far.lined else spec.element
         self.vector = ir.VectorType(spec.element, tile.lanes)
         wide = tile.lanes * element_bytes(spec.element) > WIDE
         count = spec.known[0 if side == "right" else 1]
@@ -75,13 +80,12 @@ class Lines:
         self.heights = list(dict.fromkeys((*(size for size, _ in shares(self.block, ROWS[wide])), 1)))
         self.registers = SUMS[wide]
         self.strip = STRIP_VECTORS // self.heights[0] * tile.lanes
-        self.fetches = self.strip * element_bytes(spec.element) < LONG or not (host().foresees or self.is_near())
+        self.fetches = self.strip * element_bytes(self.memory) < LONG or not (host().foresees or self.is_near())
         self.pitch = self.strip + tile.lanes            # so that rows do not compete for places in the first cache
         self.depth_sizes, rows, columns = ([size(b, args) for size in axis]
                                            for axis in (spec.depth, spec.rows, spec.columns))
+        self.near_sizes, self.far_sizes = (rows, columns) if side == "right" else (columns, rows)
         self.depth = product(b, self.depth_sizes) if self.depth_sizes else ONE
-        self.near, self.far, self.near_sizes, self.far_sizes = \
-            (spec.left, spec.right, rows, columns) if side == "right" else (spec.right, spec.left, columns, rows)
         with b.goto_entry_block():
             self.sums = b.alloca(self.vector, self.block * self.pitch // tile.lanes)
             self.starts = b.alloca(POINTER, 2 * self.lines)
@@ -110,7 +114,7 @@ class Lines:
                 with loop(b, before, end, const(height), short=True) as (i, _):
                     self.find_factors(b.add(first, i), k, lines, height)
                     fetched = self.lines if self.fetches else 0
-                    constants = self.element, height, self.vectors(height), self.lanes, self.pitch, fetched
+                    constants = self.element, self.memory, height, self.vectors(height), self.lanes, self.pitch, fetched
                     given = self.starts, self.factors, self.place(i, ZERO), lines, length
                     pieces.call(b, add_lines, constants, given)
                 before = end
@@ -124,11 +128,11 @@ class Lines:
         """Whether all lines fit the second cache, and are expected to be there."""
         depth, size = self.spec.known[2], self.spec.known[1 if self.side == "right" else 0]
         return depth is not None and size is not None and \
-            depth * size * element_bytes(self.element) <= host().second_cache
+            depth * size * element_bytes(self.memory) <= host().second_cache
 
     def find_lines(self, start: ir.Value, k: ir.Value) -> None:
         """Write down where lines begin, from step k on, and those that come after them."""
-        b, last, pointer = self.b, self.b.sub(self.depth, ONE), self.far.pointer
+        b, last, pointer = self.b, self.b.sub(self.depth, ONE), (self.far.lined or self.far).pointer
         assert pointer is not None
         outer = unravel(b, start, self.far_sizes)
         with loop(b, ZERO, const(2 * self.lines), short=True) as (line, _):
@@ -169,14 +173,15 @@ class Lines:
                 spec.store(b, self.args, self.g, *(here if self.side == "right" else here[::-1]), one, 1)
 
 
-def add_lines(b: ir.IRBuilder, element: ir.Type, rows: int, vectors: int, lanes: int, pitch: int, fetched: int,
-              starts: ir.Value, factors: ir.Value, sums: ir.Value, count: ir.Value, length: ir.Value) -> None:
+def add_lines(b: ir.IRBuilder, element: ir.Type, memory: ir.Type, rows: int, vectors: int, lanes: int, pitch: int,
+              fetched: int, starts: ir.Value, factors: ir.Value, sums: ir.Value, count: ir.Value,
+              length: ir.Value) -> None:
     """A piece: add `count` lines, one at least, to the sums of some rows.
 
     `starts` says where they begin, and behind `fetched` of them, if any, where the next ones do, which are fetched;
     `factors` are those of the rows for a line, side by side.
     """
-    strip = _Strip(b, element, rows, lanes, pitch, fetched, starts, factors, sums, count)
+    strip = _Strip(b, element, memory, rows, lanes, pitch, fetched, starts, factors, sums, count)
     width = const(vectors * lanes)
     whole = b.sub(length, b.urem(length, width))
     with loop(b, ZERO, whole, width, short=True) as (j, _):
@@ -189,8 +194,9 @@ def add_lines(b: ir.IRBuilder, element: ir.Type, rows: int, vectors: int, lanes:
 class _Strip:
     """The values that the two loops of the piece share."""
 
-    def __init__(self, b: ir.IRBuilder, element: ir.Type, rows: int, lanes: int, pitch: int, fetched: int,
-                 starts: ir.Value, factors: ir.Value, sums: ir.Value, count: ir.Value) -> None:
+    def __init__(self, b: ir.IRBuilder, element: ir.Type, memory: ir.Type, rows: int, lanes: int, pitch: int,
+                 fetched: int, starts: ir.Value, factors: ir.Value, sums: ir.Value, count: ir.Value) -> None:
+        self.memory = memory
         self.b, self.element, self.rows, self.lanes, self.pitch, self.fetched = b, element, rows, lanes, pitch, fetched
         self.starts, self.factors, self.sums, self.count = starts, factors, sums, count
 
@@ -215,11 +221,13 @@ class _Strip:
         b, lanes, found = self.b, self.lanes, []
         start, following = (b.load(address(b, self.starts, b.add(line, const(behind)), POINTER), typ=POINTER)
                             for behind in (0, self.fetched))
-        none = zero(ir.VectorType(self.element, lanes))
+        dtype = NARROW.get(self.memory)
+        kind = ir.IntType(16) if dtype else self.memory
+        none = zero(ir.VectorType(kind, lanes))
         for v, mask in enumerate(masks):
-            place = address(b, start, b.add(j, const(v * lanes)), self.element)
+            place = address(b, start, b.add(j, const(v * lanes)), kind)
             if self.fetched:
-                prefetch(b, address(b, following, b.add(j, const(v * lanes)), self.element), 2)
-            found.append(load_vector(b, place, self.element, lanes) if mask is None
-                         else masked_load(b, place, mask, none))
+                prefetch(b, address(b, following, b.add(j, const(v * lanes)), kind), 2)
+            read = load_vector(b, place, kind, lanes) if mask is None else masked_load(b, place, mask, none)
+            found.append(widened(b, read, dtype, lanes))
         return found

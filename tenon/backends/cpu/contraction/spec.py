@@ -31,8 +31,8 @@ Finish = Callable[[ir.IRBuilder, Args, Index, ir.Value, ir.Value, ir.Value, ir.V
 
 @dataclass(frozen=True)
 class Narrow:
-    """Where elements of 8 or 16 bits, or rounded to 16, lie, neighbours along all of depth, and what makes them
-    elements of the sums."""
+    """Where elements of 8 or 16 bits, or rounded to 16, lie, neighbours along all of an axis, depth if nothing else is
+    said, and what makes them elements of the sums."""
     pointer: Access
     memory: ir.Type
     widen: Callable[[ir.IRBuilder, ir.Value], ir.Value]      # of a scalar or a vector
@@ -54,6 +54,7 @@ class Operand:
     flat: bool = False                  # adjacent along the whole contiguous axis, not only its innermost component
     tapped: bool = False                # every component of depth but the first moves what is inside, and only those
     narrow: Narrow | None = None        # beside `load`, or of pairs: how to pack faster than element by element
+    lined: Narrow | None = None         # beside `load`: the same of elements of 16 bits that are neighbours along outer
     zipped: int | None = None           # of pairs along outer: elements from the first line of a pair to the second
     rounded: bool = False               # of pairs: they are in memory as float32, or as what `narrow` says
     inside: Range | None = None         # low <= innermost contiguous index < high is in memory, elsewhere are zeros
