@@ -20,6 +20,7 @@ from tenon.types import TensorType, float32
 
 SHORTEST = 4            # elements of a line, for which storing a sum takes little
 SMALLEST = 1 << 13      # elements of what is summed up, which is worth another nest
+LONG, FEW = 256, 16     # elements of lines of which so few, for one result, are as well read one after the other
 
 
 def lines_first(x: Reduce, indices: Sequence[Index],
@@ -33,6 +34,8 @@ def lines_first(x: Reduce, indices: Sequence[Index],
     line = tuple(index for index in x.indices if steps[index] < nearest)
     around = tuple(index for index in x.indices if steps[index] > nearest)
     if not around or count(*line) < SHORTEST or steps[line[-1]] != 1:
+        return None
+    if count(*line) > LONG and count(*around) < FEW:
         return None
     places = tuple(sorted((*around, *results), key=lambda index: -steps[index]))
     wide = float32 if x.dtype.kind == "f" and x.dtype.bits < 32 else x.dtype
