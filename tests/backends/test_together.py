@@ -54,6 +54,23 @@ def test_an_optimizers_step_of_any_size_and_for_any_number_of_threads(sizes, dty
         np.testing.assert_allclose(one, expected, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("sizes", [(300, 1100, 16), (1100, 1000, 16), (1000, 1101, 33), (120, 50, 200), (513, 785, 128)],
+                         ids=str)
+def test_two_streams_beside_the_sums_of_shallow_and_other_products(sizes):
+    """Sums of a product that goes along rows do not wait, or nothing would take them."""
+    d, x, w, m, _ = arguments(*sizes, np.float32)
+    found, compiled = [], tn.jit(lambda d, x, w, m: (d.T @ x + w * m, m))
+    before = tn.get_num_threads()
+    try:
+        for threads in (1, 2):
+            tn.set_num_threads(threads)
+            found.append(compiled(*map(tn.asarray, (d, x, w, m)))[0].numpy())
+    finally:
+        tn.set_num_threads(before)
+    np.testing.assert_array_equal(*found)
+    np.testing.assert_allclose(found[0], d.T @ x + w * m, rtol=1e-3, atol=1e-3)
+
+
 def test_in_place_and_for_a_batch():
     """What is written where it is read, and products of a batch, whose blocks follow one another."""
     random = np.random.default_rng(1)
@@ -117,6 +134,6 @@ def test_sums_that_wait_take_a_part_of_the_second_cache(columns):
 def test_no_sums_wait_where_a_tile_is_long_enough_to_fetch_what_the_epilogue_reads(monkeypatch):
     """A line at a turn of the innermost loop, which is written for AVX-512 alone."""
     for spoken in (True, False):
-        monkeypatch.setattr("tenon.backends.cpu.contraction.spec.is_spoken", lambda turn, lanes, spoken=spoken: spoken)
+        monkeypatch.setitem(goes_together.__globals__, "is_spoken", lambda turn, lanes, spoken=spoken: spoken)
         assert goes_together(spec_of(784, 64))
         assert goes_together(spec_of(784, 512)) is not spoken
