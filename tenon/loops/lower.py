@@ -10,7 +10,7 @@ buffer of its own and is computed in an earlier nest: build, look for such a val
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from tenon.dims import Dim, product
 from tenon.graph.ir import Graph, Value
@@ -47,42 +47,51 @@ def lower(graph: Graph, name: str) -> Kernel:
     inputs = {p: Buffer(p.name or f"p{k}", p.type, "input") for k, p in enumerate(graph.params)}
     outputs = [Buffer(f"out{k}" if len(graph.results) > 1 else "out", r.type, "output")
                for k, r in enumerate(graph.results)]
-    node = attention_node(graph)
-    if node is not None:
+    if (node := attention_node(graph)) is not None:
         nest = attention_nest(GraphExpressions(graph, inputs), node, outputs)
         return _kernel(name, graph, inputs, outputs, (), [nest])
-    node = fill_node(graph)
-    if node is not None:
+    if (node := fill_node(graph)) is not None:
         filling = Filling(GraphExpressions(graph, inputs), node, outputs)
         return _kernel(name, graph, inputs, outputs, (), filling.nests)
+    targets, stored = _stored(graph, inputs, outputs)
+    added: list[Buffer] = []
+
+    def temporary(type: TensorType) -> Buffer:
+        added.append(Buffer(f"part{len(added)}", type, "temporary"))
+        return added[-1]
+
+    nests = joined([schedule(group) for group in grouped(_in_steps(along_rows(targets, temporary), temporary))])
+    return _kernel(name, graph, inputs, outputs, stored + added, nests)
+
+
+def _stored(graph: Graph, inputs: Mapping[Value, Buffer],
+            outputs: Sequence[Buffer]) -> tuple[Sequence[Target], list[Buffer]]:
+    """What is stored where: the results, and values that would be computed again and again; and the buffers of these.
+    """
     stored = _long_chains(graph)
     while True:
         buffers = _buffers_of(graph, outputs, stored)
-        build = GraphExpressions(graph, inputs | buffers)
+        build = GraphExpressions(graph, {**inputs, **buffers})
         targets = in_intervals(with_split_loops(_targets(graph, build, buffers, outputs), build.owner), build.owner)
         offender = _misplaced_product(targets, build.owner, stored) or _recomputed(opened(targets), build.owner, stored)
         if offender is None:
-            break
+            return targets, [b for b in buffers.values() if b.role == "temporary"]
         stored.add(offender)
-    temporaries = [b for b in buffers.values() if b.role == "temporary"]
-    parts: list[Buffer] = []
 
-    def temporary(type: TensorType) -> Buffer:
-        parts.append(Buffer(f"part{len(parts)}", type, "temporary"))
-        return parts[-1]
 
-    parted: list[Target] = []
+def _in_steps(targets: Iterable[Target], temporary: Callable[[TensorType], Buffer]) -> list[Target]:
+    """The targets, after the parts of long sums, and the copies of what products read, that they are made of."""
+    steps: list[Target] = []
     copies: Copies = {}
-    for target in map(with_flat_reductions, along_rows(targets, temporary)):
+    for target in map(with_flat_reductions, targets):
         found = target.product
         if found is None:
-            parted += in_parts(with_split_reductions(target), temporary)
+            steps += in_parts(with_split_reductions(target), temporary)
             continue
         for part in with_parted_depth(target, found, temporary):
             for step in [part] if part.product is None else with_zeros_around(part, part.product, temporary, copies):
-                parted += [step] if step.product is None else with_dense_rows(step, step.product, temporary, copies)
-    nests = joined([schedule(group) for group in grouped(parted)])
-    return _kernel(name, graph, inputs, outputs, temporaries + parts, nests)
+                steps += [step] if step.product is None else with_dense_rows(step, step.product, temporary, copies)
+    return steps
 
 
 def _kernel(name: str, graph: Graph, inputs: Mapping[Value, Buffer], outputs: Sequence[Buffer],
