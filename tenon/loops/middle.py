@@ -35,7 +35,8 @@ def lines_first(x: Reduce, indices: Sequence[Index],
     around = tuple(index for index in x.indices if steps[index] > nearest)
     if not around or count(*line) < SHORTEST or steps[line[-1]] != 1:
         return None
-    if count(*line) > LONG and count(*around) < FEW:
+    of_each = all(load.offset.free.issuperset(results) for load in parts(x.body, Load))    # else a product of matrices
+    if of_each and count(*line) > LONG and count(*around) < FEW:
         return None
     places = tuple(sorted((*around, *results), key=lambda index: -steps[index]))
     wide = float32 if x.dtype.kind == "f" and x.dtype.bits < 32 else x.dtype

@@ -247,6 +247,21 @@ def f(x: f32[5, 7, 11, 13], g: f32[715]):
     assert "//" not in print_kernel(kernel) and "%" not in print_kernel(kernel)
 
 
+def test_a_sum_of_products_with_long_lines_that_all_results_share_is_one_of_each_line():
+    graph = parse_graph("""
+def f(x: f32[3, 7, 20, 20], g: f32[1200]):
+    a: f32[7, 3, 20, 20] = permute(x, axes=(1, 0, 2, 3))
+    b: f32[7, 1200] = reshape(a, shape=(7, 1200))
+    c: f32[1, 1200] = reshape(g, shape=(1, 1200))
+    d: f32[7, 1200] = broadcast_to(c, shape=(7, 1200))
+    e: f32[7, 1200] = multiply(b, d)
+    v: f32[7] = sum(e, axis=(1,), keepdims=False, dtype=f32)
+    return v
+""")
+    kernel = check(graph, *(data(p.type) for p in graph.params), tolerance=1e-3)
+    assert kernel.temporaries[0].type.shape == (3, 7)
+
+
 def test_a_vector_meets_channels_of_every_image_in_plain_loops():
     graph = parse_graph("""
 def f(x: f32[5, 7, 11, 13], w: f32[1, 7]):
