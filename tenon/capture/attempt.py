@@ -104,8 +104,11 @@ class Attempt:
                  keywords: Any) -> tuple[Any, list[Effect]]:
         """The result of the call and what it changed, which is put back."""
         try:
-            with watch.running():
-                result = self._call(args, keywords)
+            try:
+                with watch.running():
+                    result = self._call(args, keywords)
+            finally:
+                snapshot.leave(watch.named())
             changes = snapshot.changes()
         except UnsafeCall as unsafe:
             unsafe.before = tuple(capture.builder.nodes)

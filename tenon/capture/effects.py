@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import types
 from collections import OrderedDict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
 from operator import is_
 from typing import Any
@@ -122,6 +122,15 @@ class Snapshot:
         self._slots = [(x, slots_of(x)) for x, kind in zip(holders, kinds, strict=True) if _slot_members(kind)]
         self._cells = [(cell, _contents(cell)) for cell in cells]
 
+    def leave(self, names: Collection[str] | None) -> None:
+        """Globals that the code does not name, whose names are these, and that another thread set, are no changes."""
+        for k, (table, entries) in enumerate(self._dicts):
+            if names is not None and _is_global(table) and _differs(table, entries):
+                own = {n for n in (*table, *entries) if n in names or str(n).startswith("__")}
+                kept = {n: entries.get(n, MISSING) if n in own else value for n, value in list(table.items())}
+                gone = {n: value for n, value in entries.items() if n in own and n not in table}
+                self._dicts[k] = table, {n: value for n, value in (kept | gone).items() if value is not MISSING}
+
     def before(self, effect: Effect) -> Any:
         """What stood in the place of an effect: the whole content of a list, queue, set or dictionary."""
         if effect.kind == "cell":
@@ -150,8 +159,9 @@ class Snapshot:
         for table, entries in self._dicts:
             if _differs(table, entries):
                 differences = _differences(table, entries)
-                found += [Effect("item", table, k, v) for k, v in differences] \
-                    if _in_order(table, entries, differences) else [Effect("dict", table, None, dict(table))]
+                one_by_one = _is_global(table) or _in_order(table, entries, differences)
+                found += [Effect("item", table, k, v) for k, v in differences] if one_by_one \
+                    else [Effect("dict", table, None, dict(table))]
         found += [Effect("attribute", x, k, v)
                   for x, before in self._objects if _differs(x.__dict__, before)
                   for k, v in _differences(x.__dict__, before)]
@@ -227,6 +237,11 @@ def _contents(cell: types.CellType) -> Any:
         return cell.cell_contents
     except ValueError:
         return MISSING
+
+
+def _is_global(table: dict[Any, Any]) -> bool:
+    """Whether it holds a module's globals, whose order does not matter."""
+    return "__builtins__" in table
 
 
 def _same(left: list[Any], right: list[Any]) -> bool:

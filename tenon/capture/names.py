@@ -13,7 +13,10 @@ from typing import Any
 from tenon.dataclasses import dataclass
 
 LOOKS_UP = frozenset({"vars", "dir", "__dict__", "setattr", "delattr", "__getattribute__"})
+SETS = frozenset({"vars", "__dict__", "setattr", "delattr", "__setattr__", "__delattr__", "globals", "locals", "exec",
+                  "eval", "reload", "import_module", "__import__"})
 LOADS = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
+STORES = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL", "STORE_NAME", "DELETE_NAME", "STORE_ATTR", "DELETE_ATTR"})
 ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM"})
 
 
@@ -25,12 +28,14 @@ class Names:
     attributes: frozenset[str]
     imports: tuple[tuple[str, int], ...]
     computed: bool
+    stored: frozenset[str]      # globals and attributes that it sets or deletes
+    sets_any: bool              # or any other
 
 
 @lru_cache(maxsize=4096)
 def names_of(code: types.CodeType) -> Names:
     """The globals and attributes that one code object names."""
-    loads, attributes, imported = _named(code)
+    loads, attributes, imported, stored = _named(code)
     seldom = imported or not loads.isdisjoint(("getattr", "hasattr"))
     instructions = list(dis.get_instructions(code)) if seldom else []       # which takes ten times as long
     strings = {part for text in _strings(code.co_consts) for part in text.split(".") if part.isidentifier()}
@@ -40,12 +45,15 @@ def names_of(code: types.CodeType) -> Names:
     computed = bool(LOOKS_UP & (loads | attributes)) or any(
         i.opname in LOADS and i.argval in ("getattr", "hasattr") and not _names_a_constant(instructions, k)
         for k, i in enumerate(instructions))
-    return Names(frozenset(loads), frozenset(attributes | strings), tuple(imports), computed)
+    if imported:        # a package gets its modules as attributes
+        stored |= attributes | {part for name in imported for part in name.split(".")}
+    return Names(frozenset(loads), frozenset(attributes | strings), tuple(imports), computed,
+                 frozenset(stored), not SETS.isdisjoint(loads | attributes))
 
 
-def _named(code: types.CodeType) -> tuple[set[str], set[str], set[str]]:
-    """(the globals that a code object loads, the attributes, the modules that it imports)."""
-    found: tuple[set[str], set[str], set[str]] = (set(), set(), set())
+def _named(code: types.CodeType) -> tuple[set[str], set[str], set[str], set[str]]:
+    """(the globals that a code object loads, the attributes, the modules that it imports, what it stores)."""
+    found: tuple[set[str], set[str], set[str], set[str]] = (set(), set(), set(), set())
     data, names, extended = code.co_code, code.co_names, 0
     for operation, argument in zip(data[::2], data[1::2], strict=True) if names else ():
         if operation in _NAMING:
@@ -58,7 +66,8 @@ def _named(code: types.CodeType) -> tuple[set[str], set[str], set[str]]:
 # Operation -> (its place above, the bits of its argument that say something else than the place of a name).
 OTHER_BITS = {"LOAD_GLOBAL": 1, "LOAD_SUPER_ATTR": 2, "LOAD_ATTR": 1 if sys.version_info >= (3, 12) else 0}
 _NAMING = {dis.opmap[name]: (kind, OTHER_BITS.get(name, 0))
-           for kind, listed in enumerate((LOADS, ATTRIBUTES, {"IMPORT_NAME"})) for name in listed if name in dis.opmap}
+           for kind, listed in enumerate((LOADS, ATTRIBUTES, {"IMPORT_NAME"}, STORES))
+           for name in listed if name in dis.opmap}
 
 
 @lru_cache(maxsize=4096)

@@ -8,6 +8,7 @@ import pytest
 
 import tenon as tn
 from tenon import nn
+from tenon.capture.effects import Snapshot
 from tenon.graph.op import OPS
 
 X = tn.asarray(np.arange(1, 4, dtype=np.float32))
@@ -291,3 +292,30 @@ def test_narrow_floats():
     for dtype in (np.float16, ml_dtypes.bfloat16):
         out = f(np.arange(5).astype(dtype)).numpy()
         assert out.dtype == dtype and out.astype(np.float32).tolist() == [0, 3, 6, 9, 12]
+
+
+SET_BY_OTHERS, OWN = 0, 0
+
+
+def test_globals_that_another_thread_sets_during_a_capture_stay_as_they_are(monkeypatch):
+    leave = Snapshot.leave
+
+    def changed_meanwhile(snapshot, names):
+        globals().update(SET_BY_OTHERS=1, ADDED_BY_OTHERS=3)
+        globals().pop("GONE", None)
+        leave(snapshot, names)
+
+    @tn.jit
+    def step(x):
+        global OWN
+        OWN = x * 2
+        return x * 2
+    globals().update(SET_BY_OTHERS=0, GONE=0)
+    with monkeypatch.context() as patch:
+        patch.setattr(Snapshot, "leave", changed_meanwhile)
+        step(tn.ones(2))
+    assert (SET_BY_OTHERS, globals().pop("ADDED_BY_OTHERS")) == (1, 3) and "GONE" not in globals()
+    for k in (4.0, 5.0):
+        globals()["SET_BY_OTHERS"] = k
+        assert step(tn.full((2,), k)).tolist() == [2 * k, 2 * k] and OWN.tolist() == [2 * k, 2 * k]
+        assert k == SET_BY_OTHERS and "ADDED_BY_OTHERS" not in globals()
