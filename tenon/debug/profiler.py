@@ -3,9 +3,10 @@
     print(tn.debug.profile(step, x, y))
 
 All steps are run one after the other, on the calling thread, so that each finds in the caches what it finds there in a
-run; that is repeated, and the least time of each is told.  Steps inside of branches and loops are timed once, not once
-a turn.  Of a step that several threads share the part of each is run too, alone: how much longer the whole step takes
-than the longest part says what sharing it can save at most.
+run; that is repeated, and the least time of each is told.  What a call assigns is written to copies, in place as a
+call does it.  Steps inside of branches and loops are timed once, not once a turn.  Of a step that several threads share
+the part of each is run too, alone: how much longer the whole step takes than the longest part says what sharing it can
+save at most.
 """
 
 from __future__ import annotations
@@ -20,13 +21,14 @@ import numpy as np
 
 from tenon.backends.cpu import driver as native
 from tenon.backends.cpu.shares import PARTS
-from tenon.backends.cpu.steps import KernelStep, leaves, touched
+from tenon.backends.cpu.steps import HostStep, KernelStep, Leaf, leaves, touched
 from tenon.backends.cpu.unit import multiply_adds
 from tenon.capture.constants import WithConstants, given, late_program
 from tenon.capture.tree import unfold
 from tenon.dataclasses import dataclass
 from tenon.dims import evaluate
 from tenon.errors import ArgumentError, Location
+from tenon.graph.interpret import running
 from tenon.graph.ir import Node
 from tenon.jit import Jitted
 from tenon.runtime.frame import Frame
@@ -107,21 +109,25 @@ def profile(function: Any, *args: Any, repeats: int = 5, **keywords: Any) -> Pro
     if not isinstance(program, Program):
         raise ArgumentError("profile: the program is not made of native steps", hint="TENON_BACKEND=cpu makes one")
     arrays: Any = [holder.own.payload for holder in captured.inputs.holders(leaves)]
+    donated: Sequence[int] = captured.donations
+    arrays = [x.copy() if k in donated else x for k, x in enumerate(arrays)]
     if isinstance(captured.program, WithConstants):
-        arrays = given(captured.program.ready_for(arrays), arrays)
-    return Profile(tuple(_timed(program, arrays, repeats)))
+        ready = captured.program.ready_for(arrays)
+        arrays, donated = given(ready, arrays), [ready.parts.reads.index(k) for k in donated]
+    return Profile(tuple(_timed(program, arrays, donated, repeats)))
 
 
-def _timed(program: Program, arrays: Sequence[np.ndarray], repeats: int) -> Iterator[Timed]:
-    results = program.run(arrays)               # compiles what is missing, and makes the layout
-    layout, sizes = program.plan, program.plan.sizes
+def _timed(program: Program, arrays: Sequence[np.ndarray], donated: Sequence[int], repeats: int) -> Iterator[Timed]:
+    program.run(arrays, donated)                # compiles what is missing
+    layout = program._layout_for(arrays, donated)
     frame = Frame(layout, native.driver())
     arena = np.zeros(layout.memory.size + layout.scratch * layout.threads + 64, np.uint8)
-    kept = frame.run(arrays, arena)             # from here on every pointer is bound, and all memory holds numbers
+    results = frame.run(arrays, arena)          # from here on every pointer is bound, and all memory holds numbers
+    frame.arrays, frame.results = arrays, results
     kernels = deque(step for step in leaves(program.parts.steps) if isinstance(step, KernelStep))
     # Moves are made too: after the run the pointers of a loop are behind its last row.
     rows = [(row, label) for row, label in zip(layout.steps.reshape(-1, native.STEP_WORDS), layout.labels, strict=True)
-            if row[0] in (*KERNELS, native.COPY, native.MOVE)]
+            if row[0] in (*KERNELS, native.COPY, native.MOVE) or _host_step(layout, row) is not None]
     functions: list[tuple[float, float]] = []       # of the kernel at hand: (seconds, those of the longest part)
     passes = [[_times(frame, layout, row) for row, _ in rows] for _ in range(repeats)]
     for (row, label), times in zip(rows, zip(*passes, strict=True), strict=True):
@@ -132,19 +138,36 @@ def _timed(program: Program, arrays: Sequence[np.ndarray], repeats: int) -> Iter
         if row[0] == native.COPY:
             yield Timed(label, seconds, longest, 2 * int(row[2]), 0.0, None)
             continue
+        host = _host_step(layout, row)
+        if host is not None:
+            yield Timed(host.node.op.name, seconds, longest, _bytes(host, layout), 0.0, host.node.loc)
+            continue
         functions.append((seconds, longest))
         if len(functions) < len(kernels[0].unit.functions):
             continue
         step, (seconds, longest) = kernels.popleft(), map(sum, zip(*functions, strict=True))
         functions.clear()
-        moved = sum(int(evaluate(x.bytes, sizes)) for x in touched(step))
-        done = sum(operations(node, sizes) for node in step.unit.body.nodes)
-        yield Timed(step.unit.name, seconds, longest, moved, done, step.node.loc)
-    del results, kept
+        done = sum(operations(node, layout.sizes) for node in step.unit.body.nodes)
+        yield Timed(step.unit.name, seconds, longest, _bytes(step, layout), done, step.node.loc)
+
+
+def _host_step(layout: Layout, row: np.ndarray) -> HostStep | None:
+    """What NumPy does in a row of the table of steps."""
+    step = layout.host[int(row[1])] if row[0] == native.HOST and row[1] != native.CHECK else None
+    return step if isinstance(step, HostStep) else None
+
+
+def _bytes(step: Leaf, layout: Layout) -> int:
+    return sum(int(evaluate(x.bytes, layout.sizes)) for x in touched(step))
 
 
 def _times(frame: Frame, layout: Layout, row: np.ndarray) -> list[float]:
     """Seconds of a row of the table of steps; then those of the part of each thread, where several share it."""
+    if _host_step(layout, row) is not None:
+        with running(layout.sizes):
+            started = time.perf_counter()
+            frame.host_step(int(row[1]))        # within a branch it may find nothing that it can work on, and fails
+            return [time.perf_counter() - started]
     table = np.concatenate([row, [native.END] + [0] * (native.STEP_WORDS - 1)])
     frame.context[native.STEPS] = table.ctypes.data
     shared = row[0] == native.KERNEL_ALL and layout.threads > 1

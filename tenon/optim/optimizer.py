@@ -47,7 +47,8 @@ class Group(dict[str, Any]):
 class Optimizer:
     """Base of all optimizers.
 
-    `params` are parameters, or dicts with "params" and options of their own.
+    `params` are parameters, or dicts with "params" and options of their own.  Threads that make steps of one optimizer
+    at once lose updates, as in PyTorch: a lock around the step is the user's.
 
     >>> w = nn.Parameter([1.0, 2.0])
     >>> opt = optim.SGD([w], lr=0.1)

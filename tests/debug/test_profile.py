@@ -66,6 +66,34 @@ def test_the_products_of_convolutions():
     assert [sum(map(operations, graph.nodes)) for graph in graphs] == [count] * 3
 
 
+def test_what_a_call_assigns_is_written_in_place_to_copies():
+    net, x, y = nn.Linear(30, 5), tn.ones((8, 30)), tn.tensor(np.arange(8) % 5)
+    optimizer = tn.optim.Adam(net.parameters(), lr=0.1)
+
+    @tn.jit
+    def step(x, y):
+        loss = nn.functional.cross_entropy(net(x), y)
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        return loss
+    step(x, y)
+    before = [p.numpy().copy() for p in (*net.parameters(), optimizer.param_groups[0]["step"])]
+    program = step.capture(x, y).program
+    layouts = dict(program._layouts)
+    assert tn.debug.profile(step, x, y).seconds > 0
+    assert program._layouts == layouts and any(place.kind == "object" for place in program.plan.of.values())
+    after = [p.numpy() for p in (*net.parameters(), optimizer.param_groups[0]["step"])]
+    assert all(np.array_equal(a, b) for a, b in zip(after, before, strict=True))
+
+
+def test_steps_that_numpy_does_are_timed_too():
+    order = tn.op("reversed_order", type=lambda x: x, ref=lambda x: np.sort(x)[::-1].copy())
+    profile = tn.debug.profile(tn.jit(lambda x: order(tn.exp(x)) * 2.0), tn.ones(1000))
+    assert [step.name for step in profile.steps] == ["exp", "reversed_order", "multiply"]
+    assert all(step.seconds > 0 and step.bytes == 8000 for step in profile.steps)
+
+
 def test_what_has_no_profile():
     with pytest.raises(ArgumentError, match="profile takes a function with"):
         tn.debug.profile(lambda x: x, tn.ones(3))
