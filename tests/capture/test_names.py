@@ -14,7 +14,7 @@ import pytest
 
 import tenon.capture.names
 import tenon.tensor
-from tenon.capture.names import ATTRIBUTES, LOADS, _named, names_of
+from tenon.capture.names import ATTRIBUTES, LOADS, STORES, _named, names_of
 
 
 def codes_in(module: types.ModuleType) -> set[types.CodeType]:
@@ -33,7 +33,8 @@ def codes_in(module: types.ModuleType) -> set[types.CodeType]:
 def test_names_are_those_that_the_disassembler_finds(module):
     for code in codes_in(module):
         listed = list(dis.get_instructions(code))
-        expected = tuple({i.argval for i in listed if i.opname in kind} for kind in (LOADS, ATTRIBUTES, {"IMPORT_NAME"}))
+        kinds = LOADS, ATTRIBUTES, {"IMPORT_NAME"}, STORES
+        expected = tuple({i.argval for i in listed if i.opname in kind} for kind in kinds)
         assert _named(code) == expected, code
 
 
