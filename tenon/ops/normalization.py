@@ -152,13 +152,16 @@ def _batch_norm_vjp(g: Any, outputs: Any, x: Any, weight: Any, bias: Any, eps: f
     normal = (wide - mean) * scale
     n = as_number(product(x.shape[a] for a in axes), wide.dtype)
 
+    def total(a: Any) -> Any:       # in one shape for all that needs it, so that it is summed up once
+        return a.sum(axis=axes, keepdims=True)
+
     def to_x() -> Any:
-        gx = g if weight is None else g * _channels(weight, x)
-        offset = scale * gx.mean(axis=axes, keepdims=True) - _channels(g_mean, x) / n
-        slope = scale * (gx * normal).mean(axis=axes, keepdims=True) - _channels(g_var, x) * 2 / (n * scale)
-        return scale * gx - offset - normal * slope
-    return (to_x, None if weight is None else lambda: (g * normal).sum(axis=axes),
-            None if bias is None else lambda: g.sum(axis=axes))
+        factor = scale if weight is None else scale * _channels(weight, x)
+        offset = factor * (total(g) / n) - _channels(g_mean, x) / n
+        slope = factor * (total(g * normal) / n) - _channels(g_var, x) * 2 / (n * scale)
+        return factor * g - offset - normal * slope
+    return (to_x, None if weight is None else lambda: reshape_op(total(g * normal), shape=weight.shape),
+            None if bias is None else lambda: reshape_op(total(g), shape=bias.shape))
 
 
 @composite(autocast="wide", public=False, promote=floating, vjp=_batch_norm_vjp, examples=[

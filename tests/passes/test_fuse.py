@@ -234,6 +234,18 @@ def test_sums_over_rows_of_what_another_kernel_stores_are_added_up_there(norm: s
     assert not [node for node in graph.nodes if graph.results[0] in node.inputs], print_graph(graph)
 
 
+def test_the_gradients_of_batch_norm_share_two_sums() -> None:
+    """Mean and variance are two more."""
+    @tn.jit
+    def gradients(x, w, b, g):
+        return tn.vjp(lambda *inputs: tn.batch_norm(x, None, None, *inputs, training=True), w, b)[1](g), \
+            tn.vjp(lambda x: tn.batch_norm(x, None, None, w, b, training=True), x)[1](g)
+
+    image, vector = tn.zeros((8, 16, 6, 6)), tn.ones(16)
+    graph = optimize(gradients.graph(image, vector, vector, image))
+    assert sum(name == "sum" for names in operators(graph) for name in names.split("+")) == 4, print_graph(graph)
+
+
 @pytest.mark.parametrize("shape", [(6, 5), (1, 7), (0, 3)])
 def test_fused_reductions_compute_the_same(shape: tuple[int, int]) -> None:
     n, m = shape
