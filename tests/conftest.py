@@ -3,7 +3,8 @@
 `TENON_EXPLORE=1 pytest ...` tries new ones instead: what it finds is mended, and kept as a test of its own.  The
 generators of NumPy that a module of tests has begin anew with each test, so that what it sees does not depend on which
 ran before it.  For the same reason no thread is left compiling when a test begins, and eager calls do not become machine
-code once there were many: they are in the folders of `BY_MACHINE_CODE`, and where a test asks for it.
+code once there were many: they are in the folders of `BY_MACHINE_CODE`, and where a test asks for it.  Programs run on
+as many threads as ever after a test that sets another number.
 """
 
 import os
@@ -21,6 +22,7 @@ from tenon.eager import descent, native, recipes
 from tenon.eager.quick import PRODUCT, SHORTS
 from tenon.eager.remembered import ready_calls
 from tenon.graph.op import Op
+from tenon.runtime.scheduler import get_num_threads, set_num_threads
 
 pipeline.always_check = True
 native.give_python(SHORTS, PRODUCT)         # which do not count
@@ -48,6 +50,25 @@ def pytest_runtest_setup():
             thread.join()
     for bits, state in begins:
         bits.state = state
+
+
+@pytest.fixture(autouse=True)
+def as_many_threads_afterwards():
+    before = get_num_threads()
+    yield
+    set_num_threads(before)
+
+
+@pytest.fixture
+def two_threads():
+    """Programs run on two threads."""
+    set_num_threads(2)
+
+
+@pytest.fixture
+def three_threads():
+    """Programs run on three threads."""
+    set_num_threads(3)
 
 
 @pytest.fixture

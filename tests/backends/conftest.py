@@ -6,13 +6,11 @@ from typing import Any
 
 import pytest
 
-from tenon.runtime.scheduler import get_num_threads, set_num_threads
+from tenon.runtime.scheduler import set_num_threads
 
 
 @pytest.fixture(params=[1, 3])
 def threads(request: Any) -> Any:
     """The test is run on so many threads."""
-    before = get_num_threads()
     set_num_threads(request.param)
-    yield request.param
-    set_num_threads(before)
+    return request.param

@@ -1,5 +1,7 @@
 """Reductions of rows, columns and everything, alone and fused."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -231,34 +233,30 @@ def test_few_columns_are_reduced_in_whole_vectors(shape, kind):
     assert kernel.temporaries[0].type.shape[-2] == 256 // (16 * shape[-1]) * 16
 
 
-def test_a_sum_along_places_that_are_taken_apart_divides_nothing():
-    """The gradient of a vector by which channels are added up: `einsum("bchw,c->bhw")`."""
-    graph = parse_graph("""
-def f(x: f32[5, 7, 11, 13], g: f32[715]):
-    a: f32[7, 5, 11, 13] = permute(x, axes=(1, 0, 2, 3))
-    b: f32[7, 715] = reshape(a, shape=(7, 715))
-    c: f32[1, 715] = reshape(g, shape=(1, 715))
-    d: f32[7, 715] = broadcast_to(c, shape=(7, 715))
-    e: f32[7, 715] = multiply(b, d)
-    v: f32[7] = sum(e, axis=(1,), keepdims=False, dtype=f32)
+def check_sums_of_channels(*shape):
+    """The gradient of a vector by which channels of images of this shape are added up: `einsum("bchw,c->bhw")`."""
+    images, channels, *sides = shape
+    places = images * math.prod(sides)
+    graph = parse_graph(f"""
+def f(x: f32{list(shape)}, g: f32[{places}]):
+    a: f32{[channels, images, *sides]} = permute(x, axes=(1, 0, 2, 3))
+    b: f32[{channels}, {places}] = reshape(a, shape=({channels}, {places}))
+    c: f32[1, {places}] = reshape(g, shape=(1, {places}))
+    d: f32[{channels}, {places}] = broadcast_to(c, shape=({channels}, {places}))
+    e: f32[{channels}, {places}] = multiply(b, d)
+    v: f32[{channels}] = sum(e, axis=(1,), keepdims=False, dtype=f32)
     return v
 """)
-    kernel = check(graph, *(data(p.type) for p in graph.params), tolerance=1e-3)
+    return check(graph, *(data(p.type) for p in graph.params), tolerance=1e-3)
+
+
+def test_a_sum_along_places_that_are_taken_apart_divides_nothing():
+    kernel = check_sums_of_channels(5, 7, 11, 13)
     assert "//" not in print_kernel(kernel) and "%" not in print_kernel(kernel)
 
 
 def test_a_sum_of_products_with_long_lines_that_all_results_share_is_one_of_each_line():
-    graph = parse_graph("""
-def f(x: f32[3, 7, 20, 20], g: f32[1200]):
-    a: f32[7, 3, 20, 20] = permute(x, axes=(1, 0, 2, 3))
-    b: f32[7, 1200] = reshape(a, shape=(7, 1200))
-    c: f32[1, 1200] = reshape(g, shape=(1, 1200))
-    d: f32[7, 1200] = broadcast_to(c, shape=(7, 1200))
-    e: f32[7, 1200] = multiply(b, d)
-    v: f32[7] = sum(e, axis=(1,), keepdims=False, dtype=f32)
-    return v
-""")
-    kernel = check(graph, *(data(p.type) for p in graph.params), tolerance=1e-3)
+    kernel = check_sums_of_channels(3, 7, 20, 20)
     assert kernel.temporaries[0].type.shape == (3, 7)
 
 

@@ -26,6 +26,34 @@ def child(end):
 assert right()
 """
 
+CHILD = """
+import os, sys, threading, time
+import tenon as tn
+def child(work):
+    pid = os.fork()
+    if not pid:
+        work()
+        os._exit(0)
+    for _ in range(6000):
+        done, status = os.waitpid(pid, os.WNOHANG)
+        if done:
+            assert status == 0
+            return
+        time.sleep(0.02)
+    os.kill(pid, 9)
+    raise SystemExit("the child hangs")
+"""
+SLOW_IMPORT = CHILD + """
+loading = threading.Event()
+class Slow:
+    def find_spec(self, name, *rest):
+        if name == sys.argv[1]:
+            loading.set()
+            time.sleep(0.5)
+sys.meta_path.insert(0, Slow())
+x = tn.ones(3)
+"""
+
 
 def run(program, *arguments, threads=3, check=0, cache=None):
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "TENON_THREADS": str(threads)}
@@ -74,26 +102,13 @@ assert right()
 
 
 def test_fork_while_another_thread_captures_or_draws():
-    run(START + """
+    run(START + CHILD + """
 from threading import Event
 inside, go_on = Event(), Event()
 def slow(x):
     inside.set()
     go_on.wait(20)
     return x + 1
-def child(work):
-    pid = os.fork()
-    if not pid:
-        work()
-        os._exit(0)
-    for _ in range(6000):
-        done, status = os.waitpid(pid, os.WNOHANG)
-        if done:
-            assert status == 0
-            return
-        time.sleep(0.02)
-    os.kill(pid, 9)
-    raise SystemExit("the child hangs")
 generator = tn.random.Generator(1)
 g = tn.jit(slow)
 for target, work in ((lambda: g(x), lambda: (go_on.set(), g(x))),
@@ -110,69 +125,29 @@ for target, work in ((lambda: g(x), lambda: (go_on.set(), g(x))),
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_fork_while_eager_calls_load_the_compiler(tmp_path):
-    program = tmp_path / "program.py"       # with the first import of llvmlite slow, so that a fork meets it
-    program.write_text("""
-import os, sys, threading, time
-import tenon as tn
+    program = tmp_path / "program.py"
+    program.write_text(SLOW_IMPORT + """
 from tenon.eager import native
-loading = threading.Event()
-class Slow:
-    def find_spec(self, name, *rest):
-        if name == "llvmlite":
-            loading.set()
-            time.sleep(0.5)
-sys.meta_path.insert(0, Slow())
-x = tn.ones(3)
 for _ in range(native.FEW + 10):
     x + x
 if loading.wait(20):
-    pid = os.fork()
-    if not pid:
-        tn.jit(lambda x: tn.exp(x) + x)(x)
-        os._exit(0)
-    for _ in range(6000):
-        done, status = os.waitpid(pid, os.WNOHANG)
-        if done:
-            sys.exit(status != 0)
-        time.sleep(0.02)
-    os.kill(pid, 9)
-    raise SystemExit("the child hangs")
+    child(lambda: tn.jit(lambda x: tn.exp(x) + x)(x))
 """)
-    run("", str(program))
+    run("", str(program), "llvmlite")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 @pytest.mark.parametrize("module", ["tenon.pipeline", "llvmlite", "tenon.loops.lower"])
 def test_fork_while_a_first_jitted_call_loads_the_compiler(tmp_path, module):
     program = tmp_path / "program.py"       # in which another thread is in the middle of an import
-    program.write_text(f"""
-import os, sys, threading, time
-import tenon as tn
-loading = threading.Event()
-class Slow:
-    def find_spec(self, name, *rest):
-        if name == "{module}":
-            loading.set()
-            time.sleep(0.5)
-sys.meta_path.insert(0, Slow())
-x = tn.ones(3)
+    program.write_text(SLOW_IMPORT + """
 thread = threading.Thread(target=lambda: tn.jit(lambda x: tn.exp(x) + x)(x))
 thread.start()
 assert loading.wait(60)
-pid = os.fork()
-if not pid:
-    tn.jit(lambda x: tn.exp(x) * x)(x)
-    os._exit(0)
-for _ in range(2000):
-    done, status = os.waitpid(pid, os.WNOHANG)
-    if done:
-        thread.join()
-        sys.exit(status != 0)
-    time.sleep(0.02)
-os.kill(pid, 9)
-raise SystemExit("the child hangs")
+child(lambda: tn.jit(lambda x: tn.exp(x) * x)(x))
+thread.join()
 """)
-    run("", str(program), cache=str(tmp_path))
+    run("", str(program), module, cache=str(tmp_path))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")

@@ -528,14 +528,6 @@ def test_state_that_branches_and_loops_assign(size):
 LARGE = np.random.default_rng(0).standard_normal((2, 300, 300)).astype(np.float32)
 
 
-@pytest.fixture
-def two_threads():
-    before = tn.get_num_threads()
-    tn.set_num_threads(2)
-    yield
-    tn.set_num_threads(before)
-
-
 def product_of_large(monkeypatch):
     """A jitted product that has its short way, its arguments, the right result, and its long calls from now on."""
     f, x, y = tn.jit(lambda x, y: x @ y), tn.asarray(LARGE[0]), tn.asarray(LARGE[1])

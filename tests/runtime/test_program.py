@@ -20,7 +20,7 @@ from tenon.pipeline import CPU, compile
 from tenon.runtime.frame import Frame
 from tenon.runtime.memory import aligned_bytes
 from tenon.runtime.program import Program
-from tenon.runtime.scheduler import get_num_threads, pool, set_num_threads
+from tenon.runtime.scheduler import pool, set_num_threads
 from tenon.types import TensorType, float32
 
 
@@ -231,14 +231,6 @@ def test_a_program_runs_from_several_threads_at_once() -> None:
         for _ in range(20):
             for found, want in zip(threads.map(made.run, arguments), expected, strict=True):
                 assert_close(found, want)
-
-
-@pytest.fixture
-def three_threads():
-    before = get_num_threads()
-    set_num_threads(3)
-    yield
-    set_num_threads(before)
 
 
 LARGE = lines("def f(x: f32[300, 200], w: f32[200, 300]):", "v0: f32[300, 200] = exp(x)",

@@ -1,6 +1,5 @@
 """Memory that several threads have done with is free for the next step, where that is worth a barrier."""
 
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -13,15 +12,8 @@ from tenon.graph.text import parse_graph
 from tenon.pipeline import compile
 from tenon.runtime import room
 from tenon.runtime.program import Program
-from tenon.runtime.scheduler import get_num_threads, set_num_threads
 
-
-@pytest.fixture(autouse=True)
-def three_threads() -> Iterator[None]:
-    before = get_num_threads()
-    set_num_threads(3)
-    yield
-    set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("three_threads")
 
 
 def one_product_after_the_other(size: int) -> Program:

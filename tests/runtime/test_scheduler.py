@@ -140,14 +140,10 @@ def test_a_pool_of_one_starts_no_thread(make_pool, rounds):
 
 
 def test_the_number_of_threads_can_be_set(rounds):
-    before = scheduler.get_num_threads()
-    try:
-        scheduler.set_num_threads(3)
-        assert scheduler.get_num_threads() == 3 and (run_rounds(scheduler.pool(), rounds, 2) == 2).all()
-        with pytest.raises(ArgumentError, match="set_num_threads"):
-            scheduler.set_num_threads(0)
-    finally:
-        scheduler.set_num_threads(before)
+    scheduler.set_num_threads(3)
+    assert scheduler.get_num_threads() == 3 and (run_rounds(scheduler.pool(), rounds, 2) == 2).all()
+    with pytest.raises(ArgumentError, match="set_num_threads"):
+        scheduler.set_num_threads(0)
 
 
 PROGRAM = """

@@ -14,13 +14,9 @@ from tenon.runtime.frame import Frame
 
 def shares(program, arrays, threads=2):
     """The part of the first result that each thread writes by itself; kernels of one stage only."""
-    before = tn.get_num_threads()
     tn.set_num_threads(threads)
-    try:
-        (result,) = program.run(arrays)
-        layout = program.plan
-    finally:
-        tn.set_num_threads(before)
+    (result,) = program.run(arrays)
+    layout = program.plan
     assert layout.threads == threads
     frame = Frame(layout, native.driver())
     result, = frame.run(arrays, arena := np.zeros(layout.memory.size + layout.scratch * threads + 64, np.uint8))
@@ -117,13 +113,9 @@ def test_results_are_the_same_whoever_does_the_parts(threads):
     def step(x, w):
         y = tn.softmax(x @ w, axis=1)
         return y, y.sum(axis=0), tn.scaled_dot_product_attention(*(y[None, :, k:k + 100] for k in (0, 100, 200)), is_causal=True)
-    before = tn.get_num_threads()
-    try:
-        tn.set_num_threads(1)
-        expected = [value.numpy().copy() for value in step(x, w)]
-        tn.set_num_threads(threads)
-        for _ in range(20):
-            for value, once in zip(step(x, w), expected, strict=True):
-                np.testing.assert_array_equal(value.numpy(), once)
-    finally:
-        tn.set_num_threads(before)
+    tn.set_num_threads(1)
+    expected = [value.numpy().copy() for value in step(x, w)]
+    tn.set_num_threads(threads)
+    for _ in range(20):
+        for value, once in zip(step(x, w), expected, strict=True):
+            np.testing.assert_array_equal(value.numpy(), once)

@@ -2,7 +2,6 @@
 
 import random
 import threading
-from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ import tenon as tn
 from tenon.backends.cpu import driver
 from tenon.runtime import side_by_side as rules
 from tenon.runtime.program import Program
-from tenon.runtime.scheduler import get_num_threads, set_num_threads
+from tenon.runtime.scheduler import set_num_threads
 from tenon.runtime.side_by_side import Job, side_by_side
 
 WORK = 90_000
@@ -75,14 +74,6 @@ def test_where_no_chains_are_looked_for_there_is_nothing_to_gain(threads: int, m
 
 
 # ---------------------------------------------------------------- in programs
-
-@pytest.fixture
-def two_threads() -> Iterator[None]:
-    before = get_num_threads()
-    set_num_threads(2)
-    yield
-    set_num_threads(before)
-
 
 def branches(x: tn.Tensor, *weights: tn.Tensor) -> tn.Tensor:
     return tn.concat([tn.relu(x @ v) @ w for v, w in zip(weights[::2], weights[1::2], strict=True)], axis=1)

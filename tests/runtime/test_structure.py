@@ -18,7 +18,7 @@ from tenon.ops.define import define
 from tenon.pipeline import compile
 from tenon.runtime import cells, side_by_side, worth
 from tenon.runtime.program import Program
-from tenon.runtime.scheduler import get_num_threads, set_num_threads
+from tenon.runtime.scheduler import set_num_threads
 
 patient = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -39,15 +39,11 @@ def check(made: Program, *arrays: np.ndarray) -> list[np.ndarray]:
 
 
 @pytest.fixture
-def many_threads(monkeypatch: pytest.MonkeyPatch) -> object:
+def many_threads(monkeypatch: pytest.MonkeyPatch, three_threads: None) -> None:
     """Three threads, for every kernel that may be shared at all."""
-    before = get_num_threads()
     monkeypatch.setattr(worth, "PARALLEL_WORK", 1)
     monkeypatch.setattr(worth, "MEETING", 0)
     monkeypatch.setattr(side_by_side, "MEETING", 0)
-    set_num_threads(3)
-    yield None
-    set_num_threads(before)
 
 
 # ---------------------------------------------------------------- random programs
@@ -72,10 +68,8 @@ def test_threads_give_the_same_bits(many_threads: object, graph: Graph) -> None:
     arrays = arguments_for(graph)
     shared = compile(graph, backend="cpu").run(arrays)
     set_num_threads(1)
-    try:
-        alone = compile(graph, backend="cpu").run(arrays)
-    finally:
-        set_num_threads(3)
+    alone = compile(graph, backend="cpu").run(arrays)
+    set_num_threads(3)
     assert [x.tobytes() for x in shared] == [x.tobytes() for x in alone]
 
 
@@ -213,7 +207,6 @@ def test_threads_pack_the_same_weights(many_threads: object) -> None:
     shared = made.run(arrays)
     set_num_threads(1)
     assert [x.tobytes() for x in shared] == [x.tobytes() for x in made.run(arrays)]
-    set_num_threads(3)
 
 
 def test_carried_values_may_change_places() -> None:

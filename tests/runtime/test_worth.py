@@ -3,7 +3,6 @@
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -16,8 +15,9 @@ from tenon.graph.text import parse_graph
 from tenon.ops.define import define
 from tenon.pipeline import compile
 from tenon.runtime.program import Program
-from tenon.runtime.scheduler import get_num_threads, set_num_threads
+from tenon.runtime.scheduler import set_num_threads
 
+pytestmark = pytest.mark.usefixtures("two_threads")
 LARGE = 400_000         # elements of a kernel that threads share, beside the loops
 
 
@@ -30,14 +30,6 @@ def _fail_at_three(x: np.ndarray) -> np.ndarray:
 fails = define("worth_test_fails", public=False, type=lambda x: x, ref=_fail_at_three)
 row = define("worth_test_row", public=False, type=lambda x, k: x.with_shape(x.shape[1:]), ref=lambda x, k: x[k],
              compute=lambda s, i, x, k: x((s.index(k(()), x.shape[0]), *i)))
-
-
-@pytest.fixture(autouse=True)
-def two_threads() -> Iterator[None]:
-    before = get_num_threads()
-    set_num_threads(2)
-    yield
-    set_num_threads(before)
 
 
 def program(text: str) -> Program:
