@@ -25,24 +25,24 @@ class Lock:
     ...     pass
     """
 
-    __slots__ = ("__weakref__", "_inner")
+    __slots__ = ("__weakref__", "inner")
 
     def __init__(self) -> None:
-        self._inner = threading.RLock()
+        self.inner = threading.RLock()
         _locks.add(self)
 
     def __enter__(self) -> None:
-        self._inner.acquire()
+        self.inner.acquire()
 
     def __exit__(self, *error: object) -> None:
         try:                # noqa: SIM105  # `suppress` takes longer than all else here
-            self._inner.release()
+            self.inner.release()
         except RuntimeError:                # forked while it was held, by this thread
             pass
 
     def open(self) -> None:
         """Forget who holds it."""
-        self._inner = threading.RLock()
+        self.inner = threading.RLock()
 
 
 _locks: weakref.WeakSet[Lock] = weakref.WeakSet()

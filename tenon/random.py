@@ -17,15 +17,24 @@ from typing import Any
 import numpy as np
 
 from tenon.errors import ArgumentError
+from tenon.graph.kernels import KERNELS
+from tenon.graph.op import current
 from tenon.locks import Lock
-from tenon.ops import random as draws
+from tenon.ops import draws
+from tenon.ops import random as ops
+from tenon.ops.ahead import MOST_KINDS, Sequel
 from tenon.ops.define import lift
+from tenon.ops.draws import Drawing
 from tenon.ops.getitem import getitem
 from tenon.ops.ordering import topk
 from tenon.ops.portable import normal_quantile, portable_log, scaled
 from tenon.ops.shape import as_shape, cast
-from tenon.tensor import Tensor, tensor
-from tenon.types import DType, as_dtype, broadcast_shapes, float32, float64, int64
+from tenon.state import TensorState, changed, journal, recorder
+from tenon.tensor import Tensor, fresh, tensor
+from tenon.types import as_dtype, broadcast_shapes, float32, float64, int64
+
+DRAW_MASK = 2 ** 64 - 1
+recorder_of, journal_of = recorder.get, journal.get
 
 
 class Generator:
@@ -39,6 +48,7 @@ class Generator:
     def __init__(self, seed: int | None = None):
         self.state = tensor(_state(int.from_bytes(os.urandom(8), "little") if seed is None else seed))
         self._lock = Lock()
+        self._sequels: dict[tuple[Any, ...], Sequel | None] = {}    # of eager draws, by all that they depend on
 
     def manual_seed(self, seed: int) -> Generator:
         """Start again from this seed; returns the generator."""
@@ -58,14 +68,40 @@ class Generator:
         """What `distribution` makes of the state, which is then advanced."""
         with self._lock:
             drawn = distribution(self.state)
-            self.state.assign(draws.random_advance(self.state))
+            self.state.assign(ops.random_advance(self.state))
+        return drawn
+
+    def numbers(self, kind: Drawing, shape: Any, *attrs: Any) -> Any:
+        """A draw of a kind; a few numbers, drawn eagerly, are made with those of the draws before.
+
+        What the operators would do is done to the arrays then: the state is advanced, and whoever counts is told.
+        """
+        if current() is None and recorder_of() is None and journal_of() is None and not KERNELS:
+            with self._lock.inner:
+                payload: Any = self.state.own.payload
+                sequel = self._sequels.get((kind, shape, attrs))
+                if sequel is not None and type(payload) is np.ndarray:
+                    seed, draw = payload.tolist()
+                    drawn = sequel.take(seed, draw)
+                    self.state.own = TensorState(np.array((seed, draw + 1 & DRAW_MASK), np.uint64))
+                    changed()
+                    return fresh(drawn)
+        return self._first(kind, shape, attrs)
+
+    def _first(self, kind: Drawing, shape: Any, attrs: tuple[Any, ...]) -> Any:
+        """A draw as operators make it; those that follow are remembered, where they can be."""
+        drawn = self.draw(lambda state: kind.draw(state, shape, *attrs))
+        if current() is None and recorder_of() is None and (key := (kind, shape, attrs)) not in self._sequels:
+            if len(self._sequels) >= MOST_KINDS:
+                self._sequels.clear()
+            self._sequels[key] = kind.sequel(drawn.dtype, shape, *attrs)
         return drawn
 
 
 def _state(seed: int) -> Any:
     if isinstance(seed, float) or not hasattr(seed, "__index__"):
         raise ArgumentError(f"manual_seed: a seed must be an integer, not {seed!r}")
-    return np.array([int(seed) & (2 ** 64 - 1), 0], np.uint64)
+    return np.array([int(seed) & DRAW_MASK, 0], np.uint64)
 
 
 default_generator = Generator()
@@ -87,7 +123,13 @@ def _draw(generator: Generator | None, distribution: Callable[[Tensor], Any]) ->
     return (generator or default_generator).draw(distribution)
 
 
+def _numbers(generator: Generator | None, kind: Drawing, shape: Any, *attrs: Any) -> Any:
+    return (generator or default_generator).numbers(kind, shape, *attrs)
+
+
 def _sizes(shape: tuple[Any, ...]) -> Any:
+    if len(shape) == 1 and type(shape[0]) is int and shape[0] >= 0:
+        return shape            # as often
     return as_shape(shape[0] if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else shape)
 
 
@@ -95,17 +137,13 @@ def _sizes(shape: tuple[Any, ...]) -> Any:
 
 def rand(*shape: Any, dtype: Any = float32, generator: Generator | None = None, requires_grad: bool = False) -> Any:
     """Numbers uniform in [0, 1)."""
-    out = _fractions(_sizes(shape), as_dtype(dtype), generator)
+    out = (generator or default_generator).numbers(draws.fractions, _sizes(shape), as_dtype(dtype))
     return out.requires_grad_() if requires_grad else out
-
-
-def _fractions(shape: Any, dtype: DType, generator: Generator | None) -> Any:
-    return _draw(generator, lambda state: draws.random_uniform(state, shape=shape, dtype=dtype))
 
 
 def randn(*shape: Any, dtype: Any = float32, generator: Generator | None = None, requires_grad: bool = False) -> Any:
     """Numbers from the standard normal distribution."""
-    out = _draw(generator, lambda state: draws.normal_numbers(state, _sizes(shape), as_dtype(dtype)))
+    out = (generator or default_generator).numbers(draws.normals, _sizes(shape), as_dtype(dtype))
     return out.requires_grad_() if requires_grad else out
 
 
@@ -120,21 +158,21 @@ def randint(low: int, high: Any = None, size: Any = None, dtype: Any = int64,
         low, high, size = 0, low, size if high is None else high
     if not low < high:
         raise ArgumentError(f"randint: there is no integer from {low} up to {high}")
-    out = _draw(generator, lambda state: draws.random_integers(
-        state, low=int(low), count=int(high) - int(low), shape=as_shape(() if size is None else size)))
+    shape = as_shape(() if size is None else size)
+    out = _numbers(generator, draws.integers, shape, int(low), int(high) - int(low))
     return out if as_dtype(dtype) is int64 else cast(out, dtype=dtype)
 
 
 def randperm(n: int, dtype: Any = int64, generator: Generator | None = None) -> Any:
     """0, 1, ... n - 1 in random order."""
-    order = draws.dealt(_draw(generator, lambda state: draws.random_uniform(state, shape=(n,), dtype=float64)))
+    order = _numbers(generator, draws.orders, as_shape((n,)))
     return order if as_dtype(dtype) is int64 else cast(order, dtype=dtype)
 
 
 def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, dtype: Any = float32,
             generator: Generator | None = None) -> Any:
     """Numbers uniform in [low, high); the ends may be tensors, which broadcast."""
-    u = _fractions(_size(size, low, high), as_dtype(dtype), generator)
+    u = _numbers(generator, draws.fractions, _size(size, low, high), as_dtype(dtype))
     standard = isinstance(low, (int, float)) and isinstance(high, (int, float)) and low == 0 and high == 1
     return u if standard else scaled(u, high - low, low)
 
@@ -144,7 +182,7 @@ def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, dtype: Any = float
     """Numbers from the normal distribution; mean and standard deviation may be tensors, which broadcast."""
     if isinstance(std, (int, float)) and std < 0:
         raise ArgumentError(f"normal: the standard deviation must not be negative, got {std}")
-    z = _draw(generator, lambda state: draws.normal_numbers(state, _size(size, mean, std), as_dtype(dtype)))
+    z = _numbers(generator, draws.normals, _size(size, mean, std), as_dtype(dtype))
     return z * std + mean if z.dtype.kind == "c" else scaled(z, std, mean)
 
 
@@ -154,7 +192,7 @@ def exponential(rate: Any = 1.0, size: Any = None, dtype: Any = float32, generat
 
 
 def _waiting_times(shape: Any, dtype: Any, generator: Generator | None) -> Any:
-    return _draw(generator, lambda state: draws.random_exponential(state, shape=shape, dtype=as_dtype(dtype)))
+    return _numbers(generator, draws.waiting_times, shape, as_dtype(dtype))
 
 
 def truncated_normal(low: float = -2.0, high: float = 2.0, size: Any = (), dtype: Any = float32,
@@ -198,7 +236,7 @@ def bernoulli(p: Any, size: Any = None, dtype: Any = None, generator: Generator 
     """1 with probability p, else 0; in the element type of p unless given."""
     if isinstance(p, (int, float)) and not 0 <= p <= 1:
         raise ArgumentError(f"bernoulli: p={p} is not a probability")
-    u = _fractions(_size(size, p), float32, generator)
+    u = _numbers(generator, draws.fractions, _size(size, p), float32)
     return cast(u < p, dtype=dtype or (p.dtype if hasattr(p, "dtype") else float32))
 
 
@@ -240,7 +278,7 @@ def dropout(x: Any, p: float = 0.5, training: bool = True, generator: Generator 
         raise ArgumentError(f"dropout: p={p} is not a probability")
     if not training or p == 0:
         return x
-    return _draw(generator, lambda state: draws.dropout(x, state, p=float(p)))
+    return _draw(generator, lambda state: ops.dropout(x, state, p=float(p)))
 
 
 def shuffle(x: Any, axis: int = 0, generator: Generator | None = None) -> Any:

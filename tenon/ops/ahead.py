@@ -1,7 +1,8 @@
 """Small draws of random numbers, with which those that follow are made: NumPy takes a hundredth of the time for each
 of many.
 
-    numbers = ahead(("random_normal", float32, 10), state, make)       # make(seed, draw, draws) -> [draws, 10]
+    sequel = Sequel(make)               # make(seed, draw, draws) -> [draws, 10]
+    numbers = sequel.take(seed, draw)
 
 What a draw gives depends on the seed and the number of the draw alone, so it may be made at any time.  Rows are made
 from the second draw of a kind on, for the draws that follow it.
@@ -12,28 +13,52 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-DRAWS = 256             # that are made at a time
+DRAWS = 256             # that are made at a time, first
+GROWS = 4               # how many times as many the next time
+MOST_NUMBERS = 1 << 15  # that are made at a time, where these are more draws than the first time
 MOST_KINDS = 64         # that are remembered
 FAR = 8                 # a later draw than this many behind the last one is no sequel
 
-Rows = tuple[int, Any]
-NOTHING: Rows = -FAR, ()
-_rows: dict[tuple[Any, ...], Rows] = {}     # kind of a draw -> (the number of the first, its numbers and the next ones)
+Rows = tuple[int, int, Any]
+
+
+class Sequel:
+    """Draws of one kind, one behind the other: `make(seed, draw, 1)[0]`, for a function whose rows are those of one
+    draw after another."""
+
+    __slots__ = ("make", "rows")
+
+    def __init__(self, make: Callable[[int, int, int], Any]):
+        self.make = make
+        self.rows: Rows = 0, -FAR, ()           # the seed, the number of the first draw, its numbers and the next ones
+
+    def take(self, seed: int, draw: int) -> Any:
+        """The numbers of a draw, an array of their own."""
+        known, first, rows = self.rows
+        place = draw - first
+        if known == seed and 0 <= place < len(rows):
+            return rows[place, ...].copy()
+        follows = known == seed and 0 <= place - len(rows) < FAR
+        draws = self._more(rows) if follows else 1
+        made = self.make(seed, draw, draws if draw + draws < 1 << 64 else 1)
+        self.rows = seed, draw, made
+        return made[0, ...].copy()
+
+    def _more(self, rows: Any) -> int:
+        """How many draws are made after these, of which there are some."""
+        return DRAWS if len(rows) == 1 else max(DRAWS, min(GROWS * len(rows), MOST_NUMBERS // rows[0].size))
+
+
+_sequels: dict[tuple[Any, ...], Sequel] = {}    # by the kind of a draw and the seed
 
 
 def ahead(kind: tuple[Any, ...], state: Any, make: Callable[[int, int, int], Any]) -> Any:
-    """The numbers of a draw: `make(seed, draw, 1)[0]`, for a function whose rows are those of one draw after another.
-
-    `kind` says all that they depend on beside the state.
-    """
+    """The numbers of a draw; `kind` says all that they depend on beside the state."""
     seed, draw = state.tolist()
     key = (*kind, seed)
-    first, rows = _rows.get(key, NOTHING)
-    if first <= draw < first + len(rows):
-        return rows[draw - first].copy()
-    follows = 0 <= draw - first - len(rows) < FAR and draw + DRAWS < 1 << 64
-    made = make(seed, draw, DRAWS if follows else 1)
-    if key not in _rows and len(_rows) >= MOST_KINDS:
-        _rows.clear()
-    _rows[key] = draw, made
-    return made[0].copy()
+    sequel = _sequels.get(key)
+    if sequel is None:
+        if len(_sequels) >= MOST_KINDS:
+            _sequels.clear()
+        _sequels[key] = sequel = Sequel(make)
+    return sequel.take(seed, draw)

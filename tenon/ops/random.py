@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -42,6 +42,7 @@ from tenon.types import (
 MASK = 0xFFFFFFFF
 FRACTION_BITS = {float64: 53, float32: 24, float16: 11, bfloat16: 8}    # uniform numbers are multiples of 2 ** -bits
 FEW = 16                                                                # words that Python makes as fast as NumPy
+MANY = 32                                                               # orders that NumPy deals together sooner
 SMALL = 128                                                             # words of a draw whose sequels are made along
 CHUNK = 1 << 13                                                         # blocks of four words that NumPy holds in cache
 TURNS, FACTORS, KEY_STEPS = 10, (0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)      # of Philox
@@ -105,15 +106,25 @@ def _words_of_draws(seed: int, first: int, draws: int, count: int, stream: int) 
     return out.reshape(draws, -1)[:, :count]
 
 
-def _made(kind: tuple[Any, ...], state: Any, shape: Any, stream: int, each: int, make: Callable[[Any], Any]) -> Any:
-    """NumPy: what `make` makes of words, `each` an element; `kind` says all that it depends on beside them."""
-    count = math.prod(shape)
-    if not 0 < count * each <= SMALL:
-        return make(words(state, count * each, stream)).reshape(shape)
+Maker = tuple[int, Callable[[Any], Any]]        # words an element is made of, and what makes elements of words
 
-    def rows(seed: int, first: int, draws: int) -> Any:
-        return make(_words_of_draws(seed, first, draws, count * each, stream).reshape(-1)).reshape(draws, count)
-    return ahead((*kind, count, stream), state, rows).reshape(shape)
+
+def _ref(name: str, maker: Callable[..., Maker]) -> Callable[..., Any]:
+    """NumPy: the reference of a draw; what is made of its words depends on the attributes that `maker` takes."""
+    def ref(state: Any, shape: Any, stream: int, **attrs: Any) -> Any:
+        each, make = maker(**attrs)
+        count = math.prod(shape) * each
+        if not 0 < count <= SMALL:
+            return make(words(state, count, stream)).reshape(shape)
+        return ahead((name, *attrs.values(), shape, stream), state, rows_of_draws(shape, stream, each, make))
+    return ref
+
+
+def rows_of_draws(shape: Any, stream: int, each: int, make: Callable[[Any], Any]) -> Callable[[int, int, int], Any]:
+    """NumPy: what makes some draws in a row, [draws, *shape]."""
+    count = math.prod(shape) * each
+    return lambda seed, first, draws: make(
+        _words_of_draws(seed, first, draws, count, stream).reshape(-1)).reshape(draws, *shape)
 
 
 def _element_words(s: Any, i: Any, state: Any, shape: Any, stream: int, each: int) -> tuple[Any, ...]:
@@ -141,7 +152,7 @@ def _drawn(name: str, state: TensorType, dtype: DType, shape: Any) -> TensorType
 random_bits: Op = define(
     "random_bits", public=False, type=lambda state, *, shape, stream=0: _drawn("random_bits", state, uint32, shape),
     canonical=lambda state, shape, stream: {"shape": as_shape(shape), "stream": stream},
-    ref=lambda state, shape, stream: _made(("bits",), state, shape, stream, 1, lambda drawn: drawn),
+    ref=_ref("bits", lambda: (1, lambda drawn: drawn)),
     compute=lambda s, i, state, shape, stream: s.cast(_element_words(s, i, state, shape, stream, 1)[0], uint32),
     vjp=lambda g, y, state, **_: (None,),
     doc="Random words.  Draws with different `stream` are independent.",
@@ -159,7 +170,7 @@ def _uniform_type(state: TensorType, *, shape: Any, dtype: Any = "float32", stre
     return _drawn("random_uniform", state, dtype, shape)
 
 
-def _uniform_ref(state: Any, shape: Any, dtype: DType, stream: int) -> Any:
+def fractions_of_words(dtype: DType) -> Maker:
     bits = FRACTION_BITS[dtype]
 
     def make(drawn: Any) -> Any:
@@ -167,7 +178,7 @@ def _uniform_ref(state: Any, shape: Any, dtype: DType, stream: int) -> Any:
             pair = drawn.astype(np.uint64)
             return ((pair[0::2] << 21) ^ (pair[1::2] >> 11)).astype(np.float64) * 2.0 ** -53
         return (drawn >> (32 - bits)).astype(np.float32) * np.float32(2.0 ** -bits)
-    return _made(("uniform", dtype), state, shape, stream, 2 if dtype is float64 else 1, make)
+    return 2 if dtype is float64 else 1, make
 
 
 def _uniform_compute(s: Any, i: Any, state: Any, shape: Any, dtype: DType, stream: int) -> Any:
@@ -180,19 +191,19 @@ def _uniform_compute(s: Any, i: Any, state: Any, shape: Any, dtype: DType, strea
 
 
 random_uniform: Op = define(
-    "random_uniform", public=False, type=_uniform_type, ref=_uniform_ref, compute=_uniform_compute,
-    canonical=_canonical, vjp=lambda g, y, state, **_: (None,),
+    "random_uniform", public=False, type=_uniform_type, ref=_ref("uniform", fractions_of_words),
+    compute=_uniform_compute, canonical=_canonical, vjp=lambda g, y, state, **_: (None,),
     doc="Numbers uniform in [0, 1): all multiples of 2 ** -24 (float32) or 2 ** -53 (float64) are equally likely.",
     examples=["random_uniform(u64[2], shape=(3, 5), dtype=f32, stream=0) -> f32[3, 5]",
               "random_uniform(u64[2], shape=(3,), dtype=f64, stream=1) -> f64[3]",
               "random_uniform(u64[2], shape=(3,), dtype=i64, stream=1) -> error"])
 
 
-def _integers_ref(state: Any, low: int, count: int, shape: Any, stream: int) -> Any:
+def integers_of_words(low: int, count: int) -> Maker:
     def make(drawn: Any) -> Any:
         pair = drawn.astype(np.uint64)
         return (((pair[0::2] << 32) ^ pair[1::2]) % np.uint64(count)).astype(np.int64) + low
-    return _made(("integers", low, count), state, shape, stream, 2, make)
+    return 2, make
 
 
 def _integers_compute(s: Any, i: Any, state: Any, low: int, count: int, shape: Any, stream: int) -> Any:
@@ -201,7 +212,7 @@ def _integers_compute(s: Any, i: Any, state: Any, low: int, count: int, shape: A
 
 
 random_integers: Op = define(
-    "random_integers", public=False, ref=_integers_ref, compute=_integers_compute,
+    "random_integers", public=False, ref=_ref("integers", integers_of_words), compute=_integers_compute,
     type=lambda state, *, low, count, shape, stream=0: _drawn("random_integers", state, int64, shape),
     canonical=lambda state, low, count, shape, stream: {"low": low, "count": count, "shape": as_shape(shape),
                                                         "stream": stream},
@@ -218,20 +229,24 @@ random_advance: Op = define(
 
 # ---------------------------------------------------------------- other distributions
 
-def _transformed(name: str, transform: Callable[[Any, Any, Form, Any], Any], doc: str) -> Op:
+Transform = Callable[[Any, Any, Form, Any], Any]
+
+
+def transformed_words(transform: Transform, dtype: DType) -> Maker:
+    form = FORMS.get(dtype, SINGLE)
+
+    def make(drawn: Any) -> Any:
+        whole = drawn if form is SINGLE else (drawn[0::2].astype(np.uint64) << 32) ^ drawn[1::2]
+        return of_array(lambda s, part, form: transform(s, _fraction(s, part, form), form, part & 1), whole, form)
+    return 2 if dtype is float64 else 1, make
+
+
+def _transformed(name: str, transform: Transform, doc: str) -> Op:
     """Numbers that `transform` makes of random fractions in (0, 1); it is also given a bit, 0 or 1, that is drawn."""
     def rule(state: TensorType, *, shape: Any, dtype: Any = "float32", stream: int = 0) -> TensorType:
         if dtype not in FRACTION_BITS:
             raise DTypeError(f"{name}: elements of type {as_dtype(dtype).name} are not drawn")
         return _drawn(name, state, dtype, shape)
-
-    def ref(state: Any, shape: Any, dtype: DType, stream: int) -> Any:
-        form = FORMS.get(dtype, SINGLE)
-
-        def make(drawn: Any) -> Any:
-            whole = drawn if form is SINGLE else (drawn[0::2].astype(np.uint64) << 32) ^ drawn[1::2]
-            return of_array(lambda s, part, form: transform(s, _fraction(s, part, form), form, part & 1), whole, form)
-        return _made((name, dtype), state, shape, stream, 2 if dtype is float64 else 1, make)
 
     def compute(s: Any, i: Any, state: Any, shape: Any, dtype: DType, stream: int) -> Any:
         form, drawn = FORMS.get(dtype, SINGLE), _element_words(s, i, state, shape, stream, 2 if dtype is float64 else 1)
@@ -239,7 +254,8 @@ def _transformed(name: str, transform: Callable[[Any, Any, Form, Any], Any], doc
         with_bits = OnExpressions(s)
         return s.cast(transform(with_bits, _fraction(with_bits, whole, form), form, whole & 1), dtype)
 
-    return define(name, public=False, type=rule, ref=ref, compute=compute, doc=doc,
+    return define(name, public=False, type=rule, ref=_ref(name, partial(transformed_words, transform)),
+                  compute=compute, doc=doc,
                   vjp=lambda g, y, state, **_: (None,), canonical=_canonical,
                   examples=[f"{name}(u64[2], shape=(3, 5), dtype=f32, stream=0) -> f32[3, 5]",
                             f"{name}(u64[2], shape=(3,), dtype=f64, stream=1) -> f64[3]",
@@ -254,16 +270,20 @@ def _fraction(s: Any, whole: Any, form: Form) -> Any:
     return s.product(s.minimum(s.cast(whole | 1, float32), s.const(below, float32)), 2.0 ** -32)
 
 
-def _normal(s: Any, p: Any, form: Form, sign: Any) -> Any:
+def to_normal(s: Any, p: Any, form: Form, sign: Any) -> Any:
     z = upper_quantile(s, s.product(p, 0.5), form)
     return s.select(s.eq(sign, 0), z, 0.0 - z)
 
 
 random_normal: Op = _transformed(
-    "random_normal", _normal, "Numbers from the standard normal distribution: its quantiles at random fractions.")
+    "random_normal", to_normal, "Numbers from the standard normal distribution: its quantiles at random fractions.")
+
+def to_waiting_time(s: Any, p: Any, form: Form, bit: Any) -> Any:
+    return 0.0 - logarithm(s, p, form)
+
 
 random_exponential: Op = _transformed(
-    "random_exponential", lambda s, p, form, bit: 0.0 - logarithm(s, p, form),
+    "random_exponential", to_waiting_time,
     "Waiting times between events that come at rate 1; never 0.")
 
 
@@ -278,17 +298,29 @@ def normal_numbers(state: Any, shape: Any, dtype: DType) -> Any:
 
 # ---------------------------------------------------------------- orders
 
-def _dealt_ref(chances: Any) -> Any:
+def dealt_in_order(chances: Any) -> Any:
     """In Python, since what one place does the next one sees."""
     *before, count = chances.shape
     places = np.arange(count)
     chosen = np.minimum(np.maximum((chances * (places + 1)).astype(np.int64), 0), places)
-    orders = [list(range(count)) for _ in range(math.prod(before))]
-    for order, row in zip(orders, chosen.reshape(len(orders), count).tolist(), strict=True):
+    chosen = chosen.reshape(math.prod(before), count)
+    if len(chosen) >= MANY:
+        return _dealt_along(chosen).reshape(chances.shape)
+    orders = [list(range(count)) for _ in chosen]
+    for order, row in zip(orders, chosen.tolist(), strict=True):
         for place, other in enumerate(row):
             order[place] = order[other]
             order[other] = place
     return np.array(orders, np.int64).reshape(chances.shape)
+
+
+def _dealt_along(chosen: Any) -> Any:
+    """The same of many rows, all of them one place after the other."""
+    every, orders = np.arange(len(chosen)), np.empty(chosen.shape, np.int64)
+    for place, others in enumerate(chosen.T):
+        orders[:, place] = orders[every, others] if place else 0
+        orders[every, others] = place
+    return orders
 
 
 def _dealt_type(chances: TensorType) -> TensorType:
@@ -300,7 +332,7 @@ def _dealt_type(chances: TensorType) -> TensorType:
 
 
 dealt: Op = define(
-    "dealt", public=False, type=_dealt_type, ref=_dealt_ref, fill=lambda s, chances: s.deal(chances),
+    "dealt", public=False, type=_dealt_type, ref=dealt_in_order, fill=lambda s, chances: s.deal(chances),
     vjp=lambda g, y, chances: (None,),
     doc="0, 1, ... n - 1 along the last axis in the order that numbers from [0, 1) choose: number k comes to place "
         "chances[k] * (k + 1), and what was there to place k (R. Durstenfeld's shuffle, inside out).",

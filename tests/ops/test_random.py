@@ -8,10 +8,12 @@ import pytest
 import tenon as tn
 from tenon.errors import ArgumentError, DTypeError, ShapeError
 from tenon.graph.build import trace
+from tenon.ops import draws as kinds
 from tenon.ops import random as draws
 from tenon.ops.random import philox, random_advance, random_bits, random_integers, random_uniform
 from tenon.pipeline import compile
 from tenon.random import Generator
+from tenon.state import Changes, changes
 from tenon.types import TensorType, float32, float64, uint64
 
 MASK = 0xFFFFFFFF
@@ -178,14 +180,17 @@ def test_bad_arguments(call, error):
 @pytest.mark.parametrize("draw", [
     lambda g: tn.randn(10, generator=g), lambda g: tn.randn(7, dtype="float64", generator=g),
     lambda g: tn.rand(3, 5, generator=g), lambda g: tn.rand(3, dtype="float16", generator=g),
-    lambda g: tn.randint(-3, 9, (11,), generator=g), lambda g: tn.randn(3, dtype="complex64", generator=g)])
+    lambda g: tn.randint(-3, 9, (11,), generator=g), lambda g: tn.randn(3, dtype="complex64", generator=g),
+    lambda g: tn.random.exponential(size=(5,), generator=g), lambda g: tn.rand(generator=g),
+    lambda g: tn.randperm(6, generator=g), lambda g: tn.random.bernoulli(0.5, (3,), generator=g)])
 def test_draws_that_are_made_along_with_earlier_ones_have_the_same_bits(draw, monkeypatch):
     def drawn(seed):
         generator = tn.random.Generator(seed)
-        return [draw(generator).numpy() for _ in range(70)]
+        return [draw(generator).numpy() for _ in range(300)]
     found = drawn(5)
     again = drawn(5)                    # from the middle of what is known back to the start
     monkeypatch.setattr(draws, "SMALL", 0)
+    monkeypatch.setattr(kinds, "SMALL", 0)
     for a, b, c in zip(found, again, drawn(5), strict=True):
         np.testing.assert_array_equal(a, c)
         np.testing.assert_array_equal(b, c)
@@ -200,3 +205,33 @@ def test_numbers_that_were_made_along_are_nobody_elses():
     for _ in range(4):
         assert draws.random_uniform(state, shape=(4,)).shape == (4,)
         state = draws.random_advance(state)
+
+
+def test_a_generator_counts_its_draws_as_the_operators_do_beyond_the_last_number_too():
+    generator, state = tn.random.Generator(3), tn.tensor(np.array([3, 2 ** 64 - 3], np.uint64))
+    generator.set_state(state)
+    for _ in range(6):
+        expected = draws.random_uniform(state, shape=(4,))
+        np.testing.assert_array_equal(tn.rand(4, generator=generator).numpy(), expected.numpy())
+        state = draws.random_advance(state)
+        assert generator.get_state().tolist() == state.tolist()
+
+
+def test_draws_are_noted_and_can_be_taken_back():
+    generator = tn.random.Generator(3)
+    first = [tn.rand(2, generator=generator).tolist() for _ in range(4)]
+    before, changed = generator.get_state(), changes()
+    with Changes().noted() as noted:
+        again = [tn.rand(2, generator=generator).tolist() for _ in range(2)]
+    assert changes() > changed
+    noted.settle()
+    noted.restore()
+    assert generator.get_state().tolist() == before.tolist()
+    assert [tn.rand(2, generator=generator).tolist() for _ in range(2)] == again != first[:2]
+
+
+def test_many_orders_are_dealt_as_each_of_them():
+    chances = np.random.default_rng(0).random((40, 7))
+    together = draws.dealt(chances).numpy()
+    np.testing.assert_array_equal(together, [draws.dealt(row).numpy() for row in chances])
+    assert draws.dealt(chances[:, :0]).shape == (40, 0) and draws.dealt(chances[:, :1]).tolist() == [[0]] * 40
