@@ -67,10 +67,13 @@ class Worth:
         much = (1 + STORE) * sum(map(bytes_of, handed)) + sum(map(bytes_of, groups.inputs_of(before) & read))
         if _is_much(little if apart else much, self.moved(before) + self.moved(after)):
             return False
+        late = apart and self.is_late(before, after, merged)
+        if late and not _is_much(little, self.stored(before) + self.stored(after)):     # a part of what they cost
+            return True
         one_each = all(trial is None or trial.one_nest for trial in map(self.trial, (before, after)))
         if one_each and not apart:
             return False
-        return not _is_much(little if one_each else much, self.cost(before) + self.cost(after))
+        return not _is_much(little if one_each or late else much, self.cost(before) + self.cost(after))
 
     def are_apart(self, before: Group, after: Group, merged: Group) -> bool:
         """Whether no result of one can be stored in the loops of the other: their shapes begin differently.
@@ -87,6 +90,19 @@ class Worth:
             return any(x in summed and _reads(y, x, inside) for x in others) or (
                 len(others) == len(first) and all(map(self.is_map, first)))
         return bool(first) and all(self.is_map(y) and is_apart(y) for y in self.groups.with_views(after)[1])
+
+    def is_late(self, before: Group, after: Group, merged: Group) -> bool:
+        """Whether what the second stores comes after all nests of the first: it is made of every sum that is made of
+        others, and no sum, and nothing stored that is made of some, begins like it.
+        """
+        nodes, stored = self.groups.with_views(merged)
+        inside, summed = set(nodes), self.summed(before)
+        sums = {node.output: node for node in before.nodes if self.groups.kinds[node].name == "reduce"}
+        last = [x for x, node in sums.items() if not summed.isdisjoint(node.uses())]
+        others = [x for x in self.groups.with_views(before)[1] if x in stored and x in summed]
+        return after.kinds == {"map"} and all(
+            all(_begin_differently(x, y) for x in (*sums, *others)) and all(_reads(y, x, inside) for x in last)
+            for y in self.groups.with_views(after)[1])
 
     def is_joined_and_summed(self, before: Group, after: Group, stored: Container[Value]) -> bool:
         """Whether one stores what is joined, which is done interval by interval, and the other adds up across these."""

@@ -329,16 +329,35 @@ def test_what_is_not_tried_would_not_have_paid(monkeypatch, graph: Callable[[], 
     assert any(met) and not all(met)
 
 
-def test_what_is_joined_is_not_tried_with_sums_across_its_pieces(monkeypatch) -> None:
-    tried: list[set[str]] = []
+@pytest.fixture
+def tried(monkeypatch) -> list[set[str]]:
+    """The operators of each kernel that is tried."""
+    found: list[set[str]] = []
     try_nodes = worth.try_nodes
     monkeypatch.setattr(worth, "try_nodes", lambda nodes, results: (
-        tried.append({node.op.name for node in nodes}), try_nodes(nodes, results))[1])
+        found.append({node.op.name for node in nodes}), try_nodes(nodes, results))[1])
+    return found
+
+
+def test_what_is_joined_is_not_tried_with_sums_across_its_pieces(tried) -> None:
     graph = fused("def f(a: f32[4, 8, 64], b: f32[4, 8, 64], c: f32[4, 8, 128]):",
                   "v0: f32[4, 8, 128] = concat(a, b, axis=2)", "v1: f32[4, 8, 128] = multiply(v0, c)",
                   "v2: f32[8] = sum(v1, axis=(0, 2), keepdims=False, dtype=f32)", "return v1, v2")
     assert operators(graph) == ["concat+multiply", "sum"]
     assert not any({"concat", "sum"} <= names for names in tried)
+
+
+def test_what_waits_for_sums_is_not_tried_with_them_however_many_nests_add_them_up(tried) -> None:
+    """As the gradient of a norm does."""
+    graph = fused("def f(x: f32[32, 64, 16, 16], g: f32[32, 64, 16, 16]):",
+                  "v0: f32[32, 64, 16, 16] = multiply(x, g)",
+                  "v1: f32[1, 64, 1, 1] = sum(v0, axis=(0, 2, 3), keepdims=True, dtype=f32)",
+                  "v2: f32[1, 64, 1, 1] = sum(g, axis=(0, 2, 3), keepdims=True, dtype=f32)",
+                  "v3: f32[32, 64, 16, 16] = broadcast_to(v1, shape=(32, 64, 16, 16))",
+                  "v4: f32[32, 64, 16, 16] = multiply(x, v3)",
+                  "v5: f32[32, 64, 16, 16] = subtract(g, v4)", "return v1, v2, v5")
+    assert operators(graph) == ["multiply+sum+sum", "broadcast_to+multiply+subtract"]
+    assert not any({"sum", "subtract"} <= names for names in tried)
 
 
 def test_products_are_told_of_before_kernels_that_read_the_same_memory_are_merged() -> None:
