@@ -1,9 +1,12 @@
-"""Python's collector of cycles, put off while a graph is compiled.
+"""Python's collector of cycles, put off while a function is captured or a graph compiled.
 
 A graph is one large cycle (nodes know their values, values their node), and so are its loop nests and its LLVM IR.
 They live until the graph is compiled, so looking for garbage again and again meanwhile finds little, and takes a tenth
 of the time.  What has become garbage is freed at the end, by a look at the objects made since; `give_back` hands the
 memory on.
+
+Where cycles are collected Python calls finalizers of other code, at any place.  Their operator calls must not become
+part of what is recorded, so nothing is collected while calls are recorded (`graph.op.using`).
 """
 
 from __future__ import annotations
@@ -16,9 +19,41 @@ from contextlib import contextmanager
 
 from tenon.locks import Lock
 
-_changing = Lock()
-_users = 0              # threads that compile
-_was_enabled = False
+
+class Collector:
+    """Python's search for cycles, which rests as long as somebody wants it to: within a `with` of it, too."""
+
+    def __init__(self) -> None:
+        self.lock, self.pauses, self.was_enabled = Lock(), 0, False
+
+    def pause(self) -> None:
+        """Let nothing be collected until `resume`."""
+        with self.lock:
+            if self.pauses == 0:
+                self.was_enabled = gc.isenabled()
+                gc.disable()
+            self.pauses += 1
+
+    def resume(self, look: bool = False) -> None:
+        """Go on as before the first `pause`; with a look at the objects made since, if wanted."""
+        with self.lock:
+            last = self.pauses == 1 and self.was_enabled
+            self.pauses = max(0, self.pauses - 1)       # none are left in a child that was forked meanwhile
+        if last:
+            try:
+                if look:
+                    gc.collect(1)   # before others may: what is made next would have Python look at the youngest first
+            finally:
+                gc.enable()
+
+    def __enter__(self) -> None:
+        self.pause()
+
+    def __exit__(self, *error: object) -> None:
+        self.resume()
+
+
+COLLECTOR = Collector()
 
 
 @contextmanager
@@ -32,23 +67,11 @@ def collected_at_the_end() -> Iterator[None]:
     >>> gc.isenabled()
     True
     """
-    global _users, _was_enabled
-    with _changing:
-        _users += 1
-        if _users == 1:
-            _was_enabled = gc.isenabled()
-            gc.disable()
+    COLLECTOR.pause()
     try:
         yield
     finally:
-        with _changing:
-            _users -= 1
-            last = _users == 0 and _was_enabled
-        if last:
-            try:
-                gc.collect(1)   # before others may: what is made next would have Python look at the youngest first
-            finally:
-                gc.enable()
+        COLLECTOR.resume(look=True)
 
 
 def collect_young(enough: int = 30_000) -> None:
@@ -57,7 +80,7 @@ def collect_young(enough: int = 30_000) -> None:
     >>> with collected_at_the_end():
     ...     collect_young()
     """
-    if _users and _was_enabled and gc.get_count()[0] > enough:
+    if COLLECTOR.pauses and COLLECTOR.was_enabled and gc.get_count()[0] > enough:
         gc.collect(0)
 
 
@@ -109,10 +132,10 @@ _MAPPING = (r"^(?P<start>[0-9a-f]+)-(?P<end>[0-9a-f]+) (?P<rights>\S+) \S+ \S+ \
 
 def _after_fork() -> None:
     """A child has none of the threads that compile."""
-    global _users
-    if _users:
-        _users = 0
-        gc.enable()
+    if COLLECTOR.pauses:
+        COLLECTOR.pauses = 0
+        if COLLECTOR.was_enabled:
+            gc.enable()
 
 
 if hasattr(os, "register_at_fork"):

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import weakref
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,8 @@ import tenon as tn
 from tenon.backends import llvm
 from tenon.backends.code_cache import CodeCache
 from tenon.garbage import MANY, _unchanged_pages, collect_young, collected_at_the_end, give_back
+from tenon.graph.build import Builder
+from tenon.graph.op import using
 from tenon.runtime import program
 
 
@@ -35,6 +38,60 @@ def test_the_last_of_several_brings_collecting_back():
             pass
         assert not gc.isenabled()
     assert gc.isenabled()
+
+
+def test_it_rests_until_all_who_want_that_have_ended():
+    with ExitStack() as compiling, using(Builder("recorded")):
+        compiling.enter_context(collected_at_the_end())
+        compiling.close()
+        assert not gc.isenabled()
+    with ExitStack() as compiling:
+        compiling.enter_context(collected_at_the_end())
+        with using(Builder("recorded")):
+            compiling.close()
+            assert not gc.isenabled()
+    assert gc.isenabled()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")
+def test_it_does_not_rest_in_a_child_that_was_forked_meanwhile():
+    with using(Builder("recorded")):
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if gc.isenabled() else 1)
+    assert os.waitpid(child, 0)[1] == 0 and gc.isenabled()
+
+
+class Dying(Cycle):
+    """Calls operators when it is collected, and makes another one, for the next search."""
+
+    alive, failed = True, None
+
+    def __del__(self) -> None:
+        try:
+            assert (tn.ones(3) + BESIDE).tolist() == [3, 4, 5]
+        except BaseException as error:
+            Dying.failed = error
+        if Dying.alive:
+            Dying()
+
+
+BESIDE = tn.tensor([2.0, 3.0, 4.0])
+
+
+def test_finalizers_call_operators_beside_what_is_recorded():
+    often, Dying.alive = gc.get_threshold(), True
+    gc.set_threshold(50)
+    try:
+        Dying()
+        step = tn.jit(tn.grad(lambda x: (tn.softmax(x) * tn.logsumexp(x) / x.sum()).sum()))
+        for size in (2, 3, 5):
+            assert step(tn.ones(size)).shape == (size,)
+    finally:
+        gc.set_threshold(*often)
+        Dying.alive = False
+        gc.collect()
+    assert Dying.failed is None
 
 
 def test_an_error_brings_collecting_back():

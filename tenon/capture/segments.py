@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tenon.eager.calls import TensorInterpreter, eager, program_of
+from tenon.garbage import COLLECTOR
 from tenon.graph.build import Builder
 from tenon.graph.interpret import interpret
 from tenon.graph.ir import Graph, Node, Value
@@ -86,7 +87,7 @@ class Run(TensorInterpreter):
         """Record the call; what may fail, or is no kernel, happens at once, where eager code would do it."""
         if at_once(op, inputs):
             return eager.evaluate(op, inputs, attrs)
-        with self.lock:
+        with COLLECTOR, self.lock:      # no finalizer's call, which may run the part
             values = tuple(self.value(x.payload) if isinstance(x, Tensor) else x for x in inputs)
             if op.elementwise:
                 values = self.builder.broadcast(values)
@@ -117,7 +118,7 @@ class Run(TensorInterpreter):
 
     def flush(self) -> None:
         """Run what was recorded; every payload that is still held gets its elements."""
-        with self.lock:
+        with COLLECTOR, self.lock:
             alive = [d for reference in self.waiting if (d := reference()) is not None]
             graph, arrays = self.builder.finish([d.value for d in alive]), self.arrays
             self.begin()

@@ -89,6 +89,7 @@ class Seen:
 class Capture(TensorInterpreter):
     """Records operator calls as nodes, and reads and writes of outside tensors as parameters and results."""
 
+    records = True
     first = -1                  # the number of the last value that was there before
     converting = False          # whether control flow on tensors is captured
     undecided = False           # whether the data decide what containers hold
@@ -351,12 +352,12 @@ def _type_of(state: TensorState) -> TensorType:
 @contextmanager
 def capturing(capture: Capture) -> Iterator[Capture]:
     """Let `capture` record all operator calls of this block, in this thread."""
-    token = recorder.set(capture)
-    try:
-        with using(capture):
+    with using(capture):
+        token = recorder.set(capture)
+        try:
             yield capture
-    finally:
-        recorder.reset(token)
+        finally:
+            recorder.reset(token)
 
 
 def is_capturing() -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import _random
 import datetime
-import gc
 import io
 import sys
 import types
@@ -22,7 +21,6 @@ from tenon.capture.streams import Streams
 from tenon.dataclasses import dataclass, field
 from tenon.errors import PACKAGE, CaptureError, Location, location_of
 from tenon.graph.ir import Node
-from tenon.locks import Lock
 
 PRINTING = (print, input, open)
 NOW = ("now", "today", "utcnow")
@@ -92,30 +90,6 @@ STANDS_FOR: dict[types.CodeType, tuple[types.CodeType, ...]] = {}
 _noted: ContextVar[list[UnsafeCall] | None] = ContextVar("_noted", default=None)
 
 
-class _Collector:
-    """Python's search for cycles: it would run finalizers of other code within the captured function, at any place."""
-
-    def __init__(self) -> None:
-        self.lock, self.pauses, self.enabled = Lock(), 0, False
-
-    def pause(self) -> None:
-        """Let nothing be collected until `resume`."""
-        with self.lock:
-            self.enabled = gc.isenabled() if self.pauses == 0 else self.enabled
-            self.pauses += 1
-            gc.disable()
-
-    def resume(self) -> None:
-        """Go on as before the first `pause`."""
-        with self.lock:
-            self.pauses -= 1
-            if self.pauses == 0 and self.enabled:
-                gc.enable()
-
-
-COLLECTOR = _Collector()
-
-
 def _ask() -> None:
     """Stop a captured function before it writes to a standard stream."""
     frame = sys._getframe(2)
@@ -144,7 +118,6 @@ class Watch:
         places = [place_of(x) for x in self.iterators]
         noted: list[UnsafeCall] = []
         token, tracing, self._entered = _noted.set(noted), sys.gettrace(), sys._getframe(2)
-        COLLECTOR.pause()
         STREAMS.begin()
         sys.setprofile(self._event)
         try:
@@ -160,7 +133,6 @@ class Watch:
             sys.settrace(tracing)
             sys.setprofile(None)
             STREAMS.end()
-            COLLECTOR.resume()
             if hasattr(before, "enable"):
                 before.enable()     # cProfile's profiler, which is no function
             else:

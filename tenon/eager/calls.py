@@ -39,6 +39,8 @@ from tenon.types import DType, TensorType
 class TensorInterpreter:
     """An operator call on tensors: evaluate it, and record it on the tape where a gradient may be wanted."""
 
+    records = False
+
     def evaluate(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[Payload, ...]:
         """The output payloads of inputs that are Tensors, Literals or None, of agreed types."""
         raise NotImplementedError

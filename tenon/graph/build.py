@@ -29,6 +29,8 @@ class Builder:
     `loc` is where new nodes come from; None asks the caller's frame, unless the builder is `rewriting` a graph.
     """
 
+    records = True
+
     def __init__(self, name: str, params: Sequence[Value] = (), loc: Location | None = None, rewriting: bool = False):
         self.name, self.loc, self.rewriting = name, loc, rewriting
         self.params: list[Value] = list(params)

@@ -27,6 +27,7 @@ import numpy as np
 
 from tenon.dataclasses import dataclass, field
 from tenon.errors import PACKAGE, ArgumentError, TenonError
+from tenon.garbage import COLLECTOR
 from tenon.types import TensorType
 
 Types = TensorType | tuple[TensorType, ...]
@@ -35,6 +36,8 @@ Domain = Sequence[Any]
 
 class Interpreter(Protocol):
     """Decides what an operator call means."""
+
+    records: bool       # whether calls become part of something that is made once
 
     def apply(self, op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
         """The outputs (one, or a tuple) of `op`; `inputs` are tensors, values, Python scalars or None."""
@@ -80,12 +83,16 @@ def call_by(shortcut: Shortcut) -> None:
 
 @contextmanager
 def using(inner: Interpreter) -> Iterator[Interpreter]:
-    """Let `inner` decide what operator calls mean in this block, in this thread."""
+    """Let `inner` decide what operator calls mean in this block, in this thread; no finalizer's, where it records."""
+    if inner.records:
+        COLLECTOR.pause()
     token = innermost.set(inner)
     try:
         yield inner
     finally:
         innermost.reset(token)
+        if inner.records:
+            COLLECTOR.resume()
 
 
 @dataclass(frozen=True, eq=False)

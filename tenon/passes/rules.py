@@ -45,6 +45,8 @@ class Pattern(Operators):
 class PatternMaker:
     """The interpreter under which a call of an operator makes a pattern."""
 
+    records = True
+
     def apply(self, op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Pattern:
         return Pattern(op, inputs, attrs)
 
