@@ -89,7 +89,6 @@ class Unforked:
         self._others: list[AbstractContextManager[Any]] = []
 
     def __enter__(self) -> None:
-        import concurrent.futures.thread  # noqa: F401  # local: slow to load; its locks must not be made while a fork waits
         self.lock.acquire()
 
     def __exit__(self, *error: object) -> None:

@@ -15,7 +15,6 @@ import re
 import sys
 import weakref
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from tenon.backends.emitting import ASSEMBLY, OBJECT, CodeError, emitted, optimi
 from tenon.backends.pieces import PREFIX, needing, needs, parted
 from tenon.backends.processor import target, target_machine
 from tenon.backends.turns import ShortTurns
+from tenon.backends.workers import Job
 from tenon.config import config
 from tenon.locks import Lock, unforked
 from tenon.observe import emit, span
@@ -162,19 +162,22 @@ def optimised(ir_text: str) -> str:
 
 def _make_piece(name: str, text: str) -> None:
     """Compile a piece, unless that was done, or somebody is doing so."""
-    with _starting:
-        if name in _pieces:
-            return
-        made = _pieces[name] = Future()
-    try:
+    def make() -> bytes:
         code = stored(_piece_key(name))
         if code is None:
             code = _compile(text, OBJECT)
             store(_piece_key(name), code)
-        made.set_result(code)
-    except BaseException as error:
+        return code
+
+    with _starting:
+        if name in _pieces:
+            return
+        made = _pieces[name] = Job(make)
+    made.run()
+    try:
+        made.result()
+    except BaseException:
         del _pieces[name]
-        made.set_exception(error)
         raise
 
 
@@ -191,7 +194,7 @@ def _piece(name: str) -> Library:
 
 def _forget_unfinished() -> None:
     """After a fork nobody finishes what other threads were compiling."""
-    for name in [name for name, made in _pieces.items() if not made.done()]:
+    for name in [name for name, made in _pieces.items() if not made.done]:
         del _pieces[name]
     short_turns.forked()
 
@@ -258,7 +261,7 @@ def environment() -> tuple[str, ...]:
 
 _starting = Lock()
 _provided: dict[str, int] = {}
-_pieces: dict[str, Future[bytes]] = {}      # compiled by this process, or being compiled
+_pieces: dict[str, Job[bytes]] = {}      # compiled by this process, or being compiled
 short_turns = ShortTurns()
 _alive: weakref.WeakSet[Library] = weakref.WeakSet()
 _libraries: weakref.WeakValueDictionary[str, Library] = weakref.WeakValueDictionary()

@@ -99,7 +99,6 @@ def give(shorts: Sequence[Short], product: Short) -> None:
 
 def _begin(shorts: Sequence[Short], product: Short) -> None:
     """Let another thread make machine code."""
-    import concurrent.futures.thread  # noqa: F401  # here: what it does at a fork is not to begin while one waits for us
     Thread(target=give_native, args=(shorts, product), name="tenon-compile").start()
 
 

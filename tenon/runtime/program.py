@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from tenon.backends.cpu.assemble import Assembly
 from tenon.backends.cpu.machine_code import libraries
 from tenon.backends.cpu.steps import KernelStep, Storage, leaves
 from tenon.backends.cpu.unit import Unit
+from tenon.backends.workers import Job
 from tenon.dims import evaluate
 from tenon.errors import ADDRESSABLE, ArgumentError, TenonError, out_of_memory
 from tenon.garbage import MANY, collected_at_the_end, give_back
@@ -153,7 +153,7 @@ class Program:
     def _compile(self, units: Iterable[Unit]) -> bool:
         """Make the code of kernels, or find it, where that was not done before; whether LLVM had to make any."""
         missing = [unit for unit in dict.fromkeys(units) if unit not in self._libraries]
-        made = any(isinstance(unit.code, Future) for unit in missing)
+        made = any(isinstance(unit.code, Job) for unit in missing)
         if missing:
             started = time.perf_counter()
             with span("machine_code", graph=self.graph.name, kernels=len(missing)), collected_at_the_end():

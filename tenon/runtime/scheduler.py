@@ -22,6 +22,7 @@ import numpy as np
 from tenon.backends import threads as native
 from tenon.config import MOST_THREADS, config, usable_cores
 from tenon.errors import ArgumentError
+from tenon.garbage import COLLECTOR
 from tenon.runtime.memory import aligned_bytes
 
 # Looks at a word before sleeping on it: some 10 us.  More gains nothing on a quiet machine; beside another program
@@ -34,7 +35,7 @@ SPINS_CROWDED = 20  # with more threads than cores, whoever waits is in the way 
 def pool() -> Pool:
     """The pool that compiled programs run on."""
     if _chosen is None:
-        with _choosing:
+        with COLLECTOR, _choosing:      # a finalizer may ask, too
             if _chosen is None:
                 _choose(config().threads)
     assert _chosen is not None
@@ -65,7 +66,7 @@ def set_num_threads(threads: int) -> None:
     """
     if not 1 <= threads <= MOST_THREADS:
         raise ArgumentError(f"set_num_threads: {threads} is not a whole number from 1 to {MOST_THREADS}")
-    with _choosing:
+    with COLLECTOR, _choosing:
         before = _chosen
         if before is None or before.threads != threads:
             _choose(threads)
@@ -113,17 +114,20 @@ class Pool:
     def close(self, timeout: float = 1.0) -> None:
         """Send the workers home; later runs use the caller alone.  A region that outlasts the timeout keeps them."""
         with self._starting:
-            if self._workers:
-                deadline = time.monotonic() + timeout
-                while not self._region(0, 0):
-                    if time.monotonic() > deadline:
-                        return
-                    time.sleep(0.001)
-                for worker in self._workers:
-                    worker.join(timeout)
-                self._workers.clear()
-            self._block.view(np.int32)[native.BUSY // 4] = 1
-            self._ready = True
+            self._end(timeout)
+
+    def _end(self, timeout: float) -> None:
+        if self._workers:
+            deadline = time.monotonic() + timeout
+            while not self._region(0, 0):
+                if time.monotonic() > deadline:
+                    return
+                time.sleep(0.001)
+            for worker in self._workers:
+                worker.join(timeout)
+            self._workers.clear()
+        self._block.view(np.int32)[native.BUSY // 4] = 1
+        self._ready = True
 
     def _region(self, function: int, argument: int) -> int:
         return self._parallel(self.state, function, argument)
@@ -132,12 +136,20 @@ class Pool:
         self._native.work(self.state, thread)
 
     def start(self) -> None:
-        """Let the workers wait for regions, if they do not yet."""
-        with self._starting:
+        """Let the workers wait for regions, if they do not yet.
+
+        Where the system has no more threads, or Python is about to end, the caller does all by itself from now on.
+        """
+        with COLLECTOR, self._starting:     # a finalizer may run programs
             if not self._ready:
                 for thread in range(len(self._workers) + 1, self.threads):
                     worker = threading.Thread(target=self._serve, args=(thread,), daemon=True, name=f"tenon-{thread}")
-                    worker.start()
+                    try:
+                        worker.start()
+                    except RuntimeError:
+                        self._block.view(np.int32)[native.THREADS // 4] = thread    # that are there
+                        self._end(timeout=1.0)
+                        return
                     self._workers.append(worker)
                 self._ready = True
 

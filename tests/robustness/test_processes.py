@@ -150,6 +150,19 @@ thread.join()
     run("", str(program), module, cache=str(tmp_path))
 
 
+def test_threads_go_on_to_compile_once_the_main_thread_has_ended(tmp_path):
+    """Neither are libraries loaded then that want to know when it ends, nor is work given to pools that know it."""
+    text = run("""
+import threading, tenon as tn
+def work():
+    threading.main_thread().join()
+    for n in (2, 3):
+        print(tn.jit(lambda x: tn.exp(x * n) @ (x + 1))(tn.zeros(n, n)).tolist())
+threading.Thread(target=work).start()
+""", cache=str(tmp_path))
+    assert text == "[[2.0, 2.0], [2.0, 2.0]]\n[[3.0, 3.0, 3.0], [3.0, 3.0, 3.0], [3.0, 3.0, 3.0]]\n"
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_a_fork_waits_for_every_import_of_what_compiles(tmp_path):
     """What a function loads when it is first called, any thread may be in the middle of."""

@@ -133,6 +133,19 @@ def test_a_closed_pool_ends_its_workers_and_still_runs(make_pool, rounds):
     pool.close()
 
 
+@pytest.mark.parametrize("started", [0, 1])
+def test_a_caller_does_by_itself_what_no_threads_can_be_started_for(make_pool, rounds, monkeypatch, started):
+    pool, start, there = make_pool(4), threading.Thread.start, iter(range(started))
+
+    def start_few(thread):
+        if next(there, None) is None:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+    monkeypatch.setattr(threading.Thread, "start", start_few)
+    assert list(run_rounds(pool, rounds, 4)) == [4, 0, 0, 0]
+    assert not pool._workers
+
+
 def test_a_pool_of_one_starts_no_thread(make_pool, rounds):
     pool, before = make_pool(1), set(threading.enumerate())
     assert list(run_rounds(pool, rounds, 3)) == [3]

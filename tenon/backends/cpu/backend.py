@@ -7,7 +7,6 @@ all bodies become loops first, and then code, each kernel once, in the form in w
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 
@@ -15,6 +14,7 @@ from tenon.backends.cpu.assemble import Assembly, assemble
 from tenon.backends.cpu.machine_code import start, threads
 from tenon.backends.cpu.unit import Unit, is_product, make_unit
 from tenon.backends.cpu.unit_cache import keep
+from tenon.backends.workers import Workers
 from tenon.garbage import collect_young
 from tenon.graph.ir import AUTOTUNE, CONSTANTS, Graph
 from tenon.graph.text import key_of
@@ -48,7 +48,6 @@ def assemble_graph(graph: Graph, called_first: CalledFirst = as_they_are,
                     return made
                 units[key_of(refused.body)] = None
     finally:
-        pool.shutdown(wait=False)
         _begun.clear()
 
 
@@ -69,13 +68,12 @@ def begin(graph: Graph) -> None:
             with suppress(*CANNOT):         # which `assemble_graph` deals with
                 start(unit, pool)
                 _begun[key_of(unit.body)] = unit
-    pool.shutdown(wait=False)
 
 
 _begun: dict[str, Unit] = {}
 
 
-def _start_all(units: Mapping[Unit, Unit], pool: ThreadPoolExecutor) -> Unit | None:
+def _start_all(units: Mapping[Unit, Unit], pool: Workers) -> Unit | None:
     """Let the pool make the code of all kernels, products first, which take longest; one that code cannot express."""
     for variant, unit in sorted(units.items(), key=lambda x: (not is_product(x[1].body), x[0] is x[1])):
         try:

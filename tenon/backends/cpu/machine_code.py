@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from threading import Condition
@@ -20,12 +19,13 @@ from tenon.backends.cpu.driver import driver
 from tenon.backends.cpu.unit import Unit
 from tenon.backends.cpu.unit_cache import code_of, keep
 from tenon.backends.threads import default_sleep, entries
+from tenon.backends.workers import Job, Workers
 from tenon.config import config
 
 
-def threads() -> ThreadPoolExecutor:
-    """A pool that compiles; it starts no thread before it is given work."""
-    return ThreadPoolExecutor(config().threads, thread_name_prefix="tenon-compile")
+def threads() -> Workers:
+    """Threads that compile; there are none before they are given work."""
+    return Workers(config().threads, "tenon-compile")
 
 
 def prepare() -> None:
@@ -33,25 +33,24 @@ def prepare() -> None:
     pool = threads()
     for make in (driver, partial(entries, default_sleep())):
         pool.submit(make)
-    pool.shutdown(wait=False)
 
 
-def start(unit: Unit, pool: ThreadPoolExecutor) -> None:
+def start(unit: Unit, pool: Workers) -> None:
     """Find the code of the kernel, or let the pool make it."""
     if unit.code is None and not llvm.is_loaded(name := _name(unit)):
         unit.code = llvm.stored(name) if unit.key is None else code_of(unit.key)
-        unit.code = unit.code or _in_the_making.get(name) or pool.submit(_compile, unit, unit.ir)
-        if isinstance(unit.code, Future):
+        unit.code = unit.code or _in_the_making.get(name) or pool.submit(partial(_compile, unit, unit.ir))
+        if isinstance(unit.code, Job):
             _in_the_making[name] = unit.code
 
 
 def libraries(units: Collection[Unit]) -> list[llvm.Library]:
     """The machine code of kernels, in memory."""
-    with threads() as pool:
-        for unit in units:
-            start(unit, pool)
-        with _places.one_more():
-            return [_library(unit) for unit in units]
+    pool = threads()
+    for unit in units:
+        start(unit, pool)
+    with _places.one_more():
+        return [_library(unit) for unit in units]
 
 
 def _library(unit: Unit) -> llvm.Library:
@@ -59,7 +58,7 @@ def _library(unit: Unit) -> llvm.Library:
         return unit.code if isinstance(unit.code, bytes) else None
 
     def make() -> bytes:
-        if isinstance(unit.code, Future) and unit.code not in _lost:
+        if isinstance(unit.code, Job) and unit.code not in _lost:
             return unit.code.result()
         return _compile(unit, unit.ir)
 
@@ -117,8 +116,8 @@ class Places:
 
 
 _places = Places()
-_in_the_making: WeakValueDictionary[str, Future[bytes]] = WeakValueDictionary()      # while a kernel waits for it
-_lost: WeakSet[Future[bytes]] = WeakSet()       # which nobody makes any more
+_in_the_making: WeakValueDictionary[str, Job[bytes]] = WeakValueDictionary()      # while a kernel waits for it
+_lost: WeakSet[Job[bytes]] = WeakSet()       # which nobody makes any more
 
 
 def _after_fork() -> None:

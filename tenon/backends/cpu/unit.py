@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future
 from math import prod
 from typing import TYPE_CHECKING, ClassVar
 
 from tenon.backends.cpu.facts import Facts, Shared
 from tenon.backends.cpu.unit_cache import find, key_for
+from tenon.backends.workers import Job
 from tenon.dataclasses import dataclass, replace
 from tenon.dims import Dim, evaluate
 from tenon.errors import Location
@@ -36,7 +36,7 @@ class Unit:
     facts: Facts
     shared: Shared = ()
     key: str | None = None                  # under which it is kept on disk
-    code: bytes | Future[bytes] | None = None   # what is not loaded yet; another thread may still be making it
+    code: bytes | Job[bytes] | None = None   # what is not loaded yet; another thread may still be making it
     schedule: str = ""                      # of its product, where that was chosen by measuring
     alone: ClassVar[bool] = False           # whether one thread does all of it
 

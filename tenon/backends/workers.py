@@ -1,0 +1,83 @@
+"""Functions -> what they return, made by other threads, as long as there are any.
+
+`concurrent.futures` does not serve: once the main thread has ended it takes no more work, and cannot even be loaded,
+while other threads of the program go on.  These threads end when there is nothing left to do, so nobody has to see to
+it; where no thread can be started any more, who asks for something does it.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from threading import Event, Thread
+from typing import Any, Generic, TypeVar
+
+from tenon.locks import Lock
+
+T = TypeVar("T")
+
+
+class Job(Generic[T]):
+    """A call that another thread makes."""
+
+    def __init__(self, call: Callable[[], T]) -> None:
+        self._call, self._done = call, Event()
+        self._made: Any = None
+        self._error: BaseException | None = None
+
+    def run(self) -> None:
+        """Make the call."""
+        try:
+            self._made = self._call()
+        except BaseException as error:      # which is raised where the result is wanted
+            self._error = error
+        finally:
+            self._done.set()
+
+    @property
+    def done(self) -> bool:
+        """Whether the call has ended."""
+        return self._done.is_set()
+
+    def result(self) -> T:
+        """What the call returned, once it has; raises what it raised.
+
+        >>> Workers(1, "example").submit(lambda: 6 * 7).result()
+        42
+        """
+        self._done.wait()
+        if self._error is not None:
+            raise self._error
+        made: T = self._made
+        return made
+
+
+class Workers:
+    """At most so many threads."""
+
+    def __init__(self, most: int, name: str) -> None:
+        self.most, self.name = most, name
+        self._lock, self._jobs, self._working = Lock(), deque[Job[Any]](), 0
+
+    def submit(self, call: Callable[[], T]) -> Job[T]:
+        """Let a thread make this call."""
+        job = Job(call)
+        with self._lock:
+            self._jobs.append(job)
+            more = self._working < self.most
+            self._working += more
+        if more:
+            try:
+                Thread(target=self._work, name=self.name).start()
+            except RuntimeError:        # the system has no more, or Python is about to end
+                self._work()
+        return job
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._jobs:
+                    self._working -= 1
+                    return
+                job = self._jobs.popleft()
+            job.run()
