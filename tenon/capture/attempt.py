@@ -7,6 +7,7 @@ raises UnsafeCall, a size whose number is asked for PinnedSize or UndecidedSize,
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from types import CodeType
 from typing import Any
 
@@ -30,6 +31,12 @@ from tenon.sizes import Assumptions, assuming
 from tenon.tensor import Tensor
 from tenon.types import TensorType
 
+MOST_CALLS = 3      # for one capture
+
+
+class Disturbed(Exception):
+    """Another thread set what the function reads."""
+
 
 @dataclass(frozen=True)
 class Attempt:
@@ -43,7 +50,16 @@ class Attempt:
     types: list[TensorType]
 
     def capture(self) -> Captured:
-        """Call the function; the graph of what it did, with all that it read and changed."""
+        """Call the function; the graph of what it did, with all that it read and changed.
+
+        Once more, where another thread set a global that it reads meanwhile: nobody can say which value it read.
+        """
+        for _ in range(MOST_CALLS):
+            with suppress(Disturbed):
+                return self._capture()
+        raise UnsafeCall("other threads set what the function reads, again and again", passing=True)
+
+    def _capture(self) -> Captured:
         args, keywords = self.structure.build(self.leaves)
         containers = unfold((args, keywords))[2]
         before = self._reached_before(containers)
@@ -108,7 +124,9 @@ class Attempt:
                 with watch.running():
                     result = self._call(args, keywords)
             finally:
-                snapshot.leave(watch.named())
+                left = snapshot.leave(watch.stored())
+            if not left.isdisjoint(watch.read()):
+                raise Disturbed
             changes = snapshot.changes()
         except UnsafeCall as unsafe:
             unsafe.before = tuple(capture.builder.nodes)

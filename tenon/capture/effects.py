@@ -122,14 +122,20 @@ class Snapshot:
         self._slots = [(x, slots_of(x)) for x, kind in zip(holders, kinds, strict=True) if _slot_members(kind)]
         self._cells = [(cell, _contents(cell)) for cell in cells]
 
-    def leave(self, names: Collection[str] | None) -> None:
-        """Globals that the code does not name, whose names are these, and that another thread set, are no changes."""
+    def leave(self, stored: Collection[str] | None) -> set[str]:
+        """Globals that the code does not store, whose names are these, and that another thread set, are no changes.
+
+        Returns their names.
+        """
+        left = set()
         for k, (table, entries) in enumerate(self._dicts):
-            if names is not None and _is_global(table) and _differs(table, entries):
-                own = {n for n in (*table, *entries) if n in names or str(n).startswith("__")}
+            if stored is not None and _is_global(table) and _differs(table, entries):
+                own = {n for n in (*table, *entries) if n in stored or str(n).startswith("__")}
+                left |= {n for n, _ in _differences(table, entries) if n not in own}
                 kept = {n: entries.get(n, MISSING) if n in own else value for n, value in list(table.items())}
                 gone = {n: value for n, value in entries.items() if n in own and n not in table}
                 self._dicts[k] = table, {n: value for n, value in (kept | gone).items() if value is not MISSING}
+        return left
 
     def before(self, effect: Effect) -> Any:
         """What stood in the place of an effect: the whole content of a list, queue, set or dictionary."""
@@ -184,7 +190,10 @@ class Snapshot:
             if not _same(list(queue), before):
                 _store_deque(queue, None, before)
         for table, entries in self._dicts:
-            if _differs(table, entries):
+            if _is_global(table):       # never empty, for other threads
+                for key, _ in _differences(table, entries) if _differs(table, entries) else ():
+                    _store_item(table, key, entries.get(key, MISSING))
+            elif _differs(table, entries):
                 _store_dict(table, None, entries)
         for x, entries in self._objects:
             for key, _ in _differences(x.__dict__, entries) if _differs(x.__dict__, entries) else ():
@@ -272,5 +281,5 @@ def _differs(now: Mapping[Any, Any], before: dict[Any, Any]) -> bool:
 
 
 def _differences(now: Mapping[Any, Any], before: dict[Any, Any]) -> list[tuple[Any, Any]]:
-    changed = [(k, v) for k, v in now.items() if before.get(k, MISSING) is not v]
+    changed = [(k, v) for k, v in list(now.items()) if before.get(k, MISSING) is not v]
     return changed + [(k, MISSING) for k in before if k not in now]

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.capture.names import module_of, names_of
+from tenon.capture.names import Names, module_of, names_of
 from tenon.capture.streams import Streams
 from tenon.dataclasses import dataclass, field
 from tenon.errors import PACKAGE, CaptureError, Location, location_of
@@ -146,11 +146,17 @@ class Watch:
             raise CaptureError("the captured function moved an iterator from outside, which a graph cannot repeat",
                                hint="take the items outside of the jitted function, and pass them in")
 
-    def named(self) -> frozenset[str] | None:
-        """The globals that the users' code can have read or set; None: any."""
-        found = [names_of(code) for code in self.codes if not code.co_filename.startswith(PACKAGE)]
-        return None if any(names.sets_any for names in found) else frozenset().union(
-            *(part for names in found for part in (names.global_names, names.attributes, names.stored)))
+    def stored(self) -> frozenset[str] | None:
+        """The globals that the users' code can have set; None: any."""
+        found = self._names()
+        return None if any(names.sets_any for names in found) else frozenset().union(*(x.stored for x in found))
+
+    def read(self) -> frozenset[str]:
+        """The globals that the users' code can have read."""
+        return frozenset().union(*(part for x in self._names() for part in (x.global_names, x.attributes)))
+
+    def _names(self) -> list[Names]:
+        return [names_of(code) for code in self.codes if not code.co_filename.startswith(PACKAGE)]
 
     def _event(self, frame: types.FrameType, event: str, arg: Any) -> None:
         """One of the hundreds of thousands of events of a capture; what was looked at before is known by identity."""

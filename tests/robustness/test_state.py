@@ -300,10 +300,10 @@ SET_BY_OTHERS, OWN = 0, 0
 def test_globals_that_another_thread_sets_during_a_capture_stay_as_they_are(monkeypatch):
     leave = Snapshot.leave
 
-    def changed_meanwhile(snapshot, names):
+    def changed_meanwhile(snapshot, stored):
         globals().update(SET_BY_OTHERS=1, ADDED_BY_OTHERS=3)
         globals().pop("GONE", None)
-        leave(snapshot, names)
+        return leave(snapshot, stored)
 
     @tn.jit
     def step(x):
@@ -319,3 +319,22 @@ def test_globals_that_another_thread_sets_during_a_capture_stay_as_they_are(monk
         globals()["SET_BY_OTHERS"] = k
         assert step(tn.full((2,), k)).tolist() == [2 * k, 2 * k] and OWN.tolist() == [2 * k, 2 * k]
         assert k == SET_BY_OTHERS and "ADDED_BY_OTHERS" not in globals()
+
+
+@pytest.mark.parametrize("times", [1, 10])
+def test_what_another_thread_sets_while_a_capture_reads_it_stays_and_counts(monkeypatch, times):
+    leave, values = Snapshot.leave, iter(range(1, times + 1))
+
+    def changed_meanwhile(snapshot, stored):
+        globals().update(SET_BY_OTHERS=next(values, SET_BY_OTHERS))
+        return leave(snapshot, stored)
+
+    step = tn.jit(lambda x: x + SET_BY_OTHERS)
+    globals().update(SET_BY_OTHERS=0)
+    with monkeypatch.context() as patch:
+        patch.setattr(Snapshot, "leave", changed_meanwhile)
+        assert step(tn.zeros(2)).tolist() == [SET_BY_OTHERS] * 2 and SET_BY_OTHERS > 0
+    for k in (SET_BY_OTHERS, 7, 8):
+        globals()["SET_BY_OTHERS"] = k
+        assert step(tn.zeros(2)).tolist() == [k, k] and k == SET_BY_OTHERS
+    assert step.capture(tn.zeros(2))
