@@ -1,22 +1,25 @@
 """Loops whose conditions have one answer in all turns but the first and last -> those turns; a loop that never asks.
 
-    for i in range(29): for k in range(3): r[i] = max(r[i], x[2*i + k - 1] if 2*i + k - 1 >= 0 else -inf)
-    ->  the same for i = 0;  for i in range(28): for k in range(3): r[i + 1] = max(r[i + 1], x[2*i + k + 1])
+    for i in range(29): for k in range(3): r[i] = max(r[i], x[2*i + k - 1] if 0 <= 2*i + k - 1 < 57 else -inf)
+    ->  the same for i in (0, 28);  for i in range(27): for k in range(3): r[i + 1] = max(r[i + 1], x[2*i + k + 1])
 
-So windows that reach over the ends of a row leave whole vectors to the others.  A position that is divided by a few is
-that many loops' (i // 2 and i % 2), and a few turns that have answers of their own are written out.
+So windows that reach over the ends of a row leave whole vectors to the others; the two ends are one piece of code, and
+rows that windows reach over are asked about once (`steady`).  A position that is divided by a few is that many loops'
+(i // 2 and i % 2), and a few turns that store, and have answers of their own, are written out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
+from typing import TypeGuard
 
 from tenon.dataclasses import replace
 from tenon.loops.affine import Affine, affine, affine_bounds
-from tenon.loops.expressions import Binary, CheckedIndex, Const, Expr, Index, size
+from tenon.loops.expressions import Binary, CheckedIndex, Const, Expr, Index, Load, size
 from tenon.loops.ir import Accumulator, Block, Kernel, Let, Loop, Nest, Stmt, Store, Update, roots, statements
-from tenon.loops.simplify import Substitution, simplify
+from tenon.loops.simplify import Substitution, simplify, substitute
+from tenon.loops.steady import read_elsewhere
 from tenon.loops.traversal import replace as replaced
 from tenon.loops.traversal import walk
 from tenon.types import int64
@@ -26,7 +29,6 @@ COMPARISONS = "<", "<=", ">", ">="
 FEWEST = 9          # turns: fewer are written out by LLVM, each with its answers
 EDGE = 4            # the loop is so many times as long as what is cut off
 MOST_TURNS = 4      # of a loop that is written out
-MOST = 5            # pieces
 MOST_STATEMENTS = 24    # which are copied
 
 
@@ -62,36 +64,62 @@ def _parts(statement: Stmt) -> Block:
     """What stands in the place of a statement."""
     if not isinstance(statement, Loop):
         return (statement,)
-    inside = _conditions(statement)
-    n = _divisor(statement, inside)
-    if n is not None:
-        return _all(_tiled(statement, n))
-    if _is_written_out(statement, inside):
+    inside, lines = _conditions(statement), [x.index for x in statements(statement.body) if _is_line(x)]
+    if _turns(statement) <= MOST_TURNS and any(
+            x.op in COMPARISONS and not x.free.isdisjoint(lines) for x in inside):      # each cuts the line elsewhere
         return tuple(part for turn in range(_turns(statement)) for part in _all(_at(statement, size(turn))))
-    ends = _ends(statement, inside)
-    longest = max((stop - start for start, stop in pairwise(ends)), default=0)
-    if longest == _turns(statement):
+    if lines:
         return (replace(statement, body=_all(statement.body)),)
-    found = []
-    for start, stop in pairwise(ends):
-        piece = _from(statement, start, stop)
-        found.append(replace(piece, body=_all(piece.body)) if stop - start == longest else piece)
-    return tuple(found)
+    n = _divisor(statement, inside)
+    start, stop = _middle(statement, inside, n)
+    middle = _tiled(statement, n, start, stop) if n > 1 else _turns_of(statement, start, stop)
+    middle = read_elsewhere(replace(middle, body=_written_out(middle.body)))
+    return (*_ends(statement, start, stop), middle)
 
 
-def _tiled(loop: Loop, n: int) -> Block:
-    """Two loops, over the index divided by n and over what is left; and one for the last turns."""
-    turns = _turns(loop)
-    outer, inner = Index(loop.index.name, turns // n), Index(loop.index.name + "_in", n)
-    tile = replace(loop, index=inner, extent=size(n), body=_at(loop, outer * size(n) + inner))
-    whole = replace(loop, index=outer, extent=size(turns // n), body=(tile,))
-    return (whole, _from(loop, turns - turns % n, turns)) if turns % n else (whole,)
+def _is_line(x: Stmt) -> TypeGuard[Loop]:
+    """Whether it is a long loop that stores."""
+    return isinstance(x, Loop) and (_turns(x) or FEWEST) >= FEWEST \
+        and any(isinstance(s, Store) for s in statements(x.body))
 
 
-def _from(loop: Loop, start: int, stop: int) -> Loop:
+def _tiled(loop: Loop, n: int, start: int, stop: int) -> Loop:
+    """Some turns of a loop as two loops, over the index divided by n and over what is left."""
+    outer, inner = Index(loop.index.name, (stop - start) // n), Index(loop.index.name + "_in", n)
+    tile = replace(loop, index=inner, extent=size(n), body=_at(loop, outer * size(n) + inner + size(start)))
+    return replace(loop, index=outer, extent=size(outer.extent), body=(tile,))
+
+
+def _turns_of(loop: Loop, start: int, stop: int) -> Loop:
     """Some turns of a loop."""
+    if stop - start == _turns(loop):
+        return loop
     index = Index(loop.index.name, stop - start)
     return replace(loop, index=index, extent=size(stop - start), body=_at(loop, index + size(start)))
+
+
+def _ends(loop: Loop, start: int, stop: int) -> Block:
+    """The turns before one, and from another one on, in one loop."""
+    first, last = start, _turns(loop) - stop
+    if not first and not last:
+        return ()
+    index = Index(loop.index.name + "_end", first + last)
+    beyond = (index + size(max(last - first, 0))) // size(max(first, last))
+    position = simplify(index + beyond * size(stop - start)) if first else index + size(stop)
+    if first + last == 1:
+        return _at(loop, substitute(position, {index: size(0)}))
+    return (replace(loop, index=index, extent=size(first + last), body=_at(loop, position)),)
+
+
+def _written_out(body: Block) -> Block:
+    """The turns of short loops that have answers of their own, one by one."""
+    found: list[Stmt] = []
+    for x in body:
+        if isinstance(x, Loop) and _is_written_out(x, _conditions(x)):
+            found += [part for turn in range(_turns(x)) for part in _written_out(_at(x, size(turn)))]
+        else:
+            found.append(replace(x, body=_written_out(x.body)) if isinstance(x, Loop) else x)
+    return tuple(found)
 
 
 def _at(loop: Loop, position: Expr) -> Block:
@@ -126,14 +154,26 @@ def _moved(body: Block, moved: Substitution, known: dict[Expr, Expr]) -> Block:
 # ---------------------------------------------------------------- where to cut
 
 def _conditions(loop: Loop) -> list[Binary]:
-    """The comparisons and divisions of positions inside of a loop, if it may be copied."""
+    """The comparisons and divisions of positions inside of a loop, if it may be copied, its turns in any order."""
     inside = statements(loop.body)
-    if loop.kind == "parallel" or not _turns(loop) or len(inside) > MOST_STATEMENTS or not all(map(_is_plain, inside)):
+    if loop.kind == "parallel" or not _turns(loop) or len(inside) > MOST_STATEMENTS \
+            or not all(map(_is_plain, inside)) or _hands_on(loop, inside):
         return []
     parts = _expressions(inside)
     if any(isinstance(x, CheckedIndex) for x in parts):
         return []
     return [x for x in parts if isinstance(x, Binary) and _asks(x) and loop.index in x.free]
+
+
+def _hands_on(loop: Loop, inside: Sequence[Stmt]) -> bool:
+    """Whether a turn may read what another one leaves, as running totals do, or write over it."""
+    own = {x.local for x in inside if isinstance(x, Accumulator)}
+    if any(isinstance(x, Update) and x.local not in own for x in inside):
+        return True
+    stored = {(x.buffer, x.offset) for x in inside if isinstance(x, Store)}
+    read = {(x.buffer, x.offset) for x in _expressions(inside) if isinstance(x, Load)}
+    return any(loop.index not in affine(offset).terms or any(isinstance(x, Load) for x in walk(offset))
+               or any(place is not offset for other, place in read if other is buffer) for buffer, offset in stored)
 
 
 def _expressions(inside: Sequence[Stmt]) -> list[Expr]:
@@ -145,27 +185,31 @@ def _turns(loop: Loop) -> int:
     return int(loop.extent.value) if isinstance(loop.extent, Const) else 0
 
 
-def _divisor(loop: Loop, inside: Sequence[Binary]) -> int | None:
-    """By what the position is divided in a long loop that stores."""
+def _divisor(loop: Loop, inside: Sequence[Binary]) -> int:
+    """By what the position is divided in a long loop that stores, or 1."""
     found = [int(x.right.value) for x in inside if x.op in ("//", "%") and isinstance(x.right, Const)
              and affine(x.left).terms.get(loop.index) == 1]
     n = max(found, default=1)
     adds = any(isinstance(x, Update) for x in loop.body)
-    return n if 1 < n <= MOST_TURNS and _turns(loop) >= FEWEST and not adds else None
+    return n if 1 < n <= MOST_TURNS and _turns(loop) >= FEWEST and not adds else 1
 
 
 def _is_written_out(loop: Loop, inside: Sequence[Binary]) -> bool:
-    """Whether a few turns have answers of their own."""
-    return _turns(loop) <= MOST_TURNS and any(x.op in COMPARISONS for x in inside)
+    """Whether a few turns, which store, have answers of their own."""
+    return _turns(loop) <= MOST_TURNS and any(isinstance(x, Store) for x in loop.body) \
+        and any(x.op in COMPARISONS for x in inside)
 
 
-def _ends(loop: Loop, inside: Sequence[Binary]) -> list[int]:
-    """Where the pieces of a loop begin, and the last one ends."""
+def _middle(loop: Loop, inside: Sequence[Binary], n: int) -> tuple[int, int]:
+    """The turns, a multiple of n, between which answers do not change; all of them where that leaves out too many."""
     turns = _turns(loop)
-    changes = {end for x in inside for end in _changes(x, loop.index, turns)} if turns >= FEWEST else set()
-    ends = sorted({0, turns, *changes})
-    cut = turns - max(stop - start for start, stop in pairwise(ends)) if turns else 0
-    return ends if len(ends) <= MOST + 1 and cut * EDGE <= turns else [0, turns]
+    whole = 0, turns - turns % n
+    if turns < FEWEST or loop.kind == "vector":
+        return whole
+    changes = {end for x in inside for end in _changes(x, loop.index, turns)}
+    start, stop = max(pairwise(sorted({0, turns, *changes})), key=lambda ends: ends[1] - ends[0])
+    stop -= (stop - start) % n
+    return (start, stop) if (turns - (stop - start)) * EDGE <= turns else whole
 
 
 def _is_plain(x: Stmt) -> bool:
@@ -178,11 +222,24 @@ def _changes(x: Expr, index: Index, extent: int) -> Iterator[int]:
         case Binary(op="<" | "<=" | ">" | ">=" as op, left=left, right=right):
             sign = 1 if op in (">", ">=") else -1
             form = (affine(left) + affine(right).scaled(-1)).scaled(sign)       # is at least 0, or 1
-            by = form.terms.get(index)
-            low, high = affine_bounds(Affine({k: c for k, c in form.terms.items() if k is not index}, form.constant))
+            atom, n, shift = _quotient(form, index)
+            by = form.terms.get(atom)
+            low, high = affine_bounds(Affine({k: c for k, c in form.terms.items() if k is not atom}, form.constant))
             if not (isinstance(by, int) and isinstance(low, int) and isinstance(high, int)):
                 return
             strict = op in ("<", ">")
             ends = sorted(-((least - strict) // by) if by > 0 else (least - strict) // -by + 1 for least in (low, high))
+            ends = [end * n - shift for end in ends]
             if (ends[1] - ends[0]) * EDGE <= extent:
                 yield from (end for end in ends if 0 < end < extent)
+
+
+def _quotient(form: Affine, index: Index) -> tuple[Expr, int, int]:
+    """(q, n, c) where q, a part of a sum, is the index or (index + c) // n."""
+    for atom in form.terms:
+        match atom:
+            case Binary(op="//", left=left, right=Const(value=n)) if affine(left).terms == {index: 1}:
+                shift = affine(left).constant
+                if isinstance(shift, int):
+                    return atom, int(n), shift
+    return index, 1, 0

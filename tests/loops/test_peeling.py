@@ -9,10 +9,12 @@ import tenon as tn
 from loops import compiled
 from tenon.graph.text import parse_graph
 from tenon.loops import peeling
-from tenon.loops.expressions import Load, Select
-from tenon.loops.ir import Loop, Store, roots, statements
+from tenon.loops.expressions import Buffer, Index, Load, Local, Select, size
+from tenon.loops.ir import Accumulator, Kernel, Loop, Nest, Store, Update, roots, statements
 from tenon.loops.lower import lower
+from tenon.loops.text import print_kernel
 from tenon.loops.traversal import walk
+from tenon.types import TensorType, float32, int64
 
 
 def lowered(graph, name="k"):
@@ -144,3 +146,23 @@ def test_what_depends_on_two_loops_is_not_cut():
     kernel = check(graph, *arrays(graph, 4))
     assert any(isinstance(e, Select) for n in kernel.nests for s in statements(n.body) for e in walk(*roots(s)))
     assert len([s for n in kernel.nests for s in statements(n.body) if isinstance(s, Store)]) == 1
+
+
+@pytest.mark.parametrize("kind", ["total", "scalar", "neighbour", "same place", "chosen place"])
+def test_turns_that_need_those_before_them_stay_in_order(kind):
+    """What a turn leaves to the next one, in a scalar or in memory, or writes over."""
+    x, at, out = (Buffer(name, TensorType(dtype, (40,)), role)
+                  for name, dtype, role in (("x", float32, "input"), ("at", int64, "input"), ("out", float32, "output")))
+    i, total = Index("i", 40), Local("total", float32)
+    read = Load(x, i - size(1), i >= size(1))
+    stores = {
+        "total": (Update(total, "add", read), Store(out, i, total)),
+        "scalar": (Store(out, i, read + total), Update(total, "max", read)),
+        "neighbour": (Store(out, i, Load(out, i - size(2), i >= size(2)) + read),),
+        "same place": (Store(out, size(0), Load(out, size(0), i >= size(1)) + read),),
+        "chosen place": (Store(out, Load(at, i, None), read),)}
+    line = Loop(i, size(40), stores[kind])
+    kernel = Kernel("k", (x, at), (out,), (), (), (Nest((Accumulator(total, "add"), line)),))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(peeling, "MANY", 1)
+        assert print_kernel(peeling.peeled(kernel)) == print_kernel(kernel)
