@@ -76,6 +76,24 @@ class Order:
             stack.extend(reads)
         return found
 
+    def link(self, before: Group, after: Group) -> Group | None:
+        """What reads `before` and is read by `after`, if it is all that depends on the one and is needed by the other.
+        """
+        needed: set[Group] = set()
+        stack = [after]
+        while stack:
+            group = stack.pop()
+            reads = set(map(now, group.reads)) - {after} - needed
+            found = {x for x in reads if self.place[x] > self.place[before]}
+            needed |= found
+            stack.extend(found)
+        links = {before}
+        for group in sorted(needed, key=self.place.__getitem__):
+            if not links.isdisjoint(map(now, group.reads)):
+                links.add(group)
+        links.remove(before)
+        return links.pop() if len(links) == 1 else None
+
     def merge(self, before: Group, after: Group, merged: Group, needed: set[Group]) -> None:
         """Put the merged group behind what it needs and in front of the others between the two."""
         start, stop = self.place[before], self.place[after] + 1

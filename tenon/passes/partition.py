@@ -160,8 +160,13 @@ class Groups:
     def try_merge(self, producer: Node, consumer: Node) -> None:
         """Make one group of those of two nodes, one of which reads the other, if that is allowed and pays."""
         before, after = self.group_of(producer), self.group_of(consumer)
-        if before is not after and self.may_merge(before, after):
+        if before is after or not self.may_merge(before, after):
+            return
+        link = self.order.link(before, after) if before.kinds == {"map", "reduce"} else None
+        if link is None:
             self.merge(before, after, self.joins_elementwise(before, after))
+        elif link.kinds == {"map"}:
+            self.merge_linked(before, link, after)
 
     def try_merge_siblings(self, x: Group, y: Group) -> None:
         """Make one group of two that read the same memory, if that is allowed and pays."""
@@ -171,16 +176,32 @@ class Groups:
 
     def merge(self, before: Group, after: Group, certainly: bool) -> None:
         """Make one group of the two, if none lies between and it pays."""
-        between = self.order.between(before, after)
-        if between is None or (before, after) in self.refused:
+        if (before, after) in self.refused or self.order.between(before, after) is None:
             return
-        merged = union(before, after, self.position)
-        if not certainly and not self.worth.pays(before, after, merged):
+        if certainly or self.worth.pays(before, after, union(before, after, self.position)):
+            self.join(before, after)
+        else:
             self.refused.add((before, after))
+
+    def merge_linked(self, before: Group, link: Group, after: Group) -> None:
+        """Make one group of three, the second all that lies between, if it pays: rows, what is made of their sums, and
+        what reads both."""
+        both = union(before, link, self.position)
+        if (before, after) in self.refused or not self.may_be_one(both, after):
             return
+        if self.worth.pays(before, after, union(both, after, self.position)):
+            self.join(self.join(before, link), after)
+        else:
+            self.refused.add((before, after))
+
+    def join(self, before: Group, after: Group) -> Group:
+        """One group in place of two between which none lies."""
+        merged, between = union(before, after, self.position), self.order.between(before, after)
+        assert between is not None
         before.into = after.into = merged
         self.order.merge(before, after, merged, between)
         self.group.update(dict.fromkeys(merged.nodes, merged))
+        return merged
 
     def may_merge(self, before: Group, after: Group) -> bool:
         """Whether the kinds and sizes of work go together."""

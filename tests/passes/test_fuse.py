@@ -284,6 +284,33 @@ def test_a_mean_does_not_keep_apart_what_it_is_made_of_and_what_it_scales() -> N
     assert any("exp" in name and "multiply" in name for name in operators(graph))
 
 
+@pytest.mark.parametrize("shape", [(64, 300), (128, 10), (2048, 256), (16, 70_000)])
+def test_cross_entropy_and_its_gradient_read_the_scores_once(shape: tuple[int, int]) -> None:
+    """However large they are: only maps of their sums lie between the exponentials and what reads both."""
+    rows, classes = shape
+    random = np.random.default_rng(0)
+    scores, labels = tn.asarray(random.standard_normal(shape).astype(np.float32)), random.integers(0, classes, rows)
+    both = tn.jit(tn.value_and_grad(tn.cross_entropy))
+    graph = optimize(both.graph(scores, tn.asarray(labels)))
+    large = [node for node in graph.nodes if any(x.shape == shape for x in (*node.uses(), *node.outputs))]
+    assert len(large) == 1, print_graph(graph)
+    loss, gradient = both(scores, tn.asarray(labels))
+    with tn.no_grad():
+        assert float(loss) == pytest.approx(float(tn.cross_entropy(scores, tn.asarray(labels))), rel=1e-5)
+        expected = (tn.softmax(scores, axis=1).numpy() - (labels[:, None] == np.arange(classes))) / rows
+    np.testing.assert_allclose(gradient.numpy(), expected, rtol=1e-4, atol=1e-7)
+
+
+def test_rows_do_not_wait_for_what_reads_their_sums_too() -> None:
+    """Of the two that lie between rows and what reads both, one is no kernel."""
+    graph = fused("def f(x: f32[64, 100]):", "v0: f32[64, 100] = exp(x)",
+                  "v1: f32[64, 1] = sum(v0, axis=(1,), keepdims=True, dtype=f32)", "v2: f32[64, 1] = divide(1.0, v1)",
+                  "v3: f32[64, 1] = fuse_test_host(v2)", "v4: f32[64, 1] = add(v2, v3)",
+                  "v5: f32[64, 100] = broadcast_to(v4, shape=(64, 100))", "v6: f32[64, 100] = multiply(v0, v5)",
+                  "return v6")
+    assert "fuse_test_host" in operators(graph)
+
+
 def training_step() -> Graph:
     """Of a network of a convolution, two norms and two products."""
     return step_of(tn.nn.Sequential(
