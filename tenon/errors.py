@@ -9,10 +9,13 @@ import sys
 from itertools import islice
 from types import CodeType, FrameType
 
+import numpy as np
+
 from tenon.dataclasses import dataclass
 
 ADDRESSABLE = 1 << 47       # bytes
 PACKAGE = os.path.dirname(__file__) + os.sep     # not pathlib: it takes long to import
+KNOWN_CODE = (PACKAGE, os.path.dirname(np.__file__) + os.sep)
 STARTS_WITH_A_NAME = r"[\w.]+(\(.*?\)|\[.*?\])?( = value)?: "     # compiled by the first error
 
 
@@ -117,8 +120,8 @@ class DTypeError(TenonError, TypeError):
     """An element type that the operator does not take."""
 
 
-class ArgumentError(TenonError, ValueError):
-    """An argument that the operator does not take."""
+class ArgumentError(TenonError, ValueError, TypeError):
+    """An argument that the operator does not take: its value, its name or its kind."""
 
 
 class OutOfRange(TenonError, IndexError):

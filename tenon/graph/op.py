@@ -16,18 +16,16 @@ Calling an operator asks the innermost interpreter what the call means: evaluate
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import cache
 from typing import Any, Protocol
 
-import numpy as np
-
 from tenon.dataclasses import dataclass, field
-from tenon.errors import PACKAGE, ArgumentError, TenonError
+from tenon.errors import KNOWN_CODE, ArgumentError, TenonError
 from tenon.garbage import COLLECTOR
+from tenon.graph.misuse import MISUSE, misused
 from tenon.types import TensorType
 
 Types = TensorType | tuple[TensorType, ...]
@@ -46,7 +44,6 @@ class Interpreter(Protocol):
         """What this interpreter calls a tensor, made from an argument; numbers and None stay as they are."""
 
 
-KNOWN_CODE = (PACKAGE, os.path.dirname(np.__file__) + os.sep)
 OPS: dict[str, Op] = {}
 innermost: ContextVar[Interpreter | None] = ContextVar("interpreter", default=None)
 _default: list[Interpreter] = []
@@ -237,6 +234,10 @@ class Op(Called):
         except TenonError as error:
             error.named(self.name)
             raise
+        except MISUSE as error:
+            if (shown := misused(self.name, self, args, attrs, error)) is None:
+                raise
+            raise shown from error
 
     def __repr__(self) -> str:
         return f"<Op {self.name}({self.signature})>"

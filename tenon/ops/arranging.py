@@ -10,7 +10,7 @@ from typing import Any
 
 from tenon.dims import product
 from tenon.errors import ArgumentError, ShapeError
-from tenon.ops.define import aliases, function, lift
+from tenon.ops.define import aliases, function, lift, remembering
 from tenon.ops.pieces import concat_op
 from tenon.ops.shape import broadcast_to, cast, permute, reshape_op, resolve_shape, sum_to
 from tenon.types import as_dtype, broadcast_shapes, check_device, normalize_axes, normalize_axis
@@ -296,5 +296,5 @@ def column_stack(*tensors: Any) -> Any:
     return concat_op(*(reshape_op(x, shape=(-1, 1)) if x.ndim <= 1 else x for x in parts), axis=1)
 
 
-aliases(sum_to=sum_to, unsqueeze=expand_dims, permute_dims=permute_, movedim=moveaxis, swapdims=swapaxes, cat=concat,
-        concatenate=concat, row_stack=vstack, broadcast_tensors=broadcast_arrays)
+aliases(sum_to=remembering(sum_to), unsqueeze=expand_dims, permute_dims=permute_, movedim=moveaxis, swapdims=swapaxes,
+        cat=concat, concatenate=concat, row_stack=vstack, broadcast_tensors=broadcast_arrays)

@@ -10,9 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-from tenon.errors import DTypeError
+from tenon.errors import DTypeError, TenonError
 from tenon.graph import op as calls
 from tenon.graph.build import expansion, literal
+from tenon.graph.misuse import MISUSE, misused
 from tenon.graph.op import Domain, Op, current, interpreter
 from tenon.graph.promotion import Promotion, floating, same, separate
 from tenon.types import DType, TensorType, broadcast_shapes, float32, int64
@@ -31,11 +32,18 @@ def function(fn: F) -> F:
 def remembering(fn: F) -> F:
     """Let equal eager calls of a plain function of operators be made in one step; it may do nothing else."""
     def full(args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
-        return fn(*args, **keywords)
+        try:
+            return fn(*args, **keywords)
+        except TenonError:
+            raise
+        except MISUSE as error:
+            if (shown := misused(fn.__name__, fn, args, keywords, error)) is None:
+                raise
+            raise shown from error
 
     @wraps(fn)
     def called(*args: Any, **keywords: Any) -> Any:
-        return fn(*args, **keywords) if current() is not None else calls.again(fn, full, args, keywords)
+        return full(args, keywords) if current() is not None else calls.again(fn, full, args, keywords)
     called.full = full      # type: ignore[attr-defined]
     return cast(F, called)
 

@@ -2,6 +2,9 @@
 
 
 import builtins
+import contextlib
+import inspect
+import itertools
 import linecache
 import pickle
 from typing import Any
@@ -12,6 +15,7 @@ import pytest
 import tenon as tn
 from tenon import errors, nn
 from tenon.errors import TenonError
+from tenon.ops import PUBLIC
 
 # What is written | the class | what the message is, in full
 CALLS = """
@@ -35,6 +39,10 @@ tn.ones((2,3))[tn.ones((3,3))>0] | OutOfRange | x[mask]: a mask of shape [3, 3] 
 tn.concat([tn.ones((2,3)), tn.ones((2,4))]) | ShapeError | concat: f32[2, 3] and f32[2, 4] differ in more than axis 0
 tn.concat([tn.ones((2,3)), tn.ones((2,4))], axis=5) | AxisError | concat: axis 5 is out of range for a tensor of 2 dimensions
 tn.concat([]) | ArgumentError | concat: no tensors were given
+tn.scatter(tn.ones(3), [0, 2], 1.0) | ArgumentError | scatter: 'indices' must be a tensor, not [0, 2]
+tn.ones((2,3)).scatter(1, tn.tensor([[0]]), 1.0) | ArgumentError | scatter: 'indices' must be a tensor, not 1
+tn.adaptive_avg_pool2d(tn.ones((1,1,4,4)), 2, 2) | ArgumentError | adaptive_avg_pool2d: too many positional arguments
+tn.interpolate(tn.ones((1,1,4,4)), scale_factor="2") | ArgumentError | interpolate: it cannot be called with (f32[1, 1, 4, 4], scale_factor='2')
 tn.stack([tn.ones(2), tn.ones(3)]) | ShapeError | stack: f32[2] and f32[3] differ in shape
 tn.split(tn.ones((4,)), 3) | ShapeError | split: axis 0 of f32[4] does not divide into 3 equal pieces
 tn.split(tn.ones((4,)), [1,9], axis=2) | AxisError | axis 2 is out of range for a tensor of 1 dimensions
@@ -190,11 +198,36 @@ def test_a_wrong_call(body, kind, message):
         assert str(jitted) == str(eager)
 
 
+WRONG_KINDS = [[1, 3], None, "x y", -1, 1.5, True, object(), {}, np.array(["x"], object), np.float32, len, slice(1, 2)]
+
+
+@pytest.mark.parametrize("name", sorted(PUBLIC))
+def test_a_call_with_arguments_of_wrong_kinds_is_refused_or_understood(name):
+    """Never an error of Python's own, which names nothing that the user wrote."""
+    signature = inspect.signature(PUBLIC[name]).parameters.values()
+    required = sum(p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in signature)
+    for count in (max(1, required), required + 1):
+        for place, wrong in itertools.product(range(count), WRONG_KINDS):
+            args = [tn.tensor([[0, 1], [1, 0]]) if k % 2 else tn.tensor([[1.0, 2.0], [3.0, 4.0]]) for k in range(count)]
+            args[place] = wrong
+            with contextlib.suppress(TenonError):
+                PUBLIC[name](*args)
+
+
+def test_what_the_code_of_a_user_raises_is_raised():
+    def refuse(x):
+        raise ValueError("mine")
+    with pytest.raises(ValueError, match="mine") as caught:
+        tn.op("refusing", type=refuse, ref=np.copy, replace=True)(tn.ones(3))
+    assert not isinstance(caught.value, TenonError)
+
+
 def test_errors_are_pythons_own_kinds_too():
-    pairs = {"ShapeError": ValueError, "DTypeError": TypeError, "ArgumentError": ValueError, "OutOfRange": IndexError,
-             "LinearAlgebraError": ArithmeticError, "OutOfMemory": MemoryError, "GradientError": RuntimeError}
-    for name, kind in pairs.items():
-        assert issubclass(getattr(errors, name), (kind, TenonError))
+    pairs = [("ShapeError", ValueError), ("DTypeError", TypeError), ("ArgumentError", ValueError),
+             ("ArgumentError", TypeError), ("OutOfRange", IndexError), ("LinearAlgebraError", ArithmeticError),
+             ("OutOfMemory", MemoryError), ("GradientError", RuntimeError)]
+    for name, kind in pairs:
+        assert issubclass(getattr(errors, name), kind) and issubclass(getattr(errors, name), TenonError)
     for body, python in (("tn.ones(3).nope", AttributeError), ("tn.nothing(3)", AttributeError)):
         with pytest.raises(python):
             function(body)()
