@@ -11,6 +11,7 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from copy import deepcopy
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -155,7 +156,7 @@ class Tensor(Elements):
     @property
     def T(self) -> Tensor:
         """The axes reversed."""
-        reversed_axes: Tensor = shape_ops.permute(self, axes=tuple(reversed(range(self.ndim))))
+        reversed_axes: Tensor = self.permute(_reversed_axes(self.ndim))
         return reversed_axes
 
     @property
@@ -315,6 +316,11 @@ class Tensor(Elements):
         if self.requires_grad and self.node is None and is_grad_enabled():
             raise GradientError(f"a leaf that requires a gradient was changed in place ({what})",
                                 hint="do it under tn.no_grad(), or write x = x + y")
+
+
+@cache
+def _reversed_axes(ndim: int) -> tuple[int, ...]:
+    return tuple(reversed(range(ndim)))
 
 
 def fresh(array: np.ndarray) -> Tensor:

@@ -54,8 +54,9 @@ def _of_draw(inputs: Types, outputs: Types) -> int:
 
 # function of an element -> multiply-adds an element that NumPy could do meanwhile
 FUNCTIONS: dict[Op, int] = {OPS[name]: work for name, work in (
-    ("erf", 250), ("erfc", 500), ("erfinv", 3000), ("lgamma", 1000), ("digamma", 500), ("gelu", 250), ("mish", 15),
-    ("softplus", 15), ("sigmoid", 8), ("silu", 8), ("elu", 8), ("selu", 8), ("celu", 8), ("logsigmoid", 8))}
+    ("erf", 250), ("normal_cdf", 250), ("erfc", 500), ("erfinv", 3000), ("lgamma", 1000), ("digamma", 500),
+    ("gelu", 250), ("mish", 15), ("softplus", 15), ("sigmoid", 8), ("silu", 8), ("elu", 8), ("selu", 8), ("celu", 8),
+    ("logsigmoid", 8))}
 
 # operator -> multiply-adds, from the types of inputs and outputs
 WORK: dict[Op, Callable[[Types, Types], int]] = {

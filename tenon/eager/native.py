@@ -64,7 +64,7 @@ class Short:
         self.op, self.ufunc, self.call = op, ufunc, call
         self.results, self.find = results, find     # element types by that of the inputs; numbers beside a tensor
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self, machine: Machine) -> Iterator[Row]:
         """How it is computed, for the element types whose loop is found."""
         from tenon.backends.cpu.eager.calls import Row  # local: LLVM is slow to load, and not always needed
         from tenon.backends.cpu.eager.ufuncs import inner_loop  # local: as above
@@ -73,8 +73,7 @@ class Short:
             result = self.results[dtype]
             loop = result and inner_loop(self.ufunc, dtype.char * self.ufunc.nin + result.char)
             if loop:
-                total = inner_loop(np.add, result.char * 3) if result.kind == "f" else (0, 0)
-                yield Row(dtype, loop, result, total is not None and self.ufunc not in CHOOSING, total or (0, 0))
+                yield Row(dtype, machine.beside(self.ufunc, dtype, loop), result, self.ufunc not in CHOOSING)
 
 
 def give(shorts: Sequence[Short], product: Short) -> None:
@@ -127,15 +126,15 @@ def give_native(shorts: Sequence[Short], product: Short) -> None:
     if new_array():
         machine = _machine()
         made = {short.op: machine.quick(short.op, rows, short.call, short.find)
-                for short in shorts if (rows := list(short.rows()))}
+                for short in shorts if (rows := list(short.rows(machine)))}
         for op, (quick, _) in made.items():
             op.quick = quick
         install({name: machine.as_method(made[op][0]) for name, op in short_methods().items() if op in made}
                 | {name: machine.as_method(made[op][1]) for name, op in reflected_methods().items() if op in made})
-        if rows := list(product.rows()):
+        if rows := list(product.rows(machine)):
             install({"__matmul__": machine.as_method(machine.product(product.op, rows, product.call))})
         use_natives({short.ufunc: machine.on_arrays(short.ufunc, rows) for short in shorts
-                     if (rows := list(short.rows()))} | dict(_on_axes(machine))
+                     if (rows := list(short.rows(machine)))} | dict(_on_axes(machine))
                     | {np.where: machine.selection(np.where, MOVED)})
         install({name: machine.called(name, target, method, isinstance(target, Op))
                  for name, (target, method) in _METHODS.items()})

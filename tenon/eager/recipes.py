@@ -32,7 +32,8 @@ from tenon.runtime.results import LARGE as LARGE_MEMORY
 from tenon.runtime.results import filled
 from tenon.types import TensorType, as_dtype, broadcast_shapes
 
-LARGE = 4096            # elements, above which a result is worth writing over an input, a constant not worth keeping
+MOST_KEPT = 4096        # elements of a constant that is worth keeping
+LARGE = 1 << 14         # elements, above which a result is worth writing over an input: machine code makes new ones
 Attrs = Sequence[tuple[str, Any]]           # what a function is called with beside arrays; no name: by its place
 Step = tuple[Callable[..., Any], Attrs, tuple[int, ...], tuple[int, ...], int, tuple[int, ...]]
 
@@ -201,7 +202,7 @@ class _Writer:
         """
         held: list[Any] = [None if k is None else self.held[self.wider.get(k, k)] for k in inputs]
         if any(k is not None and x is None for k, x in zip(inputs, held, strict=True)) \
-                or any(int(type.size) > LARGE for type in outputs):
+                or any(int(type.size) > MOST_KEPT for type in outputs):
             return None
         arrays = [x if k is None else spread(x, self.types[k].shape) for k, x in zip(inputs, held, strict=True)]
         found = evaluate_op(node.op, arrays, node.attrs, outputs)

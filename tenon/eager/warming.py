@@ -18,15 +18,20 @@ from tenon.eager.prepared import prepared
 from tenon.graph.op import Op
 from tenon.ops.indexing import gather, scatter_op
 from tenon.ops.ordering import argsort, first_places, sort
-from tenon.ops.pooling import max_pool_op, max_pool_positions, max_pool_taps
+from tenon.ops.pooling import max_pool_grad, max_pool_op, max_pool_positions, max_pool_taps
 from tenon.ops.random import dealt, random_bits, random_exponential, random_integers, random_normal, random_uniform
 from tenon.ops.scan import cummax_op, cummin_op, cumprod_op, cumsum_op
+from tenon.ops.windows import are_apart
 from tenon.types import TensorType
 
 # What only moves and compares elements, or computes them in one order, by operations that are rounded alike.
 EXACT = frozenset((argsort, first_places, sort, cumsum_op, cumprod_op, cummax_op, cummin_op, gather, scatter_op,
                    max_pool_op, max_pool_positions, max_pool_taps, random_bits, random_uniform, random_integers,
                    random_normal, random_exponential, dealt))
+# The same, where attributes say that nothing is added up.
+EXACT_WHERE: dict[Op, Callable[[Mapping[str, Any]], bool]] = {
+    max_pool_grad: lambda attrs: are_apart(attrs["kernel"], attrs["stride"], attrs["dilation"]),
+}
 FEW = 128           # elements, or multiply-adds, that NumPy is done with before machine code would be found
 ENOUGH = 0.03       # seconds that NumPy takes before machine code is made
 TRIALS = 5          # calls of machine code that may be slower before the reference stays
@@ -36,9 +41,11 @@ def warming(op: Op, types: Sequence[TensorType | None], outputs: Sequence[Tensor
             attrs: Mapping[str, Any]) -> Warming | None:
     """What computes the operator on arrays of these types; None where the reference is as good."""
     plain = all(t is not None and t.dtype.kind in "buif" for t in types)
-    if op not in EXACT or op.ref is None or not plain or config().backend == "reference":
+    exact = EXACT_WHERE[op](attrs) if op in EXACT_WHERE else op in EXACT
+    if not exact or op.ref is None or not plain or config().backend == "reference":
         return None
-    most = max(int(t.size) for t in (*types, *outputs) if t is not None)
+    looked_at = outputs if op is gather else [*outputs, *types]
+    most = max(int(t.size) for t in looked_at if t is not None)
     if (WORK[op](types, outputs) if op in WORK else most) <= FEW:
         return None
     function, more = prepared(op, types, attrs) or (partial(op.ref, **attrs), ())

@@ -157,7 +157,8 @@ def nll_loss(x: Any, target: Any, weight: Any = None, *, ignore_index: int = -10
     axis = _check_classes("nll_loss", x, target, weight)
     safe, counts = _safe(target, x.shape[axis], ignore_index)
     weights = cast(counts, dtype=x.dtype)
+    loss = -reshape_op(take_along_axis(x, with_axis(safe, axis), axis=axis), shape=safe.shape)
     if weight is not None:
         weights = weights * take(weight, safe, axis=0)
-    chosen = reshape_op(take_along_axis(x, with_axis(safe, axis), axis=axis), shape=safe.shape)
-    return _averaged(where(counts, -chosen * weights, 0), weights, reduction)
+        loss = loss * weights
+    return _averaged(where(counts, loss, 0), weights, reduction)

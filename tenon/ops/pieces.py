@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -73,18 +74,26 @@ def _pad_type(x: TensorType, value: TensorType, *, low: Any, high: Any, interior
                          for n, a, b, c in zip(x.shape, low, high, interior, strict=True)])
 
 
-def _pad_slices(x: Any, low: Any, interior: Any) -> dict[str, tuple[Any, ...]]:
-    """Where the elements of `x` stand in the padded tensor."""
+def _pad_slices(sizes: Any, low: Any, interior: Any) -> dict[str, tuple[Any, ...]]:
+    """Where the elements of a tensor of these sizes stand in the padded one."""
     return {"start": tuple(low), "stop": tuple(a + (n - 1) * (c + 1) + 1 if c else a + n
-                                               for n, a, c in zip(x.shape, low, interior, strict=True)),
+                                               for n, a, c in zip(sizes, low, interior, strict=True)),
             "step": tuple(c + 1 for c in interior)}
 
 
 def _pad_ref(x: Any, value: Any, low: Any, high: Any, interior: Any) -> Any:
-    out = np.full(tuple(n + a + b + max(n - 1, 0) * c for n, a, b, c in zip(x.shape, low, high, interior, strict=True)),
-                  value, x.dtype)
-    out[tuple(map(slice, *_pad_slices(x, low, interior).values()))] = x
+    shape, place = _pad_places(x.shape, low, high, interior)
+    out = np.empty(shape, x.dtype)
+    out.fill(value)
+    out[place] = x
     return out
+
+
+@lru_cache(1024)
+def _pad_places(sizes: Sequence[int], low: Any, high: Any, interior: Any) -> tuple[tuple[int, ...], tuple[slice, ...]]:
+    """NumPy: the sizes of the padded array, and where the elements stand in it."""
+    shape = tuple(n + a + b + max(n - 1, 0) * c for n, a, b, c in zip(sizes, low, high, interior, strict=True))
+    return shape, tuple(map(slice, *_pad_slices(sizes, low, interior).values()))
 
 
 def _pad_compute(s: Any, i: Any, x: Any, value: Any, low: Any, high: Any, interior: Any) -> Any:
@@ -103,7 +112,7 @@ def _pad_compute(s: Any, i: Any, x: Any, value: Any, low: Any, high: Any, interi
 def _pad_vjp(g: Any, y: Any, x: Any, value: Any, low: Any, high: Any, interior: Any) -> tuple[Any, Any]:
     if 0 in x.shape:
         return None, lambda: g.sum()
-    inner = slice_op(g, **_pad_slices(x, low, interior))
+    inner = slice_op(g, **_pad_slices(x.shape, low, interior))
     return inner, lambda: g.sum() - inner.sum()
 
 

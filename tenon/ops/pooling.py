@@ -18,11 +18,13 @@ from tenon.ops.define import check_kind, define, function
 from tenon.ops.pieces import concat_op
 from tenon.ops.shape import full_op, ravel, reshape_op, unravel
 from tenon.ops.windows import (
+    are_apart,
     over_windows,
     padded,
     per_axis,
     shown,
     sum_taps,
+    sum_windows,
     taps_of,
     window_attrs,
     window_counts,
@@ -162,6 +164,9 @@ def _max_pool_grad_compute(s: Any, i: Any, g: Any, taps: Any, sizes: Any, kernel
 
 def _max_pool_grad_ref(g: Any, taps: Any, sizes: Any, kernel: Any, **attrs: Any) -> Any:
     zero = np.zeros((), g.dtype)
+    if are_apart(kernel, attrs["stride"], attrs["dilation"]):
+        here = taps[..., None] == np.arange(int(np.prod(kernel)), dtype=taps.dtype)
+        return sum_windows(np.where(here, g[..., None], zero).reshape(*g.shape, *kernel), sizes, kernel, **attrs)
     return sum_taps(lambda tap: np.where(taps == tap, g, zero), g, sizes, kernel, **attrs)
 
 

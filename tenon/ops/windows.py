@@ -149,16 +149,21 @@ def _strided(x: Any, shape: tuple[int, ...], strides: tuple[int, ...]) -> Any:
     return np.lib.stride_tricks.as_strided(x, shape, strides)
 
 
+def are_apart(kernel: Sequence[int], stride: Sequence[int], dilation: Sequence[int]) -> bool:
+    """Whether no window reaches into another one."""
+    return all(d == 1 and k <= s for k, s, d in zip(kernel, stride, dilation, strict=True))
+
+
 def sum_windows(columns: Any, sizes: Sequence[int], kernel: Sequence[int], stride: Sequence[int], padding: Pads,
                 dilation: Sequence[int]) -> Any:
     """NumPy: the sum of windows [..., *P, *K] where they overlap, without the padding: `window_view` transposed."""
     count = len(kernel)
     first = columns.ndim - 2 * count
-    if all(d == 1 and k <= s for k, s, d in zip(kernel, stride, dilation, strict=True)) and columns.size:
+    if are_apart(kernel, stride, dilation) and columns.size:
         out = _with_padding(columns, columns.shape[:first], sizes, padding)
         lead_steps, steps = out.strides[:first], out.strides[first:]
         beside = _strided(out, columns.shape, (*lead_steps, *(a * b for a, b in zip(steps, stride)), *steps))
-        beside[...] = columns                   # no window reaches into another one
+        beside[...] = columns
         return pad_or_cut(out, tuple((-low, -high) for low, high in padding), 0)
     flat = columns.reshape(*columns.shape[:-count], product(kernel))     # -1 would be unknown for nothing
     return sum_taps(lambda k: flat[..., k], flat[..., 0], sizes, kernel, stride, padding, dilation)

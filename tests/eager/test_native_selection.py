@@ -9,7 +9,7 @@ from tenon.eager import recipes
 
 pytestmark = pytest.mark.usefixtures("machine_code")
 SPECIAL = [0.0, -0.0, 1.0, np.nan, -np.nan, np.inf, -np.inf, 1e-42, 3e38]
-SHAPES = [(), (1,), (2,), (15,), (16,), (17,), (31,), (33,), (4096,), (4097,), (0,), (3, 0), (3, 5), (1, 5), (5, 1),
+SHAPES = [(), (1,), (2,), (15,), (16,), (17,), (31,), (33,), (4096,), (4097,), (16384,), (16385,), (0,), (3, 0), (3, 5), (1, 5), (5, 1),
           (2, 3, 4), (64, 64)]
 SIGNALLING = np.array([0x7F800001, 0xFF800001], np.uint32).view(np.float32)      # NaNs that arithmetic would change
 

@@ -65,14 +65,14 @@ def test_a_definition_as_a_recipe_is_its_graph(text):
 
 def test_a_ufunc_writes_only_over_what_nobody_reads():
     builder = Builder("f", rewriting=True)
-    x = builder.parameter(TensorType(float32, (128, 64)))
+    x = builder.parameter(TensorType(float32, (256, 128)))
     with using(builder):
         a = x * 2.0
         turned = tn.permute_dims(a, (1, 0))     # a view of it
         b = a + 1.0
         c = (b * 3.0 + 1.0) - b
         graph = builder.finish([c, turned, x + 0.0])
-    given = np.random.default_rng(0).standard_normal((128, 64)).astype(np.float32)
+    given = np.random.default_rng(0).standard_normal((256, 128)).astype(np.float32)
     kept = given.copy()
     recipe = recipe_of(graph)
     assert any(into >= 0 for *_, into, _ in recipe.steps)

@@ -6,7 +6,7 @@ import pytest
 import tenon as tn
 from tenon.eager import warming
 from tenon.eager.heavy import program_of_call
-from tenon.eager.warming import EXACT, TRIALS, Warming
+from tenon.eager.warming import EXACT, EXACT_WHERE, TRIALS, Warming
 from tenon.errors import TenonError
 from tenon.graph.op import OPS
 from tenon.ops.indexing import REDUCTIONS
@@ -20,13 +20,15 @@ ALONG = [{"axis": 0}, {"axis": 1}]
 ORDERS = [{"axis": k, "descending": d, "stable": True} for k in (0, 1) for d in BOTH]
 TOTALS = [{"axis": k, "reverse": r} for k in (0, 1) for r in BOTH]
 WINDOWS = [{"kernel": (3, 2), "stride": (2, 1), "padding": ((1, 1), (0, 0)), "dilation": (1, 1)}]
+APART = [{"sizes": (9, 8), "kernel": (3, 2), "stride": (3, 2), "padding": ((0, 0), (0, 0)), "dilation": (1, 1)},
+         {"sizes": (7, 10), "kernel": (2, 1), "stride": (3, 3), "padding": ((1, 1), (2, 0)), "dilation": (1, 1)}]
 DRAWS = [{"shape": (7, 31), "stream": 0}]
 CALLS = {
     "argsort": ORDERS, "sort": ORDERS, "first_places": [{"k": 3, "axis": k, "descending": d} for k in (0, 1) for d in BOTH],
     "cumsum": TOTALS, "cumprod": TOTALS, "cummax": ALONG, "cummin": ALONG, "gather": ALONG,
     "scatter": [{"axis": k, "reduce": r} for k in (0, 1) for r in REDUCTIONS],
     "max_pool_op": WINDOWS, "max_pool_taps": WINDOWS, "max_pool_positions": WINDOWS,
-    "random_bits": DRAWS, "random_integers": DRAWS, "random_uniform": DRAWS, "random_normal": DRAWS,
+    "max_pool_grad": APART, "random_bits": DRAWS, "random_integers": DRAWS, "random_uniform": DRAWS, "random_normal": DRAWS,
     "random_exponential": DRAWS, "dealt": [{}],
 }
 
@@ -57,6 +59,9 @@ def inputs_of(name, dtype, special):
         x = elements(dtype)
     if special:
         x.reshape(-1)[np.random.default_rng(2).permutation(x.size)[:len(SPECIAL) * 4]] = SPECIAL * 4
+    if name == "max_pool_grad":
+        taps = np.random.default_rng(4).integers(0, 6, (2, 3, 3, 4)).astype(np.int32)
+        return [np.ascontiguousarray(x[:, :, :3, :4]), taps]
     return [x, PLACES] if name == "gather" else [x, PLACES, elements(dtype)] if name == "scatter" else [x]
 
 
@@ -64,7 +69,6 @@ def inputs_of(name, dtype, special):
 @pytest.mark.parametrize("dtype, special", [("f4", False), ("f4", True), ("f8", True), ("i8", False), ("u1", False)])
 def test_machine_code_has_the_bits_of_the_reference(name, dtype, special):
     op = OPS[name]
-    assert op in EXACT
     for attrs in CALLS[name]:
         if name in ("random_uniform", "random_normal", "random_exponential"):
             attrs = {**attrs, "dtype": as_dtype("f64" if dtype == "f8" else "f32")}
@@ -79,7 +83,11 @@ def test_machine_code_has_the_bits_of_the_reference(name, dtype, special):
 
 
 def test_every_exact_operator_is_tested():
-    assert {OPS[name] for name in CALLS} == EXACT
+    assert {OPS[name] for name in CALLS} == EXACT | set(EXACT_WHERE)
+    for op, exact in EXACT_WHERE.items():
+        assert all(map(exact, CALLS[op.name]))
+        assert not exact({"kernel": (3, 2), "stride": (3, 1), "dilation": (1, 1)})
+        assert not exact({"kernel": (2,), "stride": (2,), "dilation": (2,)})
 
 
 def test_what_takes_long_becomes_machine_code(monkeypatch):

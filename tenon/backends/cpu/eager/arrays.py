@@ -9,7 +9,7 @@ from tenon.backends.cpu.eager.objects import SHARED, Place, held, shared
 from tenon.backends.native import Function, Module
 from tenon.backends.words import HALF, NOTHING, POINTER, Pointer, Word
 
-MOST_ELEMENTS = 4096            # of a call; NumPy lets other threads go on while it computes more
+MOST_ELEMENTS = 1 << 14         # of a call; NumPy lets other threads go on while it computes more
 CONTIGUOUS, ALIGNED, WRITEABLE, OWN_DATA = 0x1, 0x100, 0x400, 0x4       # of ndarray.flags
 PLAIN = CONTIGUOUS | ALIGNED
 OWN = PLAIN | WRITEABLE | OWN_DATA

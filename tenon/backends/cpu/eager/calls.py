@@ -23,14 +23,13 @@ from tenon.backends.native import Function, Module
 from tenon.backends.words import BYTES, HALF, NOTHING, POINTER, WORD, Pointer, Word
 from tenon.dataclasses import dataclass
 
-INFINITE_32, INFINITE_64 = 0x7F800000, 0x7FF << 52      # the bits that are set where a number is not finite
 MOST_PRODUCTS = 65536           # multiply-adds of a product of matrices
 
 # Words of an operator's table: the operator, the function in Python, what finds numbers, and what it found last; rows.
 OP, PYTHON_CALL, FIND, LAST_DTYPE, LAST_NUMBER, LAST_FOUND, ROW_COUNT, ROWS = range(8)
 # Words of a row: the element type of the inputs, the loop and its data, the result's type, whether it has a gradient.
-# whether rows may be computed one by one, and the loop, with its data, that adds results up, or no loop.
-DTYPE, LOOP, LOOP_DATA, ITEM, RESULT, RESULT_ITEM, DIFFERENTIABLE, IN_ROWS, TOTAL, TOTAL_DATA, ROW_WORDS = range(11)
+# whether rows may be computed one by one, and whether results are floating numbers.
+DTYPE, LOOP, LOOP_DATA, ITEM, RESULT, RESULT_ITEM, DIFFERENTIABLE, IN_ROWS, FLOATING, ROW_WORDS = range(10)
 # Builtins: the function of their usual call, and how many inputs it has.
 BUILTINS = {"unary": ("of_one", 1), "binary": ("of_two", 2), "product": ("of_matrices", 2), "array": ("from_one", 1),
             "arrays": ("from_two", 2)}
@@ -44,7 +43,6 @@ class Row:
     loop: tuple[int, int]           # address and data
     result: np.dtype[Any]
     in_rows: bool                   # whether the place in a row decides nothing but the sign of a NaN
-    total: tuple[int, int]          # the loop that adds results up; no address where they are no floating numbers
 
 
 def table_of_calls(op: Any, rows: Sequence[Row], python: Callable[..., Any], find: Any = None) -> np.ndarray:
@@ -58,7 +56,7 @@ def table_of_calls(op: Any, rows: Sequence[Row], python: Callable[..., Any], fin
         flag = row.result.kind in "fc"
         at = ROWS + ROW_WORDS * k
         table[at:at + ROW_WORDS] = (id(row.dtype), *row.loop, row.dtype.itemsize, id(row.result),
-                                    row.result.itemsize, id(flag), row.in_rows, *row.total)
+                                    row.result.itemsize, id(flag), row.in_rows, row.result.kind == "f")
     return table
 
 
@@ -264,23 +262,18 @@ def _row_by_row(f: Function, row: Pointer, a: Pointer, b: Pointer) -> None:
     f.require(~out.is_null())
     with f.where(grid.total() != 0):
         grid.run(row.at(LOOP), out, row.word(RESULT_ITEM))
-    with f.unless(row.word(TOTAL) == 0), f.where(f.call("is_finite", row, out, grid.total()) == 0):
+    with f.unless(row.word(FLOATING) == 0), f.where(f.call("is_finite", row, out, grid.total()) == 0):
         drop(f, out)
         f.give()
     f.give(out)
 
 
 def _is_finite(f: Function, row: Pointer, array: Pointer, count: Word) -> None:
-    """Whether the sum of an array is finite."""
-    total, addresses, steps, counts = f.words(1), f.words(3), f.words(3), f.words(1)
-    for place, address in enumerate((total, array.field(objects.DATA), total)):
-        addresses.put(address, place)
-    steps.put(row.word(RESULT_ITEM), 1)
-    counts.put(count)
-    f.through(row.at(TOTAL), NOTHING, addresses, counts, steps, row.pointer(TOTAL_DATA))
+    """Whether all elements of an array of floating numbers are finite."""
+    elements = array.field(objects.DATA)
     with f.where(row.word(RESULT_ITEM) == 4):
-        f.give(((total.half() & INFINITE_32) != INFINITE_32).wide().low())
-    f.give(((total.word() & INFINITE_64) != INFINITE_64).wide().low())
+        f.give(f.call("finite_f", elements, count))
+    f.give(f.call("finite_d", elements, count))
 
 
 def _row(f: Function, table: Pointer, dtype: Pointer) -> None:

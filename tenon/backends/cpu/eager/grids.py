@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from tenon.backends.cpu import objects
 from tenon.backends.cpu.eager.arrays import ALIGNED, MOST_ELEMENTS
 from tenon.backends.native import Function
-from tenon.backends.words import NOTHING, Pointer, Word
+from tenon.backends.words import NOTHING, Pointer, Variable, Word
 
 MOST_AXES = 6
 FARTHEST = 1 << 40          # a step below zero is beyond it
@@ -91,14 +91,27 @@ class Grid:
         count.put(row)
         for place, step in enumerate((*(steps.word() for steps in self.steps), item)):
             strides.put(step, place)
+        places, offsets = f.words(MOST_AXES), [f.variable(0) for _ in self.arrays]
         with f.each(self.total() // row) as k:
-            for place, (array, steps) in enumerate(zip(self.arrays, self.steps, strict=True)):
-                offset, rest, axis = f.variable(0), f.variable(k), f.variable(1)
-                with f.loop(lambda axis=axis: axis() < self.axes()):        # type: ignore[misc]
-                    size = self.sizes.word(axis())
-                    offset.set(offset() + rest() % size * steps.word(axis()))
-                    rest.set(rest() // size)
-                    axis.set(axis() + 1)
+            for place, (array, offset) in enumerate(zip(self.arrays, offsets, strict=True)):
                 addresses.put(array.field(objects.DATA).behind(offset()), place)
             addresses.put(out.field(objects.DATA).behind(k * row * item), len(self.arrays))
             f.through(loop, NOTHING, addresses, count, strides, loop.pointer(1))
+            self._go_on(places, offsets)
+
+    def _go_on(self, places: Pointer, offsets: Sequence[Variable[Word]]) -> None:
+        """Go to the next row: one place further along an axis, and along the axis before it where this one ends."""
+        f, axis = self.f, self.f.variable(1)
+        with f.loop(lambda: axis() < self.axes()):
+            k = axis()
+            now, size = places.word(k) + 1, self.sizes.word(k)
+            with f.where(now < size):
+                places.at(k).put(now)
+                axis.set(self.axes())
+                for offset, steps in zip(offsets, self.steps, strict=True):
+                    offset.set(offset() + steps.word(k))
+            with f.unless(now < size):
+                places.at(k).put(0)
+                axis.set(k + 1)
+                for offset, steps in zip(offsets, self.steps, strict=True):
+                    offset.set(offset() - (size - 1) * steps.word(k))

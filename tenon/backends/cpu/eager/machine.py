@@ -16,6 +16,7 @@ import numpy as np
 from tenon.backends import native
 from tenon.backends.builtin import bound, builtin, method
 from tenon.backends.cpu.eager.arrays import define_arrays
+from tenon.backends.cpu.eager.beside import TIED, define_beside, loop_name, numbers_beside
 from tenon.backends.cpu.eager.calls import Row, define_calls, table_of_calls
 from tenon.backends.cpu.eager.formulas import define_formulas
 from tenon.backends.cpu.eager.keys import define_keys
@@ -24,6 +25,7 @@ from tenon.backends.cpu.eager.reductions import Total, define_reductions, table_
 from tenon.backends.cpu.eager.remembered import define_remembered
 from tenon.backends.cpu.eager.selection import define_selection, table_of_selection
 from tenon.backends.cpu.eager.tape import define_tape
+from tenon.backends.cpu.eager.ufuncs import loop_beside
 from tenon.backends.llvm import Library
 from tenon.backends.native import Module
 from tenon.dataclasses import astuple
@@ -36,7 +38,24 @@ class Machine:
         self.library = _library(offsets)
         words = [share[place] if place is Place.NEW_ARRAY else id(share[place]) for place in Place]
         self.kept = dict(share)
+        self.held: list[np.ndarray] = []            # data of loops
+        self.loops: dict[tuple[np.ufunc, np.dtype[Any]], tuple[int, int]] = {}
         ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.library.address("share"))((ctypes.c_uint64 * len(words))(*words))
+
+    def beside(self, ufunc: np.ufunc, dtype: np.dtype[Any], loop: tuple[int, int]) -> tuple[int, int]:
+        """A loop that is sooner than this one of NumPy's where one of both inputs is a number; else this one."""
+        name = loop_name(ufunc, dtype)
+        if (ufunc, dtype) in self.loops:
+            return self.loops[ufunc, dtype]
+        for ties in TIED if name else ():
+            data = np.array([*loop, *ties], np.int64)
+            found = self.library.address(name), data.ctypes.data
+            if loop_beside(ufunc, *found, numbers_beside(dtype)):
+                self.held.append(data)
+                loop = found
+                break
+        self.loops[ufunc, dtype] = loop
+        return loop
 
     def quick(self, op: Any, rows: Sequence[Row], python: Callable[..., Any],
               find: Callable[..., Any] | None = None) -> tuple[Callable[..., Any], Callable[..., Any]]:
@@ -93,6 +112,7 @@ def _module(offsets: Offsets) -> Module:
     found = Objects(module, offsets)
     define_arrays(module)
     define_keys(module, found)
+    define_beside(module)
     define_remembered(module, found)
     define_calls(module, found)
     define_reductions(module)

@@ -9,6 +9,7 @@ intptr *count, intptr *strides, void *data)`.  It says nothing of overflows, and
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Iterable
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -59,6 +60,19 @@ def _does_the_same(ufunc: np.ufunc, kinds: str, loop: int, data: int) -> bool:
         return False
     _run(loop, data, [*inputs, found], [PROBES], [x.itemsize for x in (*inputs, found)])
     return bool(found.tobytes() == expected.tobytes())
+
+
+def loop_beside(ufunc: np.ufunc, address: int, data: int, given: Iterable[tuple[np.ndarray, np.ndarray]]) -> bool:
+    """Whether a loop gives the bits that the ufunc gives of these arrays and numbers, in both orders."""
+    for x, number in given:
+        for inputs in ((x, number), (number, x)):
+            with np.errstate(all="ignore"):
+                expected = ufunc(*inputs)
+            found = np.zeros_like(expected)
+            _run(address, data, [*inputs, found], [x.size], [*[y.itemsize * y.ndim for y in inputs], found.itemsize])
+            if found.tobytes() != expected.tobytes():
+                return False
+    return True
 
 
 def _multiplies(ufunc: np.ufunc, kinds: str, loop: int, data: int) -> bool:
