@@ -10,6 +10,7 @@ from tenon.garbage import collect_young
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.text import key_of, key_of_nodes
 from tenon.locks import cached_property
+from tenon.loops.contraction import has_vectors
 from tenon.loops.cost import cost, known
 from tenon.loops.ir import Contraction
 from tenon.passes.bodies import body_of, lowered, outside_of
@@ -129,12 +130,14 @@ MOST_TRIALS = 10_000        # answers that are kept
 
 @dataclass(frozen=True)
 class Trial:
-    """What became of a body that was lowered: `one_nest` has no memory between its parts, `products` of matrices."""
+    """What became of a body that was lowered: `one_nest` has no memory between its parts, `products` of matrices, the
+    factors of all of which are vectors (`has_vectors`)."""
 
     one_nest: bool
     products: int
     checks: int
     cost: float
+    has_vectors: bool
 
 
 _trials: dict[str, Trial | None] = {}
@@ -168,5 +171,6 @@ def _try(body: Graph, key: str) -> Trial | None:
         kernel = lowered(body, key)
     except (NotImplementedError, KeyError, AssertionError):
         return None
-    products = sum(isinstance(nest.body[0], Contraction) for nest in kernel.nests)
-    return Trial(len(kernel.nests) == 1 and not kernel.temporaries, products, len(kernel.checks), cost(kernel))
+    products = [x for x in (nest.body[0] for nest in kernel.nests) if isinstance(x, Contraction)]
+    return Trial(len(kernel.nests) == 1 and not kernel.temporaries, len(products), len(kernel.checks), cost(kernel),
+                 all(map(has_vectors, products)))
