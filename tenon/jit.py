@@ -35,7 +35,7 @@ from tenon.garbage import MANY, give_back
 from tenon.graph.ir import AUTOTUNE, DONATED, MEMORY_BUDGET, Graph
 from tenon.graph.op import current
 from tenon.locks import Lock, unforked
-from tenon.observe import emit, span
+from tenon.observe import emit, span, timed
 from tenon.tensor import Tensor, asarray
 from tenon.types import DType, TensorType
 
@@ -187,7 +187,8 @@ class Jitted:
                 f"captured {MOST_CAPTURES} times, each time with something changed, at last: {last}"))
             return None
         try:
-            with span("capture", function=self.__name__):
+            seconds: dict[str, float] = {}
+            with span("capture", function=self.__name__), timed(seconds, "capture"):
                 captured = self._converted(record, leaves, structure)
                 if not captured.apart.isdisjoint(map(id, containers)):
                     raise UnsafeCall("a container among the arguments is one that the function finds elsewhere too")
@@ -202,6 +203,7 @@ class Jitted:
         captured.graph.notes = {name: value for name, value in notes.items() if value is not None}
         if not self.constants:
             captured.constants = ()
+        captured.seconds.update(seconds)
         record.captures.append(captured)
         emit("captured", function=self.__name__, nodes=len(captured.graph.nodes))
         return captured

@@ -5,15 +5,16 @@
     emit("fallback", reason="item")                 # one event, of no length
     stop()
 
-Without a subscriber both cost a function call and nothing more.
+Without a subscriber both cost a function call and nothing more.  `timed` adds up what a thing has taken for whoever
+asks later.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from types import TracebackType
 
 from tenon.dataclasses import dataclass, field
@@ -62,6 +63,14 @@ def emit(event: str, /, **fields: object) -> None:
 def span(name: str, /, **fields: object) -> AbstractContextManager[None]:
     """Report how long the body of the `with` took; a body that raises is reported with `error=`."""
     return _Span(name, fields) if _subscribers else _NO_SPAN
+
+
+@contextmanager
+def timed(seconds: dict[str, float], stage: str) -> Iterator[None]:
+    """Add how long the body of the `with` took, unless it raises."""
+    started = time.perf_counter()
+    yield
+    seconds[stage] = seconds.get(stage, 0.0) + time.perf_counter() - started
 
 
 class _Span:

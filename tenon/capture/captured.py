@@ -24,6 +24,7 @@ from tenon.dataclasses import dataclass, field
 from tenon.eager.calls import program_of
 from tenon.graph.ir import Graph
 from tenon.locks import Lock, cached_property
+from tenon.observe import timed
 from tenon.sizes import Assumptions
 from tenon.tensor import Tensor
 from tenon.types import TensorType
@@ -61,12 +62,13 @@ class Captured:
     succeeded: bool = False                     # whether there was another one
     short: Any = None                           # the short way of calls like an earlier one (`tenon.capture.warm`)
     checked: int = -1                           # the state of `tenon.tensor.changes` when the held tensors were right
+    seconds: dict[str, float] = field(default_factory=dict)     # that capturing and compiling took
     compiling: Lock = field(default_factory=Lock)
 
     @cached_property
     def program(self) -> Executable:
         """What a call runs, compiled when it is first wanted, by one of the threads that want it."""
-        with self.compiling:
+        with self.compiling, timed(self.seconds, "compile"):
             if self.halves is not None:
                 return program_of(self.halves.forward)
             holders = {k: source.holder for k in self.constants if isinstance(source := self.sources[k], Held)

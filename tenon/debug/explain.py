@@ -8,6 +8,7 @@ from html import escape
 from typing import Any
 
 from tenon.capture.captured import Captured
+from tenon.capture.constants import late_program
 from tenon.capture.guards import is_atom
 from tenon.capture.record import Reason, Record, argument_names
 from tenon.capture.trace import Argument, GradientOf
@@ -20,6 +21,7 @@ from tenon.errors import ArgumentError, CaptureError
 from tenon.jit import Jitted
 
 SHOWN = 12      # of a long list
+STAGES = ("capture", "compile", "machine_code", "layout", "first_run")
 MARKS = {GRAPH: "graph ", PYTHON: "      ", STOP: "python"}
 COLORS = {GRAPH: "#dfd", PYTHON: "", STOP: "#fdd"}
 
@@ -30,6 +32,29 @@ class Explanation:
 
     lines: tuple[str, ...]
     source: tuple[Line, ...] = ()
+    captures: tuple[Captured, ...] = ()
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """What the stages of a first call have taken by now: 0 where none came so far.
+
+        `compile` is all passes and kernels as loops, `machine_code` what LLVM takes, or the disk, `layout` the memory
+        plan.  Where a capture is recorded on the tape they are those of its results, not of its gradient.
+
+        >>> double = tn.jit(lambda x: x * 2)
+        >>> told = tn.explain(double, tn.ones(3))
+        >>> [stage for stage, seconds in told.seconds.items() if seconds]
+        ['capture']
+        >>> y = double(tn.ones(3))
+        >>> list(told.seconds)
+        ['capture', 'compile', 'machine_code', 'layout', 'first_run']
+        """
+        total = dict.fromkeys(STAGES, 0.0)
+        for captured in self.captures:
+            program = late_program(captured.program) if "program" in vars(captured) else None
+            for stage, seconds in (*captured.seconds.items(), *getattr(program, "seconds", {}).items()):
+                total[stage] += seconds
+        return total
 
     def __str__(self) -> str:
         width = max((len(line.text) for line in self.source), default=0)
@@ -48,7 +73,8 @@ class Explanation:
 def explain(function: Any, *args: Any, **keywords: Any) -> Explanation:
     """What a jitted function does with calls like this one.  Nothing is run or compiled, no effects are made.
 
-    Without arguments, what it did with the calls so far.  Raises ArgumentError for a function without `@tn.jit`.
+    Without arguments, what it did with the calls so far.  `.seconds` is what capturing and compiling took by now.
+    Raises ArgumentError for a function without `@tn.jit`.
 
     >>> @tn.jit
     ... def f(x, times=2):
@@ -73,7 +99,7 @@ def explain(function: Any, *args: Any, **keywords: Any) -> Explanation:
     for number, captured in enumerate(captures, 1):
         lines += [f"capture {number}: {_signature(captured)}", *_details(captured)]
     lines += [f"runs by part: {record.eager}" for record in jitted.records.values() if record.eager]
-    return Explanation(tuple(lines))
+    return Explanation(tuple(lines), captures=tuple(captures))
 
 
 def _of_call(jitted: Jitted, args: tuple[Any, ...], keywords: dict[str, Any]) -> Explanation:
@@ -94,7 +120,7 @@ def _of_call(jitted: Jitted, args: tuple[Any, ...], keywords: dict[str, Any]) ->
     if constants:
         lines.append(f"  baked in: {_some(constants)}")
     lines.append(f"  captured again for: {'; '.join(_changes(captured, constants))}")
-    return Explanation(tuple(lines), source_lines(captured.graph.nodes, captured.codes))
+    return Explanation(tuple(lines), source_lines(captured.graph.nodes, captured.codes), (captured,))
 
 
 def _by_part(name: str, reason: Reason) -> Explanation:

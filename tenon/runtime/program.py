@@ -9,7 +9,6 @@ tables) and an idle arena, writes the addresses of its arrays into it, and calls
 
 from __future__ import annotations
 
-import time
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -29,7 +28,7 @@ from tenon.garbage import MANY, collected_at_the_end, give_back
 from tenon.graph.interpret import bind_sizes, concrete_type
 from tenon.graph.ir import Graph, Node
 from tenon.locks import Lock
-from tenon.observe import emit, span
+from tenon.observe import emit, span, timed
 from tenon.runtime.frame import Frame
 from tenon.runtime.layout import Layout, make_layout, take_donated
 from tenon.runtime.memory import aligned_bytes
@@ -48,7 +47,7 @@ class Program:
     def __init__(self, parts: Assembly):
         self.parts = parts
         self.packing = None if parts.packing is None else Program(parts.packing)
-        self.timings = {"machine_code": 0.0}
+        self.seconds: dict[str, float] = {}     # by stages of what a first run does
         self._libraries: dict[Unit, llvm.Library] = {}      # which keep the code alive
         self._native = native.driver()
         self._layouts: dict[Any, Layout] = {}
@@ -122,7 +121,8 @@ class Program:
             arena = self._take_arena(layout)
             if layout is known:
                 return frame.run(arrays, arena)
-            with span("first_run", graph=self.graph.name):      # which takes pages from the system
+            # It takes pages from the system.
+            with span("first_run", graph=self.graph.name), timed(self.seconds, "first_run"):
                 return frame.run(arrays, arena)
         except MemoryError as error:
             raise error if isinstance(error, TenonError) else self._too_large(layout.sizes) from None
@@ -155,10 +155,9 @@ class Program:
         missing = [unit for unit in dict.fromkeys(units) if unit not in self._libraries]
         made = any(isinstance(unit.code, Job) for unit in missing)
         if missing:
-            started = time.perf_counter()
-            with span("machine_code", graph=self.graph.name, kernels=len(missing)), collected_at_the_end():
+            with span("machine_code", graph=self.graph.name, kernels=len(missing)), collected_at_the_end(), \
+                    timed(self.seconds, "machine_code"):
                 self._libraries.update(zip(missing, libraries(missing), strict=True))
-            self.timings["machine_code"] += time.perf_counter() - started
         return made
 
     def _compile_for(self, taken: Mapping[Storage, Storage]) -> None:
@@ -217,7 +216,8 @@ class Program:
                         raise self._too_large(sizes)
                     taken = take_donated(self.parts, sorted(donated))
                     self._compile_for(taken)
-                    layout = make_layout(self.parts, self._address_of, sizes, taken, threads)
+                    with timed(self.seconds, "layout"):
+                        layout = make_layout(self.parts, self._address_of, sizes, taken, threads)
                 emit("memory", program=self, layout=layout)
                 self._layouts[key] = layout
                 while len(self._layouts) > MOST_LAYOUTS:

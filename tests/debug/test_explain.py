@@ -41,6 +41,16 @@ def test_guards_constants_and_what_is_captured_again_are_told():
     assert "captured again for: another type of x (another size becomes a symbol); another value of times" in text
 
 
+def test_it_tells_what_capturing_and_compiling_took_once_they_are_done():
+    f = tn.jit(lambda x: tn.tanh(x) * 2.3456)
+    told = tn.explain(f, X)
+    assert [stage for stage, seconds in told.seconds.items() if seconds] == ["capture"]
+    f(X)
+    assert all(seconds > 0 for seconds in told.seconds.values()) and tn.explain(f).seconds == told.seconds
+    f(tn.ones(7))
+    assert tn.explain(f).seconds["capture"] > told.seconds["capture"]
+
+
 def test_nothing_is_run_or_compiled():
     seen = []
     stop = subscribe(lambda event: seen.append(event.name))

@@ -295,7 +295,7 @@ def test_memory_is_used_again() -> None:
 def test_a_program_says_what_it_is() -> None:
     made = program(CHAIN)
     assert made.kernels and all(unit.name and unit.loops for unit in made.kernels)
-    assert "define" in made.llvm and ".text" in made.assembly and made.timings["machine_code"] >= 0
+    assert "define" in made.llvm and ".text" in made.assembly
 
 
 def test_empty_arrays_and_programs_without_steps() -> None:
