@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from math import prod
 from typing import Any
-
-import numpy as np
 
 from tenon.errors import ArgumentError, DTypeError, ShapeError
 from tenon.graph.promotion import Kinds, floating, separate
@@ -36,18 +33,6 @@ def classes_first(kinds: Kinds) -> tuple[Any, ...]:
 
 
 # ---------------------------------------------------------------- classification
-
-_total: Any = np.add.reduce
-_extreme: Any = np.maximum.reduce
-
-
-def _rows_ref(x: Any, target: Any, axis: int) -> Any:
-    shifted = x - _extreme(x, axis, None, None, True, -np.inf)
-    before, classes, behind = prod(x.shape[:axis]), x.shape[axis], prod(x.shape[axis + 1:])
-    rows, columns = np.arange(before)[:, None], np.arange(behind)
-    chosen = shifted.reshape(before, classes, behind)[rows, target.reshape(before, behind), columns]
-    return np.log(_total(np.exp(shifted), axis)) - chosen.reshape(target.shape)
-
 
 def _rows_vjp(g: Any, y: Any, x: Any, target: Any, axis: int) -> tuple[Any, None]:
     p = softmax(x, axis=axis)

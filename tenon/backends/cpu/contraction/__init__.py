@@ -4,13 +4,14 @@
 
 `spec` the description, `packing` operands to panels (`packing_pieces`, `packing_squares` two of its ways), `tiles` the
 register tile with its `sums`, which know where all lies by `shape` and what they fetch by `meanwhile`, `panels` the
-loops around it, `ahead` what is fetched meanwhile, `blocking` threads and the choice of a schedule, `pairs` products of
-bfloat16, which may be `rounded` as they are stored, `direct` small products of known sizes, which fetch the `following`
-one, `thin` those of few columns whose rows lie along depth, `unpacked` those that are too narrow for either, by `lines`
-or `dots`, `emit` the IR they are made of; `dense` worked examples.
+loops around it, in the memory of `scratch`, `packed` the right side that is packed once for many products, `ahead` what
+is fetched meanwhile, `blocking` threads and the choice of a schedule, `pairs` products of bfloat16, which may be
+`rounded` as they are stored, `direct` small products of known sizes, which fetch the `following` one, `thin` those of
+few columns whose rows lie along depth, `unpacked` those that are too narrow for either, by `lines` or `dots`, `emit`
+the IR they are made of; `dense` worked examples.
 """
 from .blocking import emit_contraction, packed_size, scratch_size, tiles_of
-from .panels import emit_packing
+from .packed import emit_packing
 from .spec import Contraction, Operand, Tile, choose_tile
 from .thin import beats_windows
 

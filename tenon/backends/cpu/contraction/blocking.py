@@ -11,8 +11,9 @@ from tenon.dataclasses import replace
 from .ahead import LINE
 from .direct import direct_scratch, direct_tile, emit_direct
 from .emit import POINTER, ZERO, const, element_bytes
-from .panels import emit_packed, scratch_parts, up
+from .panels import emit_packed
 from .regions import Sizes, each_region
+from .scratch import scratch_parts, up
 from .spec import Contraction, Tile, blocks_tile, choose_tiles, extent, in_registers
 from .thin import emit_thin, thin_scratch, thin_tile
 from .together import with_waiting

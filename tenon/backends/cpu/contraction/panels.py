@@ -12,10 +12,8 @@ from typing import NamedTuple
 
 from llvmlite import ir
 
-from tenon.backends.cpu.shares import SHARE, Share
-
 from . import pairs
-from .ahead import LINE, fetches, line_of, nothing, sharers, shares_of, spread
+from .ahead import LINE, fetches, line_of, nothing, sharers, shares_of
 from .emit import (
     I1,
     I64,
@@ -32,13 +30,13 @@ from .emit import (
     minimum,
     unravel,
 )
+from .packed import packed_block, shares_of_packed
 from .packing import emit_pack
+from .scratch import packs_left, packs_right, scratch_parts, up
 from .spec import (
     PAIR_LANES,
-    Args,
     Contraction,
     Tile,
-    blocks_tile,
     columns_along,
     extent,
     goes_along_rows,
@@ -48,7 +46,6 @@ from .spec import (
     narrow_tile,
     packs_in_tiles,
     region_function,
-    whole_tiles,
 )
 from .tiles import caller, row_apart, stores_plainly, tile_emitter
 from .together import apart
@@ -61,39 +58,6 @@ def emit_packed(module: ir.Module, name: str, spec: Contraction, tile: Tile) -> 
     function = region_function(module, f"{name}.packed", spec, [POINTER])
     _Packed(module, name, spec, tile, function).emit()
     return function
-
-
-def scratch_parts(spec: Contraction, tile: Tile) -> tuple[int, int, int]:
-    """Bytes of the packed panel of right, of packed left, of the partial sums."""
-    rows, columns, depth = spec.known
-    in_place, row_apart, *_ = left_layout(spec, tile)
-    block = tile.depth if depth is None else up(-(-depth // max(-(-depth // tile.depth), 1)), tile.lanes) or tile.lanes
-    most = tile.block_rows if rows is None else min(up(rows, tile.rows), tile.block_rows)
-    left = (tile.rows if in_place else most) * max(block, row_apart)
-    cut = spec.target is None and (depth is None or depth > tile.depth)
-    across = tile.columns if columns is None else min(up(columns, tile.width), tile.columns)
-    sums = most * (apart(tile) if goes_together(spec) else across if cut else 0)
-    size, behind = element_bytes(spec.element), tile.lanes * max(tile.width, tile.rows) + tile.lanes
-    panels = -(-columns_along(spec, tile) // tile.width) if goes_along_rows(spec, tile) else 1
-    right = (0 if spec.packed is not None else panels * block * tile.width) + behind    # squares go over the end
-    return up(right * size, LINE), up((left + behind) * size, LINE), up(max(sums, tile.rows * tile.width) * size, LINE)
-
-
-def up(size: int, multiple: int) -> int:
-    return -(-size // multiple) * multiple
-
-
-def packs_right(spec: Contraction, tile: Tile) -> bool:
-    """Whether there are panels that are not packed before, nor by the first tile that reads them."""
-    _, whole = whole_tiles(spec, tile)
-    return spec.packed is None and not (whole and packs_in_tiles(spec, tile))
-
-
-def packs_left(spec: Contraction, tile: Tile) -> bool:
-    """Whether there are rows that are not read where they are."""
-    in_place, *_ = left_layout(spec, tile)
-    whole, _ = whole_tiles(spec, tile)
-    return not (whole and in_place)
 
 
 class _Panel(NamedTuple):
@@ -328,43 +292,3 @@ class _Packed:
         share = [b.gep(start, [b.mul(number, between)], source_etype=ir.IntType(8)), step, apart]
         some = b.icmp_signed("<", number, count)
         return [b.select(some, *both) for both in zip(share, nothing(spec, tile, panel), strict=True)]
-
-
-# ---------------------------------------------------------------- right that was packed before
-
-def shares_of_packed(b: ir.IRBuilder, spec: Contraction, tile: Tile, panel: ir.Value,
-                     depth: ir.Value) -> list[ir.Value]:
-    """What tiles fetch of a panel that is `depth` deep, as `shares_of` says it."""
-    step = const(LINE * spread(spec, tile))
-    return [panel, step, const(LINE), b.mul(b.udiv(depth, const(tile.lanes)), step)]
-
-
-def emit_packing(module: ir.Module, name: str, spec: Contraction, tile: Tile | None = None) -> ir.Function:
-    """void name(arguments..., i32 first, i32 until, i32 threads): pack its share of right, which is no batch."""
-    tile = tile or blocks_tile(spec)
-    pack = emit_pack(module, f"{name}.pack_right", spec, tile, "right")
-    function = ir.Function(module, ir.FunctionType(ir.VoidType(), [*spec.arguments, *SHARE]), name)
-    args, given = tuple(function.args[:-3]), function.args[-3:]
-    b = ir.IRBuilder(function.append_basic_block("entry"))
-    columns, depth = extent(b, args, spec.columns), extent(b, args, spec.depth)
-    panels, width = ceil_div(b, columns, const(tile.width)), const(tile.width)
-    start, stop = Share(b, *given).of(panels)
-    first, end = b.mul(start, width), minimum(b, b.mul(stop, width), columns)
-    depth_block = balanced(b, depth, const(tile.depth), tile.lanes)
-    with loop(b, ZERO, depth, depth_block) as (k, _), loop(b, first, end, width) as (n, _):
-        size = minimum(b, depth_block, b.sub(depth, k))
-        b.call(pack, [*args, ZERO, n, minimum(b, width, b.sub(end, n)), k, size,
-                      packed_block(b, spec, tile, args, n, k, size)])
-    b.ret_void()
-    return function
-
-
-def packed_block(b: ir.IRBuilder, spec: Contraction, tile: Tile, args: Args, n: ir.Value, k: ir.Value,
-                 k_size: ir.Value) -> ir.Value:
-    """Where the panels from column n, depth k on are in what `emit_packing` has packed."""
-    assert spec.packed is not None
-    width = const(tile.width)
-    padded = b.mul(ceil_div(b, extent(b, args, spec.columns), width), width)
-    if spec.pairs:
-        k_size = b.mul(ceil_div(b, k_size, const(tile.lanes)), const(tile.lanes))
-    return address(b, args[spec.packed], b.add(b.mul(k, padded), b.mul(n, k_size)), spec.element)

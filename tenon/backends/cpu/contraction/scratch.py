@@ -1,0 +1,50 @@
+"""What a product in blocks packs, and the memory that it needs for that beside its arguments, one part behind another.
+"""
+from __future__ import annotations
+
+from .ahead import LINE
+from .emit import element_bytes
+from .spec import (
+    Contraction,
+    Tile,
+    columns_along,
+    goes_along_rows,
+    goes_together,
+    left_layout,
+    packs_in_tiles,
+    whole_tiles,
+)
+from .together import apart
+
+
+def scratch_parts(spec: Contraction, tile: Tile) -> tuple[int, int, int]:
+    """Bytes of the packed panel of right, of packed left, of the partial sums."""
+    rows, columns, depth = spec.known
+    in_place, row_apart, *_ = left_layout(spec, tile)
+    block = tile.depth if depth is None else up(-(-depth // max(-(-depth // tile.depth), 1)), tile.lanes) or tile.lanes
+    most = tile.block_rows if rows is None else min(up(rows, tile.rows), tile.block_rows)
+    left = (tile.rows if in_place else most) * max(block, row_apart)
+    cut = spec.target is None and (depth is None or depth > tile.depth)
+    across = tile.columns if columns is None else min(up(columns, tile.width), tile.columns)
+    sums = most * (apart(tile) if goes_together(spec) else across if cut else 0)
+    size, behind = element_bytes(spec.element), tile.lanes * max(tile.width, tile.rows) + tile.lanes
+    panels = -(-columns_along(spec, tile) // tile.width) if goes_along_rows(spec, tile) else 1
+    right = (0 if spec.packed is not None else panels * block * tile.width) + behind    # squares go over the end
+    return up(right * size, LINE), up((left + behind) * size, LINE), up(max(sums, tile.rows * tile.width) * size, LINE)
+
+
+def up(size: int, multiple: int) -> int:
+    return -(-size // multiple) * multiple
+
+
+def packs_right(spec: Contraction, tile: Tile) -> bool:
+    """Whether there are panels that are not packed before, nor by the first tile that reads them."""
+    _, whole = whole_tiles(spec, tile)
+    return spec.packed is None and not (whole and packs_in_tiles(spec, tile))
+
+
+def packs_left(spec: Contraction, tile: Tile) -> bool:
+    """Whether there are rows that are not read where they are."""
+    in_place, *_ = left_layout(spec, tile)
+    whole, _ = whole_tiles(spec, tile)
+    return not (whole and in_place)
