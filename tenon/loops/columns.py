@@ -35,7 +35,7 @@ SIMPLE = 24         # sub-expressions of a line that is worth repeating
 def column_nest(targets: Sequence[Target]) -> Nest | None:
     """The nest, if all targets have the same loops and their reductions run across the innermost one."""
     loops = targets[0].indices
-    if not loops or any(t.indices != loops for t in targets):
+    if not loops or any(t.indices != loops or t.combine or t.extents for t in targets):
         return None
     found = [x for x in walk(*(t.value for t in targets)) if isinstance(x, Reduce)]
     if not found or not all(_stands_alone(x) and loops[-1] in x.free and lies_across(x, loops[-1]) for x in found):

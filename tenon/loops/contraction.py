@@ -15,8 +15,6 @@ from tenon.dataclasses import dataclass
 from tenon.dims import product
 from tenon.loops.affine import affine, is_same
 from tenon.loops.expressions import Binary, Cast, CheckedIndex, Expr, Index, Load, Reduce, size
-from tenon.loops.ir import Contraction
-from tenon.loops.neighbours import WIDE, is_vector
 from tenon.loops.sliding import sliding
 from tenon.loops.traversal import parts
 from tenon.types import DType, bfloat16, bool_, float16, float32, float64, int32, int64
@@ -93,8 +91,7 @@ def _is_sliding(x: Product) -> bool:
 
 
 def _is_worthwhile(x: Product) -> bool:
-    few_rows = _is_read_in_lines(x) or _is_of_long_rows(x) or _is_computed_for_two(x)
-    axes = [(x.rows, few_rows), (x.columns, False), (x.sum.indices, False)]
+    axes = [(x.rows, _is_read_in_lines(x) or _is_of_long_rows(x)), (x.columns, False), (x.sum.indices, False)]
     sizes = [product(index.extent for index in axis) for axis, _ in axes]
     if any(isinstance(n, int) and n < SHORTEST and not lines for n, (_, lines) in zip(sizes, axes, strict=True)):
         return False
@@ -113,12 +110,6 @@ def _is_read_in_lines(x: Product) -> bool:
     one_run = all(is_same(terms.get(outer, 0), terms.get(inner, 0) * inner.extent)
                   for outer, inner in zip(x.columns, x.columns[1:], strict=False))
     return one_run and (x.right.dtype.bits >= 32 or _has_long_lines(x)) and is_same(terms.get(x.columns[-1], 0), 1)
-
-
-def _is_computed_for_two(x: Product) -> bool:
-    """Whether two rows meet a factor that is computed in vectors as it is read, which a plain loop would do twice."""
-    return product(index.extent for index in x.rows) == 2 and not isinstance(x.right, Load) and bool(x.columns) and (
-        factors_are_vectors(x.left, x.right, x.columns, x.sum.indices, x.sum.dtype))
 
 
 def _has_long_lines(x: Product) -> bool:
@@ -166,25 +157,6 @@ def rounded_load(x: Expr) -> Load | None:
 def is_small(dtype: DType) -> bool:
     """Whether bfloat16 holds all numbers of the type: integers of 8 bits."""
     return dtype.bits == 8 and dtype.kind in "iu"
-
-
-def has_vectors(x: Contraction) -> bool:
-    """Whether the factors of a product are elements of memory, or made of such in vectors as they are packed."""
-    return (factors_are_vectors(x.left, x.right, x.columns, x.depth, x.sum.dtype)
-            and sliding(x.left, x.right, x.batch, x.rows, x.columns, x.depth) is None)
-
-
-def factors_are_vectors(left: Expr, right: Expr, columns: Sequence[Index], depth: Sequence[Index],
-                        dtype: DType) -> bool:
-    """Whether this is so of both: neighbours along depth, of the right one along columns too, are made together."""
-    return dtype in WIDE and len(depth) == 1 and all(
-        _is_plain(factor) or any(is_vector(factor, axis[0]) for axis in axes if len(axis) == 1)
-        for factor, axes in ((left, (depth,)), (right, (columns, depth))))
-
-
-def _is_plain(x: Expr) -> bool:
-    read = x if isinstance(x, Load) else narrow_load(x)
-    return read is not None and read.mask is None
 
 
 def misplaced(value: Expr, indices: Sequence[Index]) -> list[Reduce]:

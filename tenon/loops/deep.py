@@ -57,6 +57,11 @@ def with_parted_depth(target: Target, found: Product, temporary: Callable[[Tenso
                             simplify(replace(target.value, {total: value})))]
 
 
+def is_deep(found: Product) -> bool:
+    """Whether the sum is made in parts."""
+    return next(_parts(found), None) is not None
+
+
 def _parts(found: Product) -> Iterator[tuple[Index, int]]:
     """(an index of the depth, how many parts it may be cut into), the best first."""
     sizes = [product(index.extent for index in axis)

@@ -27,7 +27,7 @@ from tenon.loops.expressions import (
     Size,
     identity,
 )
-from tenon.loops.ir import Accumulator, Block, Contraction, Fetch, Kernel, Let, Loop, Store, Turn, Update
+from tenon.loops.ir import Accumulator, Block, Chunk, Contraction, Fetch, Kernel, Let, Loop, Store, Turn, Update
 from tenon.types import DType
 
 Environment = dict[Expr, Any]
@@ -80,12 +80,21 @@ class _Run:
     def contraction(self, x: Contraction, env: Environment) -> None:
         for place in self.places(x.batch + x.rows + x.columns):
             env |= place
+            if x.chunk is not None:
+                env |= self.chunk(x.chunk, x.rows, place)
             total = wide(x.sum.dtype).type(0)
             for k in self.places(x.depth):
                 inner = env | k
                 total = total + self.value(x.left, inner) * self.value(x.right, inner)
             env[x.sum] = total
             self.block(x.epilogue, env)
+
+    def chunk(self, chunk: Chunk, rows: Sequence[Index], place: Environment) -> Environment:
+        """Of chunks as even as can be, the one that a row is in, and whether it is its first row."""
+        sizes, count = ([evaluate(index.extent, self.sizes) for index in axis] for axis in (rows, (chunk.number,)))
+        row = int(np.ravel_multi_index([place[index] for index in rows], sizes))
+        numbers = [x * count[0] // math.prod(sizes) for x in (row, row - 1)]
+        return {chunk.number: np.int64(numbers[0]), chunk.first: np.bool_(numbers[0] != numbers[1])}
 
     def places(self, indices: Sequence[Index]) -> Iterator[Environment]:
         """All values of several indices."""

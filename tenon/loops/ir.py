@@ -3,7 +3,7 @@
     Stmt   = Loop(index, extent, body, kind) | Let(local, value) | Store(buffer, offset, value)
            | Accumulator(local, kind) | Update(local, kind, value) | Turn(buffer, lines, columns)
            | Fetch(buffer, offset)
-           | Contraction(batch, rows, columns, depth, left, right, sum, epilogue)
+           | Contraction(batch, rows, columns, depth, left, right, sum, epilogue, chunk)
            | Attention(...) | AttentionGradient(...)
     Nest   = statements between two barriers
     Kernel = name, buffers, sizes, nests
@@ -86,6 +86,18 @@ class Fetch(Stmt):
     offset: Expr
 
 
+@dataclass(frozen=True)
+class Chunk:
+    """Rows are cut into as many chunks as `number` has values, none of them empty, each of which one thread meets in
+    order: an epilogue may add up along it.
+
+    `number` is that of the chunk that a row is in, `first` whether the row is the first of it.
+    """
+
+    number: Index
+    first: Local
+
+
 @dataclass(frozen=True, eq=False)
 class Contraction(Stmt):
     """For all batch, rows, columns: `sum` is left * right added up over depth, then the epilogue.
@@ -103,6 +115,7 @@ class Contraction(Stmt):
     sum: Local
     epilogue: Block
     schedule: str = ""          # of the backend; none leaves it to the backend's model of the machine
+    chunk: Chunk | None = None
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,6 +16,7 @@ from tenon.dims import Dim, product
 from tenon.graph.ir import Graph, Value
 from tenon.loops.along import along_rows, opened
 from tenon.loops.attention import attention_nest, attention_node
+from tenon.loops.beside import beside_products
 from tenon.loops.build import GraphExpressions, is_empty, offset
 from tenon.loops.chunks import in_parts
 from tenon.loops.columns import in_columns
@@ -60,8 +61,10 @@ def lower(graph: Graph, name: str) -> Kernel:
         added.append(Buffer(f"part{len(added)}", type, "temporary"))
         return added[-1]
 
-    nests = joined([schedule(group) for group in grouped(_in_steps(along_rows(targets, temporary), temporary))])
-    return _kernel(name, graph, inputs, outputs, stored + added, nests)
+    targets = beside_products(along_rows(targets, temporary), temporary)
+    nests = joined([schedule(group) for group in grouped(_in_steps(targets, temporary))])
+    written = {t.buffer for t in targets}
+    return _kernel(name, graph, inputs, outputs, [b for b in stored if b in written] + added, nests)
 
 
 def _stored(graph: Graph, inputs: Mapping[Value, Buffer],
@@ -158,7 +161,18 @@ def _misplaced_product(targets: Sequence[Target], owner: Mapping[Expr, Value], s
     products = {(x.sum, t.indices) for t in targets if (x := t.product) is not None}
     seen = Counter(x for x, _ in products)
     found += [x for x, times in seen.items() if times > 1]      # in loops of several kinds
+    for total in (x for t in targets for x in parts(t.value, Reduce)) if found else ():
+        if total.kind == "add" and total in owner and not set(found).isdisjoint(parts(total.body, Reduce)):
+            value = _summed(owner[total])
+            if value is not None and value not in stored:
+                return value
     return next((owner[x] for x in found if x in owner and owner[x] not in stored), None)
+
+
+def _summed(total: Value) -> Value | None:
+    """What a sum is of, if that is computed here: it goes along with the product that it is made of (`beside`)."""
+    found = None if total.node is None else total.node.inputs[0]
+    return found if isinstance(found, Value) and found.node is not None else None
 
 
 def _recomputed(targets: Sequence[Target], owner: Mapping[Expr, Value], stored: set[Value]) -> Value | None:

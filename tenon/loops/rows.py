@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from itertools import pairwise
 
+from tenon.dataclasses import replace as with_fields
 from tenon.dims import product
 from tenon.loops.affine import affine, is_same
 from tenon.loops.build import offset
@@ -48,7 +49,7 @@ def with_dense_rows(target: Target, found: Product, temporary: Callable[[TensorT
     place = offset(buffer.type.shape, indices)
     body = replace(found.sum.body, {found.left: Load(buffer, place, None)})
     sum_ = Reduce("add", depth, body, found.sum.extents)
-    changed = Target(target.buffer, target.indices, target.offset, replace(target.value, {found.sum: sum_}))
+    changed = with_fields(target, value=replace(target.value, {found.sum: sum_}))
     return [changed] if made else [Target(buffer, indices, place, found.left), changed]
 
 

@@ -52,7 +52,7 @@ def _contraction(targets: Sequence[Target]) -> Nest | None:
     top.known[found.sum] = total
     Placing(*(t.value for t in targets)).store(targets, top)
     return Nest((Contraction(found.batch, found.rows, found.columns, found.sum.indices, found.left, found.right, total,
-                             tuple(top.body)),))
+                             tuple(top.body), chunk=next((t.chunk for t in targets if t.chunk), None)),))
 
 
 def _loops(targets: Sequence[Target]) -> Nest:

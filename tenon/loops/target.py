@@ -9,6 +9,7 @@ from tenon.dims import Dim, product
 from tenon.locks import cached_property
 from tenon.loops.contraction import Product, as_product
 from tenon.loops.expressions import Binary, Buffer, Call, CheckedIndex, Expr, Index, Load, Reduce, size
+from tenon.loops.ir import Chunk
 from tenon.loops.traversal import parts
 
 GRAIN = 8192        # elements that are not worth a second thread
@@ -22,6 +23,7 @@ class Target:
 
     With `combine`, a kind of reduction, the value is combined with those that were stored there before in one turn of
     the outermost loop.  `extents` says how far the loops run, where that is less than the extents of the indices.
+    What is added up along a `chunk` of a product's rows names it.
     """
 
     buffer: Buffer
@@ -30,6 +32,7 @@ class Target:
     value: Expr
     combine: str | None = None
     extents: tuple[Expr, ...] = ()
+    chunk: Chunk | None = None
 
     def turns(self) -> tuple[Expr, ...]:
         """How often each loop runs."""

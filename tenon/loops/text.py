@@ -64,7 +64,8 @@ def _statement(statement: Stmt, indent: str) -> Iterator[str]:
             axes = {"batch": batch, "rows": rows, "columns": columns}
             parts = ", ".join(f"{name}=({', '.join(map(_range, axis))})" for name, axis in axes.items() if axis)
             schedule = f"; {statement.schedule}" if statement.schedule else ""
-            yield f"{indent}for contraction({parts}{schedule}):"
+            chunk = "" if statement.chunk is None else f"; {statement.chunk.number} < {statement.chunk.number.extent}"
+            yield f"{indent}for contraction({parts}{schedule}{chunk}):"
             terms = f"{statement.left} * {statement.right}"
             yield f"{indent + INDENT}{local} = sum({terms} for {', '.join(map(_range, depth))})"
             yield from _block(epilogue, indent + INDENT)

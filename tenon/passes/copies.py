@@ -97,7 +97,8 @@ def _joined(made: Node, value: Value, reader: Node, stored: bool) -> Node | None
     if len(body.nodes) > MOST_NODES or len(outside) > MOST_INPUTS:
         return None
     trial, alone = try_lowering(body), try_lowering(kernel_of(reader) or body)
-    if trial is None or alone is None or not trial.one_nest or trial.products < alone.products \
+    if trial is None or alone is None or trial.products < alone.products \
+            or not (trial.one_nest or (trial.adds_up and alone.adds_up)) \
             or trial.cost > alone.cost + cost_of(kernel_of(made)):
         return None
     joined = Node(fused, outside, {"body": body}, (), reader.loc)

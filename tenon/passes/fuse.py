@@ -1,8 +1,8 @@
 """Graph -> the same graph where operators that one kernel can compute together are one `fused` node.
 
 Four steps, all decided by what memory is moved: nodes are merged with those that they read from; cheap values that
-are stored for other kernels are computed again there; products take in what their factors are made of; kernels that
-read the same memory are merged.
+are stored for other kernels are computed again there; sums join the product whose rows they add up; kernels that read
+the same memory are merged.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from tenon.passes.drop_dead import drop_dead
 from tenon.passes.grouped import grouped
 from tenon.passes.nested import inside
 from tenon.passes.partition import Groups
-from tenon.passes.prologues import take_prologues
 from tenon.passes.repeat_cheap import repeat_cheap
+from tenon.passes.row_sums import join_row_sums
 from tenon.passes.settled import settled_products
 from tenon.passes.siblings import merge_siblings
 
@@ -33,7 +33,7 @@ def fuse(graph: Graph, begin: Callable[[Graph], None] | None = None) -> Graph:
     for producer, node in groups.links() * SWEEPS:
         groups.try_merge(producer, node)
     repeat_cheap(groups)
-    take_prologues(groups)
+    join_row_sums(groups)
     if begin is not None:
         begin(grouped(groups))
     merge_siblings(groups)

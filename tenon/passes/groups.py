@@ -10,7 +10,6 @@ from tenon.garbage import collect_young
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.text import key_of, key_of_nodes
 from tenon.locks import cached_property
-from tenon.loops.contraction import has_vectors
 from tenon.loops.cost import cost, known
 from tenon.loops.ir import Contraction
 from tenon.passes.bodies import body_of, lowered, outside_of
@@ -130,14 +129,14 @@ MOST_TRIALS = 10_000        # answers that are kept
 
 @dataclass(frozen=True)
 class Trial:
-    """What became of a body that was lowered: `one_nest` has no memory between its parts, `products` of matrices, the
-    factors of all of which are vectors (`has_vectors`)."""
+    """What became of a body that was lowered: `one_nest` has no memory between its parts, `products` of matrices, of
+    which one `adds_up` what it stores."""
 
     one_nest: bool
     products: int
+    adds_up: bool
     checks: int
     cost: float
-    has_vectors: bool
 
 
 _trials: dict[str, Trial | None] = {}
@@ -171,6 +170,6 @@ def _try(body: Graph, key: str) -> Trial | None:
         kernel = lowered(body, key)
     except (NotImplementedError, KeyError, AssertionError):
         return None
-    products = [x for x in (nest.body[0] for nest in kernel.nests) if isinstance(x, Contraction)]
-    return Trial(len(kernel.nests) == 1 and not kernel.temporaries, len(products), len(kernel.checks), cost(kernel),
-                 all(map(has_vectors, products)))
+    products = [x for nest in kernel.nests if isinstance(x := nest.body[0], Contraction)]
+    return Trial(len(kernel.nests) == 1 and not kernel.temporaries, len(products), any(x.chunk for x in products),
+                 len(kernel.checks), cost(kernel))

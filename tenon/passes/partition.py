@@ -6,7 +6,8 @@ alone and are merged with the groups that they read from, if
 * no third group lies between the two (the graph of groups stays without cycles), and
 * one kernel costs less than two (tenon.passes.worth).
 
-A contraction takes in only views on its inputs and elementwise work on its result.
+A contraction takes in only views on its inputs and elementwise work on its result, and at last sums of that over rows
+(tenon.passes.row_sums).
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ from tenon.ops.call import fused
 from tenon.passes.bodies import body_of
 from tenon.passes.groups import Group
 from tenon.passes.partition import Groups
-from tenon.passes.prologues import may_have_prologue
 
 
 def settled_products(groups: Groups) -> Graph:
@@ -27,7 +26,7 @@ def is_settled(group: Group, groups: Groups) -> bool:
     """Whether the group is a product, and no merge with it will be allowed."""
     if group.kinds == {"attention"}:
         return True
-    return group.kinds == {"contraction"} and len(group.nodes) == 1 and not may_have_prologue(groups, group) and any(
+    return group.kinds == {"contraction"} and len(group.nodes) == 1 and any(
         _stays_out(reader) for x in group.results for reader in groups.readers(x))
 
 

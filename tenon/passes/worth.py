@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 MOST_INPUTS = 24
 WORTHWHILE = 0.95           # the part of what two kernels cost that one may cost
+OF_A_PRODUCT = 0.02         # the part of what the kernel of a product and sums costs that these save, at least
 MUCH_LESS = 4               # times what is saved at most that would still be too little
 ONE_NEST = 2.0              # the same where its loops come out as one nest: what is estimated wrongly is not moved
 
@@ -42,10 +43,17 @@ class Worth:
         if trial is None or trial.checks < sum(self.groups.kinds[node].checks for node in merged.nodes):
             return False
         if "contraction" in merged.kinds:
+            if "reduce" in merged.kinds:
+                return trial.adds_up and self.handed(before, after) >= OF_A_PRODUCT * trial.cost
             return trial.one_nest and trial.products > 0
         worth = ONE_NEST if trial.one_nest else WORTHWHILE
         return (trial.cost < worth * (self.stored(before) + self.stored(after))     # which often says enough
                 or trial.cost < worth * (self.cost(before) + self.cost(after)))
+
+    def handed(self, before: Group, after: Group) -> int:
+        """The bytes that the first stores and the second reads."""
+        read = self.groups.inputs_of(after)
+        return sum(bytes_of(x) for x in self.groups.with_views(before)[1] if x in read)
 
     def is_hopeless(self, before: Group, after: Group, merged: Group) -> bool:
         """Whether it is known without a trial that one kernel does not pay: it is not one nest, and little is saved.

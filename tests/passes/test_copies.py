@@ -42,6 +42,20 @@ FACTOR = """
     z: f32[8, 30] = fused(a, y, body=body)"""
 
 
+WITH_SUM = """
+def f(x: f32[2048, 300], a: f32[2048, 8], b: f32[8, 300]):
+    y: f32[2048, 300] = exp(x)
+    s: f32[2048] = sum(y, axis=(1,), keepdims=False, dtype=f32)
+    def body(p0: f32[2048, 8], p1: f32[8, 300], p2: f32[2048, 300]):
+        v0: f32[2048, 300] = matmul(p0, p1)
+        v1: f32[2048, 300] = multiply(v0, p2)
+        v2: f32[300] = sum(v1, axis=(0,), keepdims=False, dtype=f32)
+        return v1, v2
+    z: tuple[f32[2048, 300], f32[300]] = fused(a, b, y, body=body)
+    return s, z[0], z[1]
+"""
+
+
 def copied(text):
     """The graph in which y is computed again for its last reader."""
     graph = parse_graph(text)
@@ -57,6 +71,7 @@ def copied(text):
 def test_what_reads_element_by_element_takes_the_copy_in():
     assert copied(LATE.replace("READER", "z: f32[40, 30] = sin(y)")) == ["exp", "sum", "fused"]
     assert copied(LATE.replace("READER", EPILOGUE.strip())) == ["exp", "sum", "fused"]
+    assert copied(WITH_SUM) == ["exp", "sum", "fused"]
 
 
 def test_a_factor_of_a_product_is_copied_by_a_kernel_of_its_own():

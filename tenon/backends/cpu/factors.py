@@ -1,8 +1,8 @@
 """The factors of a contraction statement -> operands of the contraction template, with callbacks that read.
 
 A factor that is one load, of the type of the sums, with contiguous neighbours, is handed over as an address, and its
-mask as the range of indices that lies in memory; one that is simple arithmetic on neighbours is computed in vectors
-while packing, any other an element at a time, along the lines of what it reads.
+mask as the range of indices that lies in memory; any other factor is computed an element at a time while packing, along
+the lines of what it reads.
 """
 
 from __future__ import annotations
@@ -18,9 +18,8 @@ from tenon.backends.cpu.arithmetic import I64, in_memory, register, rounded, wid
 from tenon.backends.cpu.contraction import Operand
 from tenon.backends.cpu.contraction.machine import host
 from tenon.backends.cpu.contraction.packing_pieces import runs_among
-from tenon.backends.cpu.contraction.spec import PAIR_LANES, Access, Args, Mapped, Narrow, Size
+from tenon.backends.cpu.contraction.spec import PAIR_LANES, Access, Args, Narrow, Size
 from tenon.backends.cpu.contraction.spec import Index as Places
-from tenon.backends.cpu.neighbours import Neighbours
 from tenon.backends.cpu.values import Values
 from tenon.dataclasses import dataclass
 from tenon.dims import product
@@ -29,7 +28,6 @@ from tenon.loops.contraction import is_small, narrow_load, rounded_load, widened
 from tenon.loops.cost import count
 from tenon.loops.expressions import Binary, Buffer, Expr, Index, Load, Select, size
 from tenon.loops.ir import Contraction
-from tenon.loops.neighbours import WIDE, is_vector
 from tenon.loops.simplify import simplify
 from tenon.loops.traversal import parts
 from tenon.types import bfloat16, float16, float32
@@ -161,9 +159,8 @@ class Factors:
 
         layout = self.layout(x, outer)
         if layout is None or not isinstance(x, Load):
-            lined, narrow = self.lined(x, outer, at), self.narrow(x, outer, at)
-            mapped = self.mapped(x, outer, at) if lined is None and narrow is None else None
-            return Operand(load=load, narrow=narrow, lined=lined, flat=lined is not None, mapped=mapped,
+            lined = self.lined(x, outer, at)
+            return Operand(load=load, narrow=self.narrow(x, outer, at), lined=lined, flat=lined is not None,
                            contiguous="outer" if lined else self.direction(x, outer))
         along, step, apart, flat, span = layout
 
@@ -207,24 +204,6 @@ class Factors:
         def pointer(b: ir.IRBuilder, args: Args, g: Places, m: Places, k: Places) -> ir.Value:
             return at(b, args, g, m, k).address(x.buffer, x.offset)
         return Narrow(pointer, in_memory(x.dtype), partial(widened, source=x.dtype, element=self.element))
-
-    def mapped(self, x: Expr, outer: Axis, at: Callable[..., Values]) -> Mapped | None:
-        """How vectors of a factor that is computed are made, where neighbours along an axis are made of neighbours."""
-        axis = outer if self.direction(x, outer) == "outer" else self.statement.depth
-        if len(axis) != 1 or x.dtype is not self.statement.sum.dtype or x.dtype not in WIDE:
-            return None
-        if not is_vector(x, axis[0]):
-            return None
-        read = max((load for load in parts(x, Load) if axis[0] in load.free), key=lambda load: count(*load.offset.free))
-
-        def pointer(b: ir.IRBuilder, args: Args, g: Places, m: Places, k: Places) -> ir.Value:
-            return at(b, args, g, m, k).address(read.buffer, read.offset)
-
-        def vector(b: ir.IRBuilder, args: Args, g: Places, m: Places, k: Places, lanes: int,
-                   mask: ir.Value | None) -> ir.Value:
-            value = Neighbours(at(b, args, g, m, k), axis[0], lanes, mask).of(x)
-            return value if mask is None else b.select(mask, value, ir.Constant(value.type, None))
-        return Mapped(vector, pointer, in_memory(read.dtype))
 
     def direction(self, x: Expr, outer: Axis) -> Direction | None:
         """Along which axis neighbours lie in most of what a factor reads, if they do."""

@@ -16,8 +16,9 @@ from tenon.dims import symbols
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.text import key_of
 from tenon.loops.expressions import CheckedIndex, Load
-from tenon.loops.ir import Contraction, Kernel, Store, statements
+from tenon.loops.ir import Contraction, Kernel, Store, roots, statements
 from tenon.loops.peeling import peeled
+from tenon.loops.traversal import walk
 from tenon.passes.bodies import lowered
 
 
@@ -43,8 +44,9 @@ def schedules(kernel: Kernel) -> list[str]:
 def learn(body: Graph, kernel: Kernel) -> Facts:
     """What running the kernel takes."""
     single = len(kernel.nests) == 1
+    pairs = in_place_pairs(body) if single else stored_over(kernel) if adds_up(kernel) else copied_first(kernel)
     return Facts(len(kernel.nests), tuple(buffer.type for buffer in kernel.temporaries), scratch_size(kernel),
-                 frozenset(in_place_pairs(body) if single else copied_first(kernel)), kernel.sizes,
+                 frozenset(pairs), kernel.sizes,
                  tuple(Check(_reader(body, check), check.operator) for check in kernel.checks))
 
 
@@ -108,6 +110,29 @@ def copied_first(kernel: Kernel) -> Iterator[tuple[int, int]]:
         if stores and x not in later and all(
                 store.buffer is out and isinstance(store.value, Load) and store.value.buffer is x
                 and store.value.mask is None and store.value.offset is store.offset for store in stores):
+            yield k, j
+
+
+def adds_up(kernel: Kernel) -> bool:
+    """Whether the kernel begins with a product along whose rows is added up what its epilogue stores."""
+    first = kernel.nests[0].body[0] if kernel.nests else None
+    return isinstance(first, Contraction) and first.chunk is not None
+
+
+def stored_over(kernel: Kernel) -> Iterator[tuple[int, int]]:
+    """(result, parameter) pairs such that the epilogue of the product in the first nest stores the result's element
+    where it has read the parameter's, and nobody else reads that."""
+    first, *rest = (nest.body for nest in kernel.nests)
+    (statement,) = first
+    assert isinstance(statement, Contraction)
+    factors = {x.buffer for x in walk(statement.left, statement.right) if isinstance(x, Load)}
+    later = factors.union(*map(buffers_of, rest))
+    loads = [x for s in statement.epilogue for x in walk(*roots(s)) if isinstance(x, Load)]
+    stores = {s.buffer: s.offset for s in statement.epilogue if isinstance(s, Store)}
+    for (k, out), (j, x) in product(enumerate(kernel.outputs), enumerate(kernel.inputs)):
+        read = [load for load in loads if load.buffer is x]
+        if out in stores and x not in later and read and x.type == out.type and all(
+                load.offset is stores[out] and load.mask is None for load in read):
             yield k, j
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 from llvmlite import ir
 
@@ -11,13 +12,16 @@ from tenon.backends.cpu.contraction import Contraction as Template
 from tenon.backends.cpu.contraction import (
     Tile,
     beats_windows,
+    chunk_of,
+    chunk_start,
     emit_contraction,
     emit_packing,
     packed_size,
     scratch_size,
+    tile_of,
     tiles_of,
 )
-from tenon.backends.cpu.contraction.emit import loop, runs
+from tenon.backends.cpu.contraction.emit import loop, maximum, minimum, runs
 from tenon.backends.cpu.contraction.spec import Args, Size
 from tenon.backends.cpu.contraction.spec import Index as Places
 from tenon.backends.cpu.contraction.spec import Target as Near
@@ -28,7 +32,9 @@ from tenon.backends.cpu.sliding import emit_sliding, slides, sliding_scratch
 from tenon.backends.cpu.values import ONE, ZERO, Values
 from tenon.dataclasses import dataclass, replace
 from tenon.dims import product
+from tenon.locks import cached_property
 from tenon.loops.affine import affine, is_same
+from tenon.loops.cost import count
 from tenon.loops.expressions import Buffer, Expr, Load
 from tenon.loops.ir import Contraction, Store, roots
 from tenon.loops.sliding import Sliding
@@ -158,7 +164,8 @@ class _Product:
         return Template(kinds, self.element, batch, rows, columns, depth, left, right, self.store, run,
                         self.target if plain else None, known, None if plain else self.finish,
                         () if plain else tuple(self.near()), () if plain else tuple(self.written()), pairs is not None,
-                        self.packed, are_straight(x.epilogue, x.rows), self.target if rounds else None, odd)
+                        self.packed, are_straight(x.epilogue, x.rows), self.target if rounds else None, odd,
+                        0 if x.chunk is None else count(x.chunk.number))
 
     # ------------------------------------------------------------ results
 
@@ -215,7 +222,7 @@ class _Product:
                 values.known[x.sum] = b.load(b.gep(line, [lane], source_etype=self.element), typ=self.element)
                 values.block(x.epilogue)
 
-        with loop(b, ZERO, rows) as (i, _):
+        with self.each_row(values, m, rows) as i:
             self.unravel(values, x.rows, b.add(m, i))
             line = b.gep(sums, [b.mul(i, ir.Constant(I64, width))], source_etype=self.element)
             if apart:
@@ -227,6 +234,47 @@ class _Product:
             else:
                 run(line, n, ir.Constant(I64, width) if whole else columns)
         b.ret_void()
+
+    # ------------------------------------------------------------ sums along chunks of rows
+
+    @contextmanager
+    def each_row(self, values: Values, m: ir.Value, rows: ir.Value) -> Iterator[ir.Value]:
+        """So many rows from m on, counted from there, those of a chunk at a time."""
+        b, chunk = values.b, self.statement.chunk
+        if chunk is None:
+            with loop(b, ZERO, rows) as (i, _):
+                yield i
+            return
+        stop = b.add(m, rows)
+        with loop(b, self.chunk_of(b, m), b.add(self.chunk_of(b, b.sub(stop, ONE)), ONE)) as (number, _):
+            start, end = self.chunk_start(b, number), self.chunk_start(b, b.add(number, ONE))
+            with loop(b, maximum(b, b.sub(start, m), ZERO), minimum(b, b.sub(end, m), rows)) as (i, _):
+                values.known[chunk.number] = number
+                values.known[chunk.first] = b.icmp_unsigned("==", b.add(m, i), start)
+                yield i
+
+    def name_chunk(self, values: Values, m: ir.Value) -> None:
+        """The chunk that a row is in, and whether it is its first row."""
+        b, chunk = values.b, self.statement.chunk
+        if chunk is not None:
+            number = values.known[chunk.number] = self.chunk_of(b, m)
+            values.known[chunk.first] = b.icmp_unsigned("==", m, self.chunk_start(b, number))
+
+    def chunk_of(self, b: ir.IRBuilder, row: ir.Value) -> ir.Value:
+        template, tile = self.cut
+        return chunk_of(b, template, tile, row)
+
+    def chunk_start(self, b: ir.IRBuilder, number: ir.Value) -> ir.Value:
+        template, tile = self.cut
+        return chunk_start(b, template, tile, number)
+
+    @cached_property
+    def cut(self) -> tuple[Template, Tile]:
+        """What says where chunks of rows begin: the product, and its tile."""
+        template = self.template()
+        return template, _tile(self.statement, template) or tile_of(template)
+
+    # ------------------------------------------------------------ what is near
 
     def near(self) -> Iterator[Near]:
         """What the epilogue reads of memory, side by side for the elements of a row and another for every row."""
@@ -288,6 +336,7 @@ class _Product:
         b = ir.IRBuilder(function.append_basic_block("entry"))
         values = self.values(b, tuple(args))
         values.known.update(zip(x.batch, g, strict=False))
+        self.name_chunk(values, m)
         self.unravel(values, x.rows, m)
         self.unravel(values, x.columns, n)
         if not lanes or self.is_plain():

@@ -70,14 +70,19 @@ def scratch_size(spec: Contraction, tile: Tile | None = None) -> int:
 
 def tile_of(spec: Contraction) -> Tile:
     """The tile of the schedule that suits the product best."""
-    return thin_tile(spec) or (None if spec.pairs else direct_tile(spec)) or blocks_tile(spec)
+    return _thin(spec) or (None if spec.pairs else direct_tile(spec)) or blocks_tile(spec)
+
+
+def _thin(spec: Contraction) -> Tile | None:
+    """The tile of few columns, whose rows are shared out one by one."""
+    return thin_tile(spec) if not spec.chunks else None
 
 
 def tiles_of(spec: Contraction) -> list[Tile]:
     """The tiles of all schedules that claim the product, the one that suits it best by the model first."""
     if in_registers(spec):
         return [blocks_tile(spec)]
-    thin, direct = thin_tile(spec), None if spec.pairs else direct_tile(spec)
+    thin, direct = _thin(spec), None if spec.pairs else direct_tile(spec)
     found = [] if thin is None else [thin]
     found += [] if direct is None else [direct, replace(direct, schedule="panels")]
     return [*dict.fromkeys((*found, *choose_tiles(spec.element, MOST_TILES, known=spec.known)))]

@@ -29,7 +29,7 @@ from .emit import (
     zero,
 )
 from .machine import host, shares
-from .spec import Args, Contraction, Index, Operand, Start, Tile, lies_along_depth
+from .spec import Args, Contraction, Index, Operand, Tile, lies_along_depth
 
 SEVERAL = 8             # rows at a time, fewer where a few vectors meet them:
 TOGETHER, SUMS = 4, 2   # so many at most, whose sums are one of so many parts of all registers
@@ -70,26 +70,22 @@ class _Dots:
     def operand(self, of_left: bool) -> Operand:
         return self.spec.left if of_left else self.spec.right
 
-    def start(self, of_left: bool, at: ir.Value) -> Start:
+    def start(self, of_left: bool, at: ir.Value) -> ir.Value:
         """Where a row of left, or a column of right, begins."""
         operand, sizes = self.operand(of_left), self.spec.rows if of_left else self.spec.columns
-        pointer = (operand.narrow or operand.mapped or operand).pointer
+        pointer = operand.pointer if operand.narrow is None else operand.narrow.pointer
         assert pointer is not None
         index = unravel(self.b, at, [size(self.b, self.args) for size in sizes])
-        return Start(index, pointer(self.b, self.args, self.g, index, tuple(ZERO for _ in self.depth)))
+        return pointer(self.b, self.args, self.g, index, tuple(ZERO for _ in self.depth))
 
     def kind(self, of_left: bool) -> ir.Type:
         """What a row of left, or a column of right, is made of in memory."""
-        x = self.operand(of_left)
-        narrow = x.narrow or x.mapped
+        narrow = self.operand(of_left).narrow
         return self.spec.element if narrow is None else narrow.memory
 
-    def read(self, of_left: bool, row: Start, k: ir.Value, mask: ir.Value | None) -> ir.Value:
+    def read(self, of_left: bool, start: ir.Value, k: ir.Value, mask: ir.Value | None) -> ir.Value:
         """A vector from step k on, zeros where the mask has none."""
-        mapped = self.operand(of_left).mapped
-        if mapped is not None:
-            return mapped.vector(self.b, self.args, self.g, row.place, (k,), self.lanes, mask)
-        b, kind, narrow, start = self.b, self.kind(of_left), self.operand(of_left).narrow, row.address
+        b, kind, narrow = self.b, self.kind(of_left), self.operand(of_left).narrow
         where, none = address(b, start, k, kind), zero(ir.VectorType(kind, self.lanes))
         value = load_vector(b, where, kind, self.lanes) if mask is None else masked_load(b, where, mask, none)
         return value if narrow is None else narrow.widen(b, value)
@@ -110,7 +106,7 @@ class _Dots:
                 value = self.read(self.by_rows, start, k, mask)
                 for n, factor in enumerate(factors):
                     sums[i * height + n] = multiply_add(b, value, factor, sums[i * height + n])
-        before = lanes_before(b, starts[0].address, element, self.lanes) if self.lines_up() else ZERO
+        before = lanes_before(b, starts[0], element, self.lanes) if self.lines_up() else ZERO
         first_whole = b.select(b.icmp_signed("==", before, ZERO), ZERO, b.sub(const(self.lanes), before))
         whole = b.add(first_whole, maximum(b, b.and_(b.sub(depth, first_whole), const(-self.lanes)), ZERO))
         sums = [none] * (count * height)
@@ -119,7 +115,7 @@ class _Dots:
                 add(k, between(b, b.trunc(before, I32), b.trunc(b.add(before, depth), I32), self.lanes), sums)
         with loop(b, first_whole, whole, const(self.lanes), sums, short=True) as (k, sums):
             for start in () if self.is_near() else ahead:
-                prefetch(b, address(b, start.address, k, self.kind(self.by_rows)), 2)
+                prefetch(b, address(b, start, k, self.kind(self.by_rows)), 2)
             add(k, None, sums)
         with loop(b, whole, depth, const(self.lanes), sums, short=True) as (k, sums):
             add(k, between(b, I32(0), b.trunc(b.sub(depth, k), I32), self.lanes), sums)

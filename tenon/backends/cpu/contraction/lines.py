@@ -59,8 +59,7 @@ Side = Literal["left", "right"]
 def reads_lines(spec: Contraction, side: Side) -> bool:
     """Whether right's columns (left's rows) are one run of memory, so that a vector of them can be read where it is."""
     operand, components = (spec.right, spec.columns) if side == "right" else (spec.left, spec.rows)
-    plain = (operand.pointer is not None and operand.inside is None and operand.step == 1) or \
-        operand.lined is not None or operand.mapped is not None
+    plain = (operand.pointer is not None and operand.inside is None and operand.step == 1) or operand.lined is not None
     return (plain and operand.contiguous == "outer" and (operand.flat or len(components) == 1)
             and (side == "left" or spec.store_run is None))
 
@@ -72,7 +71,7 @@ class Lines:
         self.b, self.spec, self.args, self.g, self.side = b, spec, args, g, side
         self.element, self.lanes = spec.element, tile.lanes
         self.near, self.far = (spec.left, spec.right) if side == "right" else (spec.right, spec.left)
-        self.memory = read.memory if (read := self.far.lined or self.far.mapped) else spec.element
+        self.memory = self.far.lined.memory if self.far.lined else spec.element
         self.vector = ir.VectorType(spec.element, tile.lanes)
         wide = tile.lanes * element_bytes(spec.element) > WIDE
         count = spec.known[0 if side == "right" else 1]
@@ -117,11 +116,7 @@ class Lines:
                     fetched = self.lines if self.fetches else 0
                     constants = self.element, self.memory, height, self.vectors(height), self.lanes, self.pitch, fetched
                     given = self.starts, self.factors, self.place(i, ZERO), lines, length
-                    if self.far.mapped is None:
-                        pieces.call(b, add_lines, constants, given)
-                    else:
-                        strip = _MappedStrip(self, (start, k), height, fetched, *given[1:4])
-                        strip.add_all(self.vectors(height), length)
+                    pieces.call(b, add_lines, constants, given)
                 before = end
 
     def vectors(self, height: int) -> int:
@@ -137,7 +132,7 @@ class Lines:
 
     def find_lines(self, start: ir.Value, k: ir.Value) -> None:
         """Write down where lines begin, from step k on, and those that come after them."""
-        b, last, pointer = self.b, self.b.sub(self.depth, ONE), (self.far.lined or self.far.mapped or self.far).pointer
+        b, last, pointer = self.b, self.b.sub(self.depth, ONE), (self.far.lined or self.far).pointer
         assert pointer is not None
         outer = unravel(b, start, self.far_sizes)
         with loop(b, ZERO, const(2 * self.lines), short=True) as (line, _):
@@ -187,7 +182,13 @@ def add_lines(b: ir.IRBuilder, element: ir.Type, memory: ir.Type, rows: int, vec
     `factors` are those of the rows for a line, side by side.
     """
     strip = _Strip(b, element, memory, rows, lanes, pitch, fetched, starts, factors, sums, count)
-    strip.add_all(vectors, length)
+    width = const(vectors * lanes)
+    whole = b.sub(length, b.urem(length, width))
+    with loop(b, ZERO, whole, width, short=True) as (j, _):
+        strip.add(j, [None] * vectors)
+    with loop(b, whole, length, const(lanes), short=True) as (j, _):
+        room = b.trunc(minimum(b, b.sub(length, j), const(lanes)), I32)
+        strip.add(j, [between(b, I32(0), room, lanes)])
 
 
 class _Strip:
@@ -198,16 +199,6 @@ class _Strip:
         self.memory = memory
         self.b, self.element, self.rows, self.lanes, self.pitch, self.fetched = b, element, rows, lanes, pitch, fetched
         self.starts, self.factors, self.sums, self.count = starts, factors, sums, count
-
-    def add_all(self, vectors: int, length: ir.Value) -> None:
-        """The products of lines so long, of some vectors at a time."""
-        b, width = self.b, const(vectors * self.lanes)
-        whole = b.sub(length, b.urem(length, width))
-        with loop(b, ZERO, whole, width, short=True) as (j, _):
-            self.add(j, [None] * vectors)
-        with loop(b, whole, length, const(self.lanes), short=True) as (j, _):
-            room = b.trunc(minimum(b, b.sub(length, j), const(self.lanes)), I32)
-            self.add(j, [between(b, I32(0), room, self.lanes)])
 
     def add(self, j: ir.Value, masks: Sequence[ir.Value | None]) -> None:
         """The products of a few vectors of every line, from place j on, of which these lanes are there."""
@@ -239,28 +230,4 @@ class _Strip:
                 prefetch(b, address(b, following, b.add(j, const(v * lanes)), kind), 2)
             read = load_vector(b, place, kind, lanes) if mask is None else masked_load(b, place, mask, none)
             found.append(widened(b, read, dtype, lanes))
-        return found
-
-
-class _MappedStrip(_Strip):
-    """A strip of lines that are computed as they are read."""
-
-    def __init__(self, of: Lines, first: tuple[ir.Value, ir.Value], rows: int, fetched: int, factors: ir.Value,
-                 sums: ir.Value, count: ir.Value) -> None:
-        super().__init__(of.b, of.element, of.memory, rows, of.lanes, of.pitch, fetched, of.starts, factors, sums,
-                         count)
-        self.of, (self.start, self.k) = of, first
-
-    def read(self, line: ir.Value, j: ir.Value, masks: Sequence[ir.Value | None]) -> list[ir.Value]:
-        """The vectors of a line; those of a later one are fetched."""
-        b, of, found, mapped = self.b, self.of, [], self.of.far.mapped
-        assert mapped is not None
-        step = of.step(b.add(self.k, line))
-        following = b.load(address(b, self.starts, b.add(line, const(self.fetched)), POINTER), typ=POINTER)
-        for v, mask in enumerate(masks):
-            place = b.add(j, const(v * self.lanes))
-            if self.fetched:
-                prefetch(b, address(b, following, place, self.memory), 2)
-            outer = unravel(b, b.add(self.start, place), of.far_sizes)
-            found.append(mapped.vector(b, of.args, of.g, outer, step, self.lanes, mask))
         return found

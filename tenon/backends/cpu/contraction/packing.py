@@ -5,8 +5,7 @@
 This is where im2col, transposition and conversion happen.  The way is chosen by what the operand says of itself: lines
 (neighbours in memory are neighbours in the panel: vector copies), pieces (so they are, in runs shorter than a panel),
 chunks (rows of left are copied as they lie), squares (neighbours along depth: vectors transposed), spans (a step
-between neighbours, or holes along depth: scalar copies), maps (neighbours are computed of neighbours: vectors),
-elements (only `load` is known).
+between neighbours, or holes along depth: scalar copies), elements (only `load` is known).
 """
 from collections.abc import Callable, Sequence
 
@@ -34,7 +33,6 @@ from .emit import (
     unravel,
     zero,
 )
-from .packing_maps import pack_map
 from .packing_pieces import pack_pieces, runs_in_a_vector
 from .packing_squares import pack_squares, pack_turned
 from .pairs import pack_pairs
@@ -59,8 +57,6 @@ def emit_pack(module: ir.Module, name: str, spec: Contraction, tile: Tile, side:
         pack_pairs(pack, side)
     elif operand.narrow is not None and width % tile.lanes == 0:
         pack_squares(pack)
-    elif operand.mapped is not None and not (side == "left" and operand.contiguous == "outer"):
-        pack_map(pack, operand.mapped, side)
     elif operand.pointer is None:
         pack.elements()
     elif (count := runs_in_a_vector(pack)) is not None:
@@ -82,7 +78,7 @@ def emit_pack(module: ir.Module, name: str, spec: Contraction, tile: Tile, side:
 
 
 class Pack:
-    """The values that all ways of packing work with."""
+    """The values that all four ways of packing work with."""
 
     def __init__(self, b: ir.IRBuilder, spec: Contraction, tile: Tile, operand: Operand, outer_sizes: Sequence[Size],
                  width: int, values: Sequence[ir.Value]) -> None:

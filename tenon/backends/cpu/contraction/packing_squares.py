@@ -33,7 +33,7 @@ def pack_squares(pack: Pack) -> None:
     b, lanes = pack.b, pack.lanes
     pointer, element, widen = pack.source()
     k_start = unravel(b, pack.k0, pack.depth_sizes)
-    whole = pack.depth if in_whole_squares(pack) else b.and_(pack.depth, const(-lanes))
+    whole = pack.depth if _in_whole_squares(pack) else b.and_(pack.depth, const(-lanes))
     starts = addresses(b, lanes)
     with loop(b, ZERO, const(pack.width), const(lanes), short=True) as (group, _):
         with loop(b, ZERO, const(lanes), short=True) as (i, _):
@@ -63,7 +63,7 @@ def _whole_squares(pack: Pack, starts: ir.Value, group: ir.Value, depth: ir.Valu
             store_vector(b, column, pack.slot(b.add(k, const(step)), group))
 
 
-def in_whole_squares(pack: Pack) -> bool:
+def _in_whole_squares(pack: Pack) -> bool:
     """Whether any block of depth is so many squares: blocks are whole vectors, but for the last."""
     known = all(isinstance(size, ir.Constant) for size in pack.depth_sizes)
     return known and math.prod(size.constant for size in pack.depth_sizes) % pack.lanes == 0

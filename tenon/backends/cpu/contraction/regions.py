@@ -15,6 +15,7 @@ from llvmlite import ir
 
 from tenon.backends.cpu.shares import PARTS, Share
 
+from .chunks import chunk_start
 from .direct import tile_count, tile_start
 from .emit import I1, I64, ZERO, ceil_div, const, element_bytes, loop, maximum, minimum
 from .machine import host
@@ -43,7 +44,7 @@ class Sizes(NamedTuple):
 
 
 class _Axis(NamedTuple):
-    """The tiles along rows or columns: how many there are, and where one begins."""
+    """The tiles along rows or columns, or chunks of tiles: how many there are, and where one begins."""
     count: ir.Value
     start: Callable[[ir.Value], ir.Value]
 
@@ -176,13 +177,14 @@ def _reading(spec: Contraction, side: int) -> int:
 
 def _axes(b: ir.IRBuilder, spec: Contraction, tile: Tile, sizes: Sizes) -> tuple[_Axis, _Axis]:
     """The tiles of rows, and of columns."""
+    chunks = _Axis(const(spec.chunks), lambda x: chunk_start(b, spec, tile, x)) if spec.chunks else None
     if tile.schedule == "blocks":
         down, across = const(tile.rows), const(tile.width)
-        return (_Axis(ceil_div(b, sizes.rows, down), lambda x: b.mul(x, down)),
+        return (chunks or _Axis(ceil_div(b, sizes.rows, down), lambda x: b.mul(x, down)),
                 _Axis(ceil_div(b, sizes.columns, across), lambda x: b.mul(x, across)))
     height, width, _ = spec.known
     assert height is not None and width is not None
     vectors = -(-width // tile.lanes)
-    return (_Axis(const(tile_count(height, tile.rows)), lambda x: tile_start(b, height, tile.rows, x)),
+    return (chunks or _Axis(const(tile_count(height, tile.rows)), lambda x: tile_start(b, height, tile.rows, x)),
             _Axis(const(tile_count(vectors, tile.vectors)),
                   lambda x: b.mul(tile_start(b, vectors, tile.vectors, x), const(tile.lanes))))

@@ -7,7 +7,7 @@ get composite indices as tuples, so that nobody divides for an element; `store` 
 """
 import math
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from llvmlite import ir
 
@@ -39,15 +39,6 @@ class Narrow:
 
 
 @dataclass(frozen=True)
-class Mapped:
-    """What computes a vector of neighbours along an axis of one component, from where the indices say on, zeros where
-    the mask has none (b, args, g, outer, k, lanes, mask); and where the most of what it reads lies."""
-    vector: Callable[[ir.IRBuilder, Args, Index, Index, Index, int, ir.Value | None], ir.Value]
-    pointer: Access
-    memory: ir.Type
-
-
-@dataclass(frozen=True)
 class Operand:
     """How left[g, m, k] or right[g, k, n] is read; callbacks are called (b, args, g, outer, k), outer being m or n.
 
@@ -64,7 +55,6 @@ class Operand:
     tapped: bool = False                # every component of depth but the first moves what is inside, and only those
     narrow: Narrow | None = None        # beside `load`, or of pairs: how to pack faster than element by element
     lined: Narrow | None = None         # beside `load`: the same of elements of 16 bits that are neighbours along outer
-    mapped: Mapped | None = None        # beside `load`: vectors of neighbours along `contiguous`
     zipped: int | None = None           # of pairs along outer: elements from the first line of a pair to the second
     rounded: bool = False               # of pairs: they are in memory as float32, or as what `narrow` says
     inside: Range | None = None         # low <= innermost contiguous index < high is in memory, elsewhere are zeros
@@ -73,12 +63,6 @@ class Operand:
         assert (self.load is None) != (self.pointer is None), "an operand has either load or pointer"
         assert self.pointer is None or self.contiguous is not None, "a pointer is contiguous along outer or depth"
         assert not (self.flat and self.inside), "inside speaks of the innermost component, flat of all"
-
-
-class Start(NamedTuple):
-    """A row of left, or a column of right: which one, and where it begins in memory."""
-    place: Index
-    address: ir.Value
 
 
 @dataclass(frozen=True)
@@ -109,6 +93,7 @@ class Contraction:
     straight: bool = True               # whether rows are equally far apart where `target` puts them
     rounds: Target | None = None        # of pairs: where the sums, rounded to bfloat16, are all that is written
     odd: bool = False                   # of pairs: the last one has no second number, which counts as zero
+    chunks: int = 0                     # of rows, each of which one thread meets in order, to add up along it
 
 
 @dataclass(frozen=True)
@@ -278,12 +263,7 @@ def reads_in_place(operand: Operand, depth_components: int) -> bool:
 
 def lies_along_depth(operand: Operand, depth_components: int) -> bool:
     """Whether a row of the operand is one run of memory, of elements of the sums' type or narrower ones."""
-    return operand.narrow is not None or maps_along_depth(operand) or reads_in_place(operand, depth_components)
-
-
-def maps_along_depth(operand: Operand) -> bool:
-    """Whether vectors along depth are computed as they are read."""
-    return operand.mapped is not None and operand.contiguous == "depth"
+    return operand.narrow is not None or reads_in_place(operand, depth_components)
 
 
 def in_registers(spec: Contraction) -> bool:
@@ -313,8 +293,6 @@ def left_layout(spec: Contraction, tile: Tile) -> tuple[bool, int, int, int]:
     if in_registers(spec) and (x.zipped is not None or x.rounded):
         return False, tile.lanes, tile.rows * tile.lanes, 1
     if x.rounded and x.zipped is None:
-        return False, tile.depth + tile.lanes, tile.lanes, 1
-    if maps_along_depth(x):
         return False, tile.depth + tile.lanes, tile.lanes, 1
     if not copies_rows(spec):
         return False, 1, tile.rows * tile.lanes, tile.rows

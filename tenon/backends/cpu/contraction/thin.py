@@ -30,7 +30,7 @@ from .emit import (
     zero,
 )
 from .machine import FMA_LATENCY, FMA_UNITS, Machine, host, shares
-from .spec import Contraction, Operand, Size, Start, Tile, element_of, maps_along_depth, reads_in_place, region_function
+from .spec import Contraction, Index, Operand, Size, Tile, element_of, reads_in_place, region_function
 
 FEWEST_ROWS, FEWEST, MOST = 4, 2, 8     # and columns; those of a tile, which are no more than lanes
 ADDING_UP = 4           # vectors that are multiplied while the lanes of a sum are added up,
@@ -44,8 +44,7 @@ def thin_tile(spec: Contraction, machine: Machine | None = None, worth: Sequence
     machine, (rows, columns, depth) = machine or host(), spec.known
     if rows is None or columns is None or not depth or spec.packed is not None or spec.store_run or spec.pairs:
         return None
-    runs = reads_in_place(spec.left, len(spec.depth)) or maps_along_depth(spec.left)
-    plain = runs and not isinstance(spec.element, ir.IntType)
+    plain = reads_in_place(spec.left, len(spec.depth)) and not isinstance(spec.element, ir.IntType)
     if rows < FEWEST_ROWS or columns < FEWEST or not plain or not (lies_in_runs(spec) or len(spec.depth) == 1):
         return None
     lanes = machine.vector_bytes // element_bytes(spec.element)
@@ -149,7 +148,6 @@ class _Thin:
     def products(self, m: ir.Value, n: ir.Value, height: int, count: int) -> list[list[ir.Value]]:
         """The sums of a tile, row by row; vectors of which each lane has its part of the sum."""
         b, spec, lanes, element = self.b, self.spec, self.lanes, self.spec.element
-        memory = element if spec.left.mapped is None else spec.left.mapped.memory
         rows = [self.run(spec.left, b.add(m, const(i)), spec.rows) for i in range(height)]
         last = const(self.rows - 1)
         later = [] if self.is_near() else [
@@ -157,7 +155,7 @@ class _Thin:
         columns = [self.column(b.add(n, const(j))) for j in range(count)]
 
         def add(k: ir.Value, mask: ir.Value | None, sums: list[ir.Value]) -> None:
-            left = [self.read(row, k, mask) for row in rows]
+            left = [self.load(address(b, row, k, element), mask) for row in rows]
             for j, column in enumerate(columns):
                 factor = self.load(address(b, column, k, element), mask if lies_in_runs(spec) else None)
                 for i, value in enumerate(left):
@@ -166,7 +164,7 @@ class _Thin:
         sums, whole = [zero(ir.VectorType(element, lanes))] * (height * count), self.depth // lanes * lanes
         with loop(b, ZERO, const(whole), const(lanes), sums, short=True) as (k, sums):
             for row in later:
-                prefetch(b, address(b, row.address, k, memory), 2)
+                prefetch(b, address(b, row, k, element), 2)
             add(k, None, sums)
         if whole < self.depth:
             add(const(whole), lanes_below(self.depth - whole, lanes), sums)
@@ -176,24 +174,17 @@ class _Thin:
         """Whether left is so small that it need not be fetched."""
         return self.rows * self.depth * element_bytes(self.spec.element) <= host().second_cache
 
-    def run(self, operand: Operand, at: ir.Value, axis: Sequence[Size]) -> Start:
-        """Where a row or a column begins."""
-        b, pointer = self.b, (operand.mapped or operand).pointer
-        assert pointer is not None
-        index = unravel(b, at, [size(b, self.args) for size in axis])
-        return Start(index, pointer(b, self.args, self.batch, index, (ZERO,) * len(self.spec.depth)))
-
-    def read(self, row: Start, k: ir.Value, mask: ir.Value | None) -> ir.Value:
-        """A vector of a row of left, or what the mask leaves of it."""
-        mapped = self.spec.left.mapped
-        if mapped is None:
-            return self.load(address(self.b, row.address, k, self.spec.element), mask)
-        return mapped.vector(self.b, self.args, self.batch, row.place, (k,), self.lanes, mask)
+    def run(self, operand: Operand, at: ir.Value, axis: Sequence[Size]) -> ir.Value:
+        """Where a row or a column begins in memory."""
+        b = self.b
+        assert operand.pointer is not None
+        index: Index = unravel(b, at, [size(b, self.args) for size in axis])
+        return operand.pointer(b, self.args, self.batch, index, (ZERO,) * len(self.spec.depth))
 
     def column(self, n: ir.Value) -> ir.Value:
         """Where a column begins, in memory or in the copy."""
         if lies_in_runs(self.spec):
-            return self.run(self.spec.right, n, self.spec.columns).address
+            return self.run(self.spec.right, n, self.spec.columns)
         return address(self.b, self.copy, self.b.mul(n, const(run_length(self.tile))), self.spec.element)
 
     def load(self, where: ir.Value, mask: ir.Value | None) -> ir.Value:
