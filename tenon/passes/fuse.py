@@ -30,8 +30,11 @@ def fuse(graph: Graph, begin: Callable[[Graph], None] | None = None) -> Graph:
     groups = Groups(drop_dead(inside(graph, fuse)))
     if begin is not None:
         begin(settled_products(groups))
-    for producer, node in groups.links() * SWEEPS:
-        groups.try_merge(producer, node)
+    for alike in groups.links() * SWEEPS:
+        for producer, node in alike:
+            groups.try_merge(producer, node)
+        for producer, node in alike:
+            groups.try_merge_linked(producer, node)
     repeat_cheap(groups)
     join_row_sums(groups)
     if begin is not None:

@@ -13,6 +13,7 @@ A contraction takes in only views on its inputs and elementwise work on its resu
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import groupby
 
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.op import Op
@@ -118,14 +119,18 @@ class Groups:
         """Whether the node is work that may be merged."""
         return self.kinds[node].name in ("map", "reduce", "contraction")
 
-    def links(self) -> list[tuple[Node, Node]]:
-        """(a node, one that reads it), those between which most memory would be moved first, then in the graph's order.
+    def links(self) -> list[list[tuple[Node, Node]]]:
+        """(a node, one that reads it), those between which most memory would be moved first, then in the graph's order;
+        those between which about as much would be moved together.
 
         What is merged first may keep others apart: a mean of all rows must not keep from one another the large
         values from which it is computed and which it scales.
         """
         found = [(source, node) for node in self.graph.nodes if self.is_core(node) for source in self.producers(node)]
-        return sorted(found, key=lambda link: -(bytes_of(link[0].output).bit_length() // SIMILAR))
+
+        def moved(link: tuple[Node, Node]) -> int:
+            return -(bytes_of(link[0].output).bit_length() // SIMILAR)
+        return [list(alike) for _, alike in groupby(sorted(found, key=moved), key=moved)]
 
     def producers(self, node: Node) -> list[Node]:
         """The nodes that it reads, through views, the latest first."""
@@ -161,13 +166,8 @@ class Groups:
     def try_merge(self, producer: Node, consumer: Node) -> None:
         """Make one group of those of two nodes, one of which reads the other, if that is allowed and pays."""
         before, after = self.group_of(producer), self.group_of(consumer)
-        if before is after or not self.may_merge(before, after):
-            return
-        link = self.order.link(before, after) if before.kinds == {"map", "reduce"} else None
-        if link is None:
+        if before is not after and self.may_merge(before, after):
             self.merge(before, after, self.joins_elementwise(before, after))
-        elif link.kinds == {"map"}:
-            self.merge_linked(before, link, after)
 
     def try_merge_siblings(self, x: Group, y: Group) -> None:
         """Make one group of two that read the same memory, if that is allowed and pays."""
@@ -184,13 +184,20 @@ class Groups:
         else:
             self.refused.add((before, after))
 
-    def merge_linked(self, before: Group, link: Group, after: Group) -> None:
-        """Make one group of three, the second all that lies between, if it pays: rows, what is made of their sums, and
-        what reads both."""
-        both = union(before, link, self.position)
-        if (before, after) in self.refused or not self.may_be_one(both, after):
+    def try_merge_linked(self, producer: Node, consumer: Node) -> None:
+        """Make one group of rows, what is made of their sums, which is all that lies between, and what reads both, if
+        that is allowed, pays, and goes through the rows once."""
+        before, after = self.group_of(producer), self.group_of(consumer)
+        if before is after or before.kinds != {"map", "reduce"} or not self.may_merge(before, after):
             return
-        if self.worth.pays(before, after, union(both, after, self.position)):
+        link = self.order.link(before, after)
+        if link is None or link.kinds != {"map"} or (before, after) in self.refused:
+            return
+        both = union(before, link, self.position)
+        if not self.may_be_one(both, after):
+            return
+        merged = union(both, after, self.position)
+        if self.worth.pays(before, after, merged) and self.worth.is_one_nest(merged):
             self.join(self.join(before, link), after)
         else:
             self.refused.add((before, after))

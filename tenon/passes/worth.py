@@ -139,6 +139,11 @@ class Worth:
             self.known[group] = try_nodes(*self.groups.with_views(group))
         return self.known[group]
 
+    def is_one_nest(self, group: Group) -> bool:
+        """Whether the loops of the group's kernel stand in one another."""
+        trial = self.trial(group)
+        return trial is not None and trial.one_nest
+
     def moved(self, group: Group) -> int:
         """The bytes that the kernel of the group reads and writes."""
         return sum(map(bytes_of, self.groups.inputs_of(group))) + self.stored(group)

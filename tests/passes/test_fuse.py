@@ -301,6 +301,14 @@ def test_cross_entropy_and_its_gradient_read_the_scores_once(shape: tuple[int, i
     np.testing.assert_allclose(gradient.numpy(), expected, rtol=1e-4, atol=1e-7)
 
 
+def test_a_sum_of_all_rows_is_added_up_where_their_gradient_reads_them() -> None:
+    """What is read twice, by a sum of everything and by rows, is not drawn into the rows' first kernel."""
+    shape = (2048, 1000)
+    scores, weights = (tn.asarray(np.ones(shape, np.float32)) for _ in range(2))
+    graph = optimize(tn.jit(tn.value_and_grad(lambda x, p: -(tn.log_softmax(x, axis=1) * p).sum())).graph(scores, weights))
+    assert len([node for node in graph.nodes if graph.params[1] in node.inputs]) == 1, print_graph(graph)
+
+
 def test_rows_do_not_wait_for_what_reads_their_sums_too() -> None:
     """Of the two that lie between rows and what reads both, one is no kernel."""
     graph = fused("def f(x: f32[64, 100]):", "v0: f32[64, 100] = exp(x)",
