@@ -5,10 +5,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from loops.compiled import check, run
+from loops.compiled import check, llvm_text, run
 from loops.test_maps import data
 from loops.test_windows import graph_of, types
 from tenon.backends.cpu.sliding import slides
+from tenon.backends.cpu.sliding.filters import filter_plan_of
 from tenon.graph.interpret import interpret
 from tenon.graph.text import parse_graph, print_graph
 from tenon.loops.ir import Contraction
@@ -154,3 +155,25 @@ def test_any_windows(case):
 def test_any_windows_with_many_filters(case, filters):
     *_, (graph, inputs) = three((*case[:3], filters, *case[4:8], 1))
     check(graph, *map(data, inputs), interpreted=False, tolerance=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [float64, float16, bfloat16], ids=str)
+@pytest.mark.parametrize("filters", [17, 24, 25, 50, 66])
+def test_a_last_panel_of_few_filters_in_other_types(dtype, filters):
+    *_, (graph, inputs) = three((3, 4, (9, 11), filters, (5, 5), 1, ((2, 2), (2, 2)), 1, 1))
+    graph = parse_graph(print_graph(graph).replace("f32", str(TensorType(dtype, ()))))
+    check(graph, *(data(t).astype(dtype.numpy) for t in inputs), interpreted=False,
+          tolerance={64: 1e-9, 16: 0.15}[dtype.bits])
+
+
+@pytest.mark.parametrize("filters", [17, 24, 40, 50, 66])
+def test_the_last_panel_multiplies_no_more_than_it_has_to(filters):
+    """It has halves of vectors for the few filters that fill no whole one."""
+    *_, (graph, inputs) = three((3, 4, (9, 11), filters, (5, 5), 1, ((2, 2), (2, 2)), 1, 1))
+    kernel = check(graph, *map(data, inputs), interpreted=False, tolerance=1e-3)
+    statement = kernel.nests[-1].body[0]
+    plan = filter_plan_of(statement, slides(statement))
+    computed = (plan.panels - 1) * plan.width + plan.last_width
+    assert filters <= computed < filters + plan.lanes // 2
+    halves = f"llvm.fmuladd.v{plan.lanes // 2}f32" in llvm_text(kernel)
+    assert halves == (computed % plan.lanes != 0)

@@ -28,6 +28,7 @@ from tenon.backends.cpu.contraction.emit import (
     element_bytes,
     load_vector,
     loop,
+    maximum,
     minimum,
     multiply_add,
     splat,
@@ -83,6 +84,11 @@ class FilterPlan:
     @property
     def panels(self) -> int:
         return -(-count(self.filters) // self.width)
+
+    @property
+    def last_width(self) -> int:
+        """Filters of the last panel, up to half a vector."""
+        return up(count(self.filters) - (self.panels - 1) * self.width, self.lanes // 2)
 
     @property
     def all_taps(self) -> int:
@@ -209,9 +215,16 @@ class _SlidingFilters:
             with loop(b, ZERO, self.some_images, short=True) as (i, _):
                 know(self.values, plan.windows.outside, b.add(self.image, i))
                 self.cover.emit(self.values, self.copy_of(i), self.first, (channel, end))
-            with loop(b, *self.own_panels, short=True) as (panel, _):
+            self.products(channel)
+
+    def products(self, channel: ir.Value) -> None:
+        """Add to the sums of some channels for all panels, the last of which may be narrower."""
+        b, plan, (start, stop), last = self.b, self.plan, self.own_panels, const(self.plan.panels - 1)
+        parts = [(start, minimum(b, stop, last), plan.width), (maximum(b, start, last), stop, plan.last_width)]
+        for first, end, width in parts if plan.last_width < plan.width else [(start, stop, plan.width)]:
+            with loop(b, first, end, short=True) as (panel, _):
                 for tap in range(0, plan.all_taps, plan.taps):
-                    self.tile(channel, panel, range(tap, min(tap + plan.taps, plan.all_taps)))
+                    self.tile(channel, panel, range(tap, min(tap + plan.taps, plan.all_taps)), width)
 
     def copy_of(self, image: ir.Value) -> ir.Value:
         """Where the copies of an image of the block are."""
@@ -262,19 +275,20 @@ class _SlidingFilters:
 
     # ------------------------------------------------------------ sums
 
-    def tile(self, channel: ir.Value, panel: ir.Value, taps: range) -> None:
-        """Add to the sums of some channels and taps for one panel."""
+    def tile(self, channel: ir.Value, panel: ir.Value, taps: range, width: int) -> None:
+        """Add to the sums of some channels and taps for one panel, or so many filters of it, in halves of vectors."""
         b, plan = self.b, self.plan
+        vectors = [(v, min(plan.lanes, width - v)) for v in range(0, width, plan.lanes)]
         rows = [(c, tap) for c in range(plan.together) for tap in taps]
         at = [c * self.cover.elements + self.cover.place(self.taps[tap]) for c, tap in rows]
         column = b.mul(panel, const(plan.width))
         where = []
-        for (c, tap), v in combinations(rows, range(plan.vectors)):
+        for (c, tap), (v, lanes) in combinations(rows, vectors):
             row = b.add(b.mul(b.add(channel, const(c)), const(plan.all_taps)), const(tap))
-            where.append(self.sum_at(row, b.add(column, const(v * plan.lanes))))
+            where.append((self.sum_at(row, b.add(column, const(v))), lanes))
         begins = b.and_(b.icmp_signed("==", self.image, ZERO), b.icmp_signed("==", self.first, ZERO))
-        none = zero(ir.VectorType(self.element, plan.lanes))
-        state = [b.select(begins, none, load_vector(b, place, self.element, plan.lanes)) for place in where]
+        state = [b.select(begins, zero(ir.VectorType(self.element, lanes)), load_vector(b, place, self.element, lanes))
+                 for place, lanes in where]
 
         def over(places: list[ir.Value], number: ir.Value, sums: list[ir.Value]) -> list[ir.Value]:
             """The sums with what all places have, given the image and the first of them, the number of all of these."""
@@ -288,12 +302,12 @@ class _SlidingFilters:
             line = self.panel_at(panel, b.mul(number, self.counts[-1]))
             with loop(b, ZERO, self.counts[-1], carried=sums, short=True) as (x, inner):
                 inner[:] = self.added(inner, address(b, copy, x, self.element),
-                                      address(b, line, b.mul(x, const(plan.width)), self.element), at)
+                                      address(b, line, b.mul(x, const(plan.width)), self.element), at, vectors)
             return inner
 
         with loop(b, ZERO, self.some_images, carried=state, short=True) as (image, sums):
             sums[:] = over([image], image, sums)
-        for place, value in zip(where, sums, strict=True):
+        for (place, _), value in zip(where, sums, strict=True):
             store_vector(b, value, place)
 
     def sum_at(self, row: ir.Value, column: ir.Value) -> ir.Value:
@@ -301,16 +315,16 @@ class _SlidingFilters:
         b = self.b
         return address(b, self.sums, b.add(b.mul(b.sub(row, self.row), const(self.pitch)), column), self.element)
 
-    def added(self, sums: Sequence[ir.Value], copy: ir.Value, line: ir.Value, at: Sequence[int]) -> list[ir.Value]:
+    def added(self, sums: Sequence[ir.Value], copy: ir.Value, line: ir.Value, at: Sequence[int],
+              vectors: Sequence[tuple[int, int]]) -> list[ir.Value]:
         """The sums with the products of one place."""
-        b, plan, found = self.b, self.plan, list(sums)
-        lines = [load_vector(b, address(b, line, const(v * plan.lanes), self.element), self.element, plan.lanes)
-                 for v in range(plan.vectors)]
+        b, found = self.b, list(sums)
+        lines = [load_vector(b, address(b, line, const(v), self.element), self.element, lanes) for v, lanes in vectors]
         for k, offset in enumerate(at):
-            factor = splat(b, b.load(address(b, copy, const(offset), self.element), typ=self.element), plan.lanes)
+            factor = b.load(address(b, copy, const(offset), self.element), typ=self.element)
             for v, other in enumerate(lines):
-                number = k * plan.vectors + v
-                found[number] = multiply_add(b, factor, other, found[number])
+                number = k * len(lines) + v
+                found[number] = multiply_add(b, splat(b, factor, vectors[v][1]), other, found[number])
         return found
 
     # ------------------------------------------------------------ results
