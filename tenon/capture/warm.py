@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import cache
 from itertools import count
 from threading import Thread
@@ -68,9 +69,11 @@ def short_way(captured: Captured, structure: Structure, leaves: Sequence[Any]) -
 
 def make_ready() -> None:
     """Let another thread make the native functions of short ways, while a first program is compiled: the memory that
-    LLVM takes is given back after that, and would be taken again by the second call."""
+    LLVM takes is given back after that, and would be taken again by the second call.  Nothing is lost but that where
+    the system has no more threads, or Python is about to end."""
     if objects.READABLE:
-        Thread(target=_load_natives, name="tenon-compile").start()
+        with suppress(RuntimeError):
+            Thread(target=_load_natives, name="tenon-compile").start()
 
 
 def _load_natives() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from itertools import islice
+from threading import main_thread
 from typing import Any
 
 import numpy as np
@@ -95,11 +97,20 @@ class DataLoader:
 def _in_order(load: Callable[[Any], Any], jobs: Iterator[Any], workers: int, most: int) -> Iterator[Any]:
     """The results of `load`, in the order of the jobs, at most `most` of them made ahead."""
     pool = ThreadPoolExecutor(workers, thread_name_prefix="tenon-loader")
+
+    def begin(job: Any) -> Callable[[], Any]:
+        try:
+            return pool.submit(load, job).result
+        except RuntimeError:
+            if main_thread().is_alive():
+                raise
+            return partial(load, job)       # once the main thread has ended Python's pools take no more work
+
     try:
-        ahead: deque[Future[Any]] = deque(pool.submit(load, job) for job in islice(jobs, most))
+        ahead = deque(map(begin, islice(jobs, most)))
         while ahead:
-            result = ahead.popleft().result()
-            ahead.extend(pool.submit(load, job) for job in islice(jobs, 1))
+            result = ahead.popleft()()
+            ahead.extend(map(begin, islice(jobs, 1)))
             yield result
     finally:
         pool.shutdown(wait=False, cancel_futures=True)

@@ -7,6 +7,7 @@ operators eagerly never load LLVM.  Where Python's or NumPy's objects are not wh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache
 from threading import Thread
 from typing import TYPE_CHECKING, Any
@@ -97,8 +98,9 @@ def give(shorts: Sequence[Short], product: Short) -> None:
 
 
 def _begin(shorts: Sequence[Short], product: Short) -> None:
-    """Let another thread make machine code."""
-    Thread(target=give_native, args=(shorts, product), name="tenon-compile").start()
+    """Let another thread make machine code; none where the system has no more threads, or Python is about to end."""
+    with suppress(RuntimeError):
+        Thread(target=give_native, args=(shorts, product), name="tenon-compile").start()
 
 
 def _nothing_watches() -> bool:

@@ -406,3 +406,14 @@ print(begun.count("tenon-compile"), y.numpy().sum())
 def test_a_ufunc_that_is_not_as_numpy_makes_them_has_no_loop():
     assert inner_loop(np.frompyfunc(lambda x: x, 1, 1), "ff") is None
     assert inner_loop(np.add, "fff") is not None and inner_loop(np.add, "ffd") is None
+
+
+def test_calls_stay_in_python_where_no_thread_can_be_started(monkeypatch):
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        patch.setattr(native, "FEW", 0)
+        native.give(SHORTS, PRODUCT)        # the first call asks for machine code
+        assert tn.tensor([1.0, 2.0]).exp().shape == (2,)
+    assert not is_native(tn.exp.quick)

@@ -163,6 +163,39 @@ threading.Thread(target=work).start()
     assert text == "[[2.0, 2.0], [2.0, 2.0]]\n[[3.0, 3.0, 3.0], [3.0, 3.0, 3.0], [3.0, 3.0, 3.0]]\n"
 
 
+def test_functions_are_compiled_where_no_thread_can_be_started(tmp_path):
+    text = run("""
+import threading
+import tenon as tn
+def refuse(thread):
+    raise RuntimeError("can't start new thread")
+threading.Thread.start = refuse
+def long(x):
+    for _ in range(60):
+        x = tn.tanh(x @ x) + 1
+    return x.sum()
+f = tn.jit(long)
+for n in (40, 40, 3):
+    print(abs(float(f(tn.full((n, n), 0.1))) - float(long(tn.full((n, n), 0.1)))) < 1e-3 * n * n)
+""", cache=str(tmp_path))
+    assert text == "True\n" * 3
+
+
+def test_a_loader_goes_on_once_the_main_thread_has_ended():
+    text = run("""
+import threading
+from tenon.data import DataLoader
+def work():
+    for workers in (1, 2):
+        loader = iter(DataLoader(range(5), batch_size=2, num_workers=workers, prefetch_factor=1))
+        first = next(loader).tolist() if workers == 1 else []
+        threading.main_thread().join()
+        print(first, [batch.tolist() for batch in loader])
+threading.Thread(target=work).start()
+""")
+    assert text == "[0, 1] [[2, 3], [4]]\n[] [[0, 1], [2, 3], [4]]\n"
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
 def test_a_fork_waits_for_every_import_of_what_compiles(tmp_path):
     """What a function loads when it is first called, any thread may be in the middle of."""
