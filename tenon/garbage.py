@@ -6,7 +6,9 @@ of the time.  What has become garbage is freed at the end, by a look at the obje
 memory on.
 
 Where cycles are collected Python calls finalizers of other code, at any place.  Their operator calls must not become
-part of what is recorded, so nothing is collected while calls are recorded (`graph.op.using`).
+part of what is recorded, and must not wait for a thread that waits for a lock of the code that they interrupt.  So
+nothing is collected while calls are recorded (`graph.op.using`), while something is imported that forks wait for
+(`locks.unforked`), or by threads that compile.
 """
 
 from __future__ import annotations
@@ -16,15 +18,14 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-
-from tenon.locks import Lock
+from threading import RLock
 
 
 class Collector:
     """Python's search for cycles, which rests as long as somebody wants it to: within a `with` of it, too."""
 
     def __init__(self) -> None:
-        self.lock, self.pauses, self.was_enabled = Lock(), 0, False
+        self.lock, self.pauses, self.was_enabled, self.look = RLock(), 0, False, False
 
     def pause(self) -> None:
         """Let nothing be collected until `resume`."""
@@ -35,13 +36,14 @@ class Collector:
             self.pauses += 1
 
     def resume(self, look: bool = False) -> None:
-        """Go on as before the first `pause`; with a look at the objects made since, if wanted."""
+        """Go on as before the first `pause`; with a look at the objects made since, if anybody wants it."""
         with self.lock:
-            last = self.pauses == 1 and self.was_enabled
+            last, wanted = self.pauses == 1 and self.was_enabled, self.look or look
+            self.look = wanted and self.pauses > 1
             self.pauses = max(0, self.pauses - 1)       # none are left in a child that was forked meanwhile
         if last:
             try:
-                if look:
+                if wanted:
                     gc.collect(1)   # before others may: what is made next would have Python look at the youngest first
             finally:
                 gc.enable()
@@ -131,7 +133,8 @@ _MAPPING = (r"^(?P<start>[0-9a-f]+)-(?P<end>[0-9a-f]+) (?P<rights>\S+) \S+ \S+ \
 
 
 def _after_fork() -> None:
-    """A child has none of the threads that compile."""
+    """A child has none of the threads that compile, and nobody who would open the lock."""
+    COLLECTOR.lock = RLock()
     if COLLECTOR.pauses:
         COLLECTOR.pauses = 0
         if COLLECTOR.was_enabled:

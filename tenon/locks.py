@@ -13,6 +13,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Generic, Self, TypeVar, overload
 
+from tenon.garbage import COLLECTOR
+
 T = TypeVar("T")
 
 
@@ -82,17 +84,19 @@ class cached_property(Generic[T]):
 
 
 class Unforked:
-    """Around what a child must never find half done, as an import: a fork waits for it."""
+    """Around what a child must never find half done, as an import: a fork waits for it, and so do finalizers."""
 
     def __init__(self) -> None:
         self.lock = threading.RLock()
         self._others: list[AbstractContextManager[Any]] = []
 
     def __enter__(self) -> None:
+        COLLECTOR.pause()
         self.lock.acquire()
 
     def __exit__(self, *error: object) -> None:
         self.lock.release()
+        COLLECTOR.resume()
 
     def wait_for(self, lock: AbstractContextManager[Any]) -> None:
         """Let forks wait for another library's lock too, so that no child finds it closed.

@@ -15,9 +15,11 @@ import pytest
 import tenon as tn
 from tenon.backends import llvm
 from tenon.backends.code_cache import CodeCache
+from tenon.backends.workers import Workers
 from tenon.garbage import MANY, _unchanged_pages, collect_young, collected_at_the_end, give_back
 from tenon.graph.build import Builder
 from tenon.graph.op import using
+from tenon.locks import unforked
 from tenon.runtime import program
 
 
@@ -51,6 +53,22 @@ def test_it_rests_until_all_who_want_that_have_ended():
             compiling.close()
             assert not gc.isenabled()
     assert gc.isenabled()
+
+
+def test_the_last_looks_for_what_was_made_while_another_one_compiled():
+    with ExitStack() as compiling, using(Builder("recorded")):
+        compiling.enter_context(collected_at_the_end())
+        made = weakref.ref(Cycle())
+        compiling.close()
+        assert made() is not None
+    assert made() is None
+
+
+def test_finalizers_wait_for_imports_and_threads_that_compile():
+    """They would wait for threads that wait for what the code that they interrupt has locked."""
+    with unforked:
+        assert not gc.isenabled()
+    assert not Workers(1, "one-worker").submit(gc.isenabled).result()
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system cannot fork")

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from threading import Event, Thread
 from typing import Any, Generic, TypeVar
 
+from tenon.garbage import COLLECTOR
 from tenon.locks import Lock
 
 T = TypeVar("T")
@@ -27,12 +28,13 @@ class Job(Generic[T]):
 
     def run(self) -> None:
         """Make the call."""
-        try:
-            self._made = self._call()
-        except BaseException as error:      # which is raised where the result is wanted
-            self._error = error
-        finally:
-            self._done.set()
+        with COLLECTOR:     # a finalizer that compiles would wait for what this call has locked
+            try:
+                self._made = self._call()
+            except BaseException as error:      # which is raised where the result is wanted
+                self._error = error
+            finally:
+                self._done.set()
 
     @property
     def done(self) -> bool:

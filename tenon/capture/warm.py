@@ -28,6 +28,7 @@ from tenon.capture.replay import Results, Stopped, run, settle
 from tenon.capture.trace import Argument, GradientOf, Held, Source
 from tenon.capture.tree import LEAF, Structure, unfold
 from tenon.dataclasses import replace
+from tenon.garbage import COLLECTOR
 from tenon.locks import unforked
 from tenon.runtime.results import SMALLEST, Lease, take
 from tenon.sharing import EXPORTS
@@ -77,9 +78,10 @@ def make_ready() -> None:
 
 
 def _load_natives() -> None:
-    with unforked:
-        from tenon.backends.cpu.calls import library  # local: LLVM is slow to load, and not always needed
-    library(_slots())
+    with COLLECTOR:
+        with unforked:
+            from tenon.backends.cpu.calls import library  # local: LLVM is slow to load, and not always needed
+        library(_slots())
 
 
 def _is_plain(structure: Structure) -> bool:

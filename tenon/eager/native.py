@@ -26,6 +26,7 @@ from tenon.eager.recording import recording_variable
 from tenon.eager.remembered import Ready, ready_calls, remembered_call
 from tenon.eager.tape import NO_ATTRS, NUMBERS, Saved, TapeNode
 from tenon.errors import OF_NUMPY
+from tenon.garbage import COLLECTOR
 from tenon.graph.kernels import KERNELS
 from tenon.graph.op import Op, call_by, current, innermost
 from tenon.graph.operators import install
@@ -99,8 +100,12 @@ def give(shorts: Sequence[Short], product: Short) -> None:
 
 def _begin(shorts: Sequence[Short], product: Short) -> None:
     """Let another thread make machine code; none where the system has no more threads, or Python is about to end."""
+    def work() -> None:
+        with COLLECTOR:     # a finalizer that compiles would wait for what is locked here
+            give_native(shorts, product)
+
     with suppress(RuntimeError):
-        Thread(target=give_native, args=(shorts, product), name="tenon-compile").start()
+        Thread(target=work, name="tenon-compile").start()
 
 
 def _nothing_watches() -> bool:
