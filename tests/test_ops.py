@@ -3,6 +3,7 @@
 Everything here runs by NumPy; test_compiled.py compares machine code with it.
 """
 
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import numpy as np
@@ -24,6 +25,7 @@ from operator_examples import (
     weighted,
     with_floats,
 )
+from tenon.dataclasses import replace
 from tenon.errors import DTypeError, TenonError
 from tenon.graph.interpret import interpret
 from tenon.graph.text import parse_example, parse_graph, print_graph
@@ -58,6 +60,24 @@ def test_eager_and_reference_agree(text: str) -> None:
     for got, reference, type in zip(eager, interpret(graph, arrays), example.outputs or (), strict=True):
         close(got, reference, type.dtype)
         assert not np.isnan(reference.astype(np.complex128)).any() or not got.size
+
+
+def with_floats_for_integers(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(with_floats_for_integers, value))
+    return float(value) if type(value) is int else value
+
+
+@pytest.mark.parametrize("text", succeeding())
+def test_attributes_of_a_wrong_kind_change_no_later_call(text: str) -> None:
+    """1 == 1.0 where they are keys of what is remembered."""
+    example = parse_example(text)
+    tensors = tuple(map(tn.asarray, arguments(example)))
+    wrong = replace(example, attrs={k: with_floats_for_integers(v) for k, v in example.attrs.items()})
+    for one in (wrong, wrong, example):
+        with nullcontext() if one is example else suppress(TenonError):
+            results = many(call(one, one.inputs, tensors))
+    assert tuple(r.type for r in results) == example.outputs
 
 
 @pytest.mark.parametrize("short", SWEEP)

@@ -13,7 +13,7 @@ from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.build import literal
 from tenon.graph.promotion import like_first, same
 from tenon.ops.define import define
-from tenon.ops.shape import full_op
+from tenon.ops.shape import as_shape, full_op
 from tenon.types import TensorType, int64, normalize_axis
 
 
@@ -119,7 +119,8 @@ def _pad_vjp(g: Any, y: Any, x: Any, value: Any, low: Any, high: Any, interior: 
 pad_op = define(
     "pad", public=False, type=_pad_type, ref=_pad_ref, vjp=_pad_vjp, compute=_pad_compute, promote=like_first,
     canonical=lambda x, value, low, high, interior: {
-        "low": tuple(low), "high": tuple(high), "interior": (0,) * x.ndim if interior is None else tuple(interior)},
+        "low": as_shape(tuple(low)), "high": as_shape(tuple(high)),
+        "interior": (0,) * x.ndim if interior is None else as_shape(tuple(interior))},
     doc="The tensor with `value` before (low), after (high) and between (interior) its elements, axis by axis.",
     examples=["pad(f32[2, 3], f32(0.0), low=(1, 0), high=(0, 2), interior=(0, 1)) -> f32[3, 7]"])
 

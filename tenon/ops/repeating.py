@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.errors import ArgumentError, ShapeError
+from tenon.errors import ArgumentError, DTypeError, ShapeError
 from tenon.ops.arranging import expand_dims, listed, ravel, replaced, swapaxes
 from tenon.ops.cutting import narrow
 from tenon.ops.define import aliases, function, lift
@@ -66,8 +66,10 @@ def roll(x: Any, shift: Any, axis: Any = None) -> Any:
     tensor([3, 4, 0, 1, 2])
     """
     x = lift(x)
+    if any(isinstance(by, (float, np.floating)) for by in listed([shift])):
+        raise DTypeError(f"roll: a shift must be an integer, not {shift!r}")
     if axis is None:
-        return reshape_op(roll(ravel(x), int(np.sum(shift)), 0), shape=x.shape)
+        return reshape_op(roll(ravel(x), sum(listed([shift])), 0), shape=x.shape)
     axes = [normalize_axis(a, x.ndim) for a in (axis if isinstance(axis, (tuple, list)) else (axis,))]
     shifts = list(shift) if isinstance(shift, (tuple, list)) else [shift] * len(axes)
     axes = axes * len(shifts) if len(axes) == 1 else axes
@@ -113,6 +115,8 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
     axis = normalize_axis(axis, x.ndim)
     size = x.shape[axis]
     counts = repeats if isinstance(repeats, int) else np.asarray(repeats)
+    if not isinstance(counts, int) and counts.size and counts.dtype.kind not in "biu":
+        raise DTypeError(f"repeat: counts must be integers, not {repeats!r}")
     if not isinstance(counts, int) and counts.size != 1:
         if counts.ndim != 1 or counts.size != size:
             raise ShapeError(f"repeat: {counts.size} counts for axis {axis} of {x.type}")

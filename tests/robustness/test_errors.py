@@ -79,6 +79,9 @@ tn.zeros((2,-1)) | ShapeError | a size must not be negative: [2, -1]
 tn.zeros("a") | ArgumentError | a size must be an integer, not 'a'
 tn.zeros((2,3), dtype="float99") | DTypeError | no such element type: 'float99'
 tn.zeros((2,3), dtype=3) | DTypeError | no such element type: 3
+tn.pad(tn.ones(2), (1.0, 0.0)) | ArgumentError | pad: a size must be an integer, not 1.0
+tn.roll(tn.ones(2), 1.5) | DTypeError | roll: a shift must be an integer, not 1.5
+tn.repeat(tn.ones(2), 2.0) | DTypeError | repeat: counts must be integers, not 2.0
 tn.zeros(2.5) | ArgumentError | a size must be an integer, not 2.5
 tn.arange(0, 10, 0) | ArgumentError | arange: step must not be 0
 tn.linspace(0, 1, -3) | ArgumentError | linspace: num must not be negative, got -3
