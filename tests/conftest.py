@@ -83,6 +83,7 @@ def machine_code():
     Op.__call__ = in_python
     vars(descent.ways).update(vars(descent.Ways()))
     recipes.natives.clear()
+    recipes.fusers.clear()
     ready_calls.known.clear()
 
 

@@ -19,6 +19,7 @@ from tenon.backends.cpu import objects
 from tenon.config import config
 from tenon.eager.call_nodes import CallNode, Rule
 from tenon.eager.descent import ways
+from tenon.eager.fused import Fuser
 from tenon.eager.programs import programs
 from tenon.eager.quiet import quiet
 from tenon.eager.recipes import use_natives
@@ -142,7 +143,7 @@ def give_native(shorts: Sequence[Short], product: Short) -> None:
             install({"__matmul__": machine.as_method(machine.product(product.op, rows, product.call))})
         use_natives({short.ufunc: machine.on_arrays(short.ufunc, rows) for short in shorts
                      if (rows := list(short.rows(machine)))} | dict(_on_axes(machine))
-                    | {np.where: machine.selection(np.where, MOVED)})
+                    | {np.where: machine.selection(np.where, MOVED)}, Fuser(machine, dict(_loops(shorts, machine))))
         install({name: machine.called(name, target, method, isinstance(target, Op))
                  for name, (target, method) in _METHODS.items()})
         ready_calls.key = machine.function("key")
@@ -151,6 +152,13 @@ def give_native(shorts: Sequence[Short], product: Short) -> None:
             Op.__call__ = machine.op_call(Op)   # type: ignore[method-assign]
         programs.follow()
         ways.above, ways.down, ways.release = map(machine.function, ("above", "down", "release"))
+
+
+def _loops(shorts: Sequence[Short], machine: Machine) -> Iterator[tuple[Any, Any]]:
+    """(ufunc, element type of what it reads), and its loop and the type of what that writes."""
+    for short in shorts:
+        for row in short.rows(machine):
+            yield (short.ufunc, row.dtype), (row.loop, row.result)
 
 
 def _on_axes(machine: Machine) -> Iterator[tuple[Any, Any]]:

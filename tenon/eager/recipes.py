@@ -18,6 +18,7 @@ from weakref import WeakSet
 
 import numpy as np
 
+from tenon.eager.fused import Fuser
 from tenon.eager.heavy import heavy_program, run_whole
 from tenon.eager.prepared import prepared
 from tenon.eager.quiet import quiet
@@ -38,7 +39,8 @@ Attrs = Sequence[tuple[str, Any]]           # what a function is called with bes
 Step = tuple[Callable[..., Any], Attrs, tuple[int, ...], tuple[int, ...], int, tuple[int, ...]]
 
 natives: dict[Any, Callable[..., Any]] = {}     # ufunc or `reduce` -> the same on small arrays, sooner (`native.py`)
-_written: WeakSet[Callable[..., Any]] = WeakSet()
+fusers: list[Fuser] = []                       # at most one: where there is machine code
+_recipes: WeakSet[Recipe] = WeakSet()
 
 
 class Recipe:
@@ -47,8 +49,11 @@ class Recipe:
     def __init__(self, writer: _Writer, results: Sequence[int], name: str):
         self.programs = writer.programs         # whether some steps are machine code
         self.steps = _with_deaths(writer, set(results))
-        self.function = _as_python(writer, self.steps, results, name)
         self.several = len(results) != 1
+        self._fixed = writer, results, name
+        steps = self._fused()
+        self.function = _as_python(writer, self.steps if steps is None else steps, results, name)
+        _recipes.add(self)
 
     def run(self, arrays: Sequence[Any]) -> Sequence[Any]:
         """The results on arrays of the types it was made for; what NumPy raises passes."""
@@ -62,14 +67,49 @@ class Recipe:
         with np.errstate(all="ignore"):         # machine code runs in the context of whoever calls
             return self.function(*arrays)
 
+    def _fused(self) -> list[Step] | None:
+        """The steps with those made one that can be; None where that are none."""
+        writer, results, name = self._fixed
+        if not fusers:
+            return None
+        steps = fusers[0].fused(self.steps, writer.types, set(results), partial(_Unfused, writer, name))
+        return steps if len(steps) < len(self.steps) else None
 
-def _as_python(writer: _Writer, steps: Sequence[Step], results: Sequence[int], name: str) -> Callable[..., Any]:
+    def use_natives(self) -> None:
+        """Go on with machine code.  The function stays the same object, since others hold it; whoever runs it now goes
+        on with the names that it had."""
+        steps, names = self._fused(), self.function.__globals__
+        if steps is None:
+            names.update({name: natives[x] for name, x in names.items() if callable(x) and x in natives})
+            return
+        writer, results, name = self._fixed
+        made = _as_python(writer, steps, results, name, mark="n")
+        names.update(made.__globals__)
+        self.function.__code__ = made.__code__
+
+
+class _Unfused:
+    """Steps that machine code makes as one, where an array does not lie as is usual: written when they are called."""
+
+    def __init__(self, writer: _Writer, name: str, steps: Sequence[Step], given: Sequence[int], outs: Sequence[int]):
+        self.fixed = writer, steps, outs, name, given
+        self.function: Callable[..., Any] | None = None
+
+    def __call__(self, *arrays: Any) -> Any:
+        if self.function is None:
+            self.function = _as_python(*self.fixed)
+        return self.function(*arrays)
+
+
+def _as_python(writer: _Writer, steps: Sequence[Step], results: Sequence[int], name: str,
+               params: Sequence[int] | None = None, mark: str = "") -> Callable[..., Any]:
     """The steps as one Python function, a line each: names take less time than places in a list."""
+    params = range(writer.params) if params is None else params
     names: dict[str, Any] = {"array": np.ndarray, "as_type": as_type}
     for k, held in enumerate(writer.held):
         if held is not None:
             names[f"v{k}"] = held
-    lines = [f"def recipe({', '.join(f'v{k}' for k in range(writer.params))}):"]
+    lines = [f"def recipe({', '.join(f'v{k}' for k in params)}):"]
     for n, (function, attrs, places, outs, into, dead) in enumerate(steps):
         given = [f"v{k}" for k in places]
         if into >= 0:
@@ -77,10 +117,10 @@ def _as_python(writer: _Writer, steps: Sequence[Step], results: Sequence[int], n
         elif _fills_large(writer, places, outs):
             function = partial(filled, function, writer.types[outs[0]].dtype.numpy)
         for k, (attribute, value) in enumerate(attrs):
-            names[f"a{n}_{k}"] = value
-            given.append(f"{attribute}=a{n}_{k}" if attribute else f"a{n}_{k}")
-        names[f"f{n}"] = natives.get(function, function)
-        lines.append(f"    {', '.join(f'v{k}' for k in outs)} = f{n}({', '.join(given)})")
+            names[f"a{mark}{n}_{k}"] = value
+            given.append(f"{attribute}=a{mark}{n}_{k}" if attribute else f"a{mark}{n}_{k}")
+        names[f"f{mark}{n}"] = natives.get(function, function)
+        lines.append(f"    {', '.join(f'v{k}' for k in outs)} = f{mark}{n}({', '.join(given)})")
         for k in outs:
             names[f"type{k}"], names[f"dtype{k}"] = writer.types[k], writer.types[k].dtype.numpy
             lines.append(f"    if type(v{k}) is not array or v{k}.dtype is not dtype{k}: v{k} = as_type(v{k}, type{k})")
@@ -89,7 +129,6 @@ def _as_python(writer: _Writer, steps: Sequence[Step], results: Sequence[int], n
                                   f"({''.join(f'v{k}, ' for k in results)})"))
     exec(compile("\n".join(lines), f"<recipe of {name}>", "exec"), names)
     made: Callable[..., Any] = names["recipe"]
-    _written.add(made)
     return made
 
 
@@ -100,12 +139,12 @@ def _over(ufunc: Callable[..., Any], target: Any, *arrays: Any) -> Any:
     return ufunc(*arrays)
 
 
-def use_natives(found: Mapping[Any, Callable[..., Any]]) -> None:
-    """Let recipes call these in the place of ufuncs, those that are written already too."""
+def use_natives(found: Mapping[Any, Callable[..., Any]], fuser: Fuser) -> None:
+    """Let recipes call these in the place of ufuncs, and make steps one, those that are written already too."""
     natives.update(found)
-    for function in list(_written):
-        names = function.__globals__
-        names.update({name: natives[x] for name, x in names.items() if callable(x) and x in natives})
+    fusers[:] = [fuser]
+    for recipe in list(_recipes):
+        recipe.use_natives()
 
 
 class CannotWrite(Exception):

@@ -23,6 +23,7 @@ from tenon.backends.cpu.eager.keys import define_keys
 from tenon.backends.cpu.eager.objects import Objects, Offsets, Place
 from tenon.backends.cpu.eager.reductions import Total, define_reductions, table_of
 from tenon.backends.cpu.eager.remembered import define_remembered
+from tenon.backends.cpu.eager.rows import FusedRow, define_rows, table_of_rows
 from tenon.backends.cpu.eager.selection import define_selection, table_of_selection
 from tenon.backends.cpu.eager.tape import define_tape
 from tenon.backends.cpu.eager.ufuncs import loop_beside
@@ -87,6 +88,12 @@ class Machine:
         """`np.where` on arrays of these types."""
         return builtin("where", self.library.address("where"), table_of_selection(python, dtypes), (python, dtypes))
 
+    def fused(self, python: Callable[..., Any], shape: Sequence[int], given: Sequence[tuple[np.dtype[Any], bool]],
+              rows: Sequence[FusedRow], outs: Sequence[np.dtype[Any]]) -> Callable[..., Any]:
+        """Steps that go element by element, as one; what is not usual is the function's in Python."""
+        table = table_of_rows(python, shape, given, rows, outs)
+        return builtin("fused", self.library.address("fused"), table, (python, given, rows, outs))
+
     def called(self, name: str, target: Any, python: Callable[..., Any], is_op: bool) -> Any:
         """A method that is a remembered call of an operator or function."""
         table = np.array([id(target), id(python)], np.int64)
@@ -117,6 +124,7 @@ def _module(offsets: Offsets) -> Module:
     define_calls(module, found)
     define_reductions(module)
     define_selection(module)
+    define_rows(module)
     define_formulas(module, found)
     define_tape(module, found)
     return module
