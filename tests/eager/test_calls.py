@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.eager import heavy
+from tenon.eager import heavy, warming
 from tenon.errors import TenonError
 from tenon.graph.interpret import interpret
 from tenon.graph.kernels import KERNELS
@@ -128,6 +128,11 @@ LARGE = {
 }
 
 
+def without_machine_code(monkeypatch):
+    for module in (heavy, warming):
+        monkeypatch.setattr(module, "config", lambda: SimpleNamespace(backend="reference"))
+
+
 @pytest.mark.parametrize("name", LARGE)
 def test_a_heavy_call_agrees_with_the_reference(name, monkeypatch):
     function, *shapes = LARGE[name]
@@ -145,7 +150,7 @@ def test_a_heavy_call_agrees_with_the_reference(name, monkeypatch):
     assert compiled
     compiled.clear()
     monkeypatch.setattr(tn.eager.calls.eager, "_plans", {})
-    monkeypatch.setattr(heavy, "config", lambda: SimpleNamespace(backend="reference"))
+    without_machine_code(monkeypatch)
     for one, expected in zip(found, results(), strict=True):
         largest = np.abs(expected.numpy()).max()        # what sums are rounded to, where their terms cancel
         np.testing.assert_allclose(one.numpy(), expected.numpy(), rtol=2e-4, atol=max(2e-3, 2e-6 * largest))
@@ -157,7 +162,7 @@ def test_a_long_permutation_is_machine_code_with_the_numbers_of_the_reference(mo
         return tn.randperm(20_011, generator=tn.random.Generator(seed=3)).numpy()
     found = twice(order)
     monkeypatch.setattr(tn.eager.calls.eager, "_plans", {})
-    monkeypatch.setattr(heavy, "config", lambda: SimpleNamespace(backend="reference"))
+    without_machine_code(monkeypatch)
     np.testing.assert_array_equal(found, order())
 
 

@@ -134,8 +134,9 @@ def test_recipes_call_machine_code_and_give_what_numpy_gives():
 
 def test_recipes_that_were_written_before_call_it_too():
     x = tn.tensor(np.linspace(-2, 2, 12).astype(np.float32).reshape(3, 4), requires_grad=True)
-    natives = recipes.natives.copy()
+    natives, (fuser,) = recipes.natives.copy(), recipes.fusers
     recipes.natives.clear()
+    recipes.fusers.clear()
 
     def step():
         x.grad = None
@@ -143,7 +144,7 @@ def test_recipes_that_were_written_before_call_it_too():
         y.backward()
         return y.numpy().tobytes(), x.grad.numpy().tobytes()
     expected = [step() for _ in range(6)][-1]
-    recipes.use_natives(natives)
+    recipes.use_natives(natives, fuser)
     assert [step() for _ in range(3)] == [expected] * 3
 
 
