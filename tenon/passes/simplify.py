@@ -15,6 +15,7 @@ from tenon.graph.ir import Graph, Input, Literal, Node, Value
 from tenon.graph.op import Op, using
 from tenon.ops.arithmetic import abs_, divide, negative, power_op, square
 from tenon.ops.comparison import logical_not, maximum, minimum, where
+from tenon.ops.pieces import slice_op
 from tenon.ops.shape import broadcast_to, cast, full_op, permute, reshape_op
 from tenon.passes.nested import nested
 from tenon.passes.rules import COMMUTATIVE, Rule
@@ -109,6 +110,9 @@ rule(lambda x, *, axes: permute(x, axes=axes),
      lambda x, *, axes: reshape_op(x, shape=tuple(x.shape[a] for a in axes)),
      when=lambda x, *, axes: [a for a in axes if x.shape[a] != 1] == [a for a in range(x.ndim) if x.shape[a] != 1],
      examples=[{"x": "f32[2, 1, 4]", "axes": (1, 0, 2)}])
+rule(lambda x, *, start, stop, step: slice_op(x, start=start, stop=stop, step=step), lambda x, *, start, stop, step: x,
+     when=lambda x, *, start, stop, step: stop == x.shape and {*start} <= {0} and {*step} <= {1},
+     examples=[{"start": (0, 0), "stop": (2, 3), "step": (1, 1)}])
 rule(lambda x, *, shape: broadcast_to(x, shape=shape), lambda x, *, shape: x,
      when=lambda x, *, shape: x.shape == shape, examples=[{"shape": (2, 3)}])
 rule(lambda x, *, first, second: broadcast_to(broadcast_to(x, shape=first), shape=second),

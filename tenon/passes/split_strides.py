@@ -3,8 +3,8 @@
     x[s*t + e] = sum over j of g[t - j] * w[k + s*j]        of stride 1, for every e < s; then they are interleaved
 
 The elements of x that are e past a multiple of the stride meet every s-th tap only, so that nothing is multiplied by
-the zeros between the windows.  Where windows stand side by side, every phase meets one tap, so that all are one product
-of matrices.  Transposed convolutions are such gradients.
+the zeros between the windows.  Where windows stand side by side, or there is but one, every phase meets one tap, so
+that all are one product of matrices.  Transposed convolutions are such gradients.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from tenon.ops.shape import permute, reshape_op
 
 
 def split_strides(graph: Graph) -> Graph:
-    """Open every input gradient whose windows have a stride."""
+    """Open every input gradient whose windows have a stride, or which has a single window."""
     if not any(_opens(node) or node.graphs for node in graph.nodes):
         return graph
     return rebuild(graph, _visit)
@@ -54,13 +54,14 @@ def _opens(node: Node) -> bool:
     sizes = [n for x in node.inputs if isinstance(x, Value) for n in x.shape[2:]]
     if not all(isinstance(n, int) for n in (*sizes, *node.attrs["sizes"])):
         return False
-    return any(s > 1 for s in stride)
+    return any(s > 1 for s in stride) or (any(n > 1 for n in node.attrs["sizes"]) and _stand_side_by_side(node))
 
 
 def _stand_side_by_side(node: Node) -> bool:
-    """Whether every element is in one window, or in none behind the last."""
-    _, _, *kernel = node.inputs[1].shape                    # type: ignore[union-attr]
-    return all(d == 1 and k == s for d, k, s in zip(node.attrs["dilation"], kernel, node.attrs["stride"], strict=True))
+    """Whether every element is in one window, or in none behind the last; a single window has nothing beside it."""
+    (_, _, *counts), (_, _, *kernel) = (x.shape for x in node.inputs)       # type: ignore[union-attr]
+    return all(d == 1 and (k == s or n == 1) for d, k, s, n
+               in zip(node.attrs["dilation"], kernel, node.attrs["stride"], counts, strict=True))
 
 
 # ---------------------------------------------------------------- windows side by side

@@ -7,10 +7,13 @@ import numpy as np
 from tenon.graph.build import trace
 from tenon.graph.interpret import interpret
 from tenon.graph.text import print_graph
-from tenon.ops.convolution import conv_input_grad
+from tenon.ops.activations import relu
+from tenon.ops.call import fused
+from tenon.ops.convolution import add_to_channels, conv_input_grad, conv_transpose
+from tenon.ops.shape import reshape_op
 from tenon.ops.windows import window_counts
 from tenon.passes.split_strides import split_strides
-from tenon.pipeline import compile
+from tenon.pipeline import compile, optimize
 from tenon.types import TensorType, float32, float64
 
 
@@ -48,3 +51,20 @@ def test_two_and_three_axes_compiled():
         graph = gradient(float32, sizes, kernel, padding, stride=stride, dilation=dilation)
         arrays = values(graph)
         np.testing.assert_allclose(compile(graph).run(arrays)[0], interpret(graph, arrays)[0], rtol=1e-4, atol=1e-4)
+
+
+def test_a_single_window_is_one_product_of_matrices_and_its_epilogue():
+    for sizes, kernel, padding in [((4, 4), (4, 4), ((0, 0), (0, 0))), ((5,), (3,), ((-1, -1),)),
+                                   ((6, 3), (4, 5), ((-1, -1), (2, 0)))]:
+        dilation = stride = (1,) * len(sizes)
+        graph = gradient(float32, sizes, kernel, padding, stride=stride, dilation=dilation)
+        arrays = values(graph)
+        text = print_graph(split_strides(graph))
+        assert f"sizes={(1,) * len(sizes)}" in text, text
+        np.testing.assert_allclose(compile(graph).run(arrays)[0], interpret(graph, arrays)[0], rtol=1e-4, atol=1e-4)
+
+
+def test_bias_and_activation_are_the_epilogue_of_a_single_window():
+    x, w, b = (TensorType(float32, shape) for shape in ((16, 20, 1, 1), (20, 32, 4, 4), (32,)))
+    graph = trace(lambda x, w, b: relu(add_to_channels(conv_transpose(x, w), b)), x, w, b)
+    assert [node.op for node in optimize(graph).nodes if node.op is not reshape_op] == [fused]
