@@ -33,7 +33,7 @@ def attention_nest(build: GraphExpressions, node: Node, outputs: Sequence[Buffer
         element = found(index[len(index) - found.ndim:])
         return element if found.dtype.kind == "b" else build.scalars.cast(element, dtype)
 
-    places = [(*batch, i, w), (*batch, i)] if node.op is attention else \
+    places = [(*batch, i, w), (*batch, i), (*batch, i)] if node.op is attention else \
         [(*batch, i, e), (*batch, j, e), (*batch, j, w)]
     if node.attrs.get("heads_last"):
         places[0] = (*batch[:-1], i, batch[-1], w)

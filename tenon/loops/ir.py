@@ -147,7 +147,8 @@ class Pairs(Stmt):
 
 @dataclass(frozen=True, eq=False)
 class Attention(Pairs):
-    """The weighted sums of values, by row and width; the logarithms of the weights' divisors, by row."""
+    """The weighted sums of values, by row and width; by row, the logarithms of the weights' divisors, and what rounding
+    took from these."""
 
 
 @dataclass(frozen=True, eq=False)

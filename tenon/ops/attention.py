@@ -1,7 +1,9 @@
 """Attention: softmax(q @ k.T * scale + mask) @ v, one operator whatever the back end makes of it; and its gradient.
 
 The operator gives the logarithm of every row's sum beside the result, so that its gradient can compute the weights
-again, a block at a time (Dao et al., 2022), and neither has to keep them.
+again, a block at a time (Dao et al., 2022), and neither has to keep them.  Where all scores of a row are about -1e9,
+as padding makes them, such a logarithm has no room for that of the number of pairs: what it leaves out is given
+too, and scales what goes into the gradient.
 """
 
 from __future__ import annotations
@@ -90,10 +92,12 @@ def attention_weights(q: Any, k: Any, mask: Any, is_causal: bool, scale: float) 
 
 def _attention_vjp(g: Any, y: Any, q: Any, k: Any, v: Any, mask: Any, is_causal: bool, scale: float,
                    masked: float | None, heads_last: bool) -> tuple[Any, ...]:
-    (g_out, g_total), (out, total) = g, y
+    (g_out, g_total, _), (out, total, rest) = g, y
     if heads_last:
         g_out, out = swapaxes(g_out, -3, -2), swapaxes(out, -3, -2)
     along = (widened(g_out) * widened(out)).sum(axis=-1) - g_total
+    if may_be_far_below(mask, masked):
+        g_out, along = scaled_for_rest(g_out, along, rest)
 
     def to_mask() -> Any:
         wide_q, wide_k, wide_v = map(widened, (q, k, v))
@@ -101,6 +105,18 @@ def _attention_vjp(g: Any, y: Any, q: Any, k: Any, v: Any, mask: Any, is_causal:
         return _slopes(widened(g_out), along, total, wide_q, wide_k, wide_v, masks, scale)[1]
     return (*attention_gradient(g_out, along, total, q, k, v, mask, is_causal=is_causal, scale=scale, masked=masked),
             None if mask is None or mask.dtype is bool_ else to_mask)
+
+
+def may_be_far_below(mask: Any, masked: float | None) -> bool:
+    """Whether all scores of a row may be numbers beside which the logarithm of their count is lost."""
+    return (mask is not None and mask.dtype is not bool_) or (masked is not None and masked != -math.inf)
+
+
+def scaled_for_rest(g: Any, along: Any, rest: Any) -> tuple[Any, Any]:
+    """What `attention_gradient` takes, where the sum of a row's exponentials is exp(total + rest) and not exp(total):
+    its results are linear in both."""
+    factor = exp(-rest)
+    return cast(widened(g) * expand_dims(factor, -1), dtype=g.dtype), along * factor
 
 
 def _slopes(g: Any, along: Any, total: Any, q: Any, k: Any, v: Any, masks: _Masks,
@@ -134,7 +150,7 @@ def attention_gradient(g: Any, along: Any, total: Any, q: Any, k: Any, v: Any, m
     """The gradients of queries, keys and values.
 
     `g` is that of attention's result, `along` the sum of its products with the result in every row, less the gradient
-    of `total`, which is attention's second output.
+    of `total`, which is attention's second output; where the third one matters, both were scaled for it.
     """
     check_shapes(q, k, v, mask)
     dtype = q.dtype
@@ -146,22 +162,24 @@ def attention_gradient(g: Any, along: Any, total: Any, q: Any, k: Any, v: Any, m
 
 
 @composite(public=False, autocast="narrow", promote=_mask_apart, vjp=_attention_vjp, domain=((-2.0, 2.0),), examples=[
-    "attention(f32[2, 3, 4], f32[2, 5, 4], f32[2, 5, 6], is_causal=False, scale=0.5) -> (f32[2, 3, 6], f32[2, 3])",
+    "attention(f32[2, 3, 4], f32[2, 5, 4], f32[2, 5, 6], is_causal=False, scale=0.5)"
+    " -> (f32[2, 3, 6], f32[2, 3], f32[2, 3])",
     "attention(f32[2, 2, 3, 4], f32[2, 2, 3, 4], f32[2, 2, 3, 4], is_causal=True, scale=0.5)"
-    " -> (f32[2, 2, 3, 4], f32[2, 2, 3])",
+    " -> (f32[2, 2, 3, 4], f32[2, 2, 3], f32[2, 2, 3])",
     "attention(f32[2, 3, 4], f32[2, 5, 4], f32[2, 5, 4], f32[3, 5], is_causal=False, scale=1.0)"
-    " -> (f32[2, 3, 4], f32[2, 3])",
+    " -> (f32[2, 3, 4], f32[2, 3], f32[2, 3])",
     "attention(f32[2, 3, 4], f32[2, 5, 4], f32[2, 5, 4], bool[2, 3, 5], is_causal=False, scale=1.0)"
-    " -> (f32[2, 3, 4], f32[2, 3])",
+    " -> (f32[2, 3, 4], f32[2, 3], f32[2, 3])",
     "attention(f32[2, 3, 4], f32[2, 5, 4], f32[2, 5, 4], bool[2, 3, 5], is_causal=False, scale=1.0, masked=-2.0)"
-    " -> (f32[2, 3, 4], f32[2, 3])",
+    " -> (f32[2, 3, 4], f32[2, 3], f32[2, 3])",
     "attention(f32[2, 3, 4], f32[2, 5, 4], f32[2, 5, 6], is_causal=False, scale=0.5, heads_last=True)"
-    " -> (f32[3, 2, 6], f32[2, 3])",
+    " -> (f32[3, 2, 6], f32[2, 3], f32[2, 3])",
     "attention(f32[2, 3, 4], f32[2, 5, 3], f32[2, 5, 4], is_causal=False, scale=1.0) -> error"])
 def attention(q: Any, k: Any, v: Any, mask: Any = None, *, is_causal: bool, scale: float,
               masked: float | None = None, heads_last: bool = False) -> Any:
-    """softmax(q @ k.T * scale + mask) @ v over stacks of queries, keys and values, and the logarithm of every row's sum
-    of exponentials, which is minus infinity where everything is masked; there the result is 0.
+    """softmax(q @ k.T * scale + mask) @ v over stacks of queries, keys and values, the logarithm of every row's sum of
+    exponentials, which is minus infinity where everything is masked, there the result is 0, and what rounding took
+    from that logarithm.
 
     A mask of booleans says which pairs take part; another mask is added to the scores.  A number `masked` is the score
     of pairs that take no part, as in a softmax of where(mask, scores, masked): minus infinity makes a row in which
@@ -170,10 +188,14 @@ def attention(q: Any, k: Any, v: Any, mask: Any = None, *, is_causal: bool, scal
     shape, dtype = check_shapes(q, k, v, mask), q.dtype
     q, k, v = map(widened, (q, k, v))
     if isinstance(shape[-1], int) and shape[-1] == 0:
-        out, logarithms = full((*shape[:-1], v.shape[-1]), 0, dtype=dtype), full(shape[:-1], -math.inf, dtype=q.dtype)
+        out, totals = full((*shape[:-1], v.shape[-1]), 0, dtype=dtype), full(shape[:-1], -math.inf, dtype=q.dtype)
+        rests = full(shape[:-1], 0, dtype=q.dtype)
     else:
         masks = _Masks(None if mask is None else widened(mask), is_causal, masked)
-        e, total, peak = _exponentials(masks.scores(q, k, scale), masks)
-        out = cast(matmul(e / _divisor(total, masks), v), dtype=dtype)
-        logarithms = reshape_op(peak + log(total), shape=shape[:-1])
-    return swapaxes(out, -3, -2) if heads_last else out, logarithms
+        e, divisor, peak = _exponentials(masks.scores(q, k, scale), masks)
+        out = cast(matmul(e / _divisor(divisor, masks), v), dtype=dtype)
+        total = peak + log(divisor)
+        rest = (peak - total) + log(divisor)
+        rest = where(equal(total, -math.inf), 0, rest) if masks.may_be_empty else rest
+        totals, rests = (reshape_op(x, shape=shape[:-1]) for x in (total, rest))
+    return swapaxes(out, -3, -2) if heads_last else out, totals, rests

@@ -21,7 +21,7 @@ from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.op import using
 from tenon.locks import cached_property
 from tenon.loops.claims import is_attention
-from tenon.ops.attention import attention, attention_gradient
+from tenon.ops.attention import attention, attention_gradient, may_be_far_below, scaled_for_rest
 from tenon.ops.comparison import logical_and, logical_not
 from tenon.ops.linalg import mT
 from tenon.ops.normalization import widened
@@ -32,8 +32,6 @@ from tenon.passes.plain_attention import Factor, Mask, PlainAttention, plain_att
 from tenon.passes.plain_gradient import PlainGradient, Product, plain_gradient
 from tenon.passes.simplify import Simplifier
 from tenon.types import Shape, TensorType
-
-SMALL = -1e3        # beside which the logarithm of a sum is not lost
 
 
 def find_attention(graph: Graph, claimed: Callable[[Node], bool] = is_attention) -> Graph:
@@ -114,16 +112,18 @@ class _Calls:
         return {"is_causal": self.masking.is_causal, "scale": self.x.scale, "masked": self.masking.masked}
 
     @cached_property
-    def attended(self) -> tuple[Value, Value]:
-        out, total = attention(*self.factors, self.mask, **self.attrs)
-        return out, total
+    def attended(self) -> tuple[Value, Value, Value]:
+        out, total, rest = attention(*self.factors, self.mask, **self.attrs)
+        return out, total, rest
 
     @cached_property
     def slopes(self) -> tuple[Value, ...]:
         assert self.gradient.g is not None
-        out, total = self.attended
-        g = _of_shape(self.read(self.gradient.g), out.shape)
+        out, total, rest = self.attended
+        g: Any = _of_shape(self.read(self.gradient.g), out.shape)
         along = (widened(g) * widened(out)).sum(axis=-1)
+        if may_be_far_below(self.mask, self.masking.masked):
+            g, along = scaled_for_rest(g, along, rest)
         found: tuple[Value, ...] = attention_gradient(g, along, total, *self.factors, self.mask, **self.attrs)
         return found
 
@@ -160,8 +160,7 @@ def _masking(x: PlainAttention, gradient: PlainGradient, claimed: Callable[[Node
         left = others if causal else masks
         masked = None if not left or (never_empty and x.masked == -math.inf) else x.masked
         found = Masking(tuple(left), causal, masked)
-        exact = not gradient.products or _is_exact(found, never_empty)
-        if exact and _fits(found, x) and all(map(claimed, _trial(x, found, gradient))):
+        if _fits(found, x) and all(map(claimed, _trial(x, found, gradient))):
             return found
     return None
 
@@ -175,12 +174,12 @@ def _is_causal(mask: Mask, x: PlainAttention) -> bool:
 
 
 def _never_empty(masks: Sequence[Mask]) -> bool:
-    """Whether every row is known to have a pair that takes part, with a score that is not far below 0."""
+    """Whether every row is known to have a pair that takes part."""
     allowed: Any = True
     for mask in masks:
         if mask.known is None:
             return False
-        allowed = allowed & (mask.known > SMALL if mask.is_added else mask.known != mask.forbids)
+        allowed = allowed & (mask.known > -math.inf if mask.is_added else mask.known != mask.forbids)
     return bool(np.atleast_1d(allowed).any(axis=-1).all())
 
 
@@ -190,18 +189,13 @@ def _fits(masking: Masking, x: PlainAttention) -> bool:
     return not added or (len(masking.masks) == 1 and added[0].x.dtype is x.q.base.dtype)
 
 
-def _is_exact(masking: Masking, never_empty: bool) -> bool:
-    """Whether the gradient can compute weights from the logarithm of their sum, which -1e9 would swallow."""
-    return never_empty or not masking.masks or (masking.masked == -math.inf and not masking.masks[0].is_added)
-
-
 def _trial(x: PlainAttention, masking: Masking, gradient: PlainGradient) -> list[Node]:
     """The operators on values of these types."""
     trial = Builder("trial", rewriting=True)
     q, k, v = (trial.parameter(TensorType(factor.base.dtype, factor.shape)) for factor in (x.q, x.k, x.v))
     mask = trial.parameter(TensorType(masking.masks[0].x.dtype, (1, 1))) if masking.masks else None
     attrs = {"is_causal": masking.is_causal, "scale": x.scale, "masked": masking.masked}
-    out, total = trial.emit(attention, (q, k, v, mask), {**attrs, "heads_last": False})
+    out, total, _ = trial.emit(attention, (q, k, v, mask), {**attrs, "heads_last": False})
     if gradient.products:
         trial.emit(attention_gradient, (out, total, total, q, k, v, mask), attrs)
     return trial.nodes

@@ -30,8 +30,8 @@ def heads_last(graph: Graph) -> Graph:
             return swapped_back.inputs[0]
         if node not in chosen:
             return current_builder().emit(node.op, inputs, attrs)
-        out, total = attention(*inputs, **{**attrs, "heads_last": True})
-        return permute(out, axes=_swapped(node.outputs[0])), total
+        out, *sums = attention(*inputs, **{**attrs, "heads_last": True})
+        return permute(out, axes=_swapped(node.outputs[0])), *sums
     return rebuild(graph, visit)
 
 

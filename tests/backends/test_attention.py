@@ -44,7 +44,7 @@ def check(sizes: tuple[int, int, int, int], causal: bool, mask: str, dtype: DTyp
     shapes = (2, 2, rows, depth), (2, 2, columns, depth), (2, 2, columns, width), (2, 2, rows, width)
     q, k, v, g = (rng.normal(size=shape).astype(dtype.numpy) for shape in shapes)
     arrays = [q, k, v, *masks(mask, rows, columns, dtype, rng)]
-    out, total = same(graph_of(attention, arrays, causal, masked), arrays, TOLERANCE[dtype.short])
+    out, total, _ = same(graph_of(attention, arrays, causal, masked), arrays, TOLERANCE[dtype.short])
     along = (g.astype(total.dtype) * out.astype(total.dtype)).sum(-1)
     arrays = [g, along, total, *arrays]
     same(graph_of(attention_gradient, arrays, causal, masked), arrays, 10 * TOLERANCE[dtype.short])

@@ -63,6 +63,13 @@ def masked_twice(q: Any, k: Any, v: Any) -> Any:
     return softmax(tn.where(SOME_KEYS, scores, -math.inf), -1) @ v
 
 
+def far_below(number: float) -> Form:
+    """As masks of padding are added: scores of whole rows are this number, beside which that of their count is lost."""
+    def form(q: Any, k: Any, v: Any) -> Any:
+        return softmax(q @ k.mT / 2.5 + tn.where(tn.logical_and(SOME_ROWS, SOME_KEYS), 0.0, number), -1) @ v
+    return form
+
+
 def added(q: Any, k: Any, v: Any) -> Any:
     return softmax(tn.where(before(), q @ k.mT + BIAS, -math.inf), -1) @ v
 
@@ -89,10 +96,12 @@ FOUND: dict[str, tuple[Form, list[Any], bool]] = {
     "causal": (masked(before, -math.inf), HEADS_FIRST, True),
     "causal, finite": (masked(before, -1e9), HEADS_FIRST, True),
     "some keys": (masked(SOME_KEYS, -math.inf), HEADS_FIRST, True),
-    "some keys, finite": (masked(SOME_KEYS, -1e9), HEADS_FIRST, False),
+    "some keys, finite": (masked(SOME_KEYS, -1e9), HEADS_FIRST, True),
     "empty rows": (masked(SOME_ROWS, -math.inf), HEADS_FIRST, True),
-    "empty rows, finite": (masked(SOME_ROWS, -1e9), HEADS_FIRST, False),
-    "hardly masked": (masked(SOME_ROWS, -2.0), HEADS_FIRST, False),
+    "empty rows, finite": (masked(SOME_ROWS, -1e9), HEADS_FIRST, True),
+    "hardly masked": (masked(SOME_ROWS, -2.0), HEADS_FIRST, True),
+    "added, far below": (far_below(-1e9), HEADS_FIRST, True),
+    "added, below all": (far_below(float(np.finfo(np.float32).min)), HEADS_FIRST, True),
     "masked twice": (masked_twice, HEADS_FIRST, True),
     "added": (added, HEADS_FIRST, False),
     "slopes": (with_slopes, HEADS_FIRST, True),
@@ -139,6 +148,18 @@ def test_it_is_found(name: str) -> None:
 def test_so_is_its_gradient(name: str) -> None:
     f, arguments, found = FOUND[name]
     assert same(gradients(f), arguments, 2e-4) == ["attention", "attention_gradient"] * found
+
+
+@pytest.mark.parametrize("number", [-1e9, float(np.finfo(np.float32).min)])
+def test_rows_far_below_have_gradients_by_every_way(number: float) -> None:
+    """The operator's gradient, eager and compiled, and that of a jitted function, differentiated from outside."""
+    mask = tn.where(tn.logical_and(SOME_ROWS, SOME_KEYS), 0.0, number)
+    whole = lambda q, k, v: tn.scaled_dot_product_attention(q, k, v, mask, scale=0.4)
+    expected = gradients(far_below(number))(*HEADS_FIRST)
+    for f in (gradients(whole), tn.jit(gradients(whole)), gradients(tn.jit(far_below(number))),
+              gradients(tn.jit(whole))):
+        for x, y in zip(f(*HEADS_FIRST), expected, strict=True):
+            np.testing.assert_allclose(x.numpy(), y.numpy(), 2e-4, 2e-4)
 
 
 @pytest.mark.parametrize("name", LEFT)

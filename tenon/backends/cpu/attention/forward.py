@@ -186,7 +186,7 @@ class Forward(Blocks):
 
     def finish(self, b: ir.IRBuilder, args: Args, g: ir.Value, first: ir.Value, count: ir.Value,
                parts: Mapping[str, ir.Value]) -> None:
-        """Divide the sums, and store them and the logarithms; a row without pairs is 0, or nan."""
+        """Divide the sums, and store them, the logarithms and their rests; a row without pairs is 0, or nan."""
         one, none = ir.Constant(self.element, 1.0), ir.Constant(self.element, 0.0)
         if self.x.masked is None:
             without, logarithm = none, ir.Constant(self.element, float("-inf"))
@@ -205,7 +205,10 @@ class Forward(Blocks):
                     where = address(b, sums, b.add(b.mul(i, const(self.width)), j), self.element)
                     value = b.select(empty, without, b.fmul(b.load(where, typ=self.element), factor))
                     self.stored(b, args, 0, g, value, row=row, width=j)
-                found = b.fadd(peak, FUNCTIONS["log"](b, total))
+                count = FUNCTIONS["log"](b, total)
+                found = b.fadd(peak, count)
                 self.stored(b, args, 1, g, b.select(empty, logarithm, found), row=row)
+                rest = b.fadd(b.fsub(peak, found), count)
+                self.stored(b, args, 2, g, b.select(empty, without, rest), row=row)
         b.call(self.function("finish", [*[I64] * 3, *[POINTER] * 3], write),
                [*args, g, first, count, parts["peak"], parts["total"], parts["sums"]])
