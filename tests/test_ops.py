@@ -80,6 +80,30 @@ def test_attributes_of_a_wrong_kind_change_no_later_call(text: str) -> None:
     assert tuple(r.type for r in results) == example.outputs
 
 
+@pytest.mark.parametrize("run", [lambda f: f, tn.jit])
+@pytest.mark.parametrize("first, then", [(2, 2.0), (2.0, 2), (0, False), (0.0, -0.0), (np.float32(0), 0)])
+def test_a_composite_is_remembered_for_its_very_attributes(first: Any, then: Any, run: Any) -> None:
+    """1 == 1.0 == True and 0.0 == -0.0, but they are other numbers."""
+    x = tn.tensor([3, -2])
+    for number in (first, first, then, then):
+        found = run(lambda x, number=number: tn.addcmul(x, x, x, value=number))(x)
+        assert found.dtype is (x + x * x * number).dtype
+        found = run(lambda x, number=number: tn.nn.functional.threshold(x, 5.0, number))(x.astype(tn.float32))
+        assert np.signbit(found.numpy()).tolist() == [np.signbit(float(number))] * 2
+
+
+def test_counts_of_places_are_integers() -> None:
+    """True is remembered as 1, and a call that failed leaves nothing behind."""
+    x = tn.tensor([[1.0, 4.0], [3.0, 2.0]])
+    for count in (1.0, True, 1, 1.0, True, 1, True, 1):
+        if type(count) is float:
+            with pytest.raises(TenonError, match="a size must be an integer"):
+                tn.topk(x, count)
+        else:
+            assert tn.topk(x, count)[0].tolist() == [[4.0], [3.0]]
+            assert tn.kthvalue(x, count)[0].tolist() == [1.0, 2.0]
+
+
 @pytest.mark.parametrize("short", SWEEP)
 @pytest.mark.parametrize("text", succeeding())
 def test_element_types(text: str, short: str) -> None:

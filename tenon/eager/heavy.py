@@ -17,6 +17,7 @@ from tenon.dims import symbol
 from tenon.graph.build import Builder
 from tenon.graph.ir import Graph
 from tenon.graph.op import OPS, Op
+from tenon.graph.structure import Exact
 from tenon.locks import unforked
 from tenon.ops.attention import attention, attention_gradient
 from tenon.ops.convolution import conv, conv_input_grad, conv_weight_grad
@@ -90,7 +91,7 @@ def heavy_program(op: Op, types: Types, outputs: Types, attrs: Mapping[str, Any]
 
 def program_of_call(op: Op, types: Types, attrs: Mapping[str, Any]) -> Runs:
     """The compiled form of a call with inputs of these types; of a function of an element, one for all shapes."""
-    known = tuple(attrs.items())
+    known = Exact(attrs)
     return OfElements(_program(op, (TensorType(types[0].dtype, (symbol("N"),)),), known)) if op in FUNCTIONS \
         else _program(op, tuple(types), known)
 
@@ -108,11 +109,11 @@ class OfElements:
 
 
 @lru_cache(maxsize=256)
-def _program(op: Op, types: tuple[TensorType | None, ...], attrs: tuple[tuple[str, Any], ...]) -> Executable:
+def _program(op: Op, types: tuple[TensorType | None, ...], attrs: Exact) -> Executable:
     with unforked:
         from tenon.pipeline import compile  # local: the compiler is loaded when something is first compiled
 
-    return compile(one_node(op, types, dict(attrs)))
+    return compile(one_node(op, types, attrs.values))
 
 
 def one_node(op: Op, types: Sequence[TensorType | None], attrs: Mapping[str, Any]) -> Graph:

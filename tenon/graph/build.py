@@ -18,6 +18,7 @@ from tenon.errors import CaptureError, DTypeError, GraphError, Location, TenonEr
 from tenon.graph.ir import Graph, Input, Literal, Node, Value
 from tenon.graph.op import OPS, Op, interpreter, using
 from tenon.graph.promotion import separate
+from tenon.graph.structure import Exact
 from tenon.types import TOKEN, DType, TensorType, as_dtype, broadcast_shapes
 
 PYTHON_SCALARS = (bool, int, float, complex)
@@ -252,10 +253,10 @@ def call_graph(graph: Graph, inputs: Sequence[Input]) -> tuple[Value, ...]:
 
 def expansion(op: Op, types: tuple[TensorType | None, ...], attrs: Mapping[str, Any]) -> Graph:
     """The graph of a composite operator's definition for inputs of these types."""
-    return _expansion(op, types, tuple(attrs.items()))
+    return _expansion(op, types, Exact(attrs))
 
 
 @lru_cache(maxsize=4096)
-def _expansion(op: Op, types: tuple[TensorType | None, ...], attrs: tuple[tuple[str, Any], ...]) -> Graph:
+def _expansion(op: Op, types: tuple[TensorType | None, ...], attrs: Exact) -> Graph:
     assert op.expand is not None
-    return trace(op.expand, *types, name=op.name, **dict(attrs))
+    return trace(op.expand, *types, name=op.name, **attrs.values)

@@ -1,10 +1,15 @@
-"""A graph -> what it is apart from identities: equal for graphs that do the same."""
+"""A graph, or the attributes of a call -> what they are apart from identities: equal for those that do the same."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from tenon.graph.ir import Graph, Input, Literal
+
+NUMBERS = (bool, int, float, complex, np.generic)
 
 
 def structure(graph: Graph) -> tuple[Any, ...]:
@@ -14,14 +19,33 @@ def structure(graph: Graph) -> tuple[Any, ...]:
     for node in graph.nodes:
         inputs = tuple(x if x is None else x.key() if isinstance(x, Literal) else numbers[x] for x in node.inputs)
         after = tuple([numbers[x] for x in node.after])
-        key.append((node.op, inputs, after, tuple([(name, _exactly(value)) for name, value in node.attrs.items()])))
+        key.append((node.op, inputs, after, tuple([(name, exactly(value)) for name, value in node.attrs.items()])))
         for x in node.outputs:
             numbers[x] = len(numbers)
     return (*key, tuple(numbers[r] for r in graph.results))
 
 
-def _exactly(value: Any) -> Any:
-    """An attribute, 0.0 apart from -0.0; a graph among them is compared by identity."""
-    if isinstance(value, (float, complex)):
-        return repr(value)
-    return (*map(type, value), *map(_exactly, value)) if isinstance(value, tuple) else value
+def exactly(value: Any) -> Any:
+    """Equal for attributes that mean the same: 1, 1.0 and True differ, as do 0.0 and -0.0, and nan equals itself.
+
+    A graph is compared by identity.
+    """
+    if isinstance(value, tuple):
+        return tuple(map(exactly, value))
+    return (type(value), repr(value)) if isinstance(value, NUMBERS) else value
+
+
+class Exact:
+    """Attributes as a key of a table that is remembered; `values` are what they are."""
+
+    __slots__ = ("key", "values")
+
+    def __init__(self, values: Mapping[str, Any]):
+        self.values = dict(values)
+        self.key = tuple([(name, exactly(value)) for name, value in self.values.items()])
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Exact) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)

@@ -11,7 +11,7 @@ from tenon.graph.op import Op
 from tenon.ops.comparison import isnan, where
 from tenon.ops.define import check_kind, composite, define, function
 from tenon.ops.indexing import flat, gather
-from tenon.ops.shape import reshape_op
+from tenon.ops.shape import as_shape, reshape_op
 from tenon.ops.slicing import box
 from tenon.ops.windows import shown
 from tenon.types import TensorType, bfloat16, int64, normalize_axis
@@ -89,7 +89,7 @@ first_places: Op = define(
     "first_places", public=False, type=_first_type, ref=_first_ref, vjp=lambda g, y, x, **_: (None,),
     fill=lambda s, x, k, axis, descending: s.order(x, axis, descending, k),
     canonical=lambda x, k, axis, descending: {
-        "k": k, "axis": normalize_axis(axis, x.ndim), "descending": bool(descending)},
+        "k": as_shape(k)[0], "axis": normalize_axis(axis, x.ndim), "descending": bool(descending)},
     doc="The first k of the places that `argsort` tells, found without ordering the others.",
     examples=["first_places(f32[2, 5], k=2, axis=1, descending=True) -> i64[2, 2]",
               "first_places(i32[5], k=3, axis=0, descending=False) -> i64[3]"])

@@ -12,12 +12,12 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 from tenon.dataclasses import dataclass
 from tenon.graph.build import types_of
 from tenon.graph.ir import Graph, Literal, Node, Value
 from tenon.graph.op import Op
+from tenon.graph.structure import Exact
 from tenon.loops.build import GraphExpressions
 from tenon.loops.claims import is_attention
 from tenon.loops.expressions import Binary, Buffer, Call, Cast, CheckedIndex, Const, Expr, Index, Load, Reduce, Size
@@ -56,19 +56,19 @@ def kind_of(node: Node) -> Kind:
     return _kind(*signature(node))
 
 
-Signature = tuple[Op, tuple[Literal | TensorType | None, ...], tuple[tuple[str, Any], ...]]
+Signature = tuple[Op, tuple[Literal | TensorType | None, ...], Exact]
 
 
 def signature(node: Node) -> Signature:
     """What decides what the node computes of its inputs."""
     inputs = tuple([x.type if isinstance(x, Value) else x for x in node.inputs])
-    return node.op, inputs, tuple(node.attrs.items())
+    return node.op, inputs, Exact(node.attrs)
 
 
 @lru_cache(maxsize=4096)
-def _kind(op: Op, inputs: tuple[Literal | TensorType | None, ...], attrs: tuple[tuple[str, Any], ...]) -> Kind:
+def _kind(op: Op, inputs: tuple[Literal | TensorType | None, ...], attrs: Exact) -> Kind:
     values = [Value(x) if isinstance(x, TensorType) else x for x in inputs]
-    node = Node(op, tuple(values), dict(attrs))
+    node = Node(op, tuple(values), attrs.values)
     type = op.type(*types_of(values), **node.attrs)
     assert isinstance(type, TensorType)
     node.outputs = (Value(type, node),)

@@ -8,6 +8,7 @@ from tenon.dataclasses import replace
 from tenon.graph.build import copy, rebuild
 from tenon.graph.cut import has_effect
 from tenon.graph.ir import Graph, Input, Node
+from tenon.graph.structure import exactly
 from tenon.graph.text import print_graph
 from tenon.passes.nested import nested
 
@@ -29,9 +30,7 @@ def merge_duplicates(graph: Graph) -> Graph:
 
 
 def attribute_key(value: Any) -> Any:
-    """Equal for attributes that mean the same: 1, 1.0 and True differ, as do 0.0 and -0.0, and nan equals itself."""
+    """What equal attributes have in common, graphs among them that do the same."""
     if isinstance(value, tuple):
         return tuple(map(attribute_key, value))
-    if isinstance(value, Graph):
-        return print_graph(replace(value, name="graph"), locations=False)
-    return (type(value), repr(value)) if isinstance(value, (bool, int, float, complex)) else value
+    return print_graph(replace(value, name="graph"), locations=False) if isinstance(value, Graph) else exactly(value)
