@@ -7,7 +7,7 @@ else, stays as it is, whoever reads it too.
 
 from __future__ import annotations
 
-from tenon.graph.ir import Graph, Node, Value
+from tenon.graph.ir import DONATED, Graph, Node, Value
 from tenon.ops.call import fused
 from tenon.passes.bodies import body_of
 from tenon.passes.groups import Group
@@ -15,11 +15,12 @@ from tenon.passes.partition import Groups
 
 
 def settled_products(groups: Groups) -> Graph:
-    """The graph of these alone; what others make for them are its parameters."""
+    """The graph of these alone; what others make for them are its parameters, so none of them is donated."""
     nodes = [_node(group, groups) for group in groups.all() if is_settled(group, groups)]
     read = dict.fromkeys(x for node in nodes for x in node.uses())
     made = tuple(x for node in nodes for x in node.outputs)
-    return Graph(groups.graph.name, tuple(read), tuple(nodes), made, groups.graph.notes)
+    notes = {name: note for name, note in groups.graph.notes.items() if name != DONATED}
+    return Graph(groups.graph.name, tuple(read), tuple(nodes), made, notes)
 
 
 def is_settled(group: Group, groups: Groups) -> bool:

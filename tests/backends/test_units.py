@@ -14,12 +14,15 @@ import tenon as tn
 from tenon.backends import llvm
 from tenon.backends.code_cache import CodeCache
 from tenon.backends.cpu import backend, lowering, unit_cache
+from tenon.backends.cpu.foreseen import Foreseen
+from tenon.backends.cpu.unit import make_unit
 from tenon.dataclasses import replace
 from tenon.errors import OutOfRange
 from tenon.graph.ir import DONATED
 from tenon.graph.text import parse_graph
 from tenon.observe import subscribe
-from tenon.pipeline import compile
+from tenon.pipeline import compile, optimize
+from tenon.runtime.layout import called_first
 
 SOFTMAX = """
 def softmax(x: f32[40, 30]):
@@ -120,6 +123,47 @@ def f(x: f32[61, 67], w: f32[67, 71]):
     told_twice.set()
     [step] = backend.assemble_graph(graph).steps
     assert lowered == ["matmul"] and step.unit.code.result()
+
+
+UPDATE = """
+def step(x: f32[61, 67], g: f32[61, 71], w: f32[67, 71]):
+    v0: f32[67, 61] = permute(x, axes=(1, 0))
+    v1: f32[67, 71] = matmul(v0, g)
+    v2: f32[67, 71] = subtract(w, v1)
+    v3: f32[67, 71] = reshape(v2, shape=(67, 71))
+    return v3
+"""
+
+
+@pytest.mark.parametrize("donated", [(2,), ()])
+def test_a_product_whose_result_takes_a_donated_argument_is_begun_in_that_form(disk, monkeypatch, donated):
+    written = []
+    write = lowering.module_of
+    monkeypatch.setattr(lowering, "module_of", lambda *given: written.append(given[1]) or write(*given))
+    graph = optimize(replace(parse_graph(UPDATE), notes={DONATED: donated}), backend="cpu")
+    backend.begin(graph)
+    [shared] = written
+    assert bool(shared) == bool(donated)
+    wanted = called_first(backend.assemble_graph(graph, called_first))
+    assert [unit.shared for unit in wanted] == written == [shared]
+
+
+SUM_BETWEEN = """
+def f(x: f32[61, 67], w: f32[67, 67], u: f32[67, 67]):
+    v0: f32[61, 67] = matmul(x, w)
+    v1: f32[61, 67] = matmul(x, u)
+    v2: f32[61, 67] = add(v0, v1)
+    v3: f32[61, 67] = matmul(v2, w)
+    return v3
+"""
+
+
+def test_a_product_waits_that_may_share_memory_with_what_lies_between_kernels(disk):
+    graph = optimize(parse_graph(SUM_BETWEEN), backend="cpu")
+    foreseen = Foreseen(graph)
+    [(node, unit)] = [(node, make_unit(node.attrs["body"])) for node in graph.nodes if "body" in node.attrs]
+    assert unit.facts.in_place
+    assert foreseen.variant(unit, node.inputs, node.outputs) is None
 
 
 def test_what_code_cannot_express_falls_into_parts(monkeypatch):

@@ -11,12 +11,13 @@ from contextlib import suppress
 from functools import partial
 
 from tenon.backends.cpu.assemble import Assembly, assemble
+from tenon.backends.cpu.foreseen import Foreseen
 from tenon.backends.cpu.machine_code import start, threads
 from tenon.backends.cpu.unit import Unit, is_product, make_unit
 from tenon.backends.cpu.unit_cache import keep
 from tenon.backends.workers import Workers
 from tenon.garbage import collect_young
-from tenon.graph.ir import AUTOTUNE, CONSTANTS, Graph
+from tenon.graph.ir import AUTOTUNE, CONSTANTS, Graph, Node, Value
 from tenon.graph.text import key_of
 from tenon.observe import emit, span
 from tenon.ops.call import fused
@@ -54,20 +55,37 @@ def assemble_graph(graph: Graph, called_first: CalledFirst = as_they_are,
 def begin(graph: Graph) -> None:
     """Let other threads make the code of products before the last passes are done with a graph: those leave most alone.
 
-    Products that may share memory wait until it is known whether they do; so do those whose schedules are measured, and
-    those whose factors may be packed.  Those of which it is told again are in the making.
+    Products of which it is not known yet what memory they share wait; so do those whose schedules are measured, and
+    those whose factors may be packed.  Those of which it is told again are in the making, or wait.
     """
     if graph.notes.get(AUTOTUNE) or CONSTANTS in graph.notes:
         return
-    pool = threads()
+    pool, foreseen = threads(), Foreseen(graph)
     for node in graph.nodes:
-        body = node.attrs["body"] if node.op is fused else body_of([node], node.outputs)[0] if has_loops(node) else None
-        wanted = body is not None and is_product(body) and key_of(body) not in _begun
-        unit = _try_unit(body, key_of(body)) if body is not None and wanted else None
-        if unit is not None and not unit.facts.in_place and not unit.facts.checks:
+        body, outside = _body_of(node)
+        if body is None or not is_product(body) or (unit := _begun_unit(body)) is None:
+            continue
+        variant = foreseen.variant(unit, outside, node.outputs)
+        if variant is not None:
             with suppress(*CANNOT):         # which `assemble_graph` deals with
-                start(unit, pool)
-                _begun[key_of(unit.body)] = unit
+                start(variant, pool)
+
+
+def _body_of(node: Node) -> tuple[Graph | None, tuple[Value, ...]]:
+    """(the body of the kernel that a node will be, what that reads), if it is one."""
+    if node.op is fused:
+        return node.attrs["body"], tuple(x for x in node.inputs if isinstance(x, Value))
+    return body_of([node], node.outputs) if has_loops(node) else (None, ())
+
+
+def _begun_unit(body: Graph) -> Unit | None:
+    """The kernel of a body, which `assemble_graph` takes too; None where that belongs to one place in the source."""
+    key = key_of(body)
+    unit = _begun.get(key) or _try_unit(body, key)
+    if unit is None or unit.facts.checks:
+        return None
+    _begun[key] = unit
+    return unit
 
 
 _begun: dict[str, Unit] = {}

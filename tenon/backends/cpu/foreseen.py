@@ -1,0 +1,44 @@
+"""A graph that is yet to be ordered -> which variants of its kernels the first run will call, as far as that is known.
+
+The results of an optimizer's step take the memory of donated arguments, and a kernel that shares memory is other code.
+That a result takes the argument it was made from is known before the steps are: `tenon.passes.order` lets whoever else
+reads the argument come first.  Which kernels share what lies between them is not: it depends on their order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tenon.backends.cpu.unit import Unit
+from tenon.graph.ir import DONATED, Graph, Value
+from tenon.ops.shape import reshape_op
+
+
+class Foreseen:
+    """The variants of kernels of a graph that `tenon.runtime.layout.called_first` will name."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.params = set(graph.params)
+        self.donated = [graph.params[k] for k in sorted(graph.notes.get(DONATED, ()))]
+        self.results = {_home(x): x.type for x in graph.results}
+
+    def variant(self, unit: Unit, inputs: Sequence[Value], outputs: Sequence[Value]) -> Unit | None:
+        """The kernel that is called on these values; None where that depends on the order of the steps."""
+        read, pairs = [_home(x) for x in inputs], unit.facts.in_place
+        if any(outputs[k] not in self.results and read[j] not in self.params for k, j in pairs):
+            return None
+        taken: dict[int, int] = {}
+        for result in (x for x in self.results if x in outputs):
+            place = outputs.index(result)
+            free = (read.index(x) for x in self.donated if read.count(x) == 1 and x.type == self.results[result])
+            found = next((j for j in free if (place, j) in pairs and j not in taken.values()), None)
+            if found is not None:
+                taken[place] = found
+        return unit.sharing(tuple(sorted(taken.items())))
+
+
+def _home(x: Value) -> Value:
+    """The value whose memory this is under another type."""
+    while x.node is not None and x.node.op is reshape_op and isinstance(x.node.inputs[0], Value):
+        x = x.node.inputs[0]
+    return x
