@@ -31,7 +31,8 @@ def _cast_ref(x: Any, dtype: DType) -> Any:
     with np.errstate(all="ignore"):
         x = np.asarray(x)
         real = x.real if x.dtype.kind == "c" and dtype.kind in "uif" else x
-        return _whole(real, dtype) if real.dtype.kind == "f" and dtype.kind in "ui" else real.astype(dtype.numpy)
+        return _whole(real, dtype) if real.dtype.kind == "f" and dtype.kind in "ui" else \
+            real.astype(dtype.numpy, copy=False)      # a copy of what is broadcast would lie otherwise
 
 
 def _whole(x: Any, dtype: DType) -> Any:

@@ -45,3 +45,12 @@ def test_large_results_lie_where_a_first_call_lays_them():
     first, *later = [(x * x + x).sum(axis=-1).numpy().tobytes() for _ in range(4)]
     in_full = np.add(np.multiply(x.numpy(), x.numpy()), x.numpy()).sum(axis=-1).tobytes()
     assert all(found == first == in_full for found in later)
+
+
+def test_what_is_broadcast_is_added_up_in_the_same_order():
+    numbers = np.random.default_rng(0).standard_normal((1, 3, 5))
+    x = tn.broadcast_to(tn.tensor(numbers), (2, 3, 5))
+    remembered._calls.clear()
+    remembered.ready_calls.known.clear()
+    first, *later = [tn.var(x, axis=(0, 1)).numpy().tobytes() for _ in range(4)]
+    assert all(found == first for found in later)
