@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakValueDictionary
 
 import numpy as np
 
@@ -40,7 +40,7 @@ Step = tuple[Callable[..., Any], Attrs, tuple[int, ...], tuple[int, ...], int, t
 
 natives: dict[Any, Callable[..., Any]] = {}     # ufunc or `reduce` -> the same on small arrays, sooner (`native.py`)
 fusers: list[Fuser] = []                       # at most one: where there is machine code
-_recipes: WeakSet[Recipe] = WeakSet()
+_recipes: WeakValueDictionary[int, Recipe] = WeakValueDictionary()      # by identity
 
 
 class Recipe:
@@ -53,7 +53,7 @@ class Recipe:
         self._fixed = writer, results, name
         steps = self._fused()
         self.function = _as_python(writer, self.steps if steps is None else steps, results, name)
-        _recipes.add(self)
+        _recipes[id(self)] = self
 
     def run(self, arrays: Sequence[Any]) -> Sequence[Any]:
         """The results on arrays of the types it was made for; what NumPy raises passes."""
@@ -143,8 +143,9 @@ def use_natives(found: Mapping[Any, Callable[..., Any]], fuser: Fuser) -> None:
     """Let recipes call these in the place of ufuncs, and make steps one, those that are written already too."""
     natives.update(found)
     fusers[:] = [fuser]
-    for recipe in list(_recipes):
-        recipe.use_natives()
+    for reference in _recipes.valuerefs():      # a copy made at once: other threads go on to make recipes
+        if (recipe := reference()) is not None:
+            recipe.use_natives()
 
 
 class CannotWrite(Exception):

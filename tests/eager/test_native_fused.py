@@ -1,5 +1,7 @@
 """Steps of recipes that machine code makes as one: the bits that NumPy gives step by step."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -113,3 +115,19 @@ def test_results_share_no_memory_with_each_other_or_with_inputs():
     arrays = [drawn((5,), np.float32, k) for k in range(2)]
     made = [*recipe.run(arrays), *recipe.run(arrays), *arrays]
     assert not any(np.shares_memory(a, b) for k, a in enumerate(made) for b in made[:k])
+
+
+def test_recipes_may_be_made_while_those_there_are_go_on_with_machine_code():
+    graph = graph_of(sigmoid_of, TensorType(as_dtype("f4"), (7,)))
+    made = [recipe_of(graph) for _ in range(3)]
+
+    def make_another(frame, event, argument):       # whenever a function in Python is called, as another thread might
+        sys.setprofile(None)
+        made.append(recipe_of(graph))
+        sys.setprofile(make_another)
+    sys.setprofile(make_another)
+    try:
+        recipes.use_natives(dict(recipes.natives), recipes.fusers[0])
+    finally:
+        sys.setprofile(None)
+    assert len(made) > 3
