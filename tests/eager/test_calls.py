@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tenon as tn
-from tenon.eager import heavy, warming
+from tenon.eager import heavy, remembered, rules, warming
 from tenon.errors import TenonError
 from tenon.graph.interpret import interpret
 from tenon.graph.kernels import KERNELS
@@ -129,8 +129,12 @@ LARGE = {
 
 
 def without_machine_code(monkeypatch):
+    """References from now on, also where what is remembered would take machine code sooner or later."""
     for module in (heavy, warming):
         monkeypatch.setattr(module, "config", lambda: SimpleNamespace(backend="reference"))
+    for holder, table in ((tn.eager.calls.eager, "_plans"), (remembered, "_calls"), (rules, "_recipes")):
+        monkeypatch.setattr(holder, table, {})
+    remembered.ready_calls.known.clear()
 
 
 @pytest.mark.parametrize("name", LARGE)
@@ -149,7 +153,6 @@ def test_a_heavy_call_agrees_with_the_reference(name, monkeypatch):
     found = twice(results)
     assert compiled
     compiled.clear()
-    monkeypatch.setattr(tn.eager.calls.eager, "_plans", {})
     without_machine_code(monkeypatch)
     for one, expected in zip(found, results(), strict=True):
         largest = np.abs(expected.numpy()).max()        # what sums are rounded to, where their terms cancel
@@ -161,7 +164,6 @@ def test_a_long_permutation_is_machine_code_with_the_numbers_of_the_reference(mo
     def order():
         return tn.randperm(20_011, generator=tn.random.Generator(seed=3)).numpy()
     found = twice(order)
-    monkeypatch.setattr(tn.eager.calls.eager, "_plans", {})
     without_machine_code(monkeypatch)
     np.testing.assert_array_equal(found, order())
 
