@@ -7,8 +7,9 @@ it; where no thread can be started any more, who asks for something does it.
 
 from __future__ import annotations
 
-from collections import deque
+import math
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from threading import Event, Thread
 from typing import Any, Generic, TypeVar
 
@@ -55,17 +56,17 @@ class Job(Generic[T]):
 
 
 class Workers:
-    """At most so many threads."""
+    """At most so many threads, each of which takes a `place` for every call."""
 
-    def __init__(self, most: int, name: str) -> None:
-        self.most, self.name = most, name
-        self._lock, self._jobs, self._working = Lock(), deque[Job[Any]](), 0
+    def __init__(self, most: int, name: str, place: AbstractContextManager[object] | None = None) -> None:
+        self.most, self.name, self._place = most, name, place or nullcontext()
+        self._lock, self._jobs, self._working = Lock(), list[tuple[float, Job[Any]]](), 0
 
-    def submit(self, call: Callable[[], T]) -> Job[T]:
-        """Let a thread make this call."""
+    def submit(self, call: Callable[[], T], size: float = math.inf) -> Job[T]:
+        """Let a thread make this call; of those that wait the largest comes first, so that none is left to the end."""
         job = Job(call)
         with self._lock:
-            self._jobs.append(job)
+            self._jobs.append((size, job))
             more = self._working < self.most
             self._working += more
         if more:
@@ -77,9 +78,16 @@ class Workers:
 
     def _work(self) -> None:
         while True:
-            with self._lock:
-                if not self._jobs:
-                    self._working -= 1
+            with self._place:       # taken before a call is, which would wait for it while others are begun
+                job = self._next()
+                if job is None:
                     return
-                job = self._jobs.popleft()
-            job.run()
+                job.run()
+
+    def _next(self) -> Job[Any] | None:
+        with self._lock:
+            if not self._jobs:
+                self._working -= 1
+                return None
+            found = max(range(len(self._jobs)), key=lambda k: self._jobs[k][0])
+            return self._jobs.pop(found)[1]

@@ -21,11 +21,17 @@ from tenon.backends.cpu.unit_cache import code_of, keep
 from tenon.backends.threads import default_sleep, entries
 from tenon.backends.workers import Job, Workers
 from tenon.config import config
+from tenon.locks import Lock
 
 
 def threads() -> Workers:
-    """Threads that compile; there are none before they are given work."""
-    return Workers(config().threads, "tenon-compile")
+    """Threads that compile, the same for all, so that the largest kernels of all come first; there are none before they
+    are given work."""
+    global _workers
+    with _starting:
+        if _workers is None or _workers.most != config().threads:
+            _workers = Workers(config().threads, "tenon-compile", _places)
+        return _workers
 
 
 def prepare() -> None:
@@ -39,7 +45,7 @@ def start(unit: Unit, pool: Workers) -> None:
     """Find the code of the kernel, or let the pool make it."""
     if unit.code is None and not llvm.is_loaded(name := _name(unit)):
         unit.code = llvm.stored(name) if unit.key is None else code_of(unit.key)
-        unit.code = unit.code or _in_the_making.get(name) or pool.submit(partial(_compile, unit, unit.ir))
+        unit.code = unit.code or _in_the_making.get(name) or pool.submit(partial(_compile, unit, unit.ir), len(unit.ir))
         if isinstance(unit.code, Job):
             _in_the_making[name] = unit.code
 
@@ -60,7 +66,8 @@ def _library(unit: Unit) -> llvm.Library:
     def make() -> bytes:
         if isinstance(unit.code, Job) and unit.code not in _lost:
             return unit.code.result()
-        return _compile(unit, unit.ir)
+        with _places:
+            return _compile(unit, unit.ir)
 
     library = llvm.obtain(_name(unit), kept, make)
     unit.forget()
@@ -73,7 +80,7 @@ def _name(unit: Unit) -> str:
 
 
 def _compile(unit: Unit, text: str) -> bytes:
-    with _places, llvm.short_turns:
+    with llvm.short_turns:
         code = llvm.compile_object(text)
         if unit.key is not None:
             keep(unit.key, unit.facts, code)
@@ -115,6 +122,8 @@ class Places:
             self._changed.notify_all()
 
 
+_starting = Lock()
+_workers: Workers | None = None
 _places = Places()
 _in_the_making: WeakValueDictionary[str, Job[bytes]] = WeakValueDictionary()      # while a kernel waits for it
 _lost: WeakSet[Job[bytes]] = WeakSet()       # which nobody makes any more
@@ -122,8 +131,8 @@ _lost: WeakSet[Job[bytes]] = WeakSet()       # which nobody makes any more
 
 def _after_fork() -> None:
     """A child has none of the threads that compile."""
-    global _places
-    _places = Places()
+    global _places, _starting, _workers
+    _places, _starting, _workers = Places(), Lock(), None
     _lost.update(_in_the_making.values())
     _in_the_making.clear()
 
