@@ -113,6 +113,38 @@ def test_what_an_epilogue_reads_beside_the_sums_has_to_stay_in_the_second_cache(
     assert tile(most + 1) is None
 
 
+FEW_SUMS = [(3, 3, 5000), (4, 4, 33), (2, 16, 1000), (1, 2, 32), (8, 3, 257)]
+
+
+@pytest.mark.parametrize("sizes", FEW_SUMS)
+def test_few_sums_of_a_long_depth_read_both_factors_once_however_large_they_are(sizes: tuple[int, int, int]) -> None:
+    for machine, element in (WIDE, F32), (NARROW, F32), (WIDE, F64):
+        if direct_tile(matmul(element, "km", known=sizes), machine) is not None:
+            check(machine, sizes, "km", element=element)
+    check(WIDE, sizes, "km", bias_relu=True, batch=3)
+    check(WIDE, (12, 12, 7000), "km", element=F64)
+
+
+def test_a_factor_beyond_the_second_cache_is_read_where_it_lies_if_one_tile_has_all_sums() -> None:
+    assert direct_tile(matmul(F64, "km", known=(12, 12, 1 << 17)), WIDE).schedule == "lines"
+    assert direct_tile(matmul(F64, "km", known=(12, 12, (1 << 17) + 1)), WIDE) is None     # too many for one sum
+    assert direct_tile(matmul(F64, "km", known=(16, 16, 1 << 17)), WIDE) is None        # 16 rows of two vectors
+    assert direct_tile(matmul(F64, "km", known=(3, 3, 20)), WIDE) is None
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("rows, columns", [(2, 2), (3, 3), (4, 4), (1, 3), (3, 7), (16, 5), (4, 17)])
+def test_points_times_points(rows: int, columns: int, dtype: str) -> None:
+    """Lines of a few columns stand side by side along the depth, and are lines all the same."""
+    random = np.random.default_rng(0)
+    x, y = (random.standard_normal((2, 1037, n)).astype(dtype) for n in (rows, columns))
+    product = tn.jit(lambda x, y: tn.swapaxes(x, -1, -2) @ y)
+    for a, b in ((x, y), (x[0], y[0])):
+        found = product(tn.asarray(a), tn.asarray(b)).numpy()
+        np.testing.assert_allclose(found, np.swapaxes(a, -1, -2) @ b, rtol=1e-3 if dtype == "float32" else 1e-10,
+                                   atol=1e-4 if dtype == "float32" else 1e-10)
+
+
 def starting_at(x: np.ndarray, start: int) -> np.ndarray:
     """A copy that begins so many elements after a line of the cache, between numbers that are none."""
     whole = np.full(x.size + 3 * GUARD, np.nan, x.dtype)

@@ -229,6 +229,8 @@ class Factors:
         if not found:
             return None
         along = max(found)[2]               # the most neighbours in one vector, in the longest runs
+        if steps.get("outer") == 1 != steps.get("depth") and self.are_short_lines(outer):
+            along = "outer"
         step = steps[along]
         assert isinstance(step, int)
         span = None if x.mask is None else span_of(x.mask, axes[along][-1])
@@ -239,6 +241,12 @@ class Factors:
         across = axes["depth" if along == "outer" else "outer"]
         apart = terms.get(across[0], 0) if len(across) == 1 else None
         return along, step, apart if isinstance(apart, int) else None, flat, span
+
+    def are_short_lines(self, outer: Axis) -> bool:
+        """Whether lines of both factors are so short that they stand side by side along the depth, which is long."""
+        rows, columns, depth = self.known()
+        alone = len(outer) == len(self.statement.depth) == 1
+        return alone and None not in (rows, columns, depth) and max(rows or 0, columns or 0) <= SEVERAL < (depth or 0)
 
 
 def _longest(index: Index) -> int:

@@ -43,6 +43,7 @@ from .spec import Contraction, Operand, Tile, goes_along_rows, is_shallow, regio
 
 SHARE, PANELS_SHARE = 4, 32     # of the second cache that right may take, read where it is and packed
 FEWEST = 4                  # columns, steps; rows too, unless lines of right are read where they are
+LONG, LONGEST = 32, 1 << 17 # steps of few sums, of which as many columns as there are will do, and of one sum
 MANY = 64                   # rows that a panel is worth packing for, times the share of its lines that have no place
 STEPS = 2                   # of an even depth are one turn of a whole tile's loop: less beside its multiply-adds
 
@@ -54,10 +55,12 @@ def direct_tile(spec: Contraction, machine: Machine | None = None) -> Tile | Non
     if rows is None or columns is None or depth is None or spec.packed is not None or spec.store_run is not None:
         return None
     size = element_bytes(spec.element)
-    if min(columns, depth) < FEWEST or rows < (1 if reads_lines(spec) else FEWEST):
+    lanes = machine.vector_bytes // size
+    once = meets_once(spec, machine, lanes)
+    if (columns < FEWEST and not once) or depth < FEWEST or rows < (1 if reads_lines(spec) else FEWEST):
         return None
-    lines = reads_lines(spec) and rows * without_place(spec, machine) <= MANY
-    if columns * depth * size * (SHARE if lines else PANELS_SHARE) > machine.second_cache:
+    lines = once or (reads_lines(spec) and rows * without_place(spec, machine) <= MANY)
+    if not once and columns * depth * size * (SHARE if lines else PANELS_SHARE) > machine.second_cache:
         return None
     if not in_place(spec.left, len(spec.rows), len(spec.depth)):
         return None
@@ -66,10 +69,17 @@ def direct_tile(spec: Contraction, machine: Machine | None = None) -> Tile | Non
     touched = rows * columns * size * (1 + len(spec.near))
     if spec.near and not is_shallow(spec) and touched > machine.second_cache:
         return None             # which panels of columns would go through in steps of rows, again and again
-    lanes = machine.vector_bytes // size
     near = places(spec.left, spec, machine) if spec.left.contiguous == "depth" else None
     height, vectors = exact_tile(machine, lanes, rows, columns, depth, near)
     return Tile(height, vectors, lanes, depth, columns, rows, "lines" if lines else "panels")
+
+
+def meets_once(spec: Contraction, machine: Machine, lanes: int) -> bool:
+    """Whether one tile has all sums, and right is one run of memory, in order, that is read once wherever it is."""
+    rows, columns, depth = (size or 0 for size in spec.known)
+    run = reads_lines(spec) and spec.left.contiguous == "outer" and spec.right.apart == columns
+    return run and LONG <= depth <= LONGEST and columns > 1 and \
+        (rows, -(-columns // lanes)) == exact_tile(machine, lanes, rows, columns, depth)
 
 
 def reads_lines(spec: Contraction) -> bool:
