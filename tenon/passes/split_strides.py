@@ -4,12 +4,14 @@
 
 The elements of x that are e past a multiple of the stride meet every s-th tap only, so that nothing is multiplied by
 the zeros between the windows.  Where windows stand side by side, or there is but one, every phase meets one tap, so
-that all are one product of matrices.  Transposed convolutions are such gradients.
+that all are one product of matrices.  All are one convolution too where a phase in each axis would be many, or channels
+stand alone: what a place gives to an element of each phase are channels of its own.  Transposed convolutions are such
+gradients.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import product
 from math import gcd, prod
 from typing import Any
@@ -17,70 +19,104 @@ from typing import Any
 from tenon.dataclasses import dataclass
 from tenon.graph.build import current_builder, literal, rebuild
 from tenon.graph.cut import map_graphs
-from tenon.graph.ir import Graph, Input, Node, Value
+from tenon.graph.ir import Graph, Input, Node
 from tenon.ops.arranging import stack
+from tenon.ops.barrier import stored
 from tenon.ops.convolution import conv_input_grad
 from tenon.ops.creation import zeros
 from tenon.ops.cutting import narrow
 from tenon.ops.pieces import pad_op
 from tenon.ops.shape import permute, reshape_op
 
+MOST_PHASES = 8     # that are computed one by one
+MANY_TAPS = 16      # of a channel that stands alone: with fewer, memory takes longer than multiplications
+AS_LONG = 64        # phases take beside their multiplications as long as these
+
 
 def split_strides(graph: Graph) -> Graph:
     """Open every input gradient whose windows have a stride, or which has a single window."""
-    if not any(_opens(node) or node.graphs for node in graph.nodes):
+    if not any(_way(node) or node.graphs for node in graph.nodes):
         return graph
     return rebuild(graph, _visit)
 
 
 def _visit(node: Node, inputs: tuple[Input, ...]) -> Any:
-    if not _opens(node):
+    way = _way(node)
+    if way is None:
         return current_builder().emit(node.op, inputs, map_graphs(node.attrs, split_strides))
-    g, w = inputs
-    return (_spread if _stand_side_by_side(node) else _interleaved)(g, w, **node.attrs)
+    return way(*inputs, **node.attrs)
 
 
-def _opens(node: Node) -> bool:
-    """Whether there is something to save.
-
-    Where a channel is computed of one other, memory takes longer than multiplications, which are not worth saving.
-    """
+def _way(node: Node) -> Callable[..., Any] | None:
+    """What opens the gradient; None where nothing is to be saved."""
     if node.op is not conv_input_grad:
-        return False
-    outputs, channels, *_ = node.inputs[1].shape            # type: ignore[union-attr]
-    stride = node.attrs["stride"]
+        return None
+    (_, _, *counts), (outputs, channels, *kernel) = (x.shape for x in node.inputs)      # type: ignore[union-attr]
+    stride, sizes = node.attrs["stride"], node.attrs["sizes"]
+    if not all(isinstance(n, int) for n in (*counts, *kernel, *sizes)):
+        return None
+    cuts = _cuts(counts, kernel, stride)
+    together = _spread if set(node.attrs["dilation"]) == {1} and any(cut.step > 1 for cut in cuts) else None
     if channels == 1 and outputs == node.attrs["groups"]:
-        return False
-    sizes = [n for x in node.inputs if isinstance(x, Value) for n in x.shape[2:]]
-    if not all(isinstance(n, int) for n in (*sizes, *node.attrs["sizes"])):
-        return False
-    return any(s > 1 for s in stride) or (any(n > 1 for n in node.attrs["sizes"]) and _stand_side_by_side(node))
+        return together if prod(kernel) >= MANY_TAPS else None
+    if all(cut.step == k for cut, k in zip(cuts, kernel, strict=True)):
+        return together or (_interleaved if any(s > 1 for s in stride) else None)
+    number, plain = prod(cut.step for cut in cuts), prod(sizes) * prod(kernel)
+    multiplied = prod(cut.places * cut.taps * cut.step for cut in cuts)
+    if all(s == 1 for s in stride):
+        return together if 2 * multiplied <= plain else None
+    many = number > MOST_PHASES and multiplied * number <= plain * (1 + number / AS_LONG)
+    return together if many and together else _interleaved
 
 
-def _stand_side_by_side(node: Node) -> bool:
-    """Whether every element is in one window, or in none behind the last; a single window has nothing beside it."""
-    (_, _, *counts), (_, _, *kernel) = (x.shape for x in node.inputs)       # type: ignore[union-attr]
-    return all(d == 1 and (k == s or n == 1) for d, k, s, n
-               in zip(node.attrs["dilation"], kernel, node.attrs["stride"], counts, strict=True))
+# ---------------------------------------------------------------- all phases in one
 
 
-# ---------------------------------------------------------------- windows side by side
+@dataclass(frozen=True)
+class Cut:
+    """Along one axis, the kernel is cut into `taps` pieces that are a stride long, and a single window's is one piece;
+    so many elements, `step`, have their sums at each of so many `places`."""
+
+    step: int
+    taps: int
+    places: int
+
+
+def _cuts(counts: Sequence[Any], kernel: Sequence[Any], stride: Sequence[int]) -> list[Cut]:
+    steps = [k if n == 1 else s for k, n, s in zip(kernel, counts, stride, strict=True)]
+    taps = [-(-k // s) for k, s in zip(kernel, steps, strict=True)]
+    return [Cut(s, k, n + k - 1) for s, k, n in zip(steps, taps, counts, strict=True)]
+
 
 def _spread(g: Any, w: Any, sizes: Sequence[int], stride: Sequence[int], padding: Any, dilation: Sequence[int],
             groups: int) -> Any:
-    """What each window gives to all of its elements, which are then put in their places."""
-    outputs, channels, *kernel = w.shape
-    counts, ones = g.shape[2:], (1,) * len(sizes)
-    flat = reshape_op(w, shape=(outputs, channels * prod(kernel), *ones))
-    parts = conv_input_grad(g, flat, sizes=counts, stride=ones, padding=((0, 0),) * len(sizes), dilation=ones,
-                            groups=groups)
-    apart = reshape_op(parts, shape=(g.shape[0], channels * groups, *kernel, *counts))
-    turns = [axis for k in range(len(sizes)) for axis in (2 + len(sizes) + k, 2 + k)]
+    """What windows give to the elements of each place, which are then put in their places."""
+    cuts, count = _cuts(g.shape[2:], w.shape[2:], stride), len(sizes)
+    steps, places = tuple(cut.step for cut in cuts), tuple(cut.places for cut in cuts)
+    parts = conv_input_grad(g, _cut_up(w, cuts), sizes=places, stride=(1,) * count, padding=((0, 0),) * count,
+                            dilation=(1,) * count, groups=groups)
+    shape = (g.shape[0], w.shape[1] * groups)
+    apart = reshape_op(parts, shape=(*shape, *steps, *places))
+    turns = [axis for k in range(count) for axis in (2 + count + k, 2 + k)]
     whole = reshape_op(permute(apart, axes=(0, 1, *turns)),
-                       shape=(g.shape[0], channels * groups, *(n * k for n, k in zip(counts, kernel, strict=True))))
+                       shape=(*shape, *(n * s for n, s in zip(places, steps, strict=True))))
     for axis, (n, (low, _)) in enumerate(zip(sizes, padding, strict=True), 2):
         whole = _from(whole, axis, low, n)
     return whole
+
+
+def _cut_up(w: Any, cuts: Sequence[Cut]) -> Any:
+    """The kernel with a channel for each channel and each element of a piece, and a tap for each piece."""
+    outputs, channels, *kernel = w.shape
+    behind = [cut.taps * cut.step - k for cut, k in zip(cuts, kernel, strict=True)]
+    if any(behind):
+        w = pad_op(w, literal(0, w.dtype), low=(0,) * w.ndim, high=(0, 0, *behind))
+    channels, taps = channels * prod(cut.step for cut in cuts), [cut.taps for cut in cuts]
+    if set(taps) == {1}:
+        return reshape_op(w, shape=(outputs, channels, *taps))
+    pieces = reshape_op(w, shape=(*w.shape[:2], *(n for cut in cuts for n in (cut.taps, cut.step))))
+    turned = permute(pieces, axes=(0, 1, *range(3, pieces.ndim, 2), *range(2, pieces.ndim, 2)))
+    return stored(reshape_op(turned, shape=(outputs, channels, *taps)))
 
 
 def _from(x: Any, axis: int, start: int, size: int) -> Any:
