@@ -12,7 +12,9 @@ from tenon.graph.text import key_of, key_of_nodes
 from tenon.locks import cached_property
 from tenon.loops.cost import cost, known
 from tenon.loops.ir import Contraction
+from tenon.ops.pieces import slice_op
 from tenon.passes.bodies import body_of, lowered, outside_of
+from tenon.passes.pieces import on_pieces
 
 
 @dataclass(eq=False)
@@ -144,13 +146,14 @@ _trials: dict[str, Trial | None] = {}
 
 def try_lowering(body: Graph) -> Trial | None:
     """How good a kernel the body would be; None if it cannot be one.  Equal bodies are tried once."""
+    body = on_pieces(body)[0]
     key = key_of(body)
     return _trials[key] if key in _trials else _tried(body, key)
 
 
 def try_nodes(nodes: Sequence[Node], results: Sequence[Value]) -> Trial | None:
     """The same, of the body that these nodes would be; it is only made where none like it was tried."""
-    if any(node.graphs for node in nodes):
+    if any(node.graphs or node.op is slice_op for node in nodes):
         return try_lowering(body_of(nodes, results)[0])
     key = key_of_nodes(outside_of(nodes), nodes, results)
     return _trials[key] if key in _trials else _tried(body_of(nodes, results)[0], key)

@@ -43,7 +43,7 @@ def last_failing(steps: Sequence[Step]) -> int:
 
 def _checked(step: Step) -> set[tuple[Storage, Dim]] | None:
     """The arguments whose elements are checked to be indices of so many places; None where it is not as simple."""
-    if not isinstance(step, KernelStep) or any(check.node < 0 for check in step.unit.facts.checks):
+    if not isinstance(step, KernelStep) or step.pieces or any(check.node < 0 for check in step.unit.facts.checks):
         return None
     body = step.unit.body
     found = checked(body, [body.nodes[check.node] for check in step.unit.facts.checks])

@@ -61,7 +61,7 @@ class Frame:
                 (native.CALLBACK, _callback_address), (native.FRAME, self.number),
                 (native.STATUSES, self.statuses.ctypes.data), (native.STATUS_COUNT, layout.status_words),
                 (native.OBJECTS, self.objects_at), (native.BINDINGS, layout.bindings.ctypes.data),
-                (native.BINDING_COUNT, len(layout.bindings) // 2), (native.DATA_OFFSET, DATA_OFFSET),
+                (native.BINDING_COUNT, len(layout.bindings) // 3), (native.DATA_OFFSET, DATA_OFFSET),
                 (native.PLACES, layout.places.ctypes.data), (native.PLACE_COUNT, len(layout.places) // 2),
                 (native.MOVES, layout.moves.ctypes.data), (native.CLAIMS, self.claims.ctypes.data),
                 (native.CLAIM_COUNT, layout.threads if layout.threads > 1 else 0)):

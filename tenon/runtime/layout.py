@@ -41,7 +41,7 @@ class Place:
 class Layout:
     steps: np.ndarray
     moves: np.ndarray                           # (to, from, offset) of pointers
-    bindings: np.ndarray                        # (object, slot): the slot gets the address of the object's data
+    bindings: np.ndarray                        # (object, slot, offset): the slot gets an address in the object's data
     places: np.ndarray                          # (offset, slot): the slot gets an address in the arena
     pointers: np.ndarray                        # as they are before binding: constants
     size_words: np.ndarray                      # the symbolic sizes that kernels are given
@@ -115,6 +115,7 @@ def _may_share(step: Step, result: Storage, source: Storage) -> bool:
     if isinstance(step, CopyStep):
         return True
     return (isinstance(step, KernelStep) and step.inputs.count(source) == 1
+            and step.inputs.index(source) not in step.pieces
             and (step.outputs.index(result), step.inputs.index(source)) in step.unit.facts.in_place)
 
 
@@ -125,14 +126,17 @@ def _finished(assembly: Assembly, table: Table, pool_threads: int) -> Layout:
     arguments = len(assembly.arguments)
     of = {x: _place(taken.get(x, x), table, arena, arguments) for x in dict.fromkeys(table.operands)}
     slots = list(enumerate(of[x] for x in table.operands))
+
+    def offset(slot: int) -> int:
+        return table.offsets.get(slot, 0)
     params = [concrete_type(p.type, sizes) for p in graph.params]
     results = [concrete_type(r.type, sizes) for r in graph.results]
     donors = [taken[x].index if x in taken else None for x in assembly.results]
     return Layout(
         steps=_words(table.rows), moves=_words(moves),
-        bindings=_words([(p.where, slot) for slot, p in slots if p.kind == "object"]),
-        places=_words([(p.where, slot) for slot, p in slots if p.kind == "arena"]),
-        pointers=_words([p.where if p.kind == "address" else 0 for _, p in slots]),
+        bindings=_words([(p.where, slot, offset(slot)) for slot, p in slots if p.kind == "object"]),
+        places=_words([(p.where + offset(slot), slot) for slot, p in slots if p.kind == "arena"]),
+        pointers=_words([p.where + offset(slot) if p.kind == "address" else 0 for slot, p in slots]),
         size_words=_words(table.size_words), params=[_array_type(t) for t in params],
         results=[(_array_type(t)[1], _array_type(t)[0], donor) for t, donor in zip(results, donors, strict=True)],
         threads=table.threads, pool_threads=pool_threads,

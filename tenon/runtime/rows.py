@@ -25,6 +25,7 @@ class Rows:
         self.rows: list[list[int]] = []
         self.labels: list[str] = []
         self.operands: list[Storage] = []
+        self.offsets: dict[int, int] = {}               # the operands that begin so many bytes after their storage
         self.slots: dict[Storage, int] = {}             # where the pointer of a storage is that moves read or write
         self.moved: list[tuple[int, tuple[Move, ...]]] = []     # (row, the moves that it makes)
         self.pointed: list[tuple[int, Storage]] = []    # (row, the storage whose pointer it hands on to its users)
@@ -66,17 +67,17 @@ class Rows:
         for row, moves in self.moved:
             made = in_sequence([(self.slot(m.target), self.slot(m.source), count(m.offset, self.sizes)) for m in moves],
                                spare)
-            moves_of(row, made + [(k, self.slot(m.target), 0) for m in moves for k in copies.get(m.target, ())])
+            moves_of(row, made + [copy for m in moves for copy in copies.get(m.target, ())])
         for row, storage in self.pointed:
-            moves_of(row, [(k, self.slot(storage), 0) for k in copies.get(storage, ())])
+            moves_of(row, copies.get(storage, ()))
         return words
 
-    def _copies(self) -> dict[Storage, list[int]]:
-        """Where else the pointers of moving storages stand than in their slots."""
-        copies: dict[Storage, list[int]] = {}
+    def _copies(self) -> dict[Storage, list[tuple[int, int, int]]]:
+        """The moves of moving storages' pointers from their slots to where else they stand."""
+        copies: dict[Storage, list[tuple[int, int, int]]] = {}
         for k, x in enumerate(self.operands):
             if x.kind == "moving" and self.slots.get(x) != k:
-                copies.setdefault(x, []).append(k)
+                copies.setdefault(x, []).append((k, self.slot(x), self.offsets.get(k, 0)))
         return copies
 
 

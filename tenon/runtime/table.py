@@ -160,6 +160,7 @@ class Table(Rows):
 
     def kernel(self, step: KernelStep, thread: int) -> None:
         at = self.place_operands(touched(step))
+        self.offsets.update((at + k, offset) for k, offset in step.pieces.items())
         sizes_at = len(self.size_words)
         self.size_words += [self.sizes[name] for name in step.unit.facts.sizes]
         status = 0

@@ -11,7 +11,7 @@ that calls NumPy.  Sub-graphs of branches and loops become steps inside of steps
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -35,6 +35,7 @@ from tenon.locks import unforked
 from tenon.ops.call import fused
 from tenon.ops.shape import constant, reshape_op
 from tenon.passes.bodies import body_of, has_loops
+from tenon.passes.pieces import on_pieces
 
 MakeUnit = Callable[[Graph], Unit | None]
 VIEWS = (reshape_op,)       # the same bytes under another type
@@ -168,12 +169,15 @@ class Assembler:
             body, outside = body_of([node], node.outputs)
         else:
             return False
+        inputs = tuple(self.places[x] for x in outside)
+        pieces: Mapping[int, int] = {}
+        if self.constants.isdisjoint(inputs):       # of which panels are made, as they are
+            body, pieces = on_pieces(body)
         unit = self.make_unit(body)
         if unit is None:
             return False
-        inputs = tuple(self.places[x] for x in outside)
         temporaries = tuple(Storage("temporary", type) for type in unit.facts.temporaries)
-        self.steps.append(KernelStep(node, unit, inputs, self.new_places(node), temporaries))
+        self.steps.append(KernelStep(node, unit, inputs, self.new_places(node), temporaries, pieces))
         return True
 
     def add_structure(self, node: Node) -> bool:

@@ -22,6 +22,7 @@ from tenon.graph.text import key_of
 from tenon.observe import emit, span
 from tenon.ops.call import fused
 from tenon.passes.bodies import body_of, has_loops
+from tenon.passes.pieces import on_pieces
 
 CalledFirst = Callable[[Assembly], Mapping[Unit, Unit]]
 CANNOT = NotImplementedError, KeyError, AssertionError, RecursionError      # what says that a kernel cannot be made
@@ -74,8 +75,11 @@ def begin(graph: Graph) -> None:
 def _body_of(node: Node) -> tuple[Graph | None, tuple[Value, ...]]:
     """(the body of the kernel that a node will be, what that reads), if it is one."""
     if node.op is fused:
-        return node.attrs["body"], tuple(x for x in node.inputs if isinstance(x, Value))
-    return body_of([node], node.outputs) if has_loops(node) else (None, ())
+        return on_pieces(node.attrs["body"])[0], tuple(x for x in node.inputs if isinstance(x, Value))
+    if not has_loops(node):
+        return None, ()
+    body, outside = body_of([node], node.outputs)
+    return on_pieces(body)[0], outside
 
 
 def _begun_unit(body: Graph) -> Unit | None:

@@ -121,8 +121,8 @@ def _bind(f: Function, context: Pointer) -> None:
     objects, offset, arena = context.pointer(OBJECTS), context.word(DATA_OFFSET), context.pointer(ARENA)
     context.put(0, STOP)
     with f.each(context.word(BINDING_COUNT)) as k:
-        which, slot = bindings.word(k * 2), bindings.word(k * 2 + 1)
-        pointers.put(objects.pointer(which).behind(offset).pointer(), slot)
+        which, slot, further = (bindings.word(k * 3 + word) for word in range(3))
+        pointers.put(objects.pointer(which).behind(offset).pointer().behind(further), slot)
     with f.each(context.word(CLAIM_COUNT)) as k:
         context.pointer(CLAIMS).behind(k * CLAIM_BYTES).put(0)
     with f.each(context.word(PLACE_COUNT)) as k:

@@ -106,7 +106,7 @@ def in_two(step: KernelStep, right: tuple[Storage, ...], size: int) -> tuple[Ker
     packing = _part(Packing, step.unit, Facts(1, (), 0, frozenset(), (), ()), "packing")
     packed = _part(Packed, step.unit, replace(step.unit.facts, scratch=_scratch(step.unit.kernel)), "packed")
     return (KernelStep(step.node, packing, right, (panels,)),
-            KernelStep(step.node, packed, (*step.inputs, panels), step.outputs, step.temporaries))
+            replace(step, unit=packed, inputs=(*step.inputs, panels)))
 
 
 def _scratch(kernel: Kernel) -> int:

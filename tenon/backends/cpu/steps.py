@@ -10,11 +10,11 @@ that a scan has come to, or one of two buffers that a loop fills by turns.  A `M
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from tenon.backends.base import Array
 from tenon.backends.cpu.unit import Unit
-from tenon.dataclasses import dataclass, field
+from tenon.dataclasses import dataclass, field, replace
 from tenon.dims import Dim
 from tenon.graph.ir import Literal, Node
 from tenon.types import TensorType
@@ -75,13 +75,15 @@ class Move:
 
 @dataclass(eq=False)
 class KernelStep:
-    """A kernel on its inputs, outputs and temporaries, in this order."""
+    """A kernel on its inputs, outputs and temporaries, in this order.  Of some inputs it reads `pieces`, that begin so
+    many bytes further on."""
 
     node: Node
     unit: Unit
     inputs: tuple[Storage, ...]
     outputs: tuple[Storage, ...]
     temporaries: tuple[Storage, ...] = ()
+    pieces: Mapping[int, int] = field(default_factory=dict)
 
 
 @dataclass(eq=False)
@@ -263,7 +265,7 @@ def _candidates(step: Step) -> Iterator[tuple[Storage, Storage]]:
     """
     if isinstance(step, KernelStep):
         for output, source in sorted(step.unit.facts.in_place):
-            if [now(x) for x in step.inputs].count(now(step.inputs[source])) == 1:
+            if source not in step.pieces and [now(x) for x in step.inputs].count(now(step.inputs[source])) == 1:
                 yield step.inputs[source], step.outputs[output]
     if isinstance(step, CopyStep):
         yield step.source, step.target
@@ -280,7 +282,7 @@ def _resolved(step: Step) -> Step:
         return tuple(map(now, places))
     match step:
         case KernelStep():
-            return KernelStep(step.node, step.unit, new(step.inputs), new(step.outputs), step.temporaries)
+            return replace(step, inputs=new(step.inputs), outputs=new(step.outputs))
         case CopyStep():
             return CopyStep(*new((step.source, step.target)))
         case HostStep():

@@ -290,7 +290,7 @@ class _Emitter:
         buffers = (*step.inputs, *step.outputs, *step.temporaries)
         for function, taken in self.code_of(step.unit):
             rest = [*whole(), ir.Constant(POINTER, None), ir.Constant(POINTER, None)]
-            pointers = [self.place(buffers[k]) for k in taken]
+            pointers = [self.further(self.place(buffers[k]), step.pieces.get(k, 0)) for k in taken]
             self.b.call(function, [*pointers, *rest][:len(function.args)])
 
     def code_of(self, unit: Unit) -> Sequence[tuple[ir.Function, Sequence[int]]]:
@@ -352,6 +352,10 @@ class _Emitter:
             turn = self.b.sub(ir.Constant(I64, int(self.turns.length or 0) - 1), turn)
         offset = self.b.mul(turn, ir.Constant(I64, int(row.bytes)))
         return self.b.gep(array, [offset], source_etype=I8)
+
+    def further(self, place: ir.Value, offset: int) -> ir.Value:
+        """The address so many bytes behind."""
+        return self.b.gep(place, [ir.Constant(I64, offset)], source_etype=I8) if offset else place
 
     def copy(self, target: ir.Value, source: ir.Value, storage: Storage) -> None:
         size = int(storage.bytes)
