@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from tenon.dataclasses import dataclass
+from tenon.graph.structure import exactly
 from tenon.types import DType
 
 ATOMS = (bool, int, float, complex, str, bytes, type(None), np.dtype, range, type(Ellipsis), slice)
@@ -38,15 +39,8 @@ def same_atom(value: Any, expected: Any) -> bool:
         return False
     if type(expected) is tuple:
         return len(value) == len(expected) and all(map(same_atom, value, expected))
-    if not is_atom(expected) and type(expected) is not frozenset:
-        return False
-    if isinstance(expected, float):
-        return (value == expected and str(value) == str(expected)) or (value != value and expected != expected)
-    if isinstance(expected, complex):
-        return repr(value) == repr(expected)
-    if isinstance(expected, frozenset):
-        return value == expected and all(map(is_atom, expected))
-    return bool(value == expected)
+    known = all(map(is_atom, expected)) if isinstance(expected, frozenset) else is_atom(expected)
+    return known and exactly(value) == exactly(expected)
 
 
 @dataclass(eq=False)

@@ -17,6 +17,7 @@ from tenon.dataclasses import dataclass, field
 from tenon.dims import SMALLEST_SYMBOLIC_SIZE, Dim, substitute, symbol, symbols
 from tenon.errors import Location
 from tenon.graph.ir import Node
+from tenon.graph.structure import exactly
 from tenon.tensor import Tensor
 from tenon.types import TensorType
 
@@ -54,9 +55,7 @@ def leaf_key(leaf: Any) -> Any:
         return (own.payload.dtype, own.payload.ndim, own.requires_grad, own.grad is None)
     if isinstance(leaf, slice):
         return (slice, leaf_key(leaf.start), leaf_key(leaf.stop), leaf_key(leaf.step))
-    if is_atom(leaf):
-        return (type(leaf), repr(leaf) if isinstance(leaf, (float, complex)) else leaf)
-    return (type(leaf), id(leaf))
+    return exactly(leaf) if is_atom(leaf) else (type(leaf), id(leaf))
 
 
 def aliases(leaves: Sequence[Any]) -> tuple[int, ...]:

@@ -12,18 +12,24 @@ from typing import Any
 from tenon.capture.effects import slots_of
 from tenon.dataclasses import dataclass, is_dataclass
 from tenon.errors import ArgumentError
+from tenon.graph.structure import exactly
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Structure:
     """The shape of a nest: its container type, what labels its children (keys, field names), and the children."""
 
     kind: Any                                   # None for a leaf
     labels: tuple[Any, ...] = ()
     children: tuple[Structure, ...] = ()
+    exact: tuple[Any, ...] = ()                 # the labels as what tells equal keys apart: 1, 1.0 and True
+
+    def __eq__(self, other: object) -> bool:
+        return (isinstance(other, Structure) and self.kind is other.kind
+                and (self.exact or self.labels) == (other.exact or other.labels) and self.children == other.children)
 
     def __hash__(self) -> int:
-        return hash((self.kind, self.labels, self.children))
+        return hash((self.kind, self.exact or self.labels, self.children))
 
     @property
     def leaves(self) -> int:
@@ -45,6 +51,7 @@ class Again:
 
 
 LEAF = Structure(None)
+STRING = frozenset((str,))
 Change = Callable[[Structure, list[Any]], Structure]
 
 
@@ -95,7 +102,8 @@ def _flatten(tree: Any, leaves: list[Any], above: tuple[int, ...], whole: Callab
         opened[id(tree)] = tree
     labels, children = parts
     inner = (*above, id(tree))
-    return Structure(type(tree), labels, tuple(_flatten(child, leaves, inner, whole, opened) for child in children))
+    return Structure(type(tree), labels, tuple(_flatten(child, leaves, inner, whole, opened) for child in children),
+                     exactly(labels) if type(tree) is dict and not STRING.issuperset(map(type, labels)) else ())
 
 
 def _open(tree: Any) -> tuple[tuple[Any, ...], Iterable[Any]] | None:

@@ -26,13 +26,20 @@ def structure(graph: Graph) -> tuple[Any, ...]:
 
 
 def exactly(value: Any) -> Any:
-    """Equal for attributes that mean the same: 1, 1.0 and True differ, as do 0.0 and -0.0, and nan equals itself.
+    """Equal for plain data that mean the same: 1, 1.0 and True differ, as do 0.0 and -0.0, and nan equals itself.
 
     A graph is compared by identity.
     """
-    if isinstance(value, tuple):
+    kind = type(value)
+    if isinstance(value, NUMBERS):
+        return kind, repr(value)
+    if kind is tuple:
         return tuple(map(exactly, value))
-    return (type(value), repr(value)) if isinstance(value, NUMBERS) else value
+    if kind is frozenset:
+        return kind, frozenset(map(exactly, value))
+    if kind is slice or kind is range:
+        return kind, exactly((value.start, value.stop, value.step))
+    return kind, value
 
 
 class Exact:

@@ -1,0 +1,62 @@
+"""Python values that are equal, and not the same: whichever comes first, each means what it means in eager code."""
+
+from fractions import Fraction
+from itertools import permutations
+
+import numpy as np
+import pytest
+
+import tenon as tn
+
+EQUAL = [(0, 0.0, -0.0, False, np.int64(0)), (1, 1.0, True, np.float64(1)), (np.float32(0), np.float32(-0.0)),
+         (np.float16(-0.0), np.float16(0)), (0j, complex(-0.0, 0.0))]
+held = {}
+
+
+def scaled(x, number):
+    return x * number, repr(number)
+
+
+def same(found, wanted):
+    """Whether results are the same to the bit, and of one type."""
+    return found[0].dtype is wanted[0].dtype and found[0].numpy().tobytes() == wanted[0].numpy().tobytes() \
+        and found[1] == wanted[1]
+
+
+@pytest.mark.parametrize("function, argument", [
+    (scaled, lambda number: number),
+    (lambda x, pair: scaled(x, pair[1]), lambda number: (2, number)),
+    (lambda x, table: scaled(x, next(iter(table))), lambda number: {number: None}),
+    (lambda x, table: scaled(x, next(iter(table["a"]))[0]), lambda number: {"a": {(number, 1): None}}),
+    (lambda x, number: scaled(x, held["number"]), lambda number: held.update(number=number)),
+    (lambda x, number: scaled(x, next(iter(held["number"]))), lambda number: held.update(number=frozenset([number]))),
+], ids=["argument", "in a tuple", "key", "key in a tuple", "global", "frozen set"])
+@pytest.mark.parametrize("numbers", EQUAL, ids=str)
+def test_equal_numbers_are_told_apart(function, argument, numbers):
+    x = tn.tensor([1, 2, 3], dtype=tn.int32)
+    for first, then in permutations(numbers, 2):
+        jitted = tn.jit(function)
+        for number in (first, then, then, first):
+            given = argument(number)
+            assert same(jitted(x, given), function(x, given)), (first, then, number)
+
+
+def test_a_range_is_more_than_what_is_in_it():
+    """range(0, 3, 2) == range(0, 4, 2)."""
+    jitted = tn.jit(lambda x, numbers: x + numbers.stop)
+    assert [jitted(tn.tensor([1]), range(0, stop, 2)).tolist() for stop in (3, 4, 3)] == [[4], [5], [4]]
+
+
+def test_nan_is_captured_once():
+    """nan != nan."""
+    jitted = tn.jit(lambda x: x + held["number"])
+    for _ in range(4):
+        held["number"] = np.float32("nan")
+        assert np.isnan(jitted(tn.tensor([1.0])).numpy()).all()
+    assert sum(len(record.captures) for record in jitted.records.values()) == 1
+
+
+def test_keys_that_cannot_be_compared_are_other_keys():
+    jitted = tn.jit(lambda x, table: x + len(table))
+    for key in (1, np.int64(1), Fraction(1), np.int64(1)):
+        assert jitted(tn.tensor([1.0]), {key: None}).tolist() == [2.0]
