@@ -5,8 +5,9 @@
 The elements of x that are e past a multiple of the stride meet every s-th tap only, so that nothing is multiplied by
 the zeros between the windows.  Where windows stand side by side, or there is but one, every phase meets one tap, so
 that all are one product of matrices.  All are one convolution too where a phase in each axis would be many, or channels
-stand alone: what a place gives to an element of each phase are channels of its own.  Transposed convolutions are such
-gradients.
+stand alone: what a place gives to an element of each phase are channels of its own.  Where windows are few, reading the
+kernel takes longest: a product reads it once, and what windows share is added up afterwards.  Transposed convolutions
+are such gradients.
 """
 
 from __future__ import annotations
@@ -20,16 +21,19 @@ from tenon.dataclasses import dataclass
 from tenon.graph.build import current_builder, literal, rebuild
 from tenon.graph.cut import map_graphs
 from tenon.graph.ir import Graph, Input, Node
+from tenon.ops.arithmetic import add
 from tenon.ops.arranging import stack
 from tenon.ops.barrier import stored
 from tenon.ops.convolution import conv_input_grad
 from tenon.ops.creation import zeros
 from tenon.ops.cutting import narrow
+from tenon.ops.linalg import matmul_op
 from tenon.ops.pieces import pad_op
 from tenon.ops.shape import permute, reshape_op
 
 MOST_PHASES = 8     # that are computed one by one
 MANY_TAPS = 16      # of a channel that stands alone: with fewer, memory takes longer than multiplications
+MOST_SHARED = 16    # windows that give to one element, and are added up
 AS_LONG = 64        # phases take beside their multiplications as long as these
 
 
@@ -61,6 +65,8 @@ def _way(node: Node) -> Callable[..., Any] | None:
         return together if prod(kernel) >= MANY_TAPS else None
     if all(cut.step == k for cut, k in zip(cuts, kernel, strict=True)):
         return together or (_interleaved if any(s > 1 for s in stride) else None)
+    if together and prod(cut.taps for cut in cuts) <= MOST_SHARED and _has_few_windows(node):
+        return _added
     number, plain = prod(cut.step for cut in cuts), prod(sizes) * prod(kernel)
     multiplied = prod(cut.places * cut.taps * cut.step for cut in cuts)
     if all(s == 1 for s in stride):
@@ -95,11 +101,16 @@ def _spread(g: Any, w: Any, sizes: Sequence[int], stride: Sequence[int], padding
     steps, places = tuple(cut.step for cut in cuts), tuple(cut.places for cut in cuts)
     parts = conv_input_grad(g, _cut_up(w, cuts), sizes=places, stride=(1,) * count, padding=((0, 0),) * count,
                             dilation=(1,) * count, groups=groups)
-    shape = (g.shape[0], w.shape[1] * groups)
-    apart = reshape_op(parts, shape=(*shape, *steps, *places))
+    return _in_place(reshape_op(parts, shape=(g.shape[0], w.shape[1] * groups, *steps, *places)), sizes, padding)
+
+
+def _in_place(parts: Any, sizes: Sequence[int], padding: Any) -> Any:
+    """Parts [N, C, *steps, *places] as the elements of x."""
+    count = len(sizes)
+    steps, places = parts.shape[2:2 + count], parts.shape[2 + count:]
     turns = [axis for k in range(count) for axis in (2 + count + k, 2 + k)]
-    whole = reshape_op(permute(apart, axes=(0, 1, *turns)),
-                       shape=(*shape, *(n * s for n, s in zip(places, steps, strict=True))))
+    whole = reshape_op(permute(parts, axes=(0, 1, *turns)),
+                       shape=(*parts.shape[:2], *(n * s for n, s in zip(places, steps, strict=True))))
     for axis, (n, (low, _)) in enumerate(zip(sizes, padding, strict=True), 2):
         whole = _from(whole, axis, low, n)
     return whole
@@ -109,14 +120,55 @@ def _cut_up(w: Any, cuts: Sequence[Cut]) -> Any:
     """The kernel with a channel for each channel and each element of a piece, and a tap for each piece."""
     outputs, channels, *kernel = w.shape
     behind = [cut.taps * cut.step - k for cut, k in zip(cuts, kernel, strict=True)]
-    if any(behind):
-        w = pad_op(w, literal(0, w.dtype), low=(0,) * w.ndim, high=(0, 0, *behind))
+    w = _with_zeros(w, (0,) * len(cuts), behind, 2)
     channels, taps = channels * prod(cut.step for cut in cuts), [cut.taps for cut in cuts]
     if set(taps) == {1}:
         return reshape_op(w, shape=(outputs, channels, *taps))
     pieces = reshape_op(w, shape=(*w.shape[:2], *(n for cut in cuts for n in (cut.taps, cut.step))))
     turned = permute(pieces, axes=(0, 1, *range(3, pieces.ndim, 2), *range(2, pieces.ndim, 2)))
     return stored(reshape_op(turned, shape=(outputs, channels, *taps)))
+
+
+# ---------------------------------------------------------------- one product, and what windows share
+
+
+def _has_few_windows(node: Node) -> bool:
+    """Whether the kernel is large beside the windows, and sums keep their digits when they are stored."""
+    (batch, _, *counts), (outputs, *_) = (x.shape for x in node.inputs)     # type: ignore[union-attr]
+    dtype = node.output.dtype
+    few = isinstance(batch, int) and 2 * batch * prod(counts) <= outputs
+    return few and node.attrs["groups"] == 1 and dtype.kind == "f" and dtype.bits >= 32
+
+
+def _added(g: Any, w: Any, sizes: Sequence[int], stride: Sequence[int], padding: Any, dilation: Sequence[int],
+           groups: int) -> Any:
+    """What windows give to all of their elements, by a product that reads the kernel once, where it lies; what several
+    give to one element is added up as it is put in its place."""
+    (batch, outputs, *counts), (_, channels, *kernel), count = g.shape, w.shape, len(sizes)
+    cuts, axes = _cuts(counts, kernel, stride), range(1, 1 + len(sizes))
+    windows = reshape_op(permute(g, axes=(0, *(axis + 1 for axis in axes), 1)), shape=(batch * prod(counts), outputs))
+    given = reshape_op(matmul_op(windows, reshape_op(w, shape=(outputs, channels * prod(kernel)))),
+                       shape=(batch, *counts, channels, *kernel))
+    given = permute(given, axes=(0, 1 + count, *(1 + count + axis for axis in axes), *axes))
+    given = _with_zeros(given, (0,) * count, [cut.taps * cut.step - k for cut, k in zip(cuts, kernel, strict=True)], 2)
+    pieces = reshape_op(given, shape=(batch, channels, *(n for cut in cuts for n in (cut.taps, cut.step)), *counts))
+    parts = None
+    for taps in product(*(range(cut.taps) for cut in cuts)):
+        piece = pieces
+        for axis, tap in enumerate(taps):
+            piece = narrow(piece, 2 + 2 * axis, tap, tap + 1)
+        piece = reshape_op(piece, shape=(batch, channels, *(cut.step for cut in cuts), *counts))
+        piece = _with_zeros(piece, taps, [cut.taps - 1 - tap for cut, tap in zip(cuts, taps, strict=True)], 2 + count)
+        parts = piece if parts is None else add(parts, piece)
+    return _in_place(parts, sizes, padding)
+
+
+def _with_zeros(x: Any, low: Sequence[int], high: Sequence[int], first: int) -> Any:
+    """x with so many zeros around some of its axes, from the first of them on."""
+    if not any((*low, *high)):
+        return x
+    before, behind = (0,) * first, (0,) * (x.ndim - first - len(low))
+    return pad_op(x, literal(0, x.dtype), low=(*before, *low, *behind), high=(*before, *high, *behind))
 
 
 def _from(x: Any, axis: int, start: int, size: int) -> Any:

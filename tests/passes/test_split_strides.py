@@ -11,6 +11,7 @@ from tenon.graph.text import print_graph
 from tenon.ops.activations import relu
 from tenon.ops.call import fused
 from tenon.ops.convolution import add_to_channels, conv_input_grad, conv_transpose
+from tenon.ops.linalg import matmul_op
 from tenon.ops.shape import reshape_op
 from tenon.ops.windows import window_counts
 from tenon.passes.split_strides import split_strides
@@ -18,14 +19,14 @@ from tenon.pipeline import compile, optimize
 from tenon.types import TensorType, bfloat16, float32, float64
 
 
-def gradient(dtype, sizes, kernel, padding, groups=2, channels=2, **attrs):
+def gradient(dtype, sizes, kernel, padding, groups=2, channels=2, outputs=None, **attrs):
     """The graph of one input gradient in groups of three outputs, or of one output where a channel stands alone; None
     where no window fits."""
     reach = [d * (k - 1) + 1 for d, k in zip(attrs["dilation"], kernel, strict=True)]
     if any(n + low + high < r for n, (low, high), r in zip(sizes, padding, reach, strict=True)):
         return None
     counts = window_counts("conv", sizes, kernel, attrs["stride"], padding, attrs["dilation"])
-    outputs = groups if channels == 1 else 3 * groups
+    outputs = outputs or (groups if channels == 1 else 3 * groups)
     g, w = TensorType(dtype, (2, outputs, *counts)), TensorType(dtype, (outputs, channels, *kernel))
     return trace(lambda g, w: conv_input_grad(g, w, sizes=sizes, padding=padding, groups=groups, **attrs), g, w)
 
@@ -66,6 +67,31 @@ def test_many_phases_are_one_convolution():
             np.testing.assert_allclose(interpret(opened, arrays)[0], interpret(graph, arrays)[0], atol=1e-11)
             tried += sum(node.op is conv_input_grad for node in opened.nodes) == 1
     assert tried > 250
+
+
+def test_few_windows_are_one_product_whose_results_are_added_up():
+    tried = 0
+    for size, k, s, low, high in product((1, 2, 5, 8), (1, 2, 3, 5), (1, 2, 3), (-1, 0, 2), (0, 1)):
+        for dtype in (float32, float64):
+            graph = gradient(dtype, (size, 4), (k, 4), ((low, high), (1, low)), 1, 40, outputs=120, stride=(s, 2),
+                             dilation=(1, 1))
+            if graph is None:
+                continue
+            opened, arrays = split_strides(graph), values(graph)
+            one, other = (interpret(x, arrays)[0] for x in (opened, graph))
+            np.testing.assert_allclose(one, other, atol=1e-11 if dtype is float64 else 1e-4)
+            tried += any(node.op is matmul_op for node in opened.nodes)
+    assert tried > 150
+
+
+def test_few_windows_compiled():
+    for sizes, kernel, stride in [((8, 8), (4, 4), (2, 2)), ((7, 5), (3, 3), (2, 2)), ((9,), (5,), (3,)),
+                                  ((4, 4, 6), (3, 2, 4), (2, 1, 2))]:
+        graph = gradient(float32, sizes, kernel, tuple((k // 2, k // 3) for k in kernel), 1, 70, outputs=130,
+                         stride=stride, dilation=(1,) * len(sizes))
+        arrays = values(graph)
+        assert any(node.op is matmul_op for node in split_strides(graph).nodes)
+        np.testing.assert_allclose(compile(graph).run(arrays)[0], interpret(graph, arrays)[0], rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("dtype", [float32, float64, bfloat16], ids=str)
