@@ -18,6 +18,7 @@ POINTER = ir.PointerType()
 FLOAT, DOUBLE, HALF = ir.FloatType(), ir.DoubleType(), ir.HalfType()
 FREE = ("contract",)                            # multiply and add may be fused
 REORDER = ("contract", "reassoc", "nsz")        # and a sum may be split into partial sums
+SPLIT = ("contract", "reassoc")                 # the same, where LLVM would cancel what is added, infinite or not
 
 
 def register(dtype: DType) -> ir.Type:
@@ -175,6 +176,20 @@ def binary(b: ir.IRBuilder, op: str, x: ir.Value, y: ir.Value, dtype: DType, fla
     if dtype.kind == "f":
         return _FLOAT[op](b, x, y, flags)
     return _INTEGER[op](b, x, y, dtype)
+
+
+def combined(b: ir.IRBuilder, op: str, total: ir.Value, x: ir.Value, dtype: DType) -> ir.Value:
+    """`total op x` of a reduction, which may take its elements in any order."""
+    return binary(b, op, total, x, dtype, SPLIT if op == "+" and _takes_away(x) else REORDER)
+
+
+def _takes_away(x: ir.Value) -> bool:
+    """Whether x is a difference, as x - x is, and a - b beside b - c; or one that is scaled."""
+    name = getattr(x, "opname", "")
+    if name == "fadd":
+        return any(getattr(y, "opname", "") in ("fneg", "fmul") for y in x.operands)
+    scaled = name == "fneg" or (name == "fmul" and any(isinstance(y, ir.Constant) for y in x.operands))
+    return name == "fsub" or (scaled and any(_takes_away(y) for y in x.operands))
 
 
 # ---------------------------------------------------------------- floats

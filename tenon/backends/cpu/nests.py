@@ -12,7 +12,7 @@ from llvmlite import ir
 
 from tenon.backends import pieces
 from tenon.backends.cpu import arithmetic as scalar
-from tenon.backends.cpu.arithmetic import FREE, I64, REORDER, number, register
+from tenon.backends.cpu.arithmetic import FREE, I64, number, register
 from tenon.backends.cpu.contraction.emit import loop, loop_flags, prefetch
 from tenon.backends.cpu.contraction.machine import host
 from tenon.backends.cpu.contraction.turning import turn
@@ -100,7 +100,7 @@ class Loops(Values):
                 slot = self.slots[local]
                 new = self.value(value)
                 old = self.b.load(slot, typ=register(local.dtype))
-                self.b.store(scalar.binary(self.b, OPERATION[kind], old, new, local.dtype, REORDER), slot)
+                self.b.store(scalar.combined(self.b, OPERATION[kind], old, new, local.dtype), slot)
             case _:
                 super().statement(statement)
 

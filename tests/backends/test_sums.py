@@ -1,0 +1,27 @@
+"""Sums in machine code, whose elements may be taken in any order."""
+
+import numpy as np
+import pytest
+
+import tenon as tn
+
+DIFFERENCES = {
+    "of equal elements": lambda x: x - x,
+    "of neighbours": lambda x: x[:, :-1] - x[:, 1:],
+    "of both ends": lambda x: x - x[:, ::-1],
+    "from a mean": lambda x: x - x.mean(axis=1, keepdims=True),
+    "of negatives": lambda x: x + -x,
+    "of scaled neighbours": lambda x: (x[:, :-1] - x[:, 1:]) * 3.0,
+}
+
+
+@pytest.mark.parametrize("name", DIFFERENCES)
+@pytest.mark.parametrize("width", [1, 2, 3, 5, 40])
+def test_differences_that_are_added_up_do_not_cancel_what_is_infinite(name, width):
+    x = np.arange(3.0 * width).reshape(3, width)
+    x[1, -1], x[0, width // 2] = np.inf, np.nan if width % 2 else -np.inf
+    for axis in (None, 0, 1):
+        def total(x, axis=axis):
+            return DIFFERENCES[name](x).sum(axis=axis)
+        with np.errstate(all="ignore"):
+            np.testing.assert_allclose(tn.jit(total)(tn.tensor(x)).numpy(), total(tn.tensor(x)).numpy(), rtol=1e-12)
