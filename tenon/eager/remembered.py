@@ -81,7 +81,7 @@ def remembered_call(target: Any, full: Full, args: tuple[Any, ...], keywords: Ma
         return full(args, keywords)
     tensors: list[Tensor] = []
     arrays: list[Any] = []
-    key: list[Any] = [target, recording()]
+    key: list[Any] = [target, recording(), len(args)]       # a pair is no argument with its name
     if not (_describe(args, key, tensors, arrays)
             and (not keywords or _describe(keywords.items(), key, tensors, arrays))):
         return full(args, keywords)

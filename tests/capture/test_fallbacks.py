@@ -174,3 +174,19 @@ def test_a_graph_that_never_holds_the_way_of_the_call_is_left():
         assert jitted(tn.tensor([1.0])).tolist() == [41.0]
     assert "its first 16 calls" in str(tn.explain(jitted))
     assert jitted(tn.tensor([-1.0])).tolist() == [-1.0]
+
+
+def test_equal_code_without_source_does_not_stand_for_that_of_a_file(tmp_path):
+    """What is said of code holds for its file: the same lines may stand in another one, or nowhere."""
+    file = tmp_path / "equal_code.py"
+    file.write_text("def f(x):\n    if x.sum() > 0:\n        return x + 1\n    return x - 1\n")
+
+    def made(name):
+        names = {}
+        exec(compile(file.read_text(), name, "exec"), names)
+        return names["f"]
+    nowhere, there = made("<nowhere>"), made(str(file))
+    assert nowhere.__code__ == there.__code__
+    assert tn.jit(nowhere)(tn.tensor([1.0])).tolist() == [2.0]
+    jitted = tn.jit(there, fullgraph=True)
+    assert [jitted(tn.tensor([x])).tolist() for x in (1.0, -1.0)] == [[2.0], [-2.0]]

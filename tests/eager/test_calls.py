@@ -34,6 +34,16 @@ def test_numbers_of_another_kind_are_another_call():
     assert [twice(lambda n=n: x * n).dtype for n in (2, 2.0, True, 2j)] == [tn.int64, tn.float32, tn.int64, tn.complex64]
 
 
+@pytest.mark.parametrize("native", [False, True])
+def test_a_pair_is_no_argument_with_its_name(native, request):
+    request.getfixturevalue("machine_code") if native else None
+    x = tn.ones(2, 3)
+    for _ in range(5):
+        tn.sum(x, axis=0)
+    with pytest.raises(TenonError):
+        tn.sum(x, ("axis", 0))
+
+
 def test_equal_attributes_of_other_types_are_another_call():
     x = tn.ones((2, 3))
     twice(lambda: x.sum(axis=1))

@@ -23,7 +23,7 @@ from tenon.tensor import Tensor
 CONTAINERS = tuple(PACKAGE + name for name in ("nn/containers.py", "nn/module.py", "capture/convert/library.py"))
 OPTIMIZERS = (PACKAGE + "optim/optimizer.py", PACKAGE + "optim/clipping.py")
 REPLACED: dict[Any, Callable[..., Any]] = {}        # filled by tenon.capture.convert.builtins
-_codes: dict[types.CodeType, types.CodeType | None] = {}
+_codes: dict[tuple[str, types.CodeType], types.CodeType | None] = {}     # by file: equal code may stand elsewhere
 _cell = types.CellType()                            # holds the runtime; filled by tenon.capture.convert.entry
 Rewrite = Callable[[types.CodeType, dict[str, Any]], types.CodeType]
 _rewrite: list[Rewrite] = []
@@ -102,13 +102,14 @@ def code_of(function: types.FunctionType) -> types.CodeType | None:
     if code in STANDS_FOR or not ((follows(code) and not code.co_filename.startswith(PACKAGE))
                                   or code.co_filename.startswith(CONTAINERS) or _asks_for_gradients(code)):
         return None
-    if code not in _codes:
+    key = code.co_filename, code
+    if key not in _codes:
         with unwatched():
             try:
-                _codes[code] = _rewrite[-1](code, function.__globals__)
+                _codes[key] = _rewrite[-1](code, function.__globals__)
             except Unconvertible:
-                _codes[code] = None
-    return _codes[code]
+                _codes[key] = None
+    return _codes[key]
 
 
 def _asks_for_gradients(code: types.CodeType) -> bool:
