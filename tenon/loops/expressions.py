@@ -393,7 +393,7 @@ def size(dim: Dim) -> Expr:
 
 @lru_cache(maxsize=4096)
 def _number(value: int) -> Expr:
-    return Const(value, int64)
+    return Const(int(value), int64)         # True == 1 finds what it left
 
 
 def lift(value: Any, dtype: DType) -> Expr:
