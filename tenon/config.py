@@ -4,6 +4,7 @@
 |---------------|------------------------------------------------------------------------------|------------------|
 | TENON_BACKEND | what runs the graphs: `cpu` (machine code), `reference` (NumPy), or your own | cpu              |
 | TENON_THREADS | how many threads a compiled program uses                                     | the usable cores |
+| TENON_VECTORS | the longest vectors that machine code uses, in bits: 128, 256 or 512         | the processor's  |
 | TENON_CACHE   | the directory that keeps machine code between processes, or `off` or `0`     | ~/.cache/tenon   |
 | TENON_SHOW    | what to print, comma separated: graph, loops, llvm, asm, guards, fallbacks, time, memory | nothing |
 """
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SHOWABLE = ("graph", "loops", "llvm", "asm", "guards", "fallbacks", "time", "memory")
+VECTORS = ("128", "256", "512")
 MOST_THREADS = 1024
 OFF, ON = ("off", "0", "no", "none", "false"), ("on", "1", "yes", "true")      # words that name no directory
 
@@ -36,6 +38,7 @@ class ConfigError(TenonError, ValueError):
 class Config:
     backend: str
     threads: int
+    vectors: int            # bits
     cache_dir: Path | None  # None: keep nothing between processes
     show: frozenset[str]
 
@@ -50,6 +53,7 @@ def read_config(environ: Mapping[str, str]) -> Config:
     return Config(
         backend=_backend(environ.get("TENON_BACKEND", "").strip() or "cpu"),
         threads=_threads(environ.get("TENON_THREADS", "").strip()),
+        vectors=int(_one_of("TENON_VECTORS", environ.get("TENON_VECTORS", "").strip() or VECTORS[-1], VECTORS)),
         cache_dir=_cache_dir(environ),
         show=read_show(environ),
     )

@@ -11,13 +11,14 @@ from tenon.config import Config, ConfigError, read_config, usable_cores
 
 
 def test_an_empty_environment_gives_the_defaults():
-    assert read_config({}) == Config("cpu", usable_cores(), Path.home() / ".cache" / "tenon", frozenset())
+    assert read_config({}) == Config("cpu", usable_cores(), 512, Path.home() / ".cache" / "tenon", frozenset())
     assert read_config({"TENON_THREADS": "", "TENON_SHOW": " ", "TENON_CACHE": ""}) == read_config({})
 
 
 def test_every_variable_is_read():
-    environ = {"TENON_BACKEND": "reference", "TENON_THREADS": "3", "TENON_CACHE": "/x/y", "TENON_SHOW": "graph, time,"}
-    assert read_config(environ) == Config("reference", 3, Path("/x/y"), frozenset({"graph", "time"}))
+    environ = {"TENON_BACKEND": "reference", "TENON_THREADS": "3", "TENON_VECTORS": "256",
+               "TENON_CACHE": "/x/y", "TENON_SHOW": "graph, time,"}
+    assert read_config(environ) == Config("reference", 3, 256, Path("/x/y"), frozenset({"graph", "time"}))
 
 
 @pytest.mark.parametrize("word", ["off", "0", "No", "none", "FALSE", " off "])
@@ -33,6 +34,7 @@ def test_a_directory_may_have_such_a_name():
     ("variable", "value"),
     [("TENON_BACKEND", "cpu,gpu")]
     + [("TENON_THREADS", text) for text in ("0", "-1", "two", "1.5", "²", "9" * 5000)]
+    + [("TENON_VECTORS", text) for text in ("64", "avx2")]
     + [("TENON_CACHE", text) for text in ("1", "on", "True")]
     + [("TENON_SHOW", "graph,graphs")],
 )

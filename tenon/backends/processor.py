@@ -5,14 +5,18 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
+from collections.abc import Mapping
 from contextlib import suppress
 from functools import cache
 from typing import Any
 
 import llvmlite.binding as llvm
 
+from tenon.config import config
 from tenon.locks import unforked
 
+# What begins so is for longer vectors than those of so many bits; matrix registers come with the longest.
+LONGER = {512: (), 256: ("avx512", "avx10", "amx"), 128: ("avx", "amx", "fma", "f16c", "vaes", "vpclmul", "xop")}
 ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, XTILEDATA = 158, 0x1023, 18      # of Linux on x86-64
 
 _of_thread = threading.local()
@@ -50,22 +54,30 @@ def features() -> str:
     Unless told, it takes vectors of 256 bits even where there are longer ones, and reads and writes vectors of elements
     that are apart by one instruction, which on AMD's processors takes longer than doing so one by one.
     """
-    found = llvm.get_host_cpu_features()
-    text = str(found.flatten()) + (",-prefer-256-bit" if found.get("avx512f") else "")
+    found = available()
+    text = ",".join(f"{'+' if there else '-'}{name}" for name, there in sorted(found.items()))
+    text += ",-prefer-256-bit" if found.get("avx512f") else ""
     text += ",+prefer-no-gather,+prefer-no-scatter" if found.get("clzero") else ""      # an instruction of theirs alone
     return text if has_matrix_registers() else text.replace("+amx-", "-amx-")
 
 
 @cache
+def available() -> Mapping[str, bool]:
+    """What this processor has, by LLVM's names, as far as TENON_VECTORS lets it be used."""
+    longer = LONGER[config().vectors]
+    return {name: there and not name.startswith(longer) for name, there in llvm.get_host_cpu_features().items()}
+
+
+@cache
 def has_feature(name: str) -> bool:
     """Whether this processor has what LLVM calls by this name."""
-    return bool(llvm.get_host_cpu_features().get(name))
+    return available().get(name, False)
 
 
 @cache
 def has_matrix_registers() -> bool:
     """Whether this process may use the processor's matrix registers (AMX), for which Linux has to be asked."""
-    found = llvm.get_host_cpu_features()
+    found = available()
     if sys.platform != "linux" or not (found.get("amx-tile") and found.get("amx-bf16")):
         return False
     return bool(ctypes.CDLL(None).syscall(ARCH_PRCTL, ARCH_REQ_XCOMP_PERM, XTILEDATA) == 0)

@@ -25,6 +25,8 @@ from tenon.types import TensorType
 @once_a_graph
 def on_pieces(body: Graph) -> tuple[Graph, Mapping[int, int]]:
     """(the body on pieces, which of its parameters are pieces, and how many bytes further on they begin)."""
+    if not any(node.op is slice_op for node in body.nodes):
+        return body, {}
     users = body.users()
     cuts = {p: node for p in body.params if (node := _cut(body, p, users[p])) is not None}
     if not cuts:

@@ -171,4 +171,4 @@ def test_a_second_process_loads_neither_passes_nor_loops(tmp_path):
     (cold, needed), (warm, kept) = loaded(), loaded()
     assert cold == warm
     assert {"tenon.passes.simplify", "tenon.passes.fuse", "tenon.loops.lower"} <= needed
-    assert kept <= {"tenon.passes.bodies", "tenon.passes.checks", "tenon.loops.claims"}
+    assert kept <= {"tenon.passes.bodies", "tenon.passes.checks", "tenon.passes.pieces", "tenon.loops.claims"}

@@ -16,8 +16,6 @@ from math import ceil, log2
 from pathlib import Path
 from typing import Literal
 
-import llvmlite.binding as llvm
-
 from tenon.backends.processor import has_feature, has_matrix_registers
 from tenon.dataclasses import dataclass
 
@@ -58,14 +56,13 @@ class Machine:
 @cache
 def host() -> Machine:
     """The processor that this runs on."""
-    features = llvm.get_host_cpu_features()
-    if features.get("avx512f"):
+    if has_feature("avx512f"):
         width, registers = 64, 32
-    elif features.get("avx2"):
+    elif has_feature("avx2"):
         width, registers = 32, 16
     else:
         width, registers = 16, 32 if platform.machine().lower() in ("arm64", "aarch64") else 16
-    amd = bool(features.get("clzero"))      # an instruction of theirs alone
+    amd = has_feature("clzero")      # an instruction of theirs alone
     return Machine(width, registers, _cache(2) or Machine.second_cache, _cache(1) or Machine.first_cache,
                    "registers" if has_matrix_registers() else "vectors" if has_feature("avx512bf16") else None,
                    foresees=not amd, scatters=amd, adders=amd)
