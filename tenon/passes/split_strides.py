@@ -60,19 +60,20 @@ def _way(node: Node) -> Callable[..., Any] | None:
     if not all(isinstance(n, int) for n in (*counts, *kernel, *sizes)):
         return None
     cuts = _cuts(counts, kernel, stride)
-    together = _spread if set(node.attrs["dilation"]) == {1} and any(cut.step > 1 for cut in cuts) else None
+    dense = set(node.attrs["dilation"]) == {1} and any(cut.step > 1 for cut in cuts)
+    whole = dense and all(k % cut.step == 0 for cut, k in zip(cuts, kernel, strict=True))
+    shared, number = prod(cut.taps for cut in cuts), prod(cut.step for cut in cuts)
     if channels == 1 and outputs == node.attrs["groups"]:
-        return together if prod(kernel) >= MANY_TAPS else None
-    if all(cut.step == k for cut, k in zip(cuts, kernel, strict=True)):
-        return together or (_interleaved if any(s > 1 for s in stride) else None)
-    if together and prod(cut.taps for cut in cuts) <= MOST_SHARED and _has_few_windows(node):
+        return None if not dense or prod(kernel) < MANY_TAPS else _spread if whole else _interleaved
+    if whole and shared == 1:
+        return _spread
+    if dense and shared <= MOST_SHARED and _has_few_windows(node):
         return _added
-    number, plain = prod(cut.step for cut in cuts), prod(sizes) * prod(kernel)
-    multiplied = prod(cut.places * cut.taps * cut.step for cut in cuts)
+    multiplied, plain = shared * number * prod(cut.places for cut in cuts), prod(sizes) * prod(kernel)
     if all(s == 1 for s in stride):
-        return together if 2 * multiplied <= plain else None
+        return _spread if whole and 2 * multiplied <= plain else None
     many = number > MOST_PHASES and multiplied * number <= plain * (1 + number / AS_LONG)
-    return together if many and together else _interleaved
+    return _spread if whole and many else _interleaved
 
 
 # ---------------------------------------------------------------- all phases in one
@@ -81,7 +82,10 @@ def _way(node: Node) -> Callable[..., Any] | None:
 @dataclass(frozen=True)
 class Cut:
     """Along one axis, the kernel is cut into `taps` pieces that are a stride long, and a single window's is one piece;
-    so many elements, `step`, have their sums at each of so many `places`."""
+    so many elements, `step`, have their sums at each of so many `places`.
+
+    Only whole pieces are multiplied: with a zero behind the last, infinities would reach what no window covers.
+    """
 
     step: int
     taps: int
@@ -118,9 +122,7 @@ def _in_place(parts: Any, sizes: Sequence[int], padding: Any) -> Any:
 
 def _cut_up(w: Any, cuts: Sequence[Cut]) -> Any:
     """The kernel with a channel for each channel and each element of a piece, and a tap for each piece."""
-    outputs, channels, *kernel = w.shape
-    behind = [cut.taps * cut.step - k for cut, k in zip(cuts, kernel, strict=True)]
-    w = _with_zeros(w, (0,) * len(cuts), behind, 2)
+    outputs, channels, *_ = w.shape
     channels, taps = channels * prod(cut.step for cut in cuts), [cut.taps for cut in cuts]
     if set(taps) == {1}:
         return reshape_op(w, shape=(outputs, channels, *taps))
