@@ -9,10 +9,11 @@ packing.  The index along which results are contiguous is among the columns.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
 
-from tenon.dataclasses import dataclass
-from tenon.dims import product
+from tenon.dataclasses import dataclass, replace
+from tenon.dims import Dim, product
 from tenon.loops.affine import affine, is_same
 from tenon.loops.expressions import Binary, Cast, CheckedIndex, Expr, Index, Load, Reduce, size
 from tenon.loops.sliding import sliding
@@ -23,6 +24,7 @@ ACCUMULATED = (float16, bfloat16, float32, float64, int32, int64)
 SMALLEST = 4096         # multiplications that are worth more than a plain loop
 DEEP = 4                # times as many products as rows or columns make the way in which results are stored unimportant
 DEEPEST = 16            # times as deep as lines are long are sums of 16 bits that go along lines, at most
+LONG, LONG_OF_16_BITS = 40, 1000    # elements of a run, for which a product of its own is worth while
 SHORTEST = 3            # rows, columns or depth below which a plain loop does as well
 
 
@@ -55,10 +57,36 @@ def as_product(x: Expr, indices: Sequence[Index]) -> Product | None:
     columns = tuple(i for i in indices if i in right.free and i not in left.free)
     if indices and indices[-1] in rows:
         rows, columns, left, right = columns, rows, right, left
-    found = _with_windows_left(Product(x, batch, rows, columns, left, right))
+    found = _with_windows_left(_in_runs(Product(x, batch, rows, columns, left, right)))
     if not (_is_worthwhile(found) or _is_sliding(found)) or parts(x.body, CheckedIndex):
         return None
     return found
+
+
+def _in_runs(x: Product) -> Product:
+    """The product as a batch of such, one for each run of memory that columns lie in, as those of an image do: tiles
+    read lines of a run where they are, and few rows go through them one after the other.
+
+    Windows, whose lines overlap, are left as they are.
+    """
+    if not isinstance(x.right, Load) or x.right.mask is not None or len(x.columns) < 2 or len(x.sum.indices) > 1:
+        return x
+    terms, start = affine(x.right.offset).terms, len(x.columns) - 1
+    while start > 0 and _is_run(terms, x.columns[start - 1], x.columns[start]):
+        start -= 1
+    length, apart = product(index.extent for index in x.columns[start:]), terms.get(x.sum.indices[0], 0)
+    if start == 0 or not is_same(terms.get(x.columns[-1], 0), 1):
+        return x
+    if not isinstance(length, int) or not isinstance(apart, int) or apart < length:
+        return x
+    if length < (LONG if x.right.dtype.bits >= 32 else LONG_OF_16_BITS):
+        return x
+    return replace(x, batch=(*x.batch, *x.columns[:start]), columns=x.columns[start:])
+
+
+def _is_run(terms: Mapping[Expr, Dim], outer: Index, inner: Index) -> bool:
+    """Whether places of the inner index follow those of one place of the outer one."""
+    return is_same(terms.get(outer, 0), terms.get(inner, 0) * inner.extent)
 
 
 def _with_windows_left(x: Product) -> Product:
@@ -102,13 +130,12 @@ def _is_worthwhile(x: Product) -> bool:
 def _is_read_in_lines(x: Product) -> bool:
     """Whether right has to be read along its columns, which few rows do line after line: a vector times a matrix.
 
-    Columns in several runs, as those of all images of a batch, are as well gone through by plain loops.
+    Columns in several short runs are as well gone through by plain loops.
     """
     if not isinstance(x.right, Load) or x.right.mask is not None or x.right.dtype is not x.sum.dtype or not x.columns:
         return False
     terms = affine(x.right.offset).terms
-    one_run = all(is_same(terms.get(outer, 0), terms.get(inner, 0) * inner.extent)
-                  for outer, inner in zip(x.columns, x.columns[1:], strict=False))
+    one_run = all(_is_run(terms, outer, inner) for outer, inner in pairwise(x.columns))
     return one_run and (x.right.dtype.bits >= 32 or _has_long_lines(x)) and is_same(terms.get(x.columns[-1], 0), 1)
 
 

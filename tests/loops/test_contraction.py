@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+import tenon as tn
 from loops import toy
 from loops.compiled import check
 from loops.test_maps import data, type_of
@@ -45,6 +46,7 @@ def einsum_op(name, letters, dtype=None):
 LAYOUTS = {letters: einsum_op(letters.replace(",", "_").replace("->", "_"), letters) for letters in (
     "ik,kj->ij", "ki,kj->ij", "ik,jk->ij", "ki,jk->ij", "ik,kj->ji", "bik,bkj->bij", "bik,kj->bij", "bhik,bhjk->bhij",
     "bikl,klj->bij", "abk,ck->abc", "ibk,bkj->bij")}
+IMAGES = einsum_op("images", "oc,bcs->bos")
 DOT = einsum_op("dot", "ij,j->")
 SIZES = dict(zip("abchijkl", (8, 4, 7, 2, 17, 19, 23, 6), strict=True))
 
@@ -109,6 +111,25 @@ def test_epilogue_and_prologue_are_fused():
     kernel = check(trace(body, a, b, c), data(a, -1, 1), data(b, -1, 1), data(c, 30, 40), interpreted=False,
                    tolerance=1e-4)
     assert is_contraction(kernel) and len(kernel.nests) == 1
+
+
+@pytest.mark.parametrize("rows", [1, 3, 20])
+@pytest.mark.parametrize("dtype, places, runs", [("f32", 41, True), ("f32", 39, False), ("f64", 200, True),
+                                                 ("bf16", 999, False), ("bf16", 1000, True)])
+def test_columns_in_several_runs_are_a_batch_of_products(rows, dtype, places, runs):
+    """An image's places are a line for every channel, and those of the next image lie elsewhere."""
+    a, b = type_of(dtype, rows, 64), type_of(dtype, 3, 64, places)
+    kernel = check(trace(lambda a, b: toy.exp(IMAGES(a, b)), a, b), data(a, -1, 1), data(b, -1, 1), interpreted=False,
+                   tolerance=1e-1 if dtype == "bf16" else 1e-4)
+    found = [s for s in kernel.nests[0].body if isinstance(s, Contraction)]
+    assert found or not runs                    # plain loops do few rows of short runs as well
+    assert all(len(s.batch) == runs for s in found)
+
+
+def test_lines_of_windows_overlap_and_are_no_runs():
+    x, w = type_of("f32", 3, 1, 500), type_of("f32", 20, 1, 9)
+    kernel = check(trace(lambda x, w: tn.conv(x, w), x, w), data(x), data(w), interpreted=False, tolerance=1e-3)
+    assert [s.batch for s in kernel.nests[0].body if isinstance(s, Contraction)] == [()]
 
 
 def test_two_products_added():
