@@ -200,6 +200,28 @@ def affine_bounds(form: Affine) -> Bounds:
     return low, high
 
 
+def is_natural(x: Expr) -> bool:
+    """Whether an index expression is never negative, as far as that is known."""
+    if isinstance(x, Binary) and x.op in ("min", "max"):
+        return (all if x.op == "min" else any)(map(is_natural, (x.left, x.right)))
+    return at_least(bounds(x)[0], 0)
+
+
+def is_multiple(x: Expr, n: int) -> bool:
+    """Whether an index expression is a multiple of a number, as far as that is known.
+
+    >>> from tenon.loops.expressions import Index
+    >>> tile = Index("tile", 2)
+    >>> is_multiple(tile * -256 + 384, 16), is_multiple(tile * -256 + 380, 16)
+    (True, False)
+    """
+    if isinstance(x, Binary) and x.op in ("min", "max"):
+        return is_multiple(x.left, n) and is_multiple(x.right, n)
+    form = affine(x)
+    numbers = form.constant, *form.terms.values()
+    return all(isinstance(number, int) and number % n == 0 for number in numbers)
+
+
 def _is_within(form: Affine, n: Dim) -> bool:
     """Whether 0 <= form < n for certain."""
     low, high = affine_bounds(form)

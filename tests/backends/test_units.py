@@ -166,6 +166,27 @@ def test_a_product_waits_that_may_share_memory_with_what_lies_between_kernels(di
     assert foreseen.variant(unit, node.inputs, node.outputs) is None
 
 
+def test_a_product_waits_that_may_share_memory_where_there_is_a_loop(disk):
+    taken = tn.zeros((67, 71))
+
+    @tn.jit
+    def step(x, g):
+        taken.assign(taken - x.T @ g)
+        return tn.while_loop(lambda n: n.sum() < 9, lambda n: n + 1, x)
+
+    x, g = tn.ones((61, 67)), tn.ones((61, 71))
+    seen = []
+    stop = subscribe(lambda event: seen.append(event.fields["program"].graph) if event.name == "program" else None)
+    step(x, g)
+    stop()
+    [(graph, node, unit)] = [(graph, node, make_unit(node.attrs["body"])) for graph in seen for node in graph.nodes
+                             if "body" in node.attrs and "matmul" in str(node.attrs["body"])]
+    assert unit.facts.in_place and graph.notes[DONATED]
+    assert Foreseen(graph).variant(unit, node.inputs, node.outputs) is None
+    without = replace(graph, nodes=(node,), results=node.outputs)
+    assert Foreseen(without).variant(unit, node.inputs, node.outputs).shared
+
+
 def test_what_code_cannot_express_falls_into_parts(monkeypatch):
     write = lowering.ir_of
 

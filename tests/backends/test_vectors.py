@@ -6,14 +6,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from llvmlite import ir
 
 import tenon as tn
+from tenon.backends.cpu.arithmetic import I64
 from tenon.backends.cpu.lowering import ir_of, kernel_of
+from tenon.backends.cpu.values import Values
 from tenon.backends.cpu.vectors import in_flight, masked_lanes
 from tenon.backends.processor import has_feature
 from tenon.graph.text import parse_graph
-from tenon.loops.expressions import Const
+from tenon.loops.expressions import Const, Index
 from tenon.loops.ir import Kernel, Loop, statements
+from tenon.loops.text import print_kernel
 
 MASKED = '"llvm.loop.vectorize.predicate.enable"'
 with_masks = pytest.mark.skipif(not has_feature("avx512bw"), reason="vectors of this processor have no masks")
@@ -40,6 +44,28 @@ def flight(found: Kernel) -> int:
     assert isinstance(loop.extent, Const)
     turns = int(loop.extent.value)
     return in_flight(loop, masked_lanes(loop, turns), turns)
+
+
+@with_masks
+@pytest.mark.parametrize(("columns", "left"), [(384, False), (380, True)])
+def test_nothing_is_left_behind_a_mask_where_all_tiles_are_whole_vectors(columns: int, left: bool) -> None:
+    found = kernel("v0", f"v0: f32[{columns}] = sum(x, axis=(0,), keepdims=False)", x=f"f32[2048, {columns}]")
+    assert "min(" in print_kernel(found)        # tiles of which the last is narrower
+    assert (MASKED in ir_of(found, ())) == left
+
+
+def test_a_place_is_computed_once_in_a_block_for_the_same_indices() -> None:
+    b = ir.IRBuilder(ir.Function(ir.Module(), ir.FunctionType(ir.VoidType(), [I64, I64]), "f").append_basic_block())
+    i, (one, other) = Index("i", 9), b.function.args
+    values = Values(b, {}, {}, known={i: one})
+    first = values.value(i * 8 + 3)
+    assert values.value(i * 8 + 3) is first and values.value(i * 8) is first.operands[0]
+    values.known[i] = other
+    assert values.value(i * 8 + 3) is not first
+    values.known[i] = one
+    assert values.value(i * 8 + 3) is first
+    b.position_at_end(b.append_basic_block())
+    assert values.value(i * 8 + 3) is not first
 
 
 @with_masks

@@ -2,7 +2,8 @@
 
 The results of an optimizer's step take the memory of donated arguments, and a kernel that shares memory is other code.
 That a result takes the argument it was made from is known before the steps are: `tenon.passes.order` lets whoever else
-reads the argument come first.  Which kernels share what lies between them is not: it depends on their order.
+reads the argument come first.  Which kernels share what lies between them is not: it depends on their order.  Nor is it
+known where there are loops, which a signal ends: what comes before them leaves arguments as they were.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 
 from tenon.backends.cpu.unit import Unit
 from tenon.graph.ir import DONATED, Graph, Value
+from tenon.ops.call import fused
 from tenon.ops.shape import reshape_op
 
 
@@ -21,11 +23,13 @@ class Foreseen:
         self.params = set(graph.params)
         self.donated = [graph.params[k] for k in sorted(graph.notes.get(DONATED, ()))]
         self.results = {_home(x): x.type for x in graph.results}
+        self.loops = any(node.op is not fused and node.graphs for node in graph.nodes)
 
     def variant(self, unit: Unit, inputs: Sequence[Value], outputs: Sequence[Value]) -> Unit | None:
         """The kernel that is called on these values; None where that depends on the order of the steps."""
         read, pairs = [_home(x) for x in inputs], unit.facts.in_place
-        if any(outputs[k] not in self.results and read[j] not in self.params for k, j in pairs):
+        if pairs and (self.loops or any(outputs[k] not in self.results and read[j] not in self.params
+                                        for k, j in pairs)):
             return None
         taken: dict[int, int] = {}
         for result in (x for x in self.results if x in outputs):

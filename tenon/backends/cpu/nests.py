@@ -20,6 +20,7 @@ from tenon.backends.cpu.shares import Share
 from tenon.backends.cpu.streams import AHEAD, elements_of_a_line, streams
 from tenon.backends.cpu.values import ONE, ZERO, Values
 from tenon.backends.cpu.vectors import has_gaps, in_flight, is_unrolled, masked_lanes, nearness, reads_over_gaps
+from tenon.loops.affine import is_multiple
 from tenon.loops.expressions import OPERATION, Binary, Buffer, Const, Expr, Index, Load, Local, identity
 from tenon.loops.ir import Accumulator, Fetch, Kernel, Loop, Nest, Stmt, Store, Turn, Update, roots, statements
 from tenon.loops.traversal import walk
@@ -40,6 +41,7 @@ class Loops(Values):
         super().__init__(ir.IRBuilder(function.append_basic_block("start")), pointers, sizes, kernel.checks)
         *share, self.scratch, self.status = function.args[-5:]
         self.around: list[Index] = []           # of the loops that are being written
+        self.ends: dict[Index, ir.Value] = {}   # where they end
         self.own = Share(self.b, *share)
         self.flags = () if is_exact(kernel) else FREE
 
@@ -105,7 +107,7 @@ class Loops(Values):
                 super().statement(statement)
 
     def loop(self, statement: Loop) -> None:
-        extent = self.value(statement.extent)
+        extent = self.ends[statement.index] = self.value(statement.extent)
         start, stop = (ZERO, extent) if statement.kind != "parallel" else self.share(extent, statement.grain)
         line, written = elements_of_a_line(statement), streams(statement, self.pointers)
         if line is None or not written:
@@ -184,7 +186,9 @@ class Loops(Values):
         if lanes is None:
             self.some_turns(statement, start, stop, first, *flags)
             return
-        middle = self.whole(start, stop, turns, lanes * count)
+        all_whole = start is ZERO and stop is self.ends.get(statement.index) and is_multiple(
+            statement.extent, lanes * count)
+        middle = stop if all_whole else self.whole(start, stop, turns, lanes * count)
         if middle is not start:
             gaps = (MASKED,) if has_gaps(statement) else ()
             self.some_turns(statement, start, middle, first, *flags, *gaps)

@@ -12,7 +12,7 @@ from tenon.backends.cpu import functions
 from tenon.backends.cpu.arithmetic import FREE, I64, number, register
 from tenon.dataclasses import dataclass, field
 from tenon.dims import Dim, Maximum, Quotient
-from tenon.loops.affine import at_least, bounds
+from tenon.loops.affine import at_least, bounds, is_natural
 from tenon.loops.expressions import (
     Binary,
     Bits,
@@ -34,6 +34,7 @@ from tenon.loops.traversal import walk
 from tenon.types import int64, uint64
 
 ZERO, ONE = ir.Constant(I64, 0), ir.Constant(I64, 1)
+COUNTED = frozenset((Binary, Const, Index, Size))       # what is made of these is as long as the indices are
 
 
 @dataclass
@@ -45,6 +46,7 @@ class Values:
     sizes: Mapping[str, ir.Value]
     checks: tuple[CheckedIndex, ...] = ()
     known: dict[Expr, ir.Value] = field(default_factory=dict)       # indices and named scalars
+    places: dict[tuple[Expr, ir.Block, tuple[ir.Value, ...]], ir.Value] = field(default_factory=dict)
     slots: dict[Local, ir.Value] = field(default_factory=dict)      # accumulators: a stack slot each, until mem2reg
     # For each check: whether it failed, and the largest index that did, negative ones as if they were beyond all
     # others.  Both are reductions, which leave the loop to be made of vectors.
@@ -99,7 +101,7 @@ class Values:
             case Load(mask=mask, dtype=dtype) if mask is not None:
                 return self.load_where(mask, x)
             case Binary(op=op, left=left, right=right):
-                return self.binary(op, left, right)
+                return self.place(x) if x.dtype is int64 and x.kinds <= COUNTED else self.binary(op, left, right)
             case Call(name=name, args=args):
                 return functions.call(b, name, args[0].dtype, [self.value(arg) for arg in args], self.near)
             case Select(condition=condition, then=then, otherwise=otherwise):
@@ -114,9 +116,17 @@ class Values:
                 raise AssertionError("a reduction is a loop by now")
         raise AssertionError(x)
 
+    def place(self, x: Binary) -> ir.Value:
+        """What is computed of the indices of loops, once in a block: places in memory have much in common."""
+        key = x, self.b.block, tuple([self.known[index] for index in x.free])
+        found = self.places.get(key)
+        if found is None:
+            found = self.places[key] = self.binary(x.op, x.left, x.right)
+        return found
+
     def binary(self, op: str, left: Expr, right: Expr) -> ir.Value:
         x, y = self.value(left), self.value(right)
-        if left.dtype is int64 and op in ("//", "%") and at_least(bounds(left)[0], 0) and at_least(bounds(right)[0], 1):
+        if left.dtype is int64 and op in ("//", "%") and is_natural(left) and at_least(bounds(right)[0], 1):
             return self.b.udiv(x, y) if op == "//" else self.b.urem(x, y)
         return scalar.binary(self.b, op, x, y, left.dtype, self.flags)
 

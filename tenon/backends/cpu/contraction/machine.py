@@ -11,7 +11,7 @@ import ctypes
 import platform
 import sys
 from contextlib import suppress
-from functools import cache
+from functools import cache, lru_cache
 from math import ceil, log2
 from pathlib import Path
 from typing import Literal
@@ -27,6 +27,7 @@ TILE_START = 12         # cycles until a tile's first sums are on their way
 LOAD = 0.05             # by how much one a cycle holds up the others; they may share their core with another program
 FAR = 0.3               # and a vector a cycle from the second cache
 SUM_END = 0.5           # cycles to clear and store a sum
+MOST_KNOWN = 1024       # sizes of products whose tiles are remembered: a kernel asks twenty times
 UNHIDDEN = 0.0015       # cycles a byte of right, which comes from the second cache, holds up the others
 
 
@@ -89,8 +90,9 @@ def best_tile(machine: Machine, lanes: int, rows: int | None = None, columns: in
     return tiles_by_time(machine, lanes, rows, columns)[0]
 
 
+@lru_cache(MOST_KNOWN)
 def tiles_by_time(machine: Machine, lanes: int, rows: int | None = None, columns: int | None = None,
-                  narrowed: bool = False) -> list[tuple[int, int]]:
+                  narrowed: bool = False) -> tuple[tuple[int, int], ...]:
     """(rows, vectors) of all register tiles, the fastest for a product of these sizes first.
 
     Registers hold the sums, the vectors of right and one factor of left.  The last tiles are as dear as the others, but
@@ -106,7 +108,7 @@ def tiles_by_time(machine: Machine, lanes: int, rows: int | None = None, columns
             if rest:
                 across += _step(machine, height, rest if narrowed else vectors)
             found.append((round(down * across, 9), loads / sums, (height, vectors)))
-    return [tile for *_, tile in sorted(found)]
+    return tuple(tile for *_, tile in sorted(found))
 
 
 def _step(machine: Machine, height: int, vectors: int) -> float:
