@@ -115,13 +115,14 @@ class _Tile:
             self.whole_columns = True
         self.is_stored = spec.target is not None and spec.straight and spec.store_run is None
         by_piece = self.is_stored or spec.finish is not None
-        self.finish = None if by_piece else emit_finish(module, f"{name}.finish", spec, self.tile)
+        self.finish = None if by_piece else finish_function(module, f"{name.rpartition('.')[0]}.finish", spec, block)
         self.args, values = tuple(given[:len(spec.arguments)]), given[len(spec.arguments):]
         g, self.m, self.n, self.rows, self.columns, self.depth, self.left, self.right, self.sums, *rest = values
         self.first, self.last, *rest = rest
         ahead = len(ahead_types(spec, block))
         self.ahead, self.memory = rest[:ahead], rest[ahead:]
-        self.passed = [*self.args, g, self.m, self.n, self.rows, self.columns, self.sums, self.first]
+        self.passed = [*self.args, g, self.m, self.n, self.rows, self.columns, const(self.tile.width), self.sums,
+                       self.first]
         self.batch = unravel(b, g, [size(b, self.args) for size in spec.batch])
 
     def emit(self) -> None:
@@ -280,25 +281,29 @@ def line_types(spec: Contraction, tile: Tile) -> list[ir.Type]:
     return [I1, POINTER, I64] if packs_in_tiles(spec, tile) else []
 
 
-def emit_finish(module: ir.Module, name: str, spec: Contraction, tile: Tile) -> ir.Function:
-    """void finish(arguments..., g, m, n, rows, columns, sums, first): what a tile with an edge does with its sums.
+def finish_function(module: ir.Module, name: str, spec: Contraction, tile: Tile) -> ir.Function:
+    """void finish(arguments..., g, m, n, rows, columns, width, sums, first): what a tile with an edge, which may be as
+    narrow as `width`, does with its sums.  Written once.
 
     Where they are only stored they go behind a mask, or are added to what waits there; else vectors that are whole are
     handed to the epilogue as such, others one by one.
     """
-    kind = ir.FunctionType(ir.VoidType(), [*spec.arguments, *[I64] * 5, POINTER, I1])
+    known = module.globals.get(name)
+    if known is not None:
+        return known
+    kind = ir.FunctionType(ir.VoidType(), [*spec.arguments, *[I64] * 6, POINTER, I1])
     function = ir.Function(module, kind, name)
     function.linkage = "internal"
     function.attributes.add("noinline")
     args = tuple(function.args[:len(spec.arguments)])
-    g, m, n, rows, columns, sums, first = function.args[len(spec.arguments):]
+    g, m, n, rows, columns, width, sums, first = function.args[len(spec.arguments):]
     sums.add_attribute("noalias")
     b = ir.IRBuilder(function.append_basic_block("entry"))
     batch, lanes = unravel(b, g, [size(b, args) for size in spec.batch]), const(tile.lanes)
-    rows, columns = minimum(b, rows, const(tile.rows)), minimum(b, columns, const(tile.width))
+    rows, columns = minimum(b, rows, const(tile.rows)), minimum(b, columns, width)
     with loop(b, ZERO, rows, short=True) as (i, _), loop(b, ZERO, columns, lanes, short=True) as (j, _):
         finish = _Finish(b, spec, args, batch, b.add(m, i), b.add(n, j), first)
-        where = address(b, sums, b.add(b.mul(i, const(tile.width)), j), spec.element)
+        where = address(b, sums, b.add(b.mul(i, width), j), spec.element)
         finish.vector(where, minimum(b, b.sub(columns, j), lanes), tile.lanes)
     b.ret_void()
     return function
