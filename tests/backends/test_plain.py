@@ -24,7 +24,7 @@ def test_a_tile_is_plain_and_what_makes_masks_in_a_loop_is_not():
     head, _, text = text_of(product(straight=False)).partition("\n")
     names = head.removeprefix(HEAD).split(" ")
     assert "product.tile" in names and "product.packed" in names
-    assert "product.tile.finish" not in names and "product.tile.finish" in text
+    assert "product.finish" not in names and "product.finish" in text
 
 
 def one_loop(fill, short=False) -> ir.Function:
