@@ -1,10 +1,11 @@
 """Every graph is verified after every pass in all tests, and the same random programs are tried in every run.
 
-`TENON_EXPLORE=1 pytest ...` tries new ones instead: what it finds is mended, and kept as a test of its own.  The
-generators of NumPy that a module of tests has begin anew with each test, so that what it sees does not depend on which
-ran before it.  For the same reason no thread is left compiling when a test begins, and eager calls do not become machine
-code once there were many: they are in the folders of `BY_MACHINE_CODE`, and where a test asks for it.  Programs run on
-as many threads as ever after a test that sets another number.
+`TENON_EXPLORE=1 pytest ...` tries new ones instead: what it finds is mended, and kept as a test of its own.  What a test
+sees does not depend on which ran before it: the generators of NumPy that a module of tests has begin anew with each
+test, as does Tenon's own, which begins anywhere in a new process; what eager calls remember of those before is forgotten;
+no thread is left compiling when a test begins, and eager calls do not become machine code once there were many: they are
+in the folders of `BY_MACHINE_CODE`, and where a test asks for it.  Programs run on as many threads as ever after a test
+that sets another number.
 """
 
 import os
@@ -18,10 +19,12 @@ from hypothesis import HealthCheck, settings
 
 from tenon import pipeline
 from tenon.backends.cpu import objects
-from tenon.eager import descent, native, recipes
+from tenon.eager import descent, native, recipes, remembered, rules
+from tenon.eager.calls import eager
 from tenon.eager.quick import PRODUCT, SHORTS
 from tenon.eager.remembered import ready_calls
 from tenon.graph.op import Op
+from tenon.random import manual_seed
 from tenon.runtime.scheduler import get_num_threads, set_num_threads
 
 pipeline.always_check = True
@@ -50,6 +53,9 @@ def pytest_runtest_setup():
             thread.join()
     for bits, state in begins:
         bits.state = state
+    manual_seed(0)
+    for table in (remembered._calls, rules._recipes, eager._plans):
+        table.clear()
 
 
 @pytest.fixture(autouse=True)

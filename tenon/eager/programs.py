@@ -25,7 +25,8 @@ class Programs:
 
     def follow(self) -> None:
         """Take note of every rule that is asked for from now on."""
-        elementwise.clear()             # those known so far are asked for again
+        for known in (elementwise, self.words, self._found):    # those known so far are asked for again
+            known.clear()
         elementwise.told = self.add
 
     def add(self, op: Op, dtype: np.dtype[Any], kinds: Sequence[Any], formulas: Sequence[Formula | None]) -> None:

@@ -5,7 +5,9 @@ import pytest
 
 import tenon as tn
 from tenon import nn
-from tenon.eager.rules import _recorded
+from tenon.eager.programs import MOST, programs
+from tenon.eager.rules import _recorded, elementwise
+from tenon.graph.op import OPS
 from tenon.ops.arithmetic import add, divide, multiply
 from tenon.ops.exponential import exp
 
@@ -142,3 +144,14 @@ def test_rules_of_users_are_called_each_time():
         double(x).sum().backward()
         assert x.grad.numpy()[0] == 2
     assert calls == [0.0, 1.0, 2.0, 3.0]
+
+
+def test_rules_that_are_asked_for_anew_take_the_place_of_those_before(machine_code):
+    """So that there is room for those of other numbers, however often machine code was given."""
+    op, dtype = OPS["exp"], np.dtype("float32")
+    for _ in range(MOST + 1):
+        programs.follow()
+        elementwise[op, dtype]
+    words = programs.words[op]
+    elementwise[op, np.dtype("float64")]
+    assert programs.words[op] is not words

@@ -338,3 +338,13 @@ def test_what_another_thread_sets_while_a_capture_reads_it_stays_and_counts(monk
         globals()["SET_BY_OTHERS"] = k
         assert step(tn.zeros(2)).tolist() == [k, k] and k == SET_BY_OTHERS
     assert step.capture(tn.zeros(2))
+
+
+drawn = []
+
+
+@pytest.mark.parametrize("turn", range(2))
+def test_what_a_test_draws_depends_on_no_other(turn):
+    """As `tests/conftest.py` sees to: a new process begins anywhere."""
+    drawn.append(tn.rand(2).tolist())
+    assert drawn[0] == drawn[-1]
