@@ -119,7 +119,7 @@ class Snapshot:
         self._objects = [(x, dict(x.__dict__)) for x in holders
                          if isinstance(getattr(x, "__dict__", None), (dict, types.MappingProxyType))]
         kinds: list[Any] = list(map(type, holders))
-        self._slots = [(x, slots_of(x)) for x, kind in zip(holders, kinds, strict=True) if _slot_members(kind)]
+        self._slots = [(x, _set_slots(x)) for x, kind in zip(holders, kinds, strict=True) if _slot_members(kind)]
         self._cells = [(cell, _contents(cell)) for cell in cells]
 
     def leave(self, stored: Collection[str] | None) -> set[str]:
@@ -171,7 +171,7 @@ class Snapshot:
         found += [Effect("attribute", x, k, v)
                   for x, before in self._objects if _differs(x.__dict__, before)
                   for k, v in _differences(x.__dict__, before)]
-        found += [Effect("slot", x, k, v) for x, before in self._slots for k, v in _differences(slots_of(x), before)]
+        found += [Effect("slot", x, k, v) for x, before in self._slots for k, v in _differences(_set_slots(x), before)]
         found += [Effect("set", now, None, set(now)) for now, before in self._sets if now != before]
         found += [Effect("cell", c, None, _contents(c)) for c, before in self._cells if _contents(c) is not before]
         return found
@@ -202,7 +202,7 @@ class Snapshot:
                 else:
                     _store_item(x.__dict__, key, entries.get(key, MISSING))
         for x, entries in self._slots:
-            for key, _ in _differences(slots_of(x), entries):
+            for key, _ in _differences(_set_slots(x), entries):
                 _store_slot(x, key, entries.get(key, MISSING))
         for group, members in self._sets:
             if group != members:
@@ -223,6 +223,13 @@ def slots_of(x: Any) -> dict[str, Any]:
     """What an object holds in the `__slots__` of its classes, but for Tenon's own."""
     cls: Any = type(x)
     return {name: value for name in _slot_members(cls) if (value := read_slot(x, name)) is not MISSING}
+
+
+def _set_slots(x: Any) -> dict[str, Any]:
+    """The same of classes in Python: members of others often cannot be set, and make a number anew at each look."""
+    cls: Any = type(x)
+    named = {name for base in cls.__mro__ if "__slots__" in vars(base) for name in vars(base)}
+    return {name: value for name, value in slots_of(x).items() if name in named}
 
 
 def read_slot(x: Any, name: str) -> Any:

@@ -1,5 +1,6 @@
 """Failures in the middle of a step, threads, and aliasing: nothing is half done, nothing is seen that should not be."""
 
+import re
 import threading
 
 import ml_dtypes
@@ -348,3 +349,11 @@ def test_what_a_test_draws_depends_on_no_other(turn):
     """As `tests/conftest.py` sees to: a new process begins anywhere."""
     drawn.append(tn.rand(2).tolist())
     assert drawn[0] == drawn[-1]
+
+
+def test_numbers_that_a_class_in_c_makes_at_each_look_are_no_changes():
+    pattern = re.compile("(a)" * 300)
+    before = Snapshot([pattern], [])
+    assert pattern.groups is not pattern.groups
+    assert before.changes() == []
+    before.restore()
