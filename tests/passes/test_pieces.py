@@ -49,7 +49,7 @@ def test_a_piece_is_what_was_cut(name, dtype):
     lambda x: x[1:3, 1:3] * 2,              # two axes
     lambda x: x[:, 1:3] * 2,                # what is left lies in groups
     lambda x: x[2:3],                       # nothing would be left to do
-], ids=str)
+], ids=["read twice", "a result too", "in steps", "two axes", "groups", "nothing else"])
 def test_what_else_is_read_stays(function):
     body = trace(function, TensorType(as_dtype("float32"), (4, 4)))
     assert on_pieces(body) == (body, {})
