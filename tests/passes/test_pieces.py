@@ -117,13 +117,3 @@ def test_rows_that_are_read_while_others_are_replaced():
     table.assign(tn.tensor(kept))
     for one, expected in zip(found, (turn().numpy(), table.numpy()), strict=True):
         np.testing.assert_allclose(one, expected, rtol=1e-4, atol=1e-4)
-
-
-def test_indices_of_which_a_piece_was_checked_are_checked_again():
-    @tn.jit
-    def rows(table, places):
-        return table[places[0]], table[places[1]]
-    table = tn.tensor(floats(5, 3))
-    rows(table, tn.tensor([[0, 4], [1, 2]]))
-    with pytest.raises(tn.errors.TenonError, match="7"):
-        rows(table, tn.tensor([[0, 4], [1, 7]]))

@@ -76,3 +76,20 @@ def test_what_is_cut_was_not_looked_at_in_full():
     with pytest.raises(OutOfRange):
         program.run(given, {3})
     np.testing.assert_array_equal(given[3], before)
+
+
+def test_a_piece_of_the_indices_is_not_all_of_them():
+    text = EMBEDDING.replace("i: i64[6], j: i64[6]", "i: i64[12]").replace("""\
+    x: f32[6, 8] = take(table, i, axis=0)
+""", """\
+    a: i64[6] = slice(i, start=(0,), stop=(6,), step=(1,))
+    b: i64[6] = slice(i, start=(6,), stop=(12,), step=(1,))
+    x: f32[6, 8] = take(table, a, axis=0)
+""").replace("AT", "b")
+    program = compile(parse_graph(text), backend="cpu")
+    table, i, j, w = arrays()
+    j[3] = 40
+    before = w.copy()
+    with pytest.raises(OutOfRange):
+        program.run([table, np.concatenate([i, j]), w], {2})
+    np.testing.assert_array_equal(w, before)
