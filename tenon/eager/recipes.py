@@ -68,7 +68,7 @@ class Recipe:
             return self.function(*arrays)
 
     def _fused(self) -> list[Step] | None:
-        """The steps with those made one that can be; None where that are none."""
+        """The steps with those made one that can be; None where there are none."""
         writer, results, name = self._fixed
         if not fusers:
             return None
