@@ -7,6 +7,7 @@
 | TENON_VECTORS | the longest vectors that machine code uses, in bits: 128, 256 or 512         | the processor's  |
 | TENON_CACHE   | the directory that keeps machine code between processes, or `off` or `0`     | ~/.cache/tenon   |
 | TENON_SHOW    | what to print, comma separated: graph, loops, llvm, asm, guards, fallbacks, time, memory | nothing |
+| TENON_CHECK   | how the compiler checks itself, comma separated: bounds, passes, guard, guard_before | nothing |
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SHOWABLE = ("graph", "loops", "llvm", "asm", "guards", "fallbacks", "time", "memory")
+CHECKABLE = ("bounds", "passes", "guard", "guard_before")
 VECTORS = ("128", "256", "512")
 MOST_THREADS = 1024
 OFF, ON = ("off", "0", "no", "none", "false"), ("on", "1", "yes", "true")      # words that name no directory
@@ -41,6 +43,7 @@ class Config:
     vectors: int            # bits
     cache_dir: Path | None  # None: keep nothing between processes
     show: frozenset[str]
+    check: frozenset[str] = frozenset()
 
 
 @cache
@@ -56,13 +59,18 @@ def read_config(environ: Mapping[str, str]) -> Config:
         vectors=int(_one_of("TENON_VECTORS", environ.get("TENON_VECTORS", "").strip() or VECTORS[-1], VECTORS)),
         cache_dir=_cache_dir(environ),
         show=read_show(environ),
+        check=_words("TENON_CHECK", environ, CHECKABLE),
     )
 
 
 def read_show(environ: Mapping[str, str]) -> frozenset[str]:
     """The words of TENON_SHOW."""
-    words = (word.strip() for word in environ.get("TENON_SHOW", "").split(","))
-    return frozenset(_one_of("TENON_SHOW", word, SHOWABLE) for word in words if word)
+    return _words("TENON_SHOW", environ, SHOWABLE)
+
+
+def _words(variable: str, environ: Mapping[str, str], known: tuple[str, ...]) -> frozenset[str]:
+    words = (word.strip() for word in environ.get(variable, "").split(","))
+    return frozenset(_one_of(variable, word, known) for word in words if word)
 
 
 def _backend(name: str) -> str:

@@ -132,11 +132,23 @@ def failed_check(operator: str, index: int, size: int, where: Location | None) -
     """The error of a check in a running program: an index out of range, or a matrix that is refused."""
     if operator.startswith(SMALL_MATRICES):
         return refused_matrix(operator.removeprefix(SMALL_MATRICES), where)
+    if operator.startswith(ACCESSES):
+        return BoundsError(f"{operator.removeprefix(ACCESSES)} of {size} elements at {index}, outside of it", where,
+                           hint="this is an error of Tenon's own compiler, found by TENON_CHECK=bounds")
     name = operator if operator not in ("", "wrap_index") else "x[key]"
     return OutOfRange(f"{name}: index {index} is out of range for an axis of size {size}", where,
                       hint=f"indices run from {-size} to {size - 1}" if size else "the axis is empty")
 
 
+class CompilerDefect(TenonError):
+    """What Tenon's own compiler did wrong, found by TENON_CHECK: no fallback may hide it."""
+
+
+class BoundsError(CompilerDefect):
+    """Code that reads or writes outside of a buffer."""
+
+
+ACCESSES = "access: "               # what checks of the compiler's own positions are called
 SMALL_MATRICES = "small_"          # the operators that compiled programs have in the place of LAPACK
 
 

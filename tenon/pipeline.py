@@ -24,6 +24,7 @@ from tenon.garbage import collect_young, collected_at_the_end
 from tenon.graph.ir import AUTOTUNE, CONSTANTS, Graph, Node
 from tenon.graph.kernels import KERNELS, has_kernel
 from tenon.graph.text import print_graph
+from tenon.graph.validate import Watch
 from tenon.graph.verify import verify
 from tenon.locks import unforked
 from tenon.loops.claims import is_attention
@@ -185,7 +186,7 @@ def _made(graph: Graph, backend: Backend) -> Executable:
 def _remembered(graph: Graph, names: Sequence[str], backend: Backend) -> Graph:
     """The graph after these passes, from the disk where only Tenon's own code decides what it is."""
     own = not KERNELS and all(PASSES[name] is OWN_PASSES.get(name) for name in names)
-    if backend is not CPU or not own or always_check:
+    if backend is not CPU or not own or always_check or "passes" in config().check:
         return _run(graph, names, backend)
     with unforked:
         from tenon.backends.graph_cache import remembered  # local: LLVM is slow to load, and not always needed
@@ -213,9 +214,11 @@ def choose(backend: Backend | str | None) -> Backend:
 
 
 def run_passes(graph: Graph, passes: Sequence[tuple[str, Pass]], trace: list[Step] | None = None,
-               check: bool | None = None) -> Graph:
-    """Each pass after the other, timed, reported to observers and, when `check` is set, verified."""
+               check: bool | None = None, validate: bool | None = None) -> Graph:
+    """Each pass after the other, timed, reported to observers and, when `check` is set, verified; when `validate` is,
+    the interpreter compares what the graph computes before and after it."""
     check = always_check if check is None else check
+    watch = Watch(graph) if ("passes" in config().check if validate is None else validate) else None
     text = print_graph(verify(graph) if check else graph) if trace is not None else ""
     for name, run in passes:
         started, before = time.perf_counter(), len(graph.nodes)
@@ -225,6 +228,8 @@ def run_passes(graph: Graph, passes: Sequence[tuple[str, Pass]], trace: list[Ste
             collect_young()
             if check:
                 verify(graph)
+            if watch is not None:
+                watch.after(name, graph)
         except Exception as error:
             error.add_note(f"in pass {name} on graph {graph.name}")
             raise

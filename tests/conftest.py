@@ -1,4 +1,6 @@
-"""Every graph is verified after every pass in all tests, and the same random programs are tried in every run.
+"""In all tests every graph is verified after every pass, and the positions of every kernel are proved.
+
+The same random programs are tried in every run.
 
 `TENON_EXPLORE=1 pytest ...` tries new ones instead: what it finds is mended, and kept as a test of its own.  What a test
 sees does not depend on which ran before it: the generators of NumPy that a module of tests has begin anew with each
@@ -18,7 +20,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from tenon import pipeline
-from tenon.backends.cpu import objects
+from tenon.backends.cpu import lowering, objects
 from tenon.eager import descent, native, recipes, remembered, rules
 from tenon.eager.calls import eager
 from tenon.eager.quick import PRODUCT, SHORTS
@@ -28,6 +30,7 @@ from tenon.random import manual_seed
 from tenon.runtime.scheduler import get_num_threads, set_num_threads
 
 pipeline.always_check = True
+lowering.always_verify = True
 native.give_python(SHORTS, PRODUCT)         # which do not count
 BY_MACHINE_CODE = {"nn", "optim", "ops", "robustness"}
 

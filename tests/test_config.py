@@ -17,8 +17,9 @@ def test_an_empty_environment_gives_the_defaults():
 
 def test_every_variable_is_read():
     environ = {"TENON_BACKEND": "reference", "TENON_THREADS": "3", "TENON_VECTORS": "256",
-               "TENON_CACHE": "/x/y", "TENON_SHOW": "graph, time,"}
-    assert read_config(environ) == Config("reference", 3, 256, Path("/x/y"), frozenset({"graph", "time"}))
+               "TENON_CACHE": "/x/y", "TENON_SHOW": "graph, time,", "TENON_CHECK": "bounds,passes"}
+    assert read_config(environ) == Config("reference", 3, 256, Path("/x/y"), frozenset({"graph", "time"}),
+                                           frozenset({"bounds", "passes"}))
 
 
 @pytest.mark.parametrize("word", ["off", "0", "No", "none", "FALSE", " off "])
@@ -36,7 +37,7 @@ def test_a_directory_may_have_such_a_name():
     + [("TENON_THREADS", text) for text in ("0", "-1", "two", "1.5", "²", "9" * 5000)]
     + [("TENON_VECTORS", text) for text in ("64", "avx2")]
     + [("TENON_CACHE", text) for text in ("1", "on", "True")]
-    + [("TENON_SHOW", "graph,graphs")],
+    + [("TENON_SHOW", "graph,graphs"), ("TENON_CHECK", "bound")],
 )
 def test_a_meaningless_value_is_refused_by_name(variable, value):
     with pytest.raises(ConfigError, match=f"^{variable}: "):

@@ -256,7 +256,8 @@ def _disk() -> CodeCache:
 def environment() -> tuple[str, ...]:
     """All that decides, beside the text, what the machine code is; Tenon's version shows in the text."""
     found, processor, features = target()
-    return (OPTIONS, llvmlite.__version__, str(llvm.llvm_version_info), found.triple, processor, features)
+    checks = ",".join(sorted(config().check & {"bounds"}))
+    return (OPTIONS, llvmlite.__version__, str(llvm.llvm_version_info), found.triple, processor, features, checks)
 
 
 _starting = Lock()

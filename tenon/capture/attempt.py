@@ -26,7 +26,7 @@ from tenon.capture.tree import Structure, unfold
 from tenon.capture.watch import UnsafeCall, Watch
 from tenon.dataclasses import dataclass
 from tenon.dims import UndecidedSize
-from tenon.errors import CaptureError
+from tenon.errors import CaptureError, CompilerDefect
 from tenon.sizes import Assumptions, assuming
 from tenon.tensor import Tensor
 from tenon.types import TensorType
@@ -142,7 +142,7 @@ class Attempt:
         try:
             function = convert(self.function) if self.converting else self.function
             return function(*args, **keywords)
-        except (CaptureError, UndecidedSize):
+        except (CaptureError, UndecidedSize, CompilerDefect):
             raise
         except Exception as error:
             raise Stopped(error) from error

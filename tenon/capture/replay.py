@@ -22,7 +22,7 @@ from tenon.dataclasses import dataclass, replace
 from tenon.dims import Dim, evaluate
 from tenon.eager.recording import is_grad_enabled
 from tenon.eager.tape import RELEASED
-from tenon.errors import CaptureError, TenonError
+from tenon.errors import CaptureError, CompilerDefect, TenonError
 from tenon.graph.ir import Value
 from tenon.sizes import learn
 from tenon.state import TensorState, changed, changes
@@ -119,7 +119,7 @@ def run(captured: Captured, leaves: Sequence[Any], containers: Sequence[Any] = (
             donated = given if given and are_alone(holders, arrays, given) else ()
             move_to_lines(holders, arrays, donated)
             results = Results(captured.program.run(arrays, donated))
-    except ConfigError:         # which has nothing to do with the function
+    except (ConfigError, CompilerDefect):         # which have nothing to do with the function
         raise
     except TenonError as error:
         raise Stopped(error) from error

@@ -73,7 +73,33 @@ def current_sizes() -> Mapping[str, int]:
     return {} if run is None else run.sizes
 
 
+class OutOfPatience(Exception):
+    """More nodes were run than were asked for: a loop may have no end."""
+
+
+_patience: ContextVar[list[int] | None] = ContextVar("patience", default=None)     # how many nodes may still be run
+
+
+@contextmanager
+def with_patience(nodes: int) -> Iterator[None]:
+    """So many nodes are run at most, those of loops counted in every turn; then OutOfPatience is raised."""
+    token = _patience.set([nodes])
+    try:
+        yield
+    finally:
+        _patience.reset(token)
+
+
+def _lose_patience(nodes: int) -> None:
+    left = _patience.get()
+    if left is not None:
+        left[0] -= nodes
+        if left[0] < 0:
+            raise OutOfPatience
+
+
 def _interpret(graph: Graph, arrays: Sequence[np.ndarray], sizes: Mapping[str, int]) -> list[np.ndarray]:
+    _lose_patience(len(graph.nodes) + 1)
     values: dict[Value, Any] = dict(zip(graph.params, arrays, strict=True))
     for node in graph.nodes:
         inputs = [None if x is None else np.asarray(x.value, x.dtype.numpy) if isinstance(x, Literal) else values[x]

@@ -350,13 +350,17 @@ class Reduce(Expr):
 
 @dataclass(eq=False, repr=False)
 class CheckedIndex(Expr):
-    """A data-dependent index: negative counts from the end; outside of `size` is the user's error at `where`."""
+    """A data-dependent index: negative counts from the end; outside of `size` is the user's error at `where`.
+
+    One that does not wrap is a position in memory, of which a negative one is outside.
+    """
 
     x: Expr
     size: Dim
     mask: Expr | None
     where: Location | None
     operator: str = ""
+    wraps: bool = True
 
     def __post_init__(self) -> None:
         self.dtype = int64
@@ -366,7 +370,7 @@ class CheckedIndex(Expr):
 
     def rebuilt(self, children: tuple[Expr, ...]) -> Expr:
         mask = children[1] if self.mask is not None else None
-        return CheckedIndex(children[0], self.size, mask, self.where, self.operator)
+        return CheckedIndex(children[0], self.size, mask, self.where, self.operator, self.wraps)
 
     def text(self) -> str:
         return f"checked({self.x}, {self.size})"

@@ -136,7 +136,7 @@ class _Run:
     def checked(self, x: CheckedIndex, env: Environment) -> Any:
         size = evaluate(x.size, self.sizes)
         given = int(self.value(x.x, env))
-        if -size <= given < size:
+        if (-size if x.wraps else 0) <= given < size:
             return np.int64(given + size if given < 0 else given)
         if x.mask is not None and not self.value(x.mask, env):
             return np.int64(0)

@@ -11,8 +11,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tenon.dataclasses import dataclass, field
 from tenon.loops.expressions import Buffer, CheckedIndex, Expr, Index, Local, size
+from tenon.loops.traversal import parts
 from tenon.types import DType
 
 
@@ -197,6 +200,12 @@ def statements(body: Block) -> list[Stmt]:
         if isinstance(statement, Pairs):
             found += statements(statement.stores)
     return found
+
+
+def checks_of(nests: Iterable[Nest]) -> tuple[CheckedIndex, ...]:
+    """Every index among the data that is checked."""
+    return tuple(dict.fromkeys(x for nest in nests for statement in statements(nest.body)
+                               for root in roots(statement) for x in parts(root, CheckedIndex)))
 
 
 def roots(statement: Stmt) -> tuple[Expr, ...]:

@@ -22,11 +22,11 @@ from tenon.loops.chunks import in_parts
 from tenon.loops.columns import in_columns
 from tenon.loops.contraction import misplaced
 from tenon.loops.deep import with_parted_depth
-from tenon.loops.expressions import Buffer, Call, CheckedIndex, Expr, Index, Reduce, size
+from tenon.loops.expressions import Buffer, Call, Expr, Index, Reduce, size
 from tenon.loops.filling import Filling, fill_node
 from tenon.loops.flattening import with_flat_reductions
 from tenon.loops.intervals import in_intervals
-from tenon.loops.ir import Kernel, Nest, roots, statements
+from tenon.loops.ir import Kernel, Nest, checks_of
 from tenon.loops.joining import joined
 from tenon.loops.rows import Copies, with_dense_rows
 from tenon.loops.schedule import schedule
@@ -99,10 +99,8 @@ def _in_steps(targets: Iterable[Target], temporary: Callable[[TensorType], Buffe
 
 def _kernel(name: str, graph: Graph, inputs: Mapping[Value, Buffer], outputs: Sequence[Buffer],
             temporaries: Sequence[Buffer], nests: Sequence[Nest]) -> Kernel:
-    checks = tuple(dict.fromkeys(x for nest in nests for statement in statements(nest.body)
-                                 for root in roots(statement) for x in parts(root, CheckedIndex)))
     return Kernel(name, tuple(inputs.values()), tuple(outputs), tuple(temporaries), graph.symbols(), tuple(nests),
-                  checks)
+                  checks_of(nests))
 
 
 def _long_chains(graph: Graph) -> set[Value]:

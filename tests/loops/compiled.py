@@ -12,7 +12,7 @@ from tenon.backends.cpu.codegen import emit_kernel, scratch_size
 from tenon.backends.cpu.shares import PARTS
 from tenon.backends.pieces import text_of
 from tenon.dims import evaluate
-from tenon.errors import OutOfRange
+from tenon.errors import failed_check
 from tenon.graph.interpret import bind_sizes
 from tenon.graph.interpret import interpret as reference
 from tenon.loops.interpret import interpret
@@ -56,7 +56,7 @@ def run(kernel, arrays, sizes=None, threads=1, library=None):
         assert (raw[:start] == 0x7B).all() and (raw[start + array.nbytes:] == 0x7B).all(), "wrote out of bounds"
     if status[0]:
         check = kernel.checks[status[0] - 1]
-        raise OutOfRange(f"index {status[1]} is out of range for an axis of size {status[2]}", check.where)
+        raise failed_check(check.operator, int(status[1]), int(status[2]), check.where)
     shapes = [[evaluate(n, sizes) for n in b.type.shape] for b in kernel.outputs]
     return [m[0].reshape(shape) for m, shape in zip(made, shapes, strict=False)]
 

@@ -11,21 +11,32 @@ from tenon.backends.cpu.codegen import buffers_of, emit_kernel, scratch_size
 from tenon.backends.cpu.facts import Check, Facts, Shared
 from tenon.backends.cpu.products import schedules_of
 from tenon.backends.pieces import text_of
+from tenon.config import config
 from tenon.dataclasses import replace
 from tenon.dims import symbols
+from tenon.errors import ACCESSES
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.text import key_of
+from tenon.loops.check_bounds import with_checks
 from tenon.loops.expressions import CheckedIndex, Load
 from tenon.loops.ir import Contraction, Kernel, Store, roots, statements
 from tenon.loops.peeling import peeled
 from tenon.loops.traversal import walk
+from tenon.loops.verify_bounds import verify_bounds
 from tenon.passes.bodies import lowered
 
 
 def kernel_of(body: Graph, name: str, text: str | None = None, schedule: str = "") -> Kernel:
     """The loops of a body, with a schedule for its products."""
     kernel = replace(peeled(lowered(body, text or key_of(body))), name=name, sizes=all_symbols(body))
+    if always_verify or "bounds" in config().check:
+        verify_bounds(kernel)
+    if "bounds" in config().check:
+        kernel = with_checks(kernel, next((node.loc for node in reversed(body.nodes) if node.loc), None))
     return scheduled(kernel, schedule) if schedule else kernel
+
+
+always_verify = False       # tests set it: the positions of all kernels are proved, but for what data decide
 
 
 def scheduled(kernel: Kernel, schedule: str) -> Kernel:
@@ -52,8 +63,8 @@ def learn(body: Graph, kernel: Kernel) -> Facts:
 
 def _reader(body: Graph, check: CheckedIndex) -> int:
     """The node of the body that reads at the index."""
-    return next((k for k, node in enumerate(body.nodes)
-                 if node.op.name == check.operator and node.loc is check.where), -1)
+    return next((k for k, node in enumerate(body.nodes) if node.loc is check.where
+                 and (node.op.name == check.operator or check.operator.startswith(ACCESSES))), -1)
 
 
 def all_symbols(body: Graph) -> tuple[str, ...]:

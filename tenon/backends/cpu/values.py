@@ -155,7 +155,7 @@ class Values:
 
     def checked(self, x: CheckedIndex) -> ir.Value:
         b, given, size = self.b, self.value(x.x), self.dim(x.size)
-        index = b.select(b.icmp_signed("<", given, ZERO), b.add(given, size), given)
+        index = b.select(b.icmp_signed("<", given, ZERO), b.add(given, size), given) if x.wraps else given
         inside = b.icmp_unsigned("<", index, size)
         bad = b.not_(inside) if x.mask is None else b.and_(b.not_(inside), self.value(x.mask))
         some, worst = self.failed[self.checks.index(x)]

@@ -1,0 +1,81 @@
+"""Sizes -> whether one is never negative, whatever the symbols stand for.
+
+A polynomial in symbols of at least 2 is one in `s - 2`, of at least 0: it is positive where no coefficient of that is
+negative and the constant is positive.  A quotient lies within less than one of a fraction; a maximum is no less than
+either side.  Sound, not complete: a size of which nothing is found may still never be negative.
+"""
+
+from __future__ import annotations
+
+from tenon.dims import SMALLEST_SYMBOLIC_SIZE, Atom, Dim, Maximum, Quotient, SymbolicDim, product, symbol
+
+
+def never_negative(x: Dim) -> bool:
+    """Whether x >= 0 for all sizes.
+
+    >>> B, C = symbol("B"), symbol("C")
+    >>> never_negative(B * C - B), never_negative(B - C), never_negative((B + 3) // 4 * 4 - B)
+    (True, False, True)
+    """
+    return x >= 0 if isinstance(x, int) else _is_positive(x + 1)
+
+
+def _is_positive(x: Dim) -> bool:
+    """Whether x > 0, x being a positive multiple of a whole number and of one that was rounded."""
+    if isinstance(x, int):
+        return x > 0
+    atom = next((a for monomial, _ in reversed(x.terms) for a in monomial if not isinstance(a, str)), None)
+    if atom is None:
+        return _all_positive(x)
+    parts = _coefficients(x, atom)
+    if parts is None:
+        return False
+    by, rest = parts
+    if never_negative(by):
+        return _with_least(atom, by, rest)
+    return never_negative(-by) and _with_most(atom, by, rest)
+
+
+def _with_least(atom: Atom, by: Dim, rest: Dim) -> bool:
+    """Whether by * atom + rest > 0, for `by` of at least 0."""
+    match atom:
+        case Maximum(left=left, right=right):
+            return _is_positive(rest + by * left) or _is_positive(rest + by * right)
+        case Quotient(numerator=n, denominator=d) if never_negative(d - 1):
+            return (never_negative(n) and _is_positive(rest)) or _is_positive(rest * d + by * (n - d + 1))
+    return False
+
+
+def _with_most(atom: Atom, by: Dim, rest: Dim) -> bool:
+    """The same, for `by` of at most 0."""
+    match atom:
+        case Maximum(left=left, right=right):
+            return _is_positive(rest + by * left) and _is_positive(rest + by * right)
+        case Quotient(numerator=n, denominator=d) if never_negative(d - 1):
+            return _is_positive(rest * d + by * n)
+    return False
+
+
+def _coefficients(x: SymbolicDim, atom: Atom) -> tuple[Dim, Dim] | None:
+    """(a, b) with x = a * atom + b; None where the atom is multiplied by itself."""
+    by: Dim = 0
+    rest: Dim = 0
+    for monomial, coefficient in x.terms:
+        if monomial.count(atom) > 1:
+            return None
+        term = SymbolicDim(((tuple(a for a in monomial if a != atom), coefficient),))
+        if atom in monomial:
+            by = by + term
+        else:
+            rest = rest + term
+    return by, rest
+
+
+def _all_positive(x: SymbolicDim) -> bool:
+    """Whether a polynomial in symbols alone has only natural coefficients in s - 2, and a positive constant."""
+    shifted: Dim = 0
+    for monomial, coefficient in x.terms:
+        shifted = shifted + product(symbol(str(name)) + SMALLEST_SYMBOLIC_SIZE for name in monomial) * coefficient
+    if isinstance(shifted, int):
+        return shifted > 0
+    return all(c >= 0 for _, c in shifted.terms) and any(not monomial for monomial, _ in shifted.terms)

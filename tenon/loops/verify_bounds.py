@@ -1,0 +1,110 @@
+"""Kernel -> the loads and stores of which it is not proved that they stay within their buffers.
+
+    for access in unproved(kernel): print(access)
+    verify_bounds(kernel)                           # raises where a position made of loop variables is not proved
+
+Positions that data decide (counts of a sort, places of a search) cannot be proved: a kernel can carry checks of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from tenon.dataclasses import dataclass
+from tenon.errors import BoundsError
+from tenon.loops.expressions import Binary, Buffer, Const, Expr, Index, Load, Size, size
+from tenon.loops.ir import Accumulator, Block, Contraction, Kernel, Let, Loop, Pairs, Stmt, Store, Turn, roots
+from tenon.loops.ranges import Interval, Ranges
+from tenon.loops.traversal import walk
+
+COUNTED = (Binary, Const, Index, Size)      # what positions that no data decide are made of
+
+
+@dataclass(frozen=True, eq=False)
+class Access:
+    """A load or a store, with what is known of its position."""
+
+    nest: int
+    statement: Stmt
+    kind: str               # "load of" or "store to"
+    buffer: Buffer
+    offset: Expr            # as it stands there
+    position: Expr          # the same without names
+    mask: Expr | None
+    interval: Interval
+    by_data: bool           # whether data decide the position, in a statement that can check it
+
+    def __str__(self) -> str:
+        low, high = ("?" if n is None else str(n) for n in self.interval)
+        where = "" if self.mask is None else f" where {self.mask}"
+        return (f"nest {self.nest}: {self.kind} {self.buffer.name}[{self.position}]{where}, of {self.buffer.elements} "
+                f"elements: the position is in [{low}, {high}]")
+
+
+def verify_bounds(kernel: Kernel) -> Kernel:
+    """The kernel; raises BoundsError where a position that loops alone decide is not proved."""
+    wrong = [access for access in unproved(kernel) if not access.by_data]
+    if wrong:
+        raise BoundsError(f"kernel {kernel.name}: {wrong[0]}",
+                          hint="a condition of the transformation that made this position does not hold")
+    return kernel
+
+
+def unproved(kernel: Kernel) -> list[Access]:
+    """The accesses of which nothing proves that they stay within their buffers."""
+    return [access for number, nest in enumerate(kernel.nests) for access in _block(number, nest.body, Ranges())]
+
+
+def _block(nest: int, body: Block, known: Ranges) -> Iterator[Access]:
+    for statement in body:
+        yield from _accesses(nest, statement, _around(statement, known))
+        match statement:
+            case Loop(index=index, extent=extent, body=inner):
+                yield from _block(nest, inner, _without(known, inner).inside(index, extent))
+            case Contraction(epilogue=inner) | Pairs(stores=inner):
+                yield from _block(nest, inner, _around(statement, known))
+            case Let(local=local, value=value):
+                known = known.let(local, value)
+            case Accumulator(local=local):
+                known = known.changing(local)
+
+
+def _without(known: Ranges, body: Block) -> Ranges:
+    """What is known at the start of any turn of a loop: names that a turn gives may be those of the last one."""
+    for statement in body:
+        if isinstance(statement, (Let, Accumulator)):
+            known = known.changing(statement.local)
+    return known
+
+
+def _around(x: Stmt, known: Ranges) -> Ranges:
+    """What is known of the indices of a statement that is made of loops."""
+    for index in _indices(x):
+        known = known.inside(index, size(index.extent))
+    return known
+
+
+def _indices(x: Stmt) -> Sequence[Index]:
+    match x:
+        case Contraction(batch=batch, rows=rows, columns=columns, depth=depth, chunk=chunk):
+            return (*batch, *rows, *columns, *depth, *([] if chunk is None else [chunk.number]))
+        case Pairs(batch=batch, row=row, column=column, depth=depth, width=width):
+            return *batch, row, column, depth, width
+    return ()
+
+
+def _accesses(nest: int, x: Stmt, known: Ranges) -> Iterator[Access]:
+    """Of the statement itself: what it reads, and where it writes."""
+    listed = [("load of", load.buffer, load.offset, load.mask) for load in walk(*roots(x)) if isinstance(load, Load)]
+    if isinstance(x, Store):
+        listed.append(("store to", x.buffer, x.offset, None))
+    if isinstance(x, Turn):
+        last = (x.lines - 1) * x.buffer.type.shape[1] + x.columns - 1
+        listed.append(("store to", x.buffer, size(last), None))
+    for kind, buffer, offset, mask in listed:
+        inside = known.where(mask)
+        if not inside.is_within(offset, buffer.elements):
+            position = inside.written_out(offset)
+            by_data = not isinstance(x, (Contraction, Pairs)) and not all(
+                isinstance(part, COUNTED) for part in walk(position))
+            yield Access(nest, x, kind, buffer, offset, position, mask, inside.interval(offset), by_data)

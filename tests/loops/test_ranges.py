@@ -1,0 +1,127 @@
+"""Intervals of index expressions hold for every value that the loops give them, and proofs are of what is true."""
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tenon.dims import evaluate, maximum, symbol
+from tenon.loops.expressions import Binary, Index, Select, binary, size
+from tenon.loops.interpret import _Run
+from tenon.loops.ranges import Ranges
+from tenon.loops.size_order import never_negative
+
+B, C = symbol("B"), symbol("C")
+i, j, k = Index("i", 7), Index("j", B), Index("k", 3)
+SIZES = [{"B": b, "C": c} for b, c in [(2, 2), (2, 5), (3, 2), (7, 4)]]
+LOOPS = {i: size(7), j: size(B), k: Binary("min", size(3), size(8) - i)}
+
+dims = st.recursive(
+    st.integers(-4, 9) | st.sampled_from([B, C]),
+    lambda inner: st.one_of(
+        st.tuples(inner, inner).map(lambda x: x[0] + x[1]), st.tuples(inner, inner).map(lambda x: x[0] - x[1]),
+        st.tuples(inner, inner).map(lambda x: x[0] * x[1]), st.tuples(inner, st.integers(1, 5)).map(lambda x: x[0] // x[1]),
+        st.tuples(inner, inner).map(lambda x: maximum(*x))), max_leaves=6)
+numbers = st.integers(-6, 6).map(size) | st.sampled_from([size(B), size(C)])
+divisors = st.integers(1, 5).map(size) | st.just(size(B))
+
+
+def combined(inner):
+    conditions = st.tuples(st.sampled_from(["<", "<=", ">", ">=", "==", "!="]), inner, inner).map(lambda x: binary(*x))
+    return st.one_of(
+        st.tuples(st.sampled_from("+-"), inner, inner).map(lambda x: binary(*x)),
+        st.tuples(inner, numbers).map(lambda x: x[0] * x[1]),
+        st.tuples(st.sampled_from(["//", "%"]), inner, divisors).map(lambda x: Binary(*x)),
+        st.tuples(st.sampled_from(["min", "max"]), inner, inner).map(lambda x: Binary(*x)),
+        st.tuples(conditions, inner, inner).map(lambda x: Select(*x)))
+
+
+positions = st.recursive(st.sampled_from([i, j, k]) | numbers, combined, max_leaves=7)
+guards = st.none() | st.tuples(st.sampled_from(["<", "<=", ">", ">=", "==", "!="]), positions, positions).map(
+    lambda x: binary(*x))
+
+
+def values_of(x, guard, sizes):
+    """Every value of x in the loops, where the guard holds."""
+    run = _Run({}, sizes)
+    for a, b, c in itertools.product(range(7), range(sizes["B"]), range(3)):
+        env = {i: a, j: b, k: c}
+        if c < run.value(LOOPS[k], env) and (guard is None or run.value(guard, env)):
+            yield int(run.value(x, env))
+
+
+def in_loops():
+    known = Ranges()
+    for index, extent in LOOPS.items():
+        known = known.inside(index, extent)
+    return known
+
+
+@given(dims)
+def test_what_is_never_negative_is_never_negative(dim):
+    if never_negative(dim):
+        assert all(evaluate(dim, {"B": b, "C": c}) >= 0 for b in range(2, 12) for c in range(2, 12))
+
+
+@given(positions, guards)
+def test_an_interval_holds_every_value(x, guard):
+    low, high = in_loops().where(guard).interval(x)
+    for sizes in SIZES:
+        found = list(values_of(x, guard, sizes))
+        assert low is None or all(evaluate(low, sizes) <= value for value in found)
+        assert high is None or all(value <= evaluate(high, sizes) for value in found)
+
+
+@given(positions, guards, st.integers(1, 40) | dims)
+def test_what_is_proved_is_true(x, guard, count):
+    known = in_loops().where(guard)
+    if known.is_within(x, count):
+        for sizes in SIZES:
+            assert all(0 <= value < evaluate(count, sizes) for value in values_of(x, guard, sizes))
+
+
+@given(st.integers(-3, 3), st.integers(-3, 3), st.integers(-9, 9))
+def test_the_interval_of_an_affine_form_of_numbers_is_the_tightest(a, b, c):
+    known = Ranges().inside(i, size(7)).inside(Index("m", 5), size(5))
+    found = [a * x + b * y + c for x in range(7) for y in range(5)]
+    assert known.interval(i * size(a) + Index("m", 5) * size(b) + size(c)) == (min(found), max(found))
+
+
+def loops(*pairs):
+    known = Ranges()
+    for index, extent in pairs:
+        known = known.inside(index, size(extent))
+    return known
+
+
+tile, lane, row = Index("tile", 4), Index("lane", 256), Index("row", 64)
+
+
+@pytest.mark.parametrize(("position", "count", "known"), [
+    (j * size(C) + Index("c", C), B * C, loops((j, B), (Index("c", C), C))),
+    (tile * 256 + lane, B, loops((tile, (B + 255) // 256)).inside(lane, Binary("min", size(256), size(B) - tile * 256))),
+    (row // size(8) * 8 + row % size(8), 64, loops((row, 64))),
+    (row // size(B) * size(B) + row % size(B), 7 * B, loops((row, 7 * B))),
+    (i * 3 + k - 1, 20, loops((i, 7), (k, 3)).where(i * 3 + k >= 1)),
+    ((i + k - 1) * size(B) + j, 7 * B, loops((i, 7), (j, B), (k, 3)).where((i + k >= 1) & (i + k < 8))),
+    (Binary("max", Binary("min", i * 2 - 3, size(4)), size(0)), 5, loops((i, 7))),
+    (Select(i > 3, i - 4, i), 4, loops((i, 7))),
+    ((row + size(3)) // size(4), 17, loops((row, 64))),
+], ids=str)
+def test_what_kernels_are_made_of_is_proved(position, count, known):
+    assert known.is_within(position, count)
+
+
+def test_a_bound_that_is_too_small_by_one_is_not_proved():
+    known = loops((i, 7), (j, B), (k, 3))
+    assert known.is_within(i * size(B) + j, 7 * B)
+    assert not known.is_within(i * size(B) + j, 7 * B - 1)
+    assert not known.is_within(i + k - 1, 9)                # -1 where nothing guards it
+    assert not known.where(i + k >= 1).is_within(i + k, 8)      # 8 where nothing guards the other end
+
+
+def test_a_name_given_anew_is_another_scalar():
+    known = loops((i, 7)).let(j, i + 1)
+    assert known.is_within(j, 8) and known.interval(j) == (1, 7)
+    assert not known.changing(j).is_within(j, 8)
