@@ -13,6 +13,7 @@ from collections.abc import MutableMapping, Sequence
 from tenon.dataclasses import replace
 from tenon.graph.ir import Value
 from tenon.loops.affine import affine, is_same
+from tenon.loops.binders import fresh, names_in
 from tenon.loops.cost import known
 from tenon.loops.expressions import Binary, Const, Expr, Index, Reduce, size
 from tenon.loops.simplify import Substitution, simplify
@@ -32,7 +33,7 @@ def with_split_loops(targets: Sequence[Target], owner: MutableMapping[Expr, Valu
         same = [targets[k] for k in places]
         while (cut := _first_cut(same)) is not None:
             index, n = cut
-            outer, inner = _parts(index, n)
+            outer, inner = _parts(index, n, names_in(*same[0].indices, *(t.value for t in same)))
             split = Substitution({index: outer * size(n) + inner})
             same = [_split(t, index, (outer, inner), split, owner) for t in same]
         for k, target in zip(places, same, strict=True):
@@ -45,7 +46,7 @@ def with_split_reductions(target: Target) -> Target:
     value = target.value
     while (cut := _reduction_cut(value)) is not None:
         index, n = cut
-        value = _with_cut(value, index, *_parts(index, n))
+        value = _with_cut(value, index, *_parts(index, n, names_in(*target.indices, value)))
     return target if value is target.value else replace(target, value=value)
 
 
@@ -103,10 +104,10 @@ def _divisions(x: Binary, indices: Sequence[Index], plain: bool) -> list[tuple[I
     return []
 
 
-def _parts(index: Index, n: int) -> tuple[Index, Index]:
+def _parts(index: Index, n: int, taken: set[str]) -> tuple[Index, Index]:
     """The loops over index // n and index % n."""
     assert isinstance(index.extent, int)
-    return Index(index.name, index.extent // n), Index(index.name + "_in", n)
+    return Index(index.name, index.extent // n), fresh(index.name + "_in", n, taken)
 
 
 def _split(target: Target, index: Index, loops: tuple[Index, Index], split: Substitution,

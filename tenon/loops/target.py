@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tenon.dataclasses import dataclass
 from tenon.dims import Dim, product
 from tenon.locks import cached_property
+from tenon.loops.binders import binders_are_distinct
 from tenon.loops.contraction import Product, as_product
 from tenon.loops.expressions import Binary, Buffer, Call, CheckedIndex, Expr, Index, Load, Reduce, size
 from tenon.loops.ir import Chunk
@@ -33,6 +34,9 @@ class Target:
     combine: str | None = None
     extents: tuple[Expr, ...] = ()
     chunk: Chunk | None = None
+
+    def __post_init__(self) -> None:
+        assert binders_are_distinct(self.indices, self.value), f"loops {self.indices} around {self.value}"
 
     def turns(self) -> tuple[Expr, ...]:
         """How often each loop runs."""
