@@ -121,6 +121,14 @@ def test_no_import_cycle() -> None:
     assert not (found := cycle(ROOT)), " -> ".join(found)
 
 
+def test_nothing_is_tracked_that_is_ignored() -> None:
+    """A tracked link to an environment, say, takes the place of the environment itself in the checkout that it meets."""
+    found = subprocess.run(["git", "ls-files", "-ci", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True)
+    if found.returncode:
+        pytest.skip("no checkout of git")
+    assert not found.stdout, f"ignored, and tracked: {found.stdout}"
+
+
 def test_import_loads_neither_llvm_nor_extras() -> None:
     loaded = python("import sys, tenon; print(*sys.modules)").split()
     assert not set(ONLY_IN) & set(loaded)
