@@ -85,6 +85,16 @@ def bench(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def fuzz(arguments: argparse.Namespace) -> int:
+    root = Path(tenon.__file__).resolve().parent.parent
+    if not (root / "tests" / "fuzz").is_dir():
+        raise TenonError("fuzz: the tests are not installed with the package", hint="run this in the repository")
+    files = [existing(name) for name in arguments.files]
+    sys.path[:0] = [str(root), str(root / "tests")]
+    code: int = importlib.import_module("fuzz.campaign").run(files, arguments.minutes, arguments.seed, arguments.keep)
+    return code
+
+
 def demo(arguments: argparse.Namespace) -> int:
     from tenon.demos import digits
 
@@ -164,6 +174,11 @@ COMMANDS = {
     "bench": Command("measure against NumPy and PyTorch on this machine", bench, (
         argument("names", nargs="*", metavar="NAME", help=f"which of {', '.join(BENCHMARKS)} (default: table)"),
         argument("--seconds", type=float, default=1.0, help="for each case (default: %(default)s)"))),
+    "fuzz": Command("compute random programs in every way there is, and shrink those that differ", fuzz, (
+        argument("files", nargs="*", metavar="FILE", help="judge these programs instead, as they were kept"),
+        argument("--minutes", type=float, default=60.0, help="how long (default: %(default)s)"),
+        argument("--seed", type=int, help="the same programs each time (default: new ones)"),
+        argument("--keep", type=Path, metavar="FOLDER", help="for what is found (default: tests/fuzz/found)"))),
     "env": Command("versions, CPU, cores, settings: what to paste into a bug report", env),
 }
 

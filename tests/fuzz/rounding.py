@@ -1,0 +1,168 @@
+"""A graph and arrays -> what its results may be: the value in float64, and how far roundings move each element.
+
+The graph is interpreted in float64, where every value of a node is moved by a random part of half a unit of the last
+place of the type it should have.  Values that the type holds exactly are not moved: what only chooses, moves or adds
+whole numbers must be exact, ties included.  How far several tries part says how well conditioned each element is:
+chaos is not called wrong, and an error that no rounding explains is not forgiven.  Elements that are decided by a
+rounding (a comparison of neighbours, an overflow) are found by the same tries, and are not compared.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tenon.graph import interpret as reference
+from tenon.graph.build import expansion
+from tenon.graph.ir import Graph
+from tenon.graph.op import Op
+from tenon.graph.text import parse_graph, print_graph
+from tenon.types import DType, TensorType, as_dtype, complex128, float64
+
+TIMES = 32.0        # roundings of one node's inside: sums in another order, formulas of another form
+LOUD = 8.0          # how much louder the tries are that look for elements which a rounding decides
+UNIT = {"f16": 2.0 ** -11, "bf16": 2.0 ** -8, "f32": 2.0 ** -24, "c64": 2.0 ** -24}
+LEAST = {"f16": 2.0 ** -25, "bf16": 2.0 ** -127, "f32": 2.0 ** -127, "c64": 2.0 ** -127}
+OF_F64, LEAST_OF_F64 = 2.0 ** -53, 1e-300
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What one result may be: `value` where it is `decided`, off by `allowed`."""
+
+    value: np.ndarray
+    allowed: np.ndarray
+    decided: np.ndarray
+
+
+@dataclass(frozen=True)
+class Noise:
+    """How loud roundings are, and the type that they round to at least, inside of a composite operator."""
+
+    rng: np.random.Generator
+    loudness: float
+    unit: float = 0.0
+
+
+_noise: ContextVar[Noise | None] = ContextVar("noise", default=None)
+
+
+def expected(graph: Graph, arrays: Sequence[np.ndarray], native: Sequence[np.ndarray], tries: int = 4,
+             moved: bool = False) -> list[Expected]:
+    """What the results may be; `native` are those of the reference.  `moved` moves all inputs too, exact or not."""
+    values = wide_run(graph, arrays, 0, 0.0, moved)
+    quiet = [wide_run(graph, arrays, seed, 1.0, moved) for seed in range(1, tries + 1)]
+    loud = [wide_run(graph, arrays, seed, LOUD, moved) for seed in range(101, 101 + max(tries // 2, 2))]
+    return [judged(value, own, near, far, x.dtype) for value, own, near, far, x in
+            zip(values, native, zip(*quiet, strict=True), zip(*loud, strict=True), graph.results, strict=True)]
+
+
+def judged(value: np.ndarray, native: np.ndarray, near: Sequence[np.ndarray], far: Sequence[np.ndarray],
+           dtype: DType) -> Expected:
+    """One result: the spread of the tries, and whether a rounding decides it."""
+    if dtype.kind in "biu":
+        same = np.logical_and.reduce([np.equal(value, x) for x in (native, *near, *far)])
+        return Expected(value, np.zeros(np.shape(value)), same)
+    others = [np.asarray(native, value.dtype), *near, *far]
+    finite = np.isfinite(value)
+    same = np.logical_and.reduce([np.where(finite, np.isfinite(x), (x == value) | (np.isnan(x) & np.isnan(value)))
+                                  for x in others])
+    with np.errstate(all="ignore"):
+        spread, loud = (np.max([np.abs(x - value) for x in xs], axis=0, initial=0) for xs in (others[:1 + len(near)], far))
+        size = np.abs(value)
+        unit, least = UNIT.get(dtype.short, OF_F64), LEAST.get(dtype.short, LEAST_OF_F64)
+        allowed = TIMES * (spread + unit * np.where(finite, size, 0) + least)
+        jumps = loud > LOUD * 32 * (spread + unit * size + least)
+    return Expected(value, allowed, same & ~(jumps & finite))
+
+
+def wide_run(graph: Graph, arrays: Sequence[np.ndarray], seed: int, loudness: float, moved: bool) -> list[np.ndarray]:
+    """The results in float64, with roundings of this loudness."""
+    noise = Noise(np.random.default_rng(seed), loudness)
+    given = [move(widened(a), as_dtype(a.dtype), noise, not moved) for a in arrays]
+    with wide(noise), np.errstate(all="ignore"):
+        return reference.interpret(graph, given)
+
+
+@contextmanager
+def wide(noise: Noise) -> Iterator[None]:
+    """Let the reference interpreter evaluate every operator in float64, sub-graphs of control flow included."""
+    token, before = _noise.set(noise), reference.evaluate_op
+    reference.evaluate_op = evaluate_wide
+    try:
+        yield
+    finally:
+        reference.evaluate_op = before
+        _noise.reset(token)
+
+
+exact_op = reference.evaluate_op
+
+
+def evaluate_wide(op: Op, arrays: Sequence[Any], attrs: Mapping[str, Any],
+                  types: Sequence[TensorType] | None = None, kernel: Any = None) -> tuple[Any, ...]:
+    """The outputs of one operator in float64, each moved as rounding to its type might."""
+    noise = _noise.get()
+    assert noise is not None and types is not None
+    if not any(a is not None and np.asarray(a).dtype.kind in "fcV" for a in arrays):
+        return tuple(map(widened, exact_op(op, arrays, attrs, types, kernel)))      # constants, random numbers, integers
+    given, wide_attrs = [widened(a) for a in arrays], {name: wide_attribute(x) for name, x in attrs.items()}
+    if op.expand is None or kernel is not None:
+        found: Any = exact_op(op, given, wide_attrs, [wide_type(t) for t in types], kernel)
+        return tuple(move(np.asarray(x), t.dtype, noise) for x, t in zip(found, types, strict=True))
+    wide_attrs = {name: wide_graph(x) if isinstance(x, Graph) else x for name, x in wide_attrs.items()}
+    token = _noise.set(Noise(noise.rng, noise.loudness, max(noise.unit, *(unit_of(t.dtype) for t in types))))
+    try:
+        body = expansion(op, tuple(map(reference.type_of, given)), wide_attrs)
+        return tuple(reference.interpret_within(body, [a for a in given if a is not None]))
+    finally:
+        _noise.reset(token)
+
+
+def move(x: np.ndarray, dtype: DType, noise: Noise, exactly: bool = True) -> np.ndarray:
+    """`x` off by a random part of half a unit of the last place, where the type does not hold it exactly."""
+    if dtype.kind not in "fc" or not noise.loudness:
+        return x
+    unit, least = max(unit_of(dtype), noise.unit) * noise.loudness, LEAST.get(dtype.short, LEAST_OF_F64)
+    with np.errstate(all="ignore"):
+        off = x * (noise.rng.uniform(-unit, unit, x.shape)) + noise.rng.uniform(-least, least, x.shape)
+        rounds = widened(x.astype(dtype.numpy)) != x if exactly and dtype is not float64 else np.isfinite(x)
+    exact = (x == np.round(x)) if exactly and dtype in (float64, complex128) else False
+    return np.where(rounds & np.isfinite(x) & ~np.asarray(exact), x + np.where(np.isfinite(off), off, 0), x)
+
+
+def unit_of(dtype: DType) -> float:
+    """Half a unit of the last place, relative; 0 for what is not rounded."""
+    return UNIT.get(dtype.short, OF_F64) if dtype.kind in "fc" else 0.0
+
+
+def wide_dtype(dtype: DType) -> DType:
+    return {"f": float64, "c": complex128}.get(dtype.kind, dtype)
+
+
+def wide_type(type: TensorType) -> TensorType:
+    return type.with_dtype(wide_dtype(type.dtype))
+
+
+def wide_graph(graph: Graph) -> Graph:
+    """The graph with float64 in the place of all types of fractions."""
+    return parse_graph(re.sub(r"\b(f16|bf16|f32)\b", "f64", print_graph(graph, locations=False)))
+
+
+def wide_attribute(x: Any) -> Any:
+    return wide_dtype(x) if isinstance(x, DType) else x
+
+
+def widened(array: Any) -> Any:
+    """The array in float64 or complex128 if it has fractions."""
+    if array is None:
+        return None
+    array = np.asarray(array)
+    kind = as_dtype(array.dtype).kind
+    return array.astype(np.float64) if kind == "f" else array.astype(np.complex128) if kind == "c" else array

@@ -1,0 +1,128 @@
+"""The fuzzer finds what is wrong, shrinks it, calls nothing else wrong; and programs of a few seeds are right.
+
+`TENON_FUZZ=60 pytest tests/fuzz` judges new programs for that many seconds, and says the seed.
+"""
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+import tenon as tn
+from fuzz.campaign import Campaign
+from fuzz.generate import generate
+from fuzz.judge import Failure, judge
+from fuzz.program import HEADER, Input, Program, Step
+from fuzz.shrink import judged_apart, shrunk
+from tenon.errors import GraphError
+from tenon.graph.build import copy, rebuild
+from tenon.graph.ir import Graph
+from tenon.ops.trigonometric import sinh
+
+FOUND = sorted((Path(__file__).parent / "found").glob("*.py"))
+SEEDS = range(20)
+
+
+@pytest.fixture
+def failing_pass():
+    """A pass that refuses what it is given."""
+    def refuse(graph: Graph) -> Graph:
+        raise GraphError("not today")
+    tn.graph_pass(refuse, before="expand")
+    yield
+    tn.remove_pass("refuse")
+
+
+@pytest.fixture
+def wrong_pass():
+    """A pass under which sinh is off by a ten-thousandth."""
+    def spoil_sinh(graph: Graph) -> Graph:
+        return rebuild(graph, lambda node, inputs: sinh(*inputs) * 1.0001 if node.op is sinh else copy(node, inputs))
+    tn.graph_pass(spoil_sinh, before="expand")
+    yield
+    tn.remove_pass("spoil_sinh")
+
+
+LONG = Program((Input("x0", "f32", (5, 7), "normal", 3, "turned"), Input("x1", "f32", (5, 7))), (
+    Step(("v0",), "tn.softmax({0}, axis=1)", ("x0",)),
+    Step(("v1",), "tn.sinh({0} + {1})", ("v0", "x1")),
+    Step(("v2",), "tn.cumsum({0}, 0)", ("v1",)),
+    Step(("v3", "v4"), "tn.aminmax({0}, 1)", ("v2",))), ("v0", "v3", "v4"), ("v0", "v3"), "value_and_grad", 0, (((3, 4), (3, 4)),))
+
+
+def program(body: str, *arrays: str) -> str:
+    names = ", ".join(f"x{k}" for k in range(len(arrays)))
+    return f"{HEADER}\n\ndef program({names}):\n    {body}\n\n\nCALLS = [[{', '.join(arrays)}]]\n"
+
+
+def test_a_seed_says_the_whole_program() -> None:
+    assert [generate(seed).source for seed in range(5)] == [generate(seed).source for seed in range(5)]
+
+
+def test_a_pass_that_is_a_little_wrong_is_found(wrong_pass: None) -> None:
+    failure = judge(LONG.source).failure
+    assert failure is not None and failure.kind == "compiled wrong"
+
+
+def test_a_program_shrinks_to_the_one_step_that_matters() -> None:
+    wrong = Failure("compiled wrong", "")
+    small, _ = shrunk(LONG, wrong, check=lambda source: wrong if "tn.sinh" in source else None)
+    assert [step.template.partition("(")[0] for step in small.steps] == ["tn.sinh"]
+    assert small.transform == "plain" and not small.calls and len(small.outputs) == 1
+    assert all(x.layout == "plain" and max(x.shape, default=1) == 1 for x in small.inputs)
+
+
+def test_a_graph_that_fails_is_wrong_though_the_function_runs_eagerly_then(failing_pass: None) -> None:
+    failure = judge(LONG.source).failure
+    assert failure is not None and failure.kind.startswith("compiled raises")
+
+
+def test_without_the_pass_the_same_program_is_right() -> None:
+    verdict = judge(LONG.source)
+    assert verdict.valid and verdict.failure is None
+
+
+@pytest.mark.parametrize("body", [
+    "return (x0 * 1e6 + x1) - x0 * 1e6",                # what is left is rounding
+    "return tn.argmax(x0 / 3 - x0 * (1 / 3), axis=1)",  # decided by roundings
+    "return tn.floor(x0 * 3.1 / 3.1), x0 * 1.7 / 1.7 == x0",
+    "return tn.exp(x0 * 60) / tn.exp(x0 * 60)",         # may overflow
+    "return tn.instance_norm((x0 * 1e-6 + 1)[None])",
+], ids=str)
+def test_what_roundings_decide_is_not_called_wrong(body: str) -> None:
+    array = "np.random.default_rng(0).standard_normal((9, 31)).astype(np.float32)"
+    verdict = judge(program(body, array, array))
+    assert verdict.valid and verdict.failure is None
+
+
+def test_ties_that_no_rounding_decides_are_compared(wrong_pass: None) -> None:
+    source = program("return tn.argmax(x0 + x0, axis=0), (tn.sinh(x0) > 0.5).sum()", "np.ones((4, 3), np.float32)")
+    assert judge(source).failure is None
+    source = program("return tn.floor(tn.sinh(x0 * 0))", "np.ones((4, 3), np.float32)")
+    assert judge(source).failure is None
+
+
+def test_a_crash_and_a_hang_are_answers() -> None:
+    assert judged_apart("import os\nos.abort()\n") == Failure("crashes", "by signal SIGABRT")
+    assert judged_apart("while True: pass\n", seconds=0.5) == Failure("hangs", "no answer in 0.5 seconds")
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_programs_of_fixed_seeds_are_right(seed: int) -> None:
+    assert judge(generate(seed).source).failure is None
+
+
+@pytest.mark.parametrize("file", FOUND, ids=lambda file: file.stem)
+def test_what_was_found_once_is_right(file: Path) -> None:
+    verdict = judge(file.read_text(encoding="utf-8"), str(file))
+    assert verdict.valid and verdict.failure is None
+
+
+@pytest.mark.skipif("TENON_FUZZ" not in os.environ, reason="TENON_FUZZ says for how many seconds")
+def test_programs_of_a_new_seed_are_right(tmp_path: Path) -> None:
+    seed = int(time.time()) % 1_000_000
+    print(f"tenon fuzz --seed {seed}")
+    report = Campaign(seed, float(os.environ["TENON_FUZZ"]), keep=tmp_path).run()
+    assert not report.found, f"seed {seed}\n" + "\n".join(found.text for found in report.found)
+    assert report.programs
