@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 from tenon.capture.tree import Structure, flatten, form
@@ -14,12 +15,15 @@ from tenon.transforms.follow import NUMBERS, Nest, is_differentiable
 from tenon.transforms.rules import TENSOR, Rule, apply_rule
 
 
+_forward_of: ContextVar[tuple[custom_vjp, ...]] = ContextVar("forward_of", default=())    # whose fwd runs
+
+
 class custom_vjp:
     """A function with a gradient rule of its own, set by `f.defvjp(fwd, bwd)`.
 
     `fwd(*args)` returns (what `f(*args)` returns, whatever the gradient needs); `bwd(kept, g)` returns a tuple with
     the gradient of every positional argument, None for zero.  Arguments, results and what is kept are nests.  The rule
-    holds in `tn.jit`, in `tn.vmap` and for higher derivatives, which differentiate `bwd`.
+    holds in `tn.jit`, in `tn.vmap` and for higher derivatives, which differentiate `bwd`.  `fwd` may call `f`.
 
     >>> @tn.custom_vjp
     ... def clipped(x):
@@ -50,7 +54,7 @@ class custom_vjp:
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         if self._rules is None:
             raise ArgumentError(f"{self._name} has no gradient rule yet", hint=f"{self._name}.defvjp(fwd, bwd)")
-        call = Call(self.function, *self._rules, self._positional(args, keywords), self._name)
+        call = Call(self, *self._rules, self._positional(args, keywords), self._name)
         if not call.inputs.tensors:
             return self.function(*args, **keywords)
         return call.run()
@@ -69,9 +73,9 @@ class custom_vjp:
 class Call:
     """One call: the rule on nests, made into a rule on flat lists of tensors."""
 
-    def __init__(self, function: Callable[..., Any], fwd: Callable[..., Any], bwd: Callable[..., Any],
-                 args: tuple[Any, ...], name: str):
-        self.function, self.fwd, self.bwd, self.name = function, fwd, bwd, name
+    def __init__(self, whole: custom_vjp, fwd: Callable[..., Any], bwd: Callable[..., Any], args: tuple[Any, ...],
+                 name: str):
+        self.whole, self.function, self.fwd, self.bwd, self.name = whole, whole.function, fwd, bwd, name
         leaves, structure = flatten(args)
         self.inputs = Nest(tuple(leaves), structure)
         self.output: Structure | None = None            # of the last run of the function
@@ -80,7 +84,8 @@ class Call:
 
     def run(self) -> Any:
         """The result."""
-        results = iter(apply_rule(Rule(self.primal, self.forward, self.backward, self.name), self.inputs.tensors))
+        rule = Rule(self.primal, self.forward, self.backward, self.name, _forward_of.get().count(self.whole))
+        results = iter(apply_rule(rule, self.inputs.tensors))
         assert self.output is not None
         return self.output.build(next(results) if x is TENSOR else x for x in self.others)
 
@@ -90,7 +95,11 @@ class Call:
 
     def forward(self, tensors: list[Tensor]) -> tuple[list[Tensor], list[Any]]:
         """The function, and what to keep."""
-        pair = self.fwd(*self.inputs.replace(tensors))
+        token = _forward_of.set((*_forward_of.get(), self.whole))
+        try:
+            pair = self.fwd(*self.inputs.replace(tensors))
+        finally:
+            _forward_of.reset(token)
         if not isinstance(pair, tuple) or len(pair) != 2:
             raise ArgumentError(f"{self.name}: fwd must return a pair, (result, what bwd needs)")
         kept, self.kept = flatten(pair[1])

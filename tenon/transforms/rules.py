@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tenon.capture.subgraph import subgraph
+from tenon.capture.subgraph import InnerBuilder, subgraph
 from tenon.capture.trace import Capture
 from tenon.dataclasses import dataclass
-from tenon.eager.recording import is_grad_enabled
+from tenon.eager.recording import is_grad_enabled, no_grad
 from tenon.eager.tape import TapeNode, carries, linked, saved
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import interpreter, using
@@ -24,6 +24,7 @@ Tensors = list[Tensor]
 
 
 TENSOR = object()       # marks the place of a tensor among other things
+MAX_DEPTH = 3           # of a rule within its own graphs, which end: derivatives beyond are those of the function
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Rule:
     forward: Callable[[Tensors], tuple[Tensors, list[Any]]]
     backward: Callable[[list[Any], list[Tensor | None]], list[Tensor | None]]
     name: str
+    depth: int = 0      # in how many runs of its own forward: there, forward waits until a gradient is asked for
 
 
 def apply_rule(rule: Rule, inputs: Tensors) -> Tensors:
@@ -45,6 +47,8 @@ def apply_rule(rule: Rule, inputs: Tensors) -> Tensors:
     with using(level):
         if isinstance(level, Batching) and any(map(carries_outside, inputs)):
             outputs = in_batch(rule, inputs, level)
+        if isinstance(level, Capture) and isinstance(level.builder, InnerBuilder):
+            return in_capture(rule, inputs, level) if rule.depth < MAX_DEPTH else rule.primal(inputs)
         if not is_grad_enabled() or not any(x.requires_grad for x in inputs):
             return rule.primal(inputs) if outputs is None else outputs
         if isinstance(level, Capture):
@@ -61,26 +65,40 @@ def carries_outside(x: Tensor) -> bool:
 
 def on_tape(rule: Rule, inputs: Tensors, outputs: Tensors | None) -> Tensors:
     """One node for the call.  What is kept for the gradient stays linked to the inputs, for higher derivatives."""
-    results, kept = rule.forward(inputs)
-    node = TapeNode(OnTape(rule, results, kept), tuple(map(saved, inputs)), {},
+    if rule.depth:
+        with no_grad():
+            results = rule.primal(inputs)
+        known = None
+    else:
+        results, kept = rule.forward(inputs)
+        known = Known(results, kept)
+    node = TapeNode(OnTape(rule, known), tuple(map(saved, inputs)), {},
                     tuple(x.payload for x in (results if outputs is None else outputs)))
     return [linked(payload, node, k) for k, payload in enumerate(node.payloads)]
+
+
+class Known:
+    """What forward kept.  A result among it is linked to the call's node, not to what it is made of."""
+
+    def __init__(self, results: Tensors, kept: Sequence[Any]):
+        position = {id(x): k for k, x in enumerate(results)}
+        self.kept = [(position[id(x)], None) if id(x) in position else (None, saved(x)) for x in kept]
+
+    def with_results(self, outputs: Sequence[Any]) -> list[Any]:
+        """What was kept, where these are the results."""
+        return [other if k is None else outputs[k] for k, other in self.kept]
 
 
 class OnTape:
     """What the tape asks for the gradient."""
 
-    def __init__(self, rule: Rule, results: Tensors, kept: Sequence[Any]):
-        self.name, self.rule = rule.name, rule
-        position = {id(x): k for k, x in enumerate(results)}
-        # a result that is kept is linked to this node, not to what it is made of
-        self.kept = [(position[id(x)], None) if id(x) in position else (None, saved(x))
-                     for x in kept]
+    def __init__(self, rule: Rule, known: Known | None):
+        self.name, self.rule, self.known = rule.name, rule, known
 
     def vjp(self, g: Any, y: Any, *inputs: Tensor) -> list[Tensor | None]:
         """The gradients of the inputs."""
         outputs, seeds = (y, g) if isinstance(y, tuple) else ((y,), (g,))
-        kept = [other if k is None else outputs[k] for k, other in self.kept]
+        kept = self.rule.forward(list(inputs))[1] if self.known is None else self.known.with_results(outputs)
         return self.rule.backward(kept, [s if x.dtype.is_differentiable else None
                                          for s, x in zip(seeds, outputs, strict=True)])
 
@@ -160,7 +178,7 @@ def in_batch(rule: Rule, inputs: Tensors, level: Batching) -> Tensors:
 
     whole = [x.payload.inner if flag else x for x, flag in zip(inputs, flags, strict=True)]  # type: ignore[union-attr]
     with using(level.outer):
-        results = apply_rule(Rule(primal, forward, backward, rule.name), whole)
+        results = apply_rule(Rule(primal, forward, backward, rule.name, rule.depth), whole)
     return [Tensor(Batched(x, level)) for x in results]
 
 

@@ -220,6 +220,29 @@ def test_a_result_that_is_kept_has_the_rule_too() -> None:
     same(tn.grad(tn.jit(tn.grad(root)))(0.0), 4)
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_a_forward_may_call_the_function_itself(mode: str) -> None:
+    make = MODES[mode]
+
+    @tn.custom_vjp
+    def root(x: Any) -> Any:
+        return tn.exp(x)
+    root.defvjp(lambda x: (lambda y: (y * 1.0, y))(root(x)), lambda y, g: (2 * g * y,))
+    same(make(root)(0.0), 2)
+    same(tn.grad(make(root))(0.0), 4)
+    same(make(tn.grad(tn.grad(root)))(0.0), 8)
+    same(make(lambda x: tn.vmap(root)(x).sum())(vector()), 2 * np.exp(X))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_rule_within_a_rule_holds_for_higher_derivatives(mode: str) -> None:
+    tripled, grown = tn.custom_vjp(lambda x: x * 1.0), tn.custom_vjp(tn.exp)
+    tripled.defvjp(lambda x: (x * 1.0, None), lambda kept, g: (g * 3,))
+    grown.defvjp(lambda x: (tn.exp(x), x), lambda x, g: (g * tripled(tn.exp(x)),))
+    same(MODES[mode](lambda x: tn.grad(lambda x: grown(x).sum())(x).sum())(vector()), 3 * np.exp(X))
+    same(tn.grad(lambda x: MODES[mode](lambda x: grown(x).sum())(x).sum())(vector()), 3 * np.exp(X))
+
+
 def test_nests_keywords_and_closures() -> None:
     shift = tn.tensor(np.array(5.0))
 
