@@ -21,6 +21,8 @@ from tenon.eager.recording import no_grad
 from tenon.eager.tape import TapeNode
 from tenon.errors import ArgumentError
 from tenon.graph.ir import Literal
+from tenon.graph.op import Op
+from tenon.jit import Jitted
 from tenon.ops.creation import ones_like
 from tenon.tensor import Tensor, asarray
 from tenon.transforms.follow import Followed
@@ -75,8 +77,8 @@ class EvaluationTrace:
 def evaluation_trace(f: Callable[..., Any], *inputs: Any) -> EvaluationTrace:
     """Both columns of the trace of `f` at these numbers, in float64.
 
-    Any scalar program will do, with Python's own branches and loops.  Raises ArgumentError where it computes anything
-    but scalars.
+    Any scalar program will do, with Python's own branches and loops, jitted or not.  Raises ArgumentError where it
+    computes anything but scalars, or calls another jitted function, which is one step.
 
     >>> from tenon.debug import evaluation_trace
     >>> print(evaluation_trace(lambda x: x * tn.sin(x), 2.0))
@@ -89,11 +91,12 @@ def evaluation_trace(f: Callable[..., Any], *inputs: Any) -> EvaluationTrace:
                                v0'  v0' + v1' * cos(v0)  0.07700375373
     """
     leaves = [asarray(x, dtype=float64) for x in inputs]
+    f = f.function if isinstance(f, Jitted) else f
     run = Followed(lambda forks: f(*forks), leaves)
     if not isinstance(run.result, Tensor):
         raise ArgumentError(f"evaluation_trace: the function returned {type(run.result).__name__}, not a tensor")
     forks = [node for node, _ in run.slots]
-    nodes = by_depth([node for node in run.tape([run.result]) if node not in forks])
+    nodes = by_depth([check_operator(node) for node in run.tape([run.result]) if node not in forks])
     names = {slot: f"v{k + 1 - len(leaves)}" for k, slot in enumerate(run.slots)}
     primals = [Row(names[slot], f"x{k + 1}", check_scalar(x))
                for k, (slot, x) in enumerate(zip(run.slots, leaves, strict=True))]
@@ -161,6 +164,14 @@ def operands(node: TapeNode, names: dict[Any, str]) -> tuple[Expression, ...]:
         elif isinstance(x, Tensor):
             found.append(Expression(names[x.slot]) if x.slot in names else Expression(check_scalar(x, node)))
     return tuple(found)
+
+
+def check_operator(node: TapeNode) -> TapeNode:
+    """The node; raises ArgumentError where it is the call of a whole function."""
+    if not isinstance(node.op, Op):
+        raise ArgumentError(f"evaluation_trace shows operators, and {node.op.name} is one step of many",
+                            hint="call the function without its decorator: f.function")
+    return node
 
 
 def check_scalar(x: Tensor, node: TapeNode | None = None) -> float:

@@ -8,17 +8,21 @@ graph.  The rules are those of the operators: a derivative is what an operator's
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tenon.autodiff import open_composites
+from tenon.capture.leaves import FromGraph, FromOutside, Nest, OneOf
+from tenon.capture.trace import Argument, Held, Source
 from tenon.dataclasses import dataclass
 from tenon.errors import ArgumentError, GradientError
 from tenon.graph.build import trace
-from tenon.graph.ir import Graph, Literal, Value
+from tenon.graph.ir import Graph, Literal, Node, Value
 from tenon.graph.op import OPS, Op
+from tenon.jit import Jitted, jit
 from tenon.locks import cached_property
-from tenon.tensor import Tensor, tensor
+from tenon.ops.control import cond
+from tenon.tensor import Tensor, asarray, tensor
 from tenon.types import TensorType, float64
 
 SCALAR = TensorType(float64, ())
@@ -56,7 +60,8 @@ class Expression:
             return Expression(float(self.head == name))
         total = ZERO
         for partial, part in zip(partials(self), self.parts, strict=True):
-            total = plus(total, times(partial, part.derivative(name)))
+            if partial.head != 0.0:     # a condition, which has no derivative, changes nothing
+                total = plus(total, times(partial, part.derivative(name)))
         return total
 
     def evaluate(self, **values: float) -> float:
@@ -71,13 +76,53 @@ class Expression:
 
 
 def expression(f: Callable[..., Any]) -> Expression:
-    """The formula of a scalar function; its symbols are the function's parameters.
+    """The formula of a scalar function, jitted or not; its symbols are the function's parameters.
 
-    Raises ArgumentError where the function computes anything but scalars.
+    A branch on a tensor is `where(condition, x, y)`.  Raises ArgumentError where the function computes anything but
+    scalars, has a loop whose turns the numbers decide, or changes something; CaptureError where it is no one graph.
+
+    >>> print(tn.debug.expression(lambda x: x * 2 if x > 0 else -x))
+    where(greater(x, 0), x * 2, -x)
     """
     names = [p.name for p in inspect.signature(f).parameters.values()]
-    graph = trace(f, *[SCALAR] * len(names), name="f")
-    return of_graph(graph, [Expression(name) for name in names])[0]
+    captured = (f if isinstance(f, Jitted) else jit(f)).capture(*(tensor(0.5, dtype=float64) for _ in names))
+    if captured.assigned or captured.effects or captured.failed is not None:
+        raise ArgumentError("a formula is of a function that gives a number and does nothing else")
+    symbols = [Expression(name) for name in names]
+    results = of_graph(captured.graph, [source(s, symbols) for s in captured.sources])
+    return returned(captured.output, symbols, results)
+
+
+def returned(nest: Nest, symbols: Sequence[Expression], results: Sequence[Expression]) -> Expression:
+    """What a captured function returns."""
+    match nest.leaves:
+        case (FromGraph() as leaf,):
+            return results[leaf.index]
+        case (FromOutside() as leaf,):
+            return source(leaf.source, symbols)
+        case (OneOf(options=((FromGraph() as condition, first), (_, second))),):
+            arms = (returned(arm, symbols, results) for arm in (first, second))
+            return simplified(OPS["where"], (results[condition.index], *arms))
+        case ((int() | float() | Tensor()) as leaf,):
+            return Expression(outside(leaf))
+    raise ArgumentError(f"a formula is of a function that gives a number, not {len(nest.leaves)} things")
+
+
+def source(source: Source, symbols: Sequence[Expression]) -> Expression:
+    """An input of a captured graph: a parameter of the function, or a number that it reads from elsewhere."""
+    if isinstance(source, Argument):
+        return symbols[source.position]
+    if isinstance(source, Held):
+        return Expression(outside(source.holder))
+    raise ArgumentError("a formula has numbers, and the function reads a gradient")
+
+
+def outside(x: Any) -> float:
+    """A scalar that a function reads from elsewhere."""
+    found = asarray(x)
+    if found.shape != ():
+        raise ArgumentError(f"a formula has scalars, and the function reads {found.type}")
+    return float(found)
 
 
 def of_graph(graph: Graph, inputs: list[Expression]) -> list[Expression]:
@@ -93,12 +138,21 @@ def of_graph(graph: Graph, inputs: list[Expression]) -> list[Expression]:
             values[node.output] = Expression(float(node.attrs["data"][0]))
         elif node.op.name in UNCHANGED and node.output.size == 1:
             values[node.output] = parts[0]
+        elif node.op is cond:
+            values.update(zip(node.outputs, chosen(node, parts), strict=True))
         elif len(node.outputs) == 1 and node.output.shape == () and not (node.attrs or node.graphs):
             values[node.output] = simplified(node.op, parts)
         else:
             raise ArgumentError(f"a formula has scalars and operators of scalars, not {node.op.name}: "
                                 f"{node.output.type}", where=node.loc)
     return [values[r] for r in graph.results]
+
+
+def chosen(node: Node, parts: Sequence[Expression]) -> list[Expression]:
+    """What a branch gives: in each place the expression of one arm or the other."""
+    condition, *operands = parts
+    arms = (of_graph(node.attrs[name], operands) for name in ("true", "false"))
+    return [simplified(OPS["where"], (condition, a, b)) for a, b in zip(*arms, strict=True)]
 
 
 def number(x: Literal) -> Expression:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from tenon.dataclasses import dataclass, field
@@ -163,6 +164,9 @@ class Graph:
             for value in dict.fromkeys(node.uses()):
                 found[value].append(node)
         return found
+
+    def __str__(self) -> str:
+        return str(import_module("tenon.graph.text").print_graph(self))     # by name: the printer stands above
 
     def __repr__(self) -> str:
         return f"<Graph {self.name}: {len(self.params)} params, {len(self.nodes)} nodes>"

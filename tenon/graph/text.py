@@ -67,9 +67,6 @@ def _brief_lines(params: Sequence[Value], nodes: Sequence[Node], results: Sequen
     yield ",".join([names[r] for r in results])
 
 
-Graph.__str__ = print_graph  # type: ignore[assignment]  # here, since ir.py stands below the printer
-
-
 def _lines(graph: Graph, title: str, indent: str, locations: bool) -> Iterator[str]:
     names = value_names(graph)
     params = ", ".join(f"{names[p]}: {p.type}" for p in graph.params)

@@ -14,7 +14,6 @@ from tenon.tensor import Tensor, asarray
 from tenon.transforms.follow import NUMBERS, Nest, is_differentiable
 from tenon.transforms.rules import TENSOR, Rule, apply_rule
 
-
 _forward_of: ContextVar[tuple[custom_vjp, ...]] = ContextVar("forward_of", default=())    # whose fwd runs
 
 

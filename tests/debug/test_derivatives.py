@@ -121,11 +121,54 @@ def test_parentheses_stand_where_they_are_needed() -> None:
     assert eval(text, values) == pytest.approx(f.evaluate(a=2.0, b=3.0, c=5.0))
 
 
+def two_arms(x: Any) -> Any:
+    if x > 0:
+        return x * x
+    return tn.sin(x)
+
+
+@pytest.mark.parametrize("f", [two_arms, tn.jit(two_arms), lambda x: x * x if x > 0 else tn.sin(x),
+                               lambda x: tn.cond(x > 0, lambda v: v * v, tn.sin, x)])
+def test_a_branch_is_a_choice_between_its_arms(f: Any) -> None:
+    formula = expression(f)
+    for x in (1.5, -1.5):
+        assert formula.evaluate(x=x) == pytest.approx(float(two_arms(tn.tensor(x, dtype="float64"))))
+        assert formula.derivative("x").evaluate(x=x) == pytest.approx(2 * x if x > 0 else np.cos(x))
+
+
+def test_what_is_returned_may_be_a_parameter_or_a_number() -> None:
+    k = tn.tensor(3.0, dtype="float64")
+    for f, text in ((lambda x: x, "x"), (lambda x: 5.0, "5"), (lambda x: k, "3"), (lambda x: x * k, "x * 3"),
+                    (lambda x: x if x > 0 else 5.0, "where(greater(x, 0), x, 5)")):
+        assert str(expression(f)) == text
+    with pytest.raises(ArgumentError, match="a number, not 2 things"):
+        expression(lambda x: (x, x))
+
+
+def doubled(x: Any) -> Any:
+    while x < 10:
+        x = x * 2
+    return x
+
+
 def test_formulas_of_other_programs_are_refused() -> None:
+    for f in (doubled, tn.jit(doubled)):
+        with pytest.raises(ArgumentError, match="not while_loop"):
+            expression(f)
+    counts: list[int] = []
+    with pytest.raises(ArgumentError, match="does nothing else"):
+        expression(lambda x: counts.append(1) or x)
     with pytest.raises(ArgumentError, match="a formula has scalars"):
         expression(lambda x: tn.broadcast_to(x, shape=(3,)).sum())
     with pytest.raises(ArgumentError, match="the symbol y has no value"):
         expression(lambda x, y: x * y).evaluate(x=1.0)
+
+
+def test_the_trace_of_a_jitted_function_is_that_of_the_function() -> None:
+    assert str(evaluation_trace(tn.jit(two_arms), 2.0)) == str(evaluation_trace(two_arms, 2.0))
+    inner = tn.jit(two_arms)
+    with pytest.raises(ArgumentError, match="one step of many"):
+        evaluation_trace(lambda x: inner(x) + x, 2.0)
 
 
 # ---------------------------------------------------------------- differences

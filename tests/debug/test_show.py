@@ -69,3 +69,9 @@ def test_the_variable_is_read_at_import():
     done = subprocess.run([sys.executable, "-c", code], env=os.environ | {"TENON_SHOW": "memory,graph"},
                           capture_output=True, text=True, check=True)
     assert "# graph\ndef function" in done.stderr and "MB between kernels" in done.stderr and not done.stdout
+
+
+def test_a_graph_prints_as_text_whatever_was_loaded_before():
+    program = "import tenon as tn; print(tn.jit(lambda x: x * 2).graph(tn.ones(3)))"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=True)
+    assert "multiply(x, 2.0)" in found.stdout
