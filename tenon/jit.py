@@ -17,9 +17,13 @@ import numpy as np
 
 from tenon.autocast import autocasting
 from tenon.capture.captured import Captured
-from tenon.capture.record import Reason, Record, aliases, argument_types, leaf_key, places
+from tenon.capture.guards import same_atom
+from tenon.capture.keys import aliases, leaf_key
+from tenon.capture.places import ARGUMENT, NUMBERS, Place, changed
+from tenon.capture.record import Reason, Record, argument_types, places
 from tenon.capture.replay import Stopped, holds, run, why_not
 from tenon.capture.segments import Parts
+from tenon.capture.symnumber import Unmoved
 from tenon.capture.tree import Structure, unfold
 from tenon.capture.warm import MISS, Call, make_ready, short_way
 from tenon.capture.watch import UnsafeCall
@@ -30,7 +34,7 @@ from tenon.dims import (
     substitute,
 )
 from tenon.eager.recording import modes, recording
-from tenon.errors import ArgumentError, CaptureError
+from tenon.errors import ArgumentError, CaptureError, TenonError
 from tenon.garbage import MANY, give_back
 from tenon.graph.ir import AUTOTUNE, DONATED, MEMORY_BUDGET, Graph
 from tenon.graph.op import current
@@ -41,7 +45,7 @@ from tenon.types import DType, TensorType
 
 F = TypeVar("F", bound=Callable[..., Any])
 MOST_RECORDS = 256      # keys of one function; those that come later share one record, and run by part
-MOST_CAPTURES = 32      # of one function; beyond them it runs by part, which is right and says so
+MOST_CAPTURES = 64      # of one key; what fits none of them runs by part, which is right and says so
 MOST_PASSED = 4         # calls in a row that make parameters, before those like them run by part for good
 MOST_FAILURES = 16      # of a capture that has never succeeded
 MOST_SHORT_WAYS = 4     # of one function: each costs calls that go another way
@@ -87,19 +91,20 @@ class Jitted:
         record = self._record(leaves, structure)
         if record.eager is not None:
             return self._by_part(record, args, keywords)
-        captured = self._find(record, leaves, containers)
+        captured, arguments = self._find(record, leaves, containers)
         try:
             if captured is None:
                 with self._lock:
-                    captured = self._find(record, leaves, containers) or \
-                        self._capture(record, leaves, structure, containers)
+                    captured, arguments = self._find(record, leaves, containers)
+                    if captured is None:
+                        captured, arguments = self._capture(record, leaves, structure, containers)
             if captured is not None:
                 if captured.calls == 0 and len(captured.graph.nodes) >= MANY:
                     make_ready()
                 captured.calls += 1
                 if captured.calls in SHORTEN_AT:        # before the run, while all is as the capture needs it
                     self._shorten(captured, structure, given)
-                result = run(captured, leaves, containers)
+                result = run(captured, arguments, containers)
                 captured.succeeded = True
                 return result
         except Stopped as stopped:
@@ -156,8 +161,8 @@ class Jitted:
         if record.eager is not None:
             return record, None
         try:
-            found = self._find(record, leaves, containers)
-            return record, found or self._capture(record, leaves, structure, containers)
+            found, _ = self._find(record, leaves, containers)
+            return record, found or self._capture(record, leaves, structure, containers)[0]
         except Stopped as stopped:
             raise stopped.error from None
 
@@ -175,29 +180,37 @@ class Jitted:
             record = self.records.setdefault(key, Record(alive=[x for x in leaves if not isinstance(x, Tensor)]))
         return record
 
-    def _find(self, record: Record, leaves: Sequence[Any], containers: Sequence[Any]) -> Captured | None:
-        return next((c for c in record.captures if holds(c, leaves, containers)), None)
+    def _find(self, record: Record, leaves: Sequence[Any],
+              containers: Sequence[Any]) -> tuple[Captured | None, Sequence[Any]]:
+        """The capture that fits a call, and its arguments with what that capture reads anew."""
+        for captured in record.captures:
+            arguments = captured.arguments(leaves)
+            if arguments is not None and holds(captured, arguments, containers):
+                return captured, arguments
+        return None, leaves
 
     def _capture(self, record: Record, leaves: list[Any], structure: Structure,
-                 containers: Sequence[Any]) -> Captured | None:
-        """A new capture for this call; None when the function runs by part."""
-        if sum(len(r.captures) for r in self.records.values()) >= MOST_CAPTURES:
-            last = "; ".join(why_not(c, leaves) for c in record.captures[-1:]) or "the Python values of its arguments"
-            self._refuse(record, Reason(
-                f"captured {MOST_CAPTURES} times, each time with something changed, at last: {last}"))
-            return None
+                 containers: Sequence[Any]) -> tuple[Captured | None, Sequence[Any]]:
+        """A new capture for this call, and its arguments; None when the function runs by part."""
+        if record.full is not None:
+            return None, leaves
+        if len(record.captures) >= MOST_CAPTURES:
+            last = why_not(record.captures[-1], leaves)
+            record.full = Reason(f"captured {MOST_CAPTURES} times, each time with something changed, at last: {last}")
+            self._tell(record.full)
+            return None, leaves
         try:
             seconds: dict[str, float] = {}
             with span("capture", function=self.__name__), timed(seconds, "capture"):
-                captured = self._converted(record, leaves, structure)
+                captured = self._moving(record, leaves, structure)
                 if not captured.apart.isdisjoint(map(id, containers)):
                     raise UnsafeCall("a container among the arguments is one that the function finds elsewhere too")
         except UnsafeCall as unsafe:
             if unsafe.passing and record.passed < MOST_PASSED and not self.fullgraph:
                 record.passed += 1
-                return None
+                return None, leaves
             self._refuse(record, Reason(unsafe.what, unsafe.where, unsafe.hint, unsafe.before))
-            return None
+            return None, leaves
         notes = {MEMORY_BUDGET: self.memory_budget, AUTOTUNE: self.autotune or None,
                  DONATED: None if captured.differentiable else captured.donations or None}
         captured.graph.notes = {name: value for name, value in notes.items() if value is not None}
@@ -206,25 +219,43 @@ class Jitted:
         captured.seconds.update(seconds)
         record.captures.append(captured)
         emit("captured", function=self.__name__, nodes=len(captured.graph.nodes))
-        return captured
+        arguments = captured.arguments(leaves)
+        assert arguments is not None
+        return captured, arguments
 
-    def _converted(self, record: Record, leaves: list[Any], structure: Structure) -> Captured:
+    def _moving(self, record: Record, leaves: list[Any], structure: Structure) -> Captured:
+        """A capture that reads anew what is another number or tensor than before, as far as the function allows."""
+        note_changes(record, leaves)
+        converting = self.converting
+        while places := tuple(place for name, place in record.moving.items() if name not in record.unmoved):
+            try:
+                return self._converted(record, leaves, structure, places)
+            except Unmoved as unmoved:
+                record.unmoved.update(place.name for place in unmoved.places)
+            except (UnsafeCall, TenonError, Stopped) as error:
+                emit("captured.by_value", function=self.__name__, reason=str(error))
+                self.converting = converting
+                break
+        return self._converted(record, leaves, structure, ())
+
+    def _converted(self, record: Record, leaves: list[Any], structure: Structure, moving: Sequence[Place]) -> Captured:
         """A capture, with control flow on tensors where the function has any."""
         try:
-            return self._trace_sizes(record, leaves, structure)
+            return self._trace_sizes(record, leaves, structure, moving)
         except UnsafeCall as unsafe:
             if self.converting or not unsafe.convertible:
                 raise
         self.converting = True
-        return self._trace_sizes(record, leaves, structure)
+        return self._trace_sizes(record, leaves, structure, moving)
 
-    def _trace_sizes(self, record: Record, leaves: list[Any], structure: Structure) -> Captured:
+    def _trace_sizes(self, record: Record, leaves: list[Any], structure: Structure,
+                     moving: Sequence[Place]) -> Captured:
         """A capture with symbols for the sizes that change, as far as the function does not need their numbers."""
         known: dict[str, Dim] = {}
         while True:
-            types = argument_types(leaves, record, known)
+            types = argument_types(leaves, record, known, moving)
             try:
-                return self._attempt(leaves, structure, types)
+                return self._attempt(leaves, structure, types, moving)
             except PinnedSize as pinned:
                 if pinned.solution is None:
                     record.exact |= places(types, pinned.names)
@@ -232,20 +263,39 @@ class Jitted:
                     known = {name: substitute(dim, dict([pinned.solution])) for name, dim in known.items()}
                     known |= [pinned.solution]
             except UndecidedSize:
-                return self._attempt(leaves, structure, argument_types(leaves, None))
+                return self._attempt(leaves, structure, argument_types(leaves, None, places=moving), moving)
 
-    def _attempt(self, leaves: list[Any], structure: Structure, types: list[TensorType]) -> Captured:
+    def _attempt(self, leaves: list[Any], structure: Structure, types: list[TensorType],
+                 moving: Sequence[Place]) -> Captured:
         with unforked:
             from tenon.capture.attempt import Attempt  # local: what captures is loaded when something is first captured
 
-        return Attempt(self.function, self.__name__, self.converting, leaves, structure, types).capture()
+        return Attempt(self.function, self.__name__, self.converting, leaves, structure, types,
+                       moving).capture()
 
     def _refuse(self, record: Record, reason: Reason) -> None:
         """Let calls like this one run by part, or say that they cannot be one graph."""
         record.eager = reason
+        self._tell(reason)
+
+    def _tell(self, reason: Reason) -> None:
+        """Say that calls run by part; raises where they must not."""
         emit("fallback", function=self.__name__, reason=reason.what)
         if self.fullgraph:
             raise CaptureError(reason.what, where=reason.where, hint=reason.hint) from None
+
+
+def note_changes(record: Record, leaves: Sequence[Any]) -> None:
+    """Take note of the places where another number or tensor stands than at the captures so far."""
+    for captured in record.captures:
+        for k, value in captured.values:
+            if type(leaves[k]) in NUMBERS and not same_atom(leaves[k], value):
+                place = Place(ARGUMENT, None, k)
+                record.moving.setdefault(place.name, place)
+        for place, before in changed(captured.guards.groups):
+            record.moving.setdefault(place.name, place)
+            if isinstance(before, Tensor):
+                record.shapes.setdefault(place.name, before.own.payload.shape)
 
 
 # ---------------------------------------------------------------- the public functions

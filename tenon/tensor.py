@@ -392,6 +392,9 @@ def asarray(data: Any, dtype: Any = None, copy: bool | None = None, *, device: A
             data, wanted = data.detach(), wanted or DEFAULT_OF_KIND[data.dtype.kind]
         found: Tensor = data if wanted is None or wanted is data.dtype else shape_ops.cast(data, dtype=wanted)
         return found
+    if recorder.get() is not None and hasattr(type(data), "in_graph"):      # a number that changes from call to call
+        made: Tensor = data.in_graph(wanted)
+        return made
     array = array_of(data, wanted)
     shares = not isinstance(data, COPIED) and np.shares_memory(array, np.asarray(data))
     if copy is False and not shares and array.size:

@@ -6,7 +6,7 @@ raises UnsafeCall, a size whose number is asked for PinnedSize or UndecidedSize,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from types import CodeType
 from typing import Any
@@ -17,7 +17,9 @@ from tenon.capture.convert.entry import convert
 from tenon.capture.convert.session import Session
 from tenon.capture.convert.state import World
 from tenon.capture.effects import Effect, Snapshot, stored_items
+from tenon.capture.moving import Moving
 from tenon.capture.names import names_of
+from tenon.capture.places import Key, Place
 from tenon.capture.reach import Reach
 from tenon.capture.record import argument_names
 from tenon.capture.replay import Stopped, sizes_of
@@ -40,7 +42,10 @@ class Disturbed(Exception):
 
 @dataclass(frozen=True)
 class Attempt:
-    """A call of a function with these leaves, whose tensors have these types; its control flow is converted or not."""
+    """A call of a function with these leaves, whose tensors (and those in `places`) have these types.
+
+    Its control flow is converted or not.
+    """
 
     function: Callable[..., Any]
     name: str
@@ -48,6 +53,7 @@ class Attempt:
     leaves: Sequence[Any]
     structure: Structure
     types: list[TensorType]
+    places: Sequence[Place] = ()        # where other numbers and tensors stand in every call
 
     def capture(self) -> Captured:
         """Call the function; the graph of what it did, with all that it read and changed.
@@ -60,7 +66,12 @@ class Attempt:
         raise UnsafeCall("other threads set what the function reads, again and again", passing=True)
 
     def _capture(self) -> Captured:
-        args, keywords = self.structure.build(self.leaves)
+        moving = Moving(self.places, self.leaves)
+        with moving.placed():
+            return self._capture_with(moving)
+
+    def _capture_with(self, moving: Moving) -> Captured:
+        args, keywords = self.structure.build(moving.leaves)
         containers = unfold((args, keywords))[2]
         before = self._reached_before(containers)
         if before.iterators:
@@ -69,20 +80,33 @@ class Attempt:
         snapshot = Snapshot(holders, before.cells)
         world = World(holders, before.cells, snapshot, containers)
         capture = Session(self.name, world) if self.converting else Capture(self.name)
+        if moving.found:
+            capture.numbers, moving.numbers.converting = moving.numbers, self.converting
         watch = Watch(iterators=before.iterators, undecided=lambda: capture.undecided)
-        assumptions = Assumptions(sizes_of(self.types, self.leaves))
+        given = [*self.leaves, *(x for _, x in moving.tensors)]
+        assumptions = Assumptions(sizes_of(self.types, given))
         with assuming(assumptions), capturing(capture):
-            self._add_arguments(capture)
+            self._add_arguments(capture, moving)
             result, changes = self._observe(capture, watch, snapshot, before, args, keywords)
         if assumptions.sizes and any({"type", "int"} <= names_of(code).global_names for code in watch.codes):
             raise UndecidedSize("a size may have been asked for its type, which is not that of an integer")
-        reach = self._reached(watch.codes, changes)
+        if moving.found:
+            self._refuse_types(watch.codes)
+        moving.settle()
+        reach = self._reached(watch.codes, changes, moving.names)
         reach.add_references()
         reach.groups += world.guards()
         reach.compare_arrays([s.holder for s in capture.sources if isinstance(s, Held)])
         if reach.opaque:
             raise UnsafeCall(reach.opaque[0])
-        return conclude(capture, result, changes, self.types, reach, before.known(), containers, assumptions)
+        return conclude(capture, result, changes, self.types, reach, before.known(), containers, assumptions, moving)
+
+    def _refuse_types(self, codes: set[CodeType]) -> None:
+        """What asks a number for its type is given that of a stand-in."""
+        for code in codes:
+            names = names_of(code).global_names
+            if "type" in names and not names.isdisjoint(("int", "float")):
+                raise UnsafeCall("a number that changes may have been asked for its type", convertible=True)
 
     @property
     def _root(self) -> Any:
@@ -110,11 +134,13 @@ class Attempt:
                 return
             codes |= more
 
-    def _add_arguments(self, capture: Capture) -> None:
-        tensors = [(k, x) for k, x in enumerate(self.leaves) if isinstance(x, Tensor)]
-        names = argument_names(self._root, self.structure)
+    def _add_arguments(self, capture: Capture, moving: Moving) -> None:
+        names = [*argument_names(self._root, self.structure), *("" for _ in moving.tensors)]
+        listed = [*self.leaves, *(x for _, x in moving.tensors)]
+        tensors = [(k, x) for k, x in enumerate(listed) if isinstance(x, Tensor)]
         for (k, x), type in zip(tensors, self.types, strict=True):
             capture.argument(x, k, type, names[k])
+        moving.numbers.declare = lambda x, k, type: capture.argument(x, moving.base + k, type, "")
 
     def _observe(self, capture: Capture, watch: Watch, snapshot: Snapshot, before: Reach, args: Any,
                  keywords: Any) -> tuple[Any, list[Effect]]:
@@ -147,10 +173,10 @@ class Attempt:
         except Exception as error:
             raise Stopped(error) from error
 
-    def _reached(self, codes: set[CodeType], changes: Sequence[Effect]) -> Reach:
+    def _reached(self, codes: set[CodeType], changes: Sequence[Effect], moved: Collection[Key] = ()) -> Reach:
         """All that this code reads, which is to be guarded."""
         appended = [id(e.holder) for e in changes if e.kind in ("list", "deque") and e.key is not None]
-        reach = Reach(codes, appended, stored_items(changes))
+        reach = Reach(codes, appended, stored_items(changes), moved)
         reach.add(self._root, self.name)
         for k, leaf in enumerate(self.leaves):
             if isinstance(leaf, Tensor):

@@ -22,7 +22,7 @@ from tenon.capture.convert.session import Session
 from tenon.capture.convert.state import World
 from tenon.capture.effects import Snapshot
 from tenon.capture.reach import Reach
-from tenon.capture.trace import GradientOf, Held, Seen, Source, capturing
+from tenon.capture.trace import Capture, GradientOf, Held, Seen, Source, capturing
 from tenon.capture.watch import UnsafeCall, unwatched
 from tenon.eager.recording import is_grad_enabled
 from tenon.eager.tape import TapeNode
@@ -40,6 +40,7 @@ class Branch(Session):
         around = recorder.get()
         super().__init__(name, around.world if isinstance(around, Session) else World([], [], Snapshot([], [])))
         self.around, self.first = around, next(NUMBERS)
+        self.numbers = around.numbers if isinstance(around, Capture) else None
         self.converting = isinstance(around, Session) and around.converting
         known = _surroundings.get(self.around) if self.around is not None else None
         self.surroundings = known or Surroundings()

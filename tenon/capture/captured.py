@@ -17,7 +17,9 @@ from tenon.backends.base import Executable
 from tenon.capture.constants import WithConstants, array_of
 from tenon.capture.effects import Effect
 from tenon.capture.guards import Guards
+from tenon.capture.keys import aliases, leaf_key
 from tenon.capture.leaves import FromContainers, Nest, OneOf
+from tenon.capture.prologue import Further, Prologue
 from tenon.capture.residuals import Halves, halves
 from tenon.capture.trace import Argument, Held, Source
 from tenon.dataclasses import dataclass, field
@@ -26,7 +28,7 @@ from tenon.graph.ir import Graph
 from tenon.locks import Lock, cached_property
 from tenon.observe import timed
 from tenon.sizes import Assumptions
-from tenon.tensor import Tensor
+from tenon.tensor import Tensor, asarray
 from tenon.types import TensorType
 
 SHARED = (type, types.ModuleType, types.BuiltinFunctionType)
@@ -57,6 +59,11 @@ class Captured:
     constants: tuple[int, ...] = ()             # the inputs of which something may be made before a call
     by_data: tuple[tuple[int, int], ...] = ()   # inputs that get a gradient where a result of the graph says so
     failed: int | None = None                   # the result that says that the call has to run eagerly after all
+    values: tuple[tuple[int, Any], ...] = ()    # the arguments that are numbers, and the same in every call
+    prologue: Prologue | None = None            # gives the arguments that are read anew, behind those of a call
+    further: Further | None = None              # which these are
+    found: tuple[Any, ...] = ()                 # the classes and keys of the tensors among them
+    aliases: tuple[int, ...] = ()               # which tensors among these and the call's own are one object
     calls: int = 0                              # that went the long way
     failures: int = 0                           # calls in which the graph failed
     succeeded: bool = False                     # whether there was another one
@@ -78,6 +85,20 @@ class Captured:
     def constants_changed(self) -> None:
         """The short way does not hold any more, and a new one is wanted soon."""
         self.calls = 0
+
+    def arguments(self, leaves: Sequence[Any]) -> Sequence[Any] | None:
+        """The leaves of a call, and what this capture reads anew; None where that does not fit."""
+        if self.prologue is None:
+            return leaves
+        further = self.prologue(leaves)
+        if further is None:
+            return None
+        tensors = further[:len(self.found)]
+        if tuple([(type(x), leaf_key(x)) for x in tensors]) != self.found:
+            return None
+        if aliases([*leaves, *tensors]) != self.aliases:
+            return None
+        return [*leaves, *(asarray(x) if isinstance(x, np.ndarray) else x for x in further)]
 
     @cached_property
     def halves(self) -> Halves | None:

@@ -11,11 +11,15 @@ from tenon.capture.convert.choice import Choice
 from tenon.capture.convert.several import FirstRows, Several
 from tenon.capture.effects import MISSING, Effect
 from tenon.capture.guards import is_atom
-from tenon.capture.leaves import FromContainers, FromGraph, FromOutside, FromSize, Nest, OneOf, RowsOf
+from tenon.capture.keys import aliases, leaf_key
+from tenon.capture.leaves import FromArguments, FromContainers, FromGraph, FromOutside, FromSize, Nest, OneOf, RowsOf
 from tenon.capture.left import Left
+from tenon.capture.moving import Moving
 from tenon.capture.numbers import Number, one_kind
+from tenon.capture.places import NUMBERS
 from tenon.capture.presence import use
 from tenon.capture.reach import Reach
+from tenon.capture.symnumber import SymNumber
 from tenon.capture.trace import Argument, Capture, GradientOf, Held, Source, capturing
 from tenon.capture.watch import UnsafeCall
 from tenon.dims import SymbolicDim
@@ -28,14 +32,16 @@ SHARED = (type, types.ModuleType, types.BuiltinFunctionType)
 
 
 def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[TensorType], reach: Reach,
-             known: Container[int], arguments: Sequence[Any], assumptions: Assumptions) -> Captured:
+             known: Container[int], arguments: Sequence[Any], assumptions: Assumptions, moving: Moving) -> Captured:
     """Everything the captured call leaves behind, as results of the graph and places for them.
 
     `arguments` are the containers among them.  Raises UnsafeCall when the function leaves an object that is new in
     every call, and not among those `known` before.
     """
-    leaves = _Leaves(capture, Left(known, (result, *(change.value for change in changes)) if changes else result),
-                     known, arguments)
+    left = Left(known, (result, *(change.value for change in changes)) if changes else result)
+    if any(type(key) is SymNumber for key in [*(change.key for change in changes), *left.structure.all_labels()]):
+        raise UnsafeCall("a number that changes is a key")
+    leaves = _Leaves(capture, moving, left, known, arguments)
     output = Nest(leaves.left.structure, tuple(map(leaves.leaf, leaves.left.leaves)), bool(changes))
     effects = [(change, leaves.numbers.get(id(change.holder))) for change in changes]
     assigned, gradients = leaves.stores()
@@ -52,20 +58,25 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
             for seen in capture.seen.values() if isinstance(seen.source, Held)]
     same = [(seen.source.position, seen.tensor) for key, seen in capture.seen.items()
             if isinstance(seen.source, Argument) and key in reach.tensors]
+    further = moving.further()
+    listed = [*moving.leaves, *(x for _, x in moving.tensors)]
     outside = reach.tensors.union(id(x) for x, *_ in held).difference(id(x) for _, x in same)
     constants = () if capture.recorded or differentiable else _constants(sources, assigned)
     by_data = tuple((k, there[id(source)]) for k, source in enumerate(sources) if id(source) in there)
-    return Captured(graph, sources, types, reach.guards(), assumptions, output, assigned, gradients, effects,
-                    _flags(capture), differentiable, _wanted(capture, graph, sources, flowing), held, same,
+    return Captured(graph, sources, [*types, *further.types], reach.guards(), assumptions, output, assigned, gradients,
+                    effects, _flags(capture), differentiable, _wanted(capture, graph, sources, flowing), held, same,
                     Inputs(sources), frozenset(outside), _apart(reach, changes, leaves.numbers),
-                    frozenset(reach.codes or ()), constants, by_data, failed)
+                    frozenset(reach.codes or ()), constants, by_data, failed,
+                    values=tuple((k, x) for k, x in enumerate(moving.leaves) if type(x) in NUMBERS),
+                    prologue=further.prologue(moving.numbers), further=further,
+                    found=tuple((type(x), leaf_key(x)) for _, x in moving.tensors), aliases=aliases(listed))
 
 
 class _Leaves:
     """What the leaves of results and effects are to a call: results of the graph, tensors from outside, values."""
 
-    def __init__(self, capture: Capture, left: Left, known: Container[int], arguments: Sequence[Any]):
-        self.capture, self.left, self.known = capture, left, known
+    def __init__(self, capture: Capture, moving: Moving, left: Left, known: Container[int], arguments: Sequence[Any]):
+        self.capture, self.moving, self.left, self.known = capture, moving, left, known
         self.values: dict[Value, int] = {}      # the results of the graph
         self.tracked: list[Tensor] = []
         self.numbers = {id(x): k for k, x in enumerate(arguments)}
@@ -94,6 +105,8 @@ class _Leaves:
             return FromOutside(GradientOf(source))
         if type(x) is SymbolicDim:
             return FromSize(x)
+        if type(x) is SymNumber:
+            return x.value if x.numbers.is_settled(x) else self.result(x)
         if type(x) in (Several, FirstRows):
             rows = x.rows if type(x) is Several else (x.rows,)
             return RowsOf(tuple(map(self.leaf, rows)), self.leaf(x.count), x.form if type(x) is Several else None)
@@ -102,6 +115,10 @@ class _Leaves:
         if type(x) is Choice:
             return self.one_of(x)
         return self._made(x) if isinstance(x, Tensor) and isinstance(x.own.payload, Value) else self._plain(x)
+
+    def result(self, x: SymNumber) -> FromArguments:
+        """A number that is computed before the graph runs."""
+        return FromArguments(self.moving.result(x))
 
     def _plain(self, x: Any) -> Any:
         if not (is_atom(x) or id(x) in self.known or x is MISSING or isinstance(x, SHARED)):

@@ -53,6 +53,7 @@ class Group:
     path: str
     labels: Sequence[Any] = ()
     sized: bool = False         # the holder has a length, which may change
+    owner: Any = None           # the class whose attributes the holder shows
 
     def failing(self) -> str | None:
         """The first value that is not what it was, in words; None where all are."""

@@ -59,6 +59,13 @@ class FromOutside:
 
 
 @dataclass(frozen=True)
+class FromArguments:
+    """A leaf that is a number computed before the graph runs: that argument, behind the call's own."""
+
+    position: int
+
+
+@dataclass(frozen=True)
 class FromContainers:
     """A leaf that is a container among the arguments, by its number."""
 

@@ -10,6 +10,7 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+from tenon.capture.symnumber import SymNumber
 from tenon.capture.watch import UnsafeCall
 from tenon.errors import DTypeError, user_location
 from tenon.graph.build import literal
@@ -91,21 +92,28 @@ def strong(x: Tensor) -> Tensor:
 
 def is_number(x: Any) -> bool:
     """Whether this is a Python number, known now or when the graph runs."""
-    return type(x) in ORDER or type(x) is Number
+    return type(x) in ORDER or type(x) in (Number, SymNumber)
 
 
 def kind_of(x: Any) -> type:
     """Which of Python's numbers it is."""
-    return x.weak if type(x) is Number else type(x)
+    return x.weak if type(x) is Number else x.kind if type(x) is SymNumber else type(x)
 
 
 def as_tensor(x: Any, kind: type | None = None) -> Tensor:
     """A number as a tensor of 64 bits."""
     kind = kind or kind_of(x)
+    if type(x) is SymNumber:
+        return _as(in_graph(x), kind)
     if type(x) is Number:
         return _as(x, kind)
     tensor: Tensor = full((), kind(x), dtype=DTYPE_OF[kind])
     return tensor
+
+
+def in_graph(x: Any) -> Any:
+    """A number that changes from call to call as one that the graph reads; any other value itself."""
+    return Number(x.numbers.scalar(x, DTYPE_OF[x.kind])) if type(x) is SymNumber else x
 
 
 def _as(x: Number, kind: type) -> Tensor:
@@ -210,12 +218,12 @@ def _install(name: str, compute: Callable[[Any, Any], Any]) -> None:
 
     def forward(self: Number, other: Any) -> Any:
         if is_number(other):
-            return plain(self, other)
+            return plain(self, in_graph(other))
         return getattr(Tensor, f"__{name}__")(self, other)
 
     def backward(self: Number, other: Any) -> Any:
         if is_number(other):
-            return plain(other, self)
+            return plain(in_graph(other), self)
         return getattr(Tensor, f"__r{name}__")(self, other)
     setattr(Number, f"__{name}__", forward)
     if name not in COMPARISONS:

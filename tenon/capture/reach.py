@@ -28,6 +28,7 @@ from numpy.random import Generator, RandomState
 from tenon.capture.classes import functions_of, has_own, inherited_names, is_library
 from tenon.capture.guards import CLASS, Group, Guards, is_atom
 from tenon.capture.names import module_of, names_of, only_appends, stored_keys
+from tenon.capture.places import Key, places_of, without
 from tenon.capture.reading import (
     FUNCTION,
     PARTIAL,
@@ -44,7 +45,8 @@ from tenon.capture.reading import (
     slot_names,
     value_of,
 )
-from tenon.capture.watch import LIBRARIES, PACKAGE, Kept, follows
+from tenon.capture.symnumber import SymNumber
+from tenon.capture.watch import LIBRARIES, PACKAGE, Kept, UnsafeCall, follows
 from tenon.tensor import Tensor
 
 LARGEST_CONTAINER = 100_000
@@ -59,10 +61,11 @@ class Reach:
     """Everything that a set of code can read from given roots by name."""
 
     def __init__(self, codes: set[types.CodeType] | None, appended: Iterable[int] = (),
-                 stored: Mapping[int, Collection[Any]] | None = None):
+                 stored: Mapping[int, Collection[Any]] | None = None, moved: Collection[Key] = ()):
         self.codes = codes                      # None: whatever code the roots lead to, and every attribute
         self._appended = frozenset(appended)    # identities of lists and queues that got longer
         self._stored = stored or {}             # identity of a dictionary -> the keys that were set, and nothing else
+        self._moved = moved                     # places that are read anew in every call
         self.groups: list[Group] = []
         self.absent: list[tuple[Any, frozenset[str], str]] = []
         self.holders: dict[int, Any] = {}       # mutable containers and objects found, for effects
@@ -90,13 +93,16 @@ class Reach:
 
     def guards(self) -> Guards:
         """What was found, as conditions."""
-        return Guards(self.groups, self.absent)
+        groups = without(self.groups, self._moved) if self._moved else self.groups
+        if any(type(x) is SymNumber for group in groups for x in group.expected):
+            raise UnsafeCall("a number that changes stands where it cannot be read anew")
+        return Guards(groups, self.absent)
 
     # ------------------------------------------------------------ one value
 
     def add(self, value: Any, path: str) -> None:
         """Follow a value that needs no guard of its own, such as an argument."""
-        if is_atom(value):
+        if is_atom(value) or type(value) is SymNumber:
             return
         if isinstance(value, Tensor):
             if id(value) not in self.tensors and has_own(value):
@@ -142,18 +148,24 @@ class Reach:
         return name if used and name not in OTHERS_NAMES and self._names is not None else ""
 
     def _items(self, read: Callable[[Any], Iterable[Any]], holder: Any, values: Sequence[Any], path: str,
-               labels: Sequence[Any] = (), sized: bool = False, follow: bool = True) -> None:
-        """Guard what `read(holder)` gives, and follow it."""
-        self.groups.append(Group(read, holder, tuple(values), path, labels, sized))
+               labels: Sequence[Any] = (), sized: bool = False, follow: bool = True, owner: Any = None) -> None:
+        """Guard what `read(holder)` gives, and follow it, but for what stands there only now."""
+        group = Group(read, holder, tuple(values), path, labels, sized, owner)
+        self.groups.append(group)
         if follow:
+            moved = {k for k, place in enumerate(places_of(group)) if place.name in self._moved} if self._moved else ()
             for k, value in enumerate(values):
+                if k in moved:
+                    continue
                 self.add(value, path + (labels[min(k, len(labels) - 1)] if labels else ""))    # one name is read twice
 
-    def _entries(self, table: Any, names: Sequence[str], path: str, follow: bool = True) -> None:
-        """Guard some entries of a dictionary of names."""
+    def _entries(self, table: Any, names: Sequence[str], path: str, follow: bool = True,
+                 owner: Any = None) -> None:
+        """Guard some entries of a dictionary of names, or of the view of a class's."""
         if names:
             read = itemgetter(*names) if len(names) > 1 else itemgetter(names[0], names[0])
-            self._items(read, table, read(table), path, [f".{n}" for n in names], follow=follow)
+            self._items(read, table, read(table), path, [f".{n}" for n in names], follow=follow,
+                        owner=owner)
 
     def _hold(self, value: Any) -> None:
         self.holders[id(value)] = value
@@ -378,7 +390,7 @@ class Reach:
                     self.add(function, f"{cls.__name__}.{name}")
                 if not functions and not isinstance(member, (types.MemberDescriptorType, types.GetSetDescriptorType)):
                     self.add(member, f"{cls.__name__}.{name}")
-        self._entries(table, chosen, cls.__name__, follow=False)
+        self._entries(table, chosen, cls.__name__, follow=False, owner=cls)
         if not ours:
             self._lacks(table, frozenset(self._names or ()) - frozenset(table), cls.__name__)
             if type(cls) is not type:

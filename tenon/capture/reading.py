@@ -10,11 +10,39 @@ from typing import Any
 
 import numpy as np
 
+from tenon.capture import effects
 from tenon.capture.guards import MISSING
 from tenon.capture.names import module_of
 
 FUNCTION = attrgetter("__code__", "__defaults__", "__kwdefaults__")
 PARTIAL = attrgetter("func", "args", "keywords")
+
+
+def attribute_of(key: str, holder: Any) -> tuple[Any, ...]:
+    return (vars(holder).get(key, effects.MISSING),)
+
+
+def slot_of(key: str, holder: Any) -> tuple[Any, ...]:
+    return (effects.read_slot(holder, key),)
+
+
+def item_of(key: Any, holder: dict[Any, Any]) -> tuple[Any, ...]:
+    return (holder.get(key, effects.MISSING),)
+
+
+def cell_of(key: None, holder: Any) -> tuple[Any, ...]:
+    try:
+        return (holder.cell_contents,)
+    except ValueError:
+        return (effects.MISSING,)
+
+
+def length(holder: Any) -> tuple[int]:
+    return (len(holder),)
+
+
+def keys_of(holder: Any) -> tuple[Any, ...]:
+    return tuple(dict.keys(holder))
 
 
 def slot_names(cls: type) -> tuple[str, ...]:

@@ -10,16 +10,16 @@ from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from tenon.capture.captured import Captured
-from tenon.capture.guards import is_atom
+from tenon.capture.moving import is_free, value_in
+from tenon.capture.places import Key, Place
 from tenon.capture.segments import Parts
 from tenon.capture.tree import Structure
 from tenon.dataclasses import dataclass, field
 from tenon.dims import SMALLEST_SYMBOLIC_SIZE, Dim, substitute, symbol, symbols
 from tenon.errors import Location
 from tenon.graph.ir import Node
-from tenon.graph.structure import exactly
 from tenon.tensor import Tensor
-from tenon.types import TensorType
+from tenon.types import Shape, TensorType
 
 
 @dataclass
@@ -42,42 +42,35 @@ class Record:
     captures: list[Captured] = field(default_factory=list)
     sizes: list[tuple[int, ...]] = field(default_factory=list)      # of the tensors of the first call
     exact: set[tuple[int, int]] = field(default_factory=set)        # (tensor, axis) whose size the function needs
+    moving: dict[Key, Place] = field(default_factory=dict)          # where other values stand in other calls
+    shapes: dict[Key, Shape] = field(default_factory=dict)    # of the tensors that stood there first
+    unmoved: set[Key] = field(default_factory=set)                  # places whose values are part of the capture
     eager: Reason | None = None
+    full: Reason | None = None                                      # why there are no more captures
     passed: int = 0                                                 # calls that ran by part, and others need not
     parts: Parts | None = None                                      # of a function that runs by part
     alive: list[Any] = field(default_factory=list)                  # keeps identities in the key from being reused
 
 
-def leaf_key(leaf: Any) -> Any:
-    """What makes calls with other values of this leaf different functions."""
-    if isinstance(leaf, Tensor):
-        own = leaf.own
-        return (own.payload.dtype, own.payload.ndim, own.requires_grad, own.grad is None)
-    if isinstance(leaf, slice):
-        return (slice, leaf_key(leaf.start), leaf_key(leaf.stop), leaf_key(leaf.step))
-    return exactly(leaf) if is_atom(leaf) else (type(leaf), id(leaf))
-
-
-def aliases(leaves: Sequence[Any]) -> tuple[int, ...]:
-    """Which tensors among the leaves are the same object."""
-    ids = [id(x) for x in leaves if isinstance(x, Tensor)]
-    return () if len(set(ids)) == len(ids) else tuple(ids.index(i) for i in ids)
-
-
-def argument_types(leaves: Sequence[Any], record: Record | None, known: Mapping[str, Dim] = {}) -> list[TensorType]:
+def argument_types(leaves: Sequence[Any], record: Record | None, known: Mapping[str, Dim] = {},
+                   places: Sequence[Place] = ()) -> list[TensorType]:
     """The types to capture with: sizes that differ from the first call of this record are symbols.
 
     Equal sizes that change together share a symbol; `known` says what some symbols are, in terms of others.
     """
+    moving = [(place, x) for place in places if is_free(x := value_in(place, leaves))]
     tensors = [x for x in leaves if isinstance(x, Tensor)]
+    given, tensors = len(tensors), [*tensors, *(x for _, x in moving)]
     shapes = [tuple(x.own.payload.shape) for x in tensors]
     if record is None or not record.captures:
         if record is not None:
-            record.sizes = shapes
+            record.sizes = shapes[:given]
         return [x.type for x in tensors]
-    names: dict[tuple[int, int], Dim] = {}
+    names: dict[tuple[Dim, Dim], Dim] = {}
     types = []
-    for k, (x, shape, first) in enumerate(zip(tensors, shapes, record.sizes, strict=True)):
+    before = record.sizes + [first if len(first := record.shapes.get(place.name, ())) == len(shape) else shape
+                             for (place, _), shape in zip(moving, shapes[given:], strict=True)]
+    for k, (x, shape, first) in enumerate(zip(tensors, shapes, before, strict=True)):
         dims: list[Dim] = []
         for axis, (size, old) in enumerate(zip(shape, first, strict=True)):
             if size == old or size < SMALLEST_SYMBOLIC_SIZE or (k, axis) in record.exact:

@@ -14,7 +14,18 @@ from tenon.autodiff import call
 from tenon.capture.captured import Captured, holder_of
 from tenon.capture.convert.several import element
 from tenon.capture.donation import are_alone, move_to_lines
-from tenon.capture.leaves import FromContainers, FromGraph, FromOutside, FromSize, OneOf, Rows, RowsOf, Shared
+from tenon.capture.guards import same_atom
+from tenon.capture.leaves import (
+    FromArguments,
+    FromContainers,
+    FromGraph,
+    FromOutside,
+    FromSize,
+    OneOf,
+    Rows,
+    RowsOf,
+    Shared,
+)
 from tenon.capture.residuals import recorded_call
 from tenon.capture.trace import Argument, GradientOf, Held, Source
 from tenon.config import ConfigError
@@ -35,7 +46,8 @@ def holds(captured: Captured, leaves: Sequence[Any], containers: Sequence[Any]) 
     sizes: dict[str, int] = {}
     tensors = [x for x in leaves if isinstance(x, Tensor)]
     pairs = [(type, x.own.payload.shape) for type, x in zip(captured.types, tensors, strict=True)]
-    return (all(fits(type, shape, sizes) for type, shape in pairs)
+    return (all(same_atom(leaves[k], value) for k, value in captured.values)
+            and all(fits(type, shape, sizes) for type, shape in pairs)
             and (not sizes or all(fits(type, shape, sizes) for type, shape in pairs))   # all symbols are known now
             and captured.assumptions.hold(sizes)
             and not any(id(x) in captured.outside for x in tensors)
@@ -193,6 +205,8 @@ class _Fill:
                 [element(leaf.form, iter(row)) for row in zip(*rows, strict=True)])
         if isinstance(leaf, FromSize):
             return evaluate(leaf.size, sizes_of(self.captured.types, self.leaves))
+        if isinstance(leaf, FromArguments):
+            return self.leaves[leaf.position]
         if isinstance(leaf, FromContainers):
             return self.containers[leaf.number]
         return holder_of(leaf.source, self.leaves) if isinstance(leaf, FromOutside) else leaf

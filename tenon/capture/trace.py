@@ -18,6 +18,7 @@ import numpy as np
 from tenon.autocast import autocasting
 from tenon.capture.checks import unread
 from tenon.capture.presence import reached_by_data
+from tenon.capture.symnumber import Numbers, SymNumber, nest_known
 from tenon.capture.watch import UnsafeCall, Watch, unwatched
 from tenon.dataclasses import dataclass
 from tenon.eager.calls import TensorInterpreter
@@ -93,6 +94,7 @@ class Capture(TensorInterpreter):
     first = -1                  # the number of the last value that was there before
     converting = False          # whether control flow on tensors is captured
     undecided = False           # whether the data decide what containers hold
+    numbers: Numbers | None = None      # those that change from call to call
     recorded = False            # whether a call was recorded on the tape
     failed: Any = False         # or the bool of the graph that says that the call has to run eagerly after all
 
@@ -107,6 +109,8 @@ class Capture(TensorInterpreter):
 
     def apply(self, op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
         """Record the call; there is nothing to watch in how Tenon's own operators are recorded."""
+        if self.numbers is not None:
+            attrs = nest_known(attrs)
         watching: Any = sys.getprofile() if op.is_own else None
         if type(watching) is not MethodType or watching.__func__ is not Watch._event:
             return self._apply(op, inputs, attrs)
@@ -165,6 +169,10 @@ class Capture(TensorInterpreter):
             if record and state is not None and not state.requires_grad and state.payload in self.flows:
                 return None
         return tuple(edges)
+
+    def cast(self, x: Any, dtype: DType | None) -> Any:
+        """A Python number that changes from call to call is an argument of the graph."""
+        return super().cast(x.numbers.scalar(x, dtype) if type(x) is SymNumber and dtype is not None else x, dtype)
 
     def evaluate(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[Payload, ...]:
         """Append the node; the payloads are its output values."""

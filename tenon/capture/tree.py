@@ -41,6 +41,12 @@ class Structure:
         own = set() if self.kind in (None, Again) else {self.kind}
         return own.union(*(child.kinds() for child in self.children))
 
+    def all_labels(self) -> Iterator[Any]:
+        """The labels of all containers."""
+        yield from self.labels
+        for child in self.children:
+            yield from child.all_labels()
+
     def build(self, leaves: Iterable[Any], change: Change | None = None) -> Any:
         """The nest of this structure with these leaves; `change` may change what is in a container."""
         return _build(self, iter(leaves), [], change)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
 from itertools import count
+from operator import itemgetter
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,10 @@ import numpy as np
 from tenon.backends.cpu import objects
 from tenon.capture.captured import Captured, holder_of
 from tenon.capture.constants import WithConstants, given, late_program
+from tenon.capture.epilogue import epilogue
 from tenon.capture.leaves import FromGraph
+from tenon.capture.places import NUMBERS
+from tenon.capture.prologue import Prologue
 from tenon.capture.replay import Results, Stopped, run, settle
 from tenon.capture.trace import Argument, GradientOf, Held, Source
 from tenon.capture.tree import LEAF, Structure, unfold
@@ -48,13 +52,20 @@ def short_way(captured: Captured, structure: Structure, leaves: Sequence[Any]) -
     """What makes calls like this one, which went well, or says MISS; None where there is no such way."""
     if not objects.READABLE or captured.uses_containers or not hasattr(late_program(captured.program), "quick_frame"):
         return None
+    prologue = captured.prologue
+    further = () if prologue is None else prologue(leaves)
+    if further is None:
+        return None
+    own, leaves = len(leaves), (*leaves, *further)
     distinct = len(set(map(id, leaves)))
     if len({id(x) for x in leaves if isinstance(x, Tensor)}) < sum(isinstance(x, Tensor) for x in leaves):
         return None                     # two arguments are one tensor
-    maker = _Maker(captured, leaves)
+    maker = _Maker(captured, leaves, own)
     made, outside = maker.make(), captured.outside
     if made is None:
         return None
+    if prologue is not None:
+        return _with_leaves(structure, _read_anew(prologue, made, leaves, outside), captured.apart)
     if maker.answer is not None and distinct == len(leaves) and _is_plain(structure):
         return maker.answer if not outside else _apart_from(outside, maker.answer)
     several = len(leaves) > 1
@@ -66,6 +77,25 @@ def short_way(captured: Captured, structure: Structure, leaves: Sequence[Any]) -
             return MISS
         return made(given)
     return _with_leaves(structure, call if outside or several else made, captured.apart)
+
+
+def _read_anew(prologue: Prologue, made: Callable[[tuple[Any, ...]], Any], leaves: Sequence[Any],
+               outside: frozenset[int]) -> Callable[[tuple[Any, ...]], Any]:
+    """The call, with what is read anew behind its own arguments; its tensors must be apart from one another."""
+    tensors = [k for k, x in enumerate(leaves) if isinstance(x, Tensor)]
+    pick = itemgetter(*tensors) if len(tensors) > 1 else None
+
+    def call(given: tuple[Any, ...]) -> Any:
+        further = prologue(given)
+        if further is None:
+            return MISS
+        given = (*given, *further)
+        if outside and not outside.isdisjoint(map(id, given)):
+            return MISS
+        if pick is not None and len(set(map(id, pick(given)))) != len(tensors):
+            return MISS
+        return made(given)
+    return call
 
 
 def make_ready() -> None:
@@ -120,16 +150,18 @@ def _with_leaves(structure: Structure, call: Callable[[tuple[Any, ...]], Any], a
 class _Maker:
     """Collects the conditions of a capture, and what is done where they hold."""
 
-    def __init__(self, captured: Captured, leaves: Sequence[Any]):
+    def __init__(self, captured: Captured, leaves: Sequence[Any], own: int):
         with unforked:
             from tenon.backends.cpu import calls, conditions  # local: LLVM is slow to load, and not always needed
             from tenon.capture.conditions import GuardConditions
         self.native, self.calls, self.captured = conditions, calls, captured
         self.answer: Call | None = None                         # the call that is one builtin, if there is one
-        self.leaves = leaves
+        self.leaves, self.own = leaves, own                     # the first `own` are the call's arguments
+        values = dict(captured.values)
+        self.free = {k for k, x in enumerate(leaves) if k >= own or (type(x) in NUMBERS and k not in values)}
         self.tensors = tuple([asarray(x) if isinstance(x, np.ndarray) else x for x in leaves])
         self.guards = GuardConditions(captured.guards)
-        kept = [x for x in leaves if not isinstance(x, (Tensor, np.ndarray))]
+        kept = [x for k, x in enumerate(leaves) if not isinstance(x, (Tensor, np.ndarray)) and k not in self.free]
         self.arrays: list[Any] = [x.own.payload for x in captured.inputs.holders(self.tensors)]
         program = captured.program
         self.ready = program.ready_for(self.arrays) if isinstance(program, WithConstants) else None
@@ -153,7 +185,8 @@ class _Maker:
         read = {id(source.holder) for source in self.captured.sources if isinstance(source, Held)}
         rows += [self.row(Held(x), self.native.ANY) for x, *_ in self.captured.held if id(x) not in read]
         rows += [self.identity(k, x) for k, x in self.captured.same]
-        rows += [self.identity(k, x) for k, x in enumerate(self.leaves) if not isinstance(x, (Tensor, np.ndarray))]
+        rows += [self.identity(k, x) for k, x in enumerate(self.leaves)
+                 if not isinstance(x, (Tensor, np.ndarray)) and k not in self.free]
         return None if None in rows else rows  # type: ignore[return-value]
 
     def place(self, k: int) -> int:
@@ -256,14 +289,18 @@ class _Maker:
                     return fresh(array)
                 return MISS
             return one
-        arrays = any(isinstance(x, np.ndarray) for x in self.leaves)
+        arrays = any(isinstance(x, np.ndarray) for x in self.leaves[:self.own])
         places, moved = count(), bool(assigned)
         where = [-1 - donor if donor is not None else next(places) for donor in donors]
+        ended = bool(assigned or captured.gradients or captured.flags or captured.failed is not None)
+        end = None if ended else epilogue(captured, where)
 
         def several(leaves: tuple[Any, ...]) -> Any:
             new = tuple([empty(shape, dtype) for (shape, dtype), empty in zip(made, empties, strict=True)])
             if not ((rest is None or rest.hold()) and call(leaves, new)):
                 return MISS
+            if end is not None:
+                return end(leaves, new)
             tensors = _as_tensors(leaves) if arrays else leaves
             results: Sequence[Any] = _Arrays(new, where, sources, tensors)
             try:

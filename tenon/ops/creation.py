@@ -54,7 +54,9 @@ def _shape(sizes: tuple[Any, ...]) -> Any:
 
 def _filled(shape: Any, value: Any, dtype: Any, requires_grad: bool = False) -> Any:
     wanted = None if dtype is None else as_dtype(dtype)
-    if isinstance(value, PYTHON_SCALARS) and wanted is not None:
+    if hasattr(type(value), "in_graph"):        # a number that changes from call to call
+        value = value.in_graph(wanted)
+    elif isinstance(value, PYTHON_SCALARS) and wanted is not None:
         value = literal(value, wanted)
     value = lift(value)
     if value.ndim:

@@ -20,7 +20,8 @@ from tenon.state import recorder
 from tenon.tensor import Tensor
 
 # Code of Tenon's that is rewritten as users' is: what calls users' modules, what goes through users' containers.
-CONTAINERS = tuple(PACKAGE + name for name in ("nn/containers.py", "nn/module.py", "capture/convert/library.py"))
+CONTAINERS = tuple(PACKAGE + name for name in ("nn/containers.py", "nn/module.py", "optim/lr_scheduler.py",
+                                                 "capture/convert/library.py"))
 OPTIMIZERS = (PACKAGE + "optim/optimizer.py", PACKAGE + "optim/clipping.py")
 REPLACED: dict[Any, Callable[..., Any]] = {}        # filled by tenon.capture.convert.builtins
 _codes: dict[tuple[str, types.CodeType], types.CodeType | None] = {}     # by file: equal code may stand elsewhere

@@ -14,7 +14,7 @@ from tenon.capture.convert.nests import are_lists, matches, parts_of, rebuilt, s
 from tenon.capture.convert.several import Several
 from tenon.capture.effects import MISSING
 from tenon.capture.guards import same_atom
-from tenon.capture.numbers import Number, as_tensor, is_number, kind_of, one_kind, strong
+from tenon.capture.numbers import Number, as_tensor, in_graph, is_number, kind_of, one_kind, strong
 from tenon.capture.subgraph import InnerBuilder, closed
 from tenon.capture.watch import UnsafeCall, unwatched
 from tenon.eager.tape import saved
@@ -139,7 +139,7 @@ class Join:
             return self.known(self.condition)
         if a is False and b is True:
             return self.known(self.condition, negated=True)
-        out = self.output(one_kind(a), one_kind(b))
+        out = self.output(in_graph(one_kind(a)), in_graph(one_kind(b)))
         if self.outputs is None:
             return None
         number = Number(out, kind_of(a))

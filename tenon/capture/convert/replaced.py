@@ -23,6 +23,7 @@ from tenon.capture.convert.undecided import compared, is_perhaps, is_undecided, 
 from tenon.capture.convert.view import attribute, content, counted, has_attribute
 from tenon.capture.effects import MISSING
 from tenon.capture.numbers import Number, as_tensor, number_of, one_kind
+from tenon.capture.symnumber import SymNumber, on_number
 from tenon.errors import ArgumentError
 from tenon.graph.ir import Value
 from tenon.ops.arranging import concat, stack
@@ -140,6 +141,8 @@ def _to(kind: type) -> None:
     def convert(*args: Any, **keywords: Any) -> Any:
         x = args[0] if len(args) == 1 and not keywords else None
         x = RUNTIME.read(x, "")
+        if type(x) is SymNumber:
+            return on_number(kind, (x,))
         if not is_captured(x):
             return kind(*args, **keywords)
         if x.size != 1:
@@ -167,6 +170,8 @@ def type_(*args: Any, **keywords: Any) -> Any:
     if len(args) == 1 and type(args[0]) is Choice and (capture := capture_now()) is not None:
         found = capture.narrowed(args[0])
         return Choice(tuple([(p, type_(x)) for p, x in found.options])) if type(found) is Choice else type_(found)
+    if len(args) == 1 and type(args[0]) is SymNumber:
+        return args[0].kind
     return one_kind(args[0]).weak if len(args) == 1 and type(args[0]) is Number else type(*args, **keywords)
 
 
@@ -345,9 +350,20 @@ def _unary(function: Any, name: str) -> None:
     def compute(x: Any) -> Any:
         x = RUNTIME.read(x, "")
         if not is_captured(x):
-            return function(x)
+            return on_number(function, (x,))
         return Number(getattr(as_tensor(number_of(x, float)), name)())
 
 
 for _name in ("exp", "sin", "cos", "tan", "tanh", "atan", "sinh", "cosh", "erf", "fabs", "isnan", "isinf", "isfinite"):
     _unary(getattr(math, _name), {"fabs": "abs"}.get(_name, _name))
+
+
+def _of_numbers(function: Any) -> None:
+    @replaces(function)
+    def compute(*args: Any, **keywords: Any) -> Any:
+        return function(*args, **keywords) if keywords else on_number(function, args)
+
+
+for _function in vars(math).values():
+    if callable(_function) and _function not in REPLACED:
+        _of_numbers(_function)

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from tenon.capture.convert.choice import UNBOUND
-from tenon.capture.convert.reachable import Reached, contents, reachable
+from tenon.capture.convert.reachable import Reached, reachable
 from tenon.capture.convert.statements import PRIVATE
 from tenon.capture.convert.undecided import is_perhaps
-from tenon.capture.effects import MISSING, Effect, Snapshot, read_slot
+from tenon.capture.effects import MISSING, Effect, Snapshot
 from tenon.capture.guards import Group
+from tenon.capture.reading import attribute_of, cell_of, item_of, slot_of
 from tenon.capture.watch import UnsafeCall, place_of
 from tenon.dataclasses import dataclass
 from tenon.state import TensorState
@@ -56,29 +57,13 @@ class World:
                 yield Group(read, effect.holder, now, f"{effect.kind} {effect.key}")
 
 
-def _attribute(key: str, holder: Any) -> tuple[Any, ...]:
-    return (vars(holder).get(key, MISSING),)
-
-
-def _slot(key: str, holder: Any) -> tuple[Any, ...]:
-    return (read_slot(holder, key),)
-
-
-def _item(key: Any, holder: dict[Any, Any]) -> tuple[Any, ...]:
-    return (holder.get(key, MISSING),)
-
-
-def _cell(key: None, holder: Any) -> tuple[Any, ...]:
-    return (contents(holder),)
-
-
 def _content(key: Any, holder: Any) -> tuple[Any, ...]:
     return tuple(holder.items()) if isinstance(holder, dict) else tuple(holder)
 
 
 # How to read what stands in a place; containers are read as a whole.
 READ: dict[str, Callable[[Any, Any], tuple[Any, ...]]] = {
-    "attribute": _attribute, "slot": _slot, "item": _item, "cell": _cell}
+    "attribute": attribute_of, "slot": slot_of, "item": item_of, "cell": cell_of}
 
 
 @dataclass

@@ -1,0 +1,148 @@
+"""What a capture reads anew in every call -> one Python function that gives it to the graph, as further arguments.
+
+    tensors, numbers, results = found in their places, computed for the graph, computed for what the call leaves
+
+The function is source text made of the operations that `Numbers` noted, without those that nobody needs.  It gives None
+where a condition does not hold, where the type of a number is another one, or where Python raises.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tenon.capture.places import ARGUMENT, CELL, CLASS, SLOT, Place
+from tenon.capture.symnumber import Asked, Computed, Numbers, SymNumber, scalar
+from tenon.dataclasses import dataclass
+from tenon.graph.build import LARGEST
+from tenon.types import DType, TensorType, float64
+
+Prologue = Callable[[Sequence[Any]], "tuple[Any, ...] | None"]
+SYMBOLS = {
+    operator.add: "+", operator.sub: "-", operator.mul: "*", operator.truediv: "/", operator.floordiv: "//",
+    operator.mod: "%", operator.pow: "**", operator.lshift: "<<", operator.rshift: ">>", operator.and_: "&",
+    operator.or_: "|", operator.xor: "^", operator.lt: "<", operator.le: "<=", operator.gt: ">", operator.ge: ">=",
+    operator.eq: "==", operator.ne: "!=",
+}
+
+
+@dataclass(frozen=True, eq=False)
+class Further:
+    """What is read anew in every call: tensors in places, numbers in places, and what is computed from these."""
+
+    tensors: Sequence[Place]
+    numbers: Sequence[tuple[Place, SymNumber]]
+    scalars: Sequence[tuple[SymNumber, DType]]      # that the graph reads
+    results: Sequence[SymNumber]                    # that the call leaves
+
+    @property
+    def types(self) -> list[TensorType]:
+        """Of the scalars."""
+        return [TensorType(dtype, ()) for _, dtype in self.scalars]
+
+    def prologue(self, numbers: Numbers) -> Prologue | None:
+        """The function of a call's leaves; None where there is nothing to do."""
+        moving = [x for _, x in self.numbers if not numbers.is_settled(x)]
+        needed = self.tensors or self.scalars or self.results or moving
+        return _Writer(self, numbers).function() if needed else None
+
+
+class _Writer:
+    """Writes the source text of a prologue; `scope` holds what it names."""
+
+    def __init__(self, further: Further, numbers: Numbers):
+        self.further, self.numbers = further, numbers
+        self.scope: dict[str, Any] = {"array": np.array}
+        self._names: dict[int, str] = {}
+
+    def function(self) -> Prologue:
+        further = self.further
+        moving = [(place, x) for place, x in further.numbers if not self.numbers.is_settled(x)]
+        reads = [f"n{x.index} = {self.read(place)}" for place, x in moving]
+        kinds = [f"if type(n{x.index}) is not {x.kind.__name__}: return None" for _, x in moving]
+        results = [*(self.read(place) for place in further.tensors),
+                   *(self.converted(x, dtype) for x, dtype in further.scalars), *map(self.text, further.results)]
+        lines = [*reads, *kinds, *self.steps(), f"return ({', '.join(results)}{',' * (len(results) == 1)})"]
+        body = "\n".join(f"        {line}" for line in lines)
+        source = f"def prologue(leaves):\n    try:\n{body}\n    except Exception:\n        return None\n"
+        exec(compile(source, "<tenon prologue>", "exec"), self.scope)
+        made: Prologue = self.scope["prologue"]
+        return made
+
+    def read(self, place: Place) -> str:
+        """The expression that reads a place."""
+        if place.kind == ARGUMENT:
+            return f"leaves[{place.key}]"
+        holder = self.name(place.holder)
+        if place.kind == CELL:
+            return f"{holder}.cell_contents"
+        if place.kind == SLOT:
+            return f"{self.name(partial(Place.read, place))}()"
+        return f"{holder}.__dict__[{place.key!r}]" if place.kind == CLASS else f"{holder}[{self.constant(place.key)}]"
+
+    def steps(self) -> list[str]:
+        """What is computed and asked, as far as somebody needs it."""
+        wanted = {x.index for x in [*self.further.results, *(x for x, _ in self.further.scalars)]}
+        lines: list[str] = []
+        for step in reversed(self.numbers.steps):
+            moves = [x for x in step.args if type(x) is SymNumber and not self.numbers.is_settled(x)]
+            if isinstance(step, Asked):
+                needed = bool(moves) or any(type(x) is SymNumber and x.index in self.numbers.settled and
+                                            x.roots != {x.index} for x in step.args)
+            else:
+                needed = step.index in wanted
+            if not needed:
+                continue
+            wanted.update(x.index for x in step.args if type(x) is SymNumber)
+            lines += reversed(self.step(step))
+        return list(dict.fromkeys(reversed(lines)))     # what is asked twice is asked once
+
+    def step(self, step: Computed | Asked) -> list[str]:
+        call = self.call(step.function, step.args)
+        if isinstance(step, Computed):
+            name = f"n{step.index}"
+            checks = [f"if type({name}) is not {step.kind.__name__}: return None"] if step.kind else []
+            return [f"{name} = {call}", *checks]
+        if isinstance(step.answer, bool):
+            return [f"if not ({call}): return None" if step.answer else f"if {call}: return None"]
+        return [f"if ({call}) != {self.constant(step.answer)}: return None"]
+
+    def call(self, function: Callable[..., Any], args: Sequence[Any]) -> str:
+        texts = list(map(self.text, args))
+        if function in SYMBOLS:
+            return f"{texts[0]} {SYMBOLS[function]} {texts[1]}"
+        return f"{self.name(function)}({', '.join(texts)})"
+
+    def text(self, x: Any) -> str:
+        """A number: its variable, or what it is in all calls."""
+        if type(x) is not SymNumber:
+            return self.constant(x)
+        return self.constant(x.value) if x.roots <= self.numbers.settled else f"n{x.index}"
+
+    def constant(self, x: Any) -> str:
+        plain = type(x) in (int, bool, str) or (type(x) is float and abs(x) < float("inf"))
+        return f"({x!r})" if plain else self.name(x)
+
+    def name(self, x: Any) -> str:
+        if id(x) not in self._names:
+            self._names[id(x)] = f"c{len(self._names)}"
+            self.scope[self._names[id(x)]] = x
+        return self._names[id(x)]
+
+    def converted(self, x: SymNumber, dtype: DType) -> str:
+        """The array of a number that the graph reads."""
+        text, slowly = self.text(x), f"{self.name(scalar)}({self.text(x)}, {self.name(dtype)})"
+        if dtype.kind in "iu" and x.kind is int:
+            info = np.iinfo(dtype.numpy)
+            return f"array({text}, {self.name(dtype.numpy)}) if {info.min} <= {text} <= {info.max} else {slowly}"
+        if dtype.kind == "f" and dtype.numpy in LARGEST:
+            most = self.constant(LARGEST[dtype.numpy])
+            number = text if x.kind is float else f"float({text})"
+            return f"array({number}, {self.name(dtype.numpy)}) if -{most} <= {text} <= {most} else {slowly}"
+        if dtype is float64:
+            return f"array(float({text}))"
+        return slowly

@@ -1,0 +1,442 @@
+"""A Python number that changes from call to call is an input of the graph: few captures, the bits of eager code."""
+
+
+import math
+import threading
+from collections import deque
+
+import numpy as np
+import pytest
+
+import tenon as tn
+from tenon import nn, optim
+
+X = np.array([1.5, -2.25, 3.0], np.float32)
+NUMBERS = (0.5, -0.5, 1e-3, 3.0, -0.0, 0.0, 1e30, 1e300, math.inf, -7.25, 0.1, 1 / 3)
+INTEGERS = (1, 2, -3, 0, 7, 100, 2**31, -2**40, 5, 12, 3, 4)
+
+
+def captures(function):
+    return sum(len(record.captures) for record in function.records.values())
+
+
+def never_by_part(function):
+    return all(record.eager is None and record.full is None for record in function.records.values())
+
+
+def exact(x):
+    """What tells two results apart: type, bits, element type."""
+    if isinstance(x, tn.Tensor):
+        return x.dtype, x.shape, x.numpy().tobytes()
+    if isinstance(x, (tuple, list)):
+        return type(x), tuple(map(exact, x))
+    if isinstance(x, dict):
+        return dict, tuple((k, exact(v)) for k, v in x.items())
+    return type(x), repr(x)
+
+
+def outcome(call):
+    try:
+        return exact(call())
+    except Exception as error:
+        return type(error), str(error).partition("\n")[0]
+
+
+def check(function, arguments, most=3):
+    """The jitted function on each number, twice over, gives what it gives eagerly, with a few captures."""
+    jitted = tn.jit(function)
+    for k, number in enumerate([*arguments, *arguments]):
+        given = number if isinstance(number, tuple) else (number,)
+        want = outcome(lambda given=given: function(tn.asarray(X), *given))
+        got = outcome(lambda given=given: jitted(tn.asarray(X), *given))
+        assert got == want, f"call {k} with {number!r}"
+    assert captures(jitted) <= most
+    return jitted
+
+
+# ---------------------------------------------------------------- arguments
+
+@pytest.mark.parametrize("function", [
+    lambda x, a: x * a,
+    lambda x, a: a - x,
+    lambda x, a: x + a * 2 - 1,
+    lambda x, a: (x * (1 - a), a),
+    lambda x, a: (x + 1, a * a, -a, abs(a)),
+    lambda x, a: tn.where(x > a, x, a),
+    lambda x, a: x.astype("float64") * a,
+    lambda x, a: x.clip(-1, 1) * (a + 0.1) / 3,
+    lambda x, a: {"loss": x.sum() * a, "rate": a},
+    lambda x, a: tn.full((2,), a),
+    lambda x, a: tn.tensor(a, dtype="float64") + x,
+    lambda x, a: tn.tensor([1.0, 2.0]) * a,
+], ids=range(12))
+@pytest.mark.parametrize("numbers", [NUMBERS, INTEGERS], ids=["float", "int"])
+def test_arithmetic_with_a_number_among_the_arguments(function, numbers):
+    assert never_by_part(check(function, numbers))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int32", "complex64"])
+def test_a_number_takes_the_type_of_the_tensor_it_meets(dtype):
+    check(lambda x, a: x.round().astype(dtype) * a, (3.5, -0.1, 1 / 3, 1e-3) if dtype != "int32" else (3, -2, 7, 5))
+
+
+def test_a_number_that_changes_its_type_keeps_it():
+    function = check(lambda x, a: (x * a, a + 1), (1, 2, 3, 2.5, 4.5, True, False, 6, 7.5), most=8)
+    assert never_by_part(function)
+
+
+def test_numbers_in_nested_arguments():
+    check(lambda x, a: (x * a["rate"], x + a["more"][0], a["more"]),
+          [{"rate": k / 7, "more": [k, "s"]} for k in range(1, 12)])
+
+
+def test_integers_are_exact_beyond_64_bits():
+    check(lambda x, a: (x + 1, a * a * a, a % 7, a // 3, a << 2), [10**k for k in range(3, 40)])
+    check(lambda x, a: x.astype("int64") + a, [2**62, 2**62 + 1, 3, -2**63, 5, 2**70], most=4)
+
+
+def test_python_s_own_errors_and_kinds():
+    check(lambda x, a: (x, 1 / a), [1.0, 2.0, 0.0, 4.0, -3.0], most=4)
+    check(lambda x, a: (x, a ** 0.5), [4.0, 9.0, -4.0, 2.0, -1.0], most=5)
+    check(lambda x, a: (x, 2 ** a), [1, 2, -1, 3, -2, 70], most=5)
+    check(lambda x, a: (x, a << 1), [1, 2, 3, 4])
+    check(lambda x, a: (x, divmod(a, 3), round(a / 7, 2), round(a / 2), a // 2, a % 5), [1, 2, -3, 4, 9])
+
+
+@pytest.mark.parametrize("function", [math.cos, math.exp, math.sqrt, math.log1p, math.floor, math.ceil, math.trunc,
+                                      math.radians, int, float, round, abs], ids=lambda f: f.__name__)
+def test_functions_of_numbers(function):
+    numbers = [k / 3 for k in range(1, 20)]
+    assert never_by_part(check(lambda x, a: (x * function(a), function(a)), numbers))
+
+
+def test_several_arguments_of_a_function_of_numbers():
+    check(lambda x, a: x * math.pow(a, 2) + math.atan2(a, 3) + math.fmod(a, 2), NUMBERS[:8], most=4)
+
+
+def test_the_extremes_and_sums_of_numbers():
+    check(lambda x, a: x * min(a, 1.0) + max(0.0, a) + sum([a, a, 1]), [k / 4 for k in range(-3, 9)], most=5)
+
+
+# ---------------------------------------------------------------- where the number itself is asked for
+
+def test_a_condition_on_a_number_is_what_is_guarded():
+    def function(x, step):
+        return x * 2 if step % 10 == 0 else x + step
+    assert captures(check(function, range(1, 60))) == 3
+
+
+def test_a_number_that_becomes_a_size_an_axis_or_an_index():
+    check(lambda x, n: tn.zeros(n) + n, (3, 4, 2, 3, 5), most=5)
+    check(lambda x, n: x.reshape(3, 1).sum(axis=n), (0, 1, 0, 1), most=3)
+    check(lambda x, n: x[n], (0, 1, 2, -1), most=5)
+    check(lambda x, n: x[:n], (1, 2, 3), most=5)
+    check(lambda x, n: [x * k for k in range(n)], (1, 2, 3), most=5)
+    check(lambda x, n: x * [10, 20, 30][n], (0, 1, 2), most=5)
+
+
+def test_a_number_that_becomes_text_or_a_key():
+    check(lambda x, n: (x, f"step {n}", str(n), f"{n:03d}"), (1, 2, 3), most=5)
+    check(lambda x, n: (x, {n: "here"}), (1, 2, 3), most=5)
+    check(lambda x, n: x * {1: 2.0, 2: 3.0}.get(n, 0.5), (1, 2, 3), most=5)
+    check(lambda x, n: x * len({n, 1}), (1, 2, 3), most=5)
+
+
+def test_a_number_is_what_python_says_it_is():
+    def function(x, a):
+        kinds = isinstance(a, int), isinstance(a, float), isinstance(a, (int, float)), type(a) is float, a is None
+        return x * a, kinds, a == "a", a != None, a in (1, 2)      # noqa: E711
+    check(function, (1.0, 2.5, 3.5, 4.0), most=4)
+    check(function, (1, 2, 3, 4), most=5)
+
+
+def test_a_number_beside_what_is_no_number_of_python():
+    from fractions import Fraction
+    check(lambda x, a: (x, a + Fraction(1, 3), np.float64(2.0) * a, np.ones(2) * a, a * 2j), (1, 2, 3), most=4)
+
+
+def test_a_bool_stays_a_bool():
+    check(lambda x, a: (x * a, a, a and 1, not a), (True, False, True, False), most=2)
+
+
+def test_nan_is_a_number_like_others():
+    check(lambda x, a: x * a, (1.0, 2.0, math.nan, 3.0, math.nan), most=2)
+
+
+# ---------------------------------------------------------------- state
+
+class Box:
+    pass
+
+
+class Slotted:
+    __slots__ = ("n",)
+
+    def __init__(self):
+        self.n = 0
+
+
+class Counted:
+    n = 0
+
+
+def attribute():
+    box = Box()
+    box.n = 0
+
+    def step(x):
+        box.n += 1
+        return x * box.n
+    return step, lambda: box.n
+
+
+def slot():
+    box = Slotted()
+
+    def step(x):
+        box.n += 1
+        return x * box.n
+    return step, lambda: box.n
+
+
+def of_a_class():
+    class Own(Counted):
+        n = 0
+
+    def step(x):
+        Own.n += 1
+        return x * Own.n
+    return step, lambda: Own.n
+
+
+def of_a_module():
+    layer = nn.Linear(3, 3)
+    layer.n = 0
+
+    def step(x):
+        layer.n += 1
+        return x * layer.n
+    return step, lambda: layer.n
+
+
+def cell():
+    n = 0
+
+    def step(x):
+        nonlocal n
+        n += 1
+        return x * n
+    return step, lambda: n
+
+
+def item_of_a_list():
+    counts = [5, 0, "s"]
+
+    def step(x):
+        counts[1] += 1
+        return x * counts[1]
+    return step, lambda: list(counts)
+
+
+def item_of_a_queue():
+    counts = deque([0, 1])
+
+    def step(x):
+        counts[0] += 1
+        return x * counts[0]
+    return step, lambda: list(counts)
+
+
+def item_of_a_dictionary():
+    counts = {"n": 0, "fixed": 3, 4: "four"}
+
+    def step(x):
+        counts["n"] += 1
+        return x * counts["n"] + counts["fixed"]
+    return step, lambda: dict(counts)
+
+
+def average():
+    box = Box()
+    box.total, box.count = 0.0, 0
+
+    def step(x):
+        box.total += x.sum().item()
+        box.count += 1
+        return x * (box.total / box.count)
+    return step, lambda: (box.total, box.count)
+
+
+def moving_average():
+    box = Box()
+    box.mean = None
+
+    def step(x):
+        loss = float(x.sum())
+        box.mean = loss if box.mean is None else 0.9 * box.mean + 0.1 * loss
+        return x - box.mean
+    return step, lambda: box.mean
+
+
+def corrected_for_its_start():
+    box = Box()
+    box.t, box.m = 0, tn.zeros(3)
+
+    def step(x):
+        box.t += 1
+        box.m = (box.m + x) * 0.5
+        return box.m / (1 - 0.5 ** box.t)
+    return step, lambda: (box.t, box.m)
+
+
+STATES = [attribute, slot, of_a_class, of_a_module, cell, item_of_a_list, item_of_a_queue, item_of_a_dictionary,
+          average, moving_average, corrected_for_its_start]
+
+
+@pytest.mark.parametrize("program", STATES, ids=lambda f: f.__name__)
+def test_state_that_counts(program):
+    (eager, of_eager), (function, of_jitted) = program(), program()
+    jitted = tn.jit(function)
+    for k in range(40):
+        x = tn.asarray(X * (k % 5 + 1))
+        want, got = eager(x), jitted(x)
+        assert exact(got) == exact(want), f"call {k}"
+        assert exact(of_jitted()) == exact(of_eager()), f"call {k}"
+    assert captures(jitted) <= 3 and never_by_part(jitted)
+
+
+TOTAL = 0
+
+
+def test_a_global_that_counts():
+    @tn.jit
+    def step(x):
+        global TOTAL
+        TOTAL += 1
+        return x * TOTAL
+    for k in range(TOTAL + 1, TOTAL + 40):
+        assert exact(step(tn.asarray(X))) == exact(tn.asarray(X) * k)
+        assert k == TOTAL
+    assert captures(step) == 2
+
+
+def test_what_the_user_sets_between_calls_is_seen():
+    box = Box()
+    box.rate = 0.5
+    step = tn.jit(lambda x: x * box.rate)
+    for value in (0.5, 0.25, 3, 0.125, True, 2.5, -0.0, 1e10):
+        box.rate = value
+        assert exact(step(tn.asarray(X))) == exact(tn.asarray(X) * value)
+    del box.rate
+    with pytest.raises(AttributeError):
+        step(tn.asarray(X))
+    box.rate = 4.0
+    assert exact(step(tn.asarray(X))) == exact(tn.asarray(X) * 4.0)
+
+
+def test_one_number_in_two_places_is_two_numbers():
+    a, b = Box(), Box()
+    a.n = b.n = 1.5
+    step = tn.jit(lambda x: (x * a.n, x + b.n))
+    for k in range(12):
+        a.n, b.n = k * 0.1, (7.0 if k % 3 else k * 0.1)
+        assert exact(step(tn.asarray(X))) == exact((tn.asarray(X) * a.n, tn.asarray(X) + b.n))
+    assert captures(step) <= 3
+
+
+def test_a_number_under_a_condition_on_a_tensor():
+    def program():
+        box = Box()
+        box.n, box.rate = 0, 0.5
+
+        def step(x, a):
+            if x.sum() > 2:
+                box.n += 1
+                box.rate = box.rate * a
+            return x * box.rate, x + box.n
+        return box, step
+    (eager_box, eager), (box, function) = program(), program()
+    jitted = tn.jit(function)
+    for k in range(30):
+        x, a = tn.asarray(X * (1 if k % 3 else -1)), 1 + k / 100
+        assert exact(jitted(x, a)) == exact(eager(x, a)), k
+        assert vars(box) == vars(eager_box), k
+        assert type(box.n) is int and type(box.rate) is float
+    assert captures(jitted) <= 3 and never_by_part(jitted)
+
+
+def test_threads_do_not_see_each_other_s_numbers():
+    step = tn.jit(lambda x, a: (x * a, a))
+    for k in range(8):
+        step(tn.asarray(X), k * 0.5)
+    wrong = []
+
+    def work(number):
+        for k in range(300):
+            a = number + k / 1000
+            if exact(step(tn.asarray(X), a)) != exact((tn.asarray(X) * a, a)):
+                wrong.append(a)
+    threads = [threading.Thread(target=work, args=(n,)) for n in (1.0, 2.0, 3.0)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert not wrong
+
+
+# ---------------------------------------------------------------- training
+
+def scheduled(schedule):
+    weight = nn.Parameter(tn.asarray(X))
+    opt = optim.SGD([weight], lr=0.1)
+    rates = schedule(opt)
+
+    def step(x):
+        loss = (weight * x).square().sum()
+        opt.zero_grad()
+        loss.backward()
+        opt.step()
+        rates.step()
+        return loss.detach()
+    return step, lambda: (weight.detach(), opt.lr, rates.last_epoch, rates.get_last_lr())
+
+
+SCHEDULES = {
+    "exponential": lambda opt: optim.ExponentialLR(opt, 0.97),
+    "cosine": lambda opt: optim.CosineAnnealingLR(opt, 50),
+    "steps": lambda opt: optim.StepLR(opt, 4, 0.9),
+    "function": lambda opt: optim.LambdaLR(opt, lambda e: 0.5 * (1 + math.cos(math.pi * e / 40))),
+    "warm-up": lambda opt: optim.LinearLR(opt),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_a_schedule_inside_the_step(name):
+    (eager, of_eager), (function, of_jitted) = scheduled(SCHEDULES[name]), scheduled(SCHEDULES[name])
+    jitted = tn.jit(function)
+    for k in range(30):
+        x = tn.asarray(X / (k + 1))
+        np.testing.assert_allclose(jitted(x).numpy(), eager(x).numpy(), rtol=1e-6)
+        (w, rate, *rest), (w_, rate_, *rest_) = of_eager(), of_jitted()
+        np.testing.assert_allclose(w_.numpy(), w.numpy(), rtol=1e-6)
+        assert exact(rate_) == exact(rate) and exact(rest_) == exact(rest), k
+    assert captures(jitted) <= 3 and never_by_part(jitted)
+
+
+def test_a_rate_that_is_passed_to_a_step_of_one_s_own():
+    weight = nn.Parameter(tn.asarray(X))
+
+    @tn.jit
+    def step(x, rate):
+        loss = (weight * x).sum()
+        loss.backward()
+        with tn.no_grad():
+            weight.assign(weight - rate * weight.grad)
+        weight.grad = None
+        return loss.detach()
+    expected = X.copy()
+    for k in range(30):
+        step(tn.ones(3), 0.1 / (k + 1))
+        expected = expected - np.float32(0.1 / (k + 1)) * np.ones(3, np.float32)
+        np.testing.assert_array_equal(weight.detach().numpy(), expected)
+    assert captures(step) == 2
