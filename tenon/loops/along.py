@@ -59,7 +59,10 @@ def opened(targets: Sequence[Target]) -> list[Target]:
 def along_rows(targets: Sequence[Target], temporary: Temporary) -> list[Target]:
     """The targets, rows and the sums along them cut into chunks of rows."""
     result = list(targets)
-    for along in _found(targets):
+    for found in _found(targets):
+        along = changed(found, sums=tuple(filter(may_go_along, found.sums)))
+        if not along.sums:
+            continue
         taken = {*along.rows, *along.sums}
         result = [*_together(along, temporary), *(t for t in result if t not in taken)]
     return result
@@ -79,6 +82,16 @@ def _found(targets: Sequence[Target]) -> list[Along]:
         if first in along[:1] and all(t.indices == whole[0].indices[:len(t.indices)] for t in rows):
             found.append(Along(tuple(rows), tuple(along)))
     return found
+
+
+def may_go_along(target: Target) -> bool:
+    """Whether every element that its sums add up is known once its row has been gone through.
+
+    One that reads a reduction over all rows, as argmin reads the least, depends on later turns of the same loop: a
+    dependence that prevents fusion (Kennedy and Allen, section 6.2.5).  What stands outside of all loops comes first.
+    """
+    return all(not y.free or not y.free.isdisjoint(x.indices)
+               for x in _outermost(target.value) for y in parts(x.body, Reduce))
 
 
 def _space(target: Target) -> Space | None:

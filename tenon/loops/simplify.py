@@ -6,6 +6,7 @@ comparison use the bounds of loop variables: with `j < 4`, `(4*i + j) // 4` is `
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from typing import TypeGuard
 
@@ -29,6 +30,7 @@ from tenon.loops.expressions import (
     Expr,
     Index,
     Load,
+    Reduce,
     Select,
     Size,
     constant,
@@ -62,21 +64,53 @@ def substitute(x: Expr, values: Mapping[Index, Expr]) -> Expr:
 
 
 class Substitution:
-    """Indices replaced in one expression after another; what these have in common is gone through once."""
+    """Free indices replaced in one expression after another; what these have in common is gone through once.
+
+    It avoids capture (Barendregt's convention): an index that a reduction binds is not the index of that name outside.
+    """
 
     def __init__(self, values: Mapping[Index, Expr]):
+        self.values = values
         self.done: dict[Expr, Expr] = dict(values.items())
         self.replaced = frozenset(values)
+        self.within: dict[tuple[Index, ...], Substitution] = {}
 
     def __call__(self, x: Expr) -> Expr:
         found = self.done.get(x)
         if found is None:
             if x.free.isdisjoint(self.replaced):
                 return x
-            children = x.children()
-            parts = tuple([self(child) for child in children])
-            found = self.done[x] = simplify(x if parts == children else x.rebuilt(parts))
+            found = self.done[x] = self._reduction(x) if isinstance(x, Reduce) else self._rebuilt(x, x.children())
         return found
+
+    def _rebuilt(self, x: Expr, children: tuple[Expr, ...]) -> Expr:
+        parts = tuple([self(child) for child in children])
+        return simplify(x if parts == children else x.rebuilt(parts))
+
+    def _reduction(self, x: Reduce) -> Expr:
+        """Its extents stand outside of its indices, its body inside."""
+        extents = tuple([self(extent) for extent in x.extents])
+        put_in = frozenset().union(*(self.values[i].free for i in x.body.free & self.replaced if i not in x.indices))
+        if not put_in.isdisjoint(x.indices):
+            x = _with_other_indices(x, put_in | x.body.free)
+        if self.replaced.isdisjoint(x.indices):
+            body = self(x.body)
+        else:
+            body = self._without(x.indices)(x.body)
+        return simplify(Reduce(x.kind, x.indices, body, extents))
+
+    def _without(self, indices: tuple[Index, ...]) -> Substitution:
+        if indices not in self.within:
+            self.within[indices] = Substitution({i: x for i, x in self.values.items() if i not in indices})
+        return self.within[indices]
+
+
+def _with_other_indices(x: Reduce, taken: frozenset[Index]) -> Reduce:
+    """The same reduction, over indices that are none of those taken."""
+    names = {index.name for index in (*taken, *x.indices)}
+    free = (name for n in itertools.count() if (name := f"k{n}") not in names)
+    indices = tuple(Index(name, index.extent) for index, name in zip(x.indices, free, strict=False))
+    return Reduce(x.kind, indices, substitute(x.body, dict(zip(x.indices, indices, strict=True))), x.extents)
 
 
 # ---------------------------------------------------------------- rules, one for every kind
