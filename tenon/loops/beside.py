@@ -24,6 +24,7 @@ from tenon.loops.deep import is_deep
 from tenon.loops.expressions import Binary, Buffer, Expr, Index, Load, Local, Reduce, Select, constant, size
 from tenon.loops.flattening import with_flat_loops, with_flat_reductions
 from tenon.loops.ir import Chunk
+from tenon.loops.rounding import rounded
 from tenon.loops.simplify import simplify, substitute
 from tenon.loops.target import Target
 from tenon.loops.traversal import parts, replace
@@ -77,7 +78,7 @@ class _Adding:
         found = stored[0].product
         assert found is not None
         self.rows, self.columns, self.temporary = found.rows, found.columns, temporary
-        self.stored: dict[Expr, Expr] = {Load(t.buffer, t.offset, None): t.value for t in stored}
+        self.stored: dict[Expr, Expr] = {Load(t.buffer, t.offset, None): rounded(t.value) for t in stored}
         rows = product(index.extent for index in self.rows)
         assert isinstance(rows, int)
         self.chunk = Chunk(Index("chunk", min(rows // SHORTEST, CHUNKS)), Local("first", bool_))

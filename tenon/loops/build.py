@@ -34,6 +34,7 @@ from tenon.loops.expressions import (
     lift,
     size,
 )
+from tenon.loops.rounding import rounded
 from tenon.loops.simplify import FALSE, TRUE, Substitution, simplify
 from tenon.loops.traversal import parts, walk
 from tenon.types import DType, Shape, TensorType, bool_, int32, int64
@@ -201,7 +202,11 @@ class GraphExpressions:
         return self.scalars.owner
 
     def at(self, value: Value, index: Indices) -> Expr:
-        """Element `index` of `value`, read from its buffer if it has one.
+        """Element `index` of `value`, with the bits that it has in memory."""
+        return rounded(self.to_store(value, index))
+
+    def to_store(self, value: Value, index: Indices) -> Expr:
+        """The same before it is rounded to its type; read from its buffer if it has one.
 
         A value without elements is never read when a kernel runs, and rules need not think of it; but the index into
         it may be data that has to be checked.

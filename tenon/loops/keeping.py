@@ -4,7 +4,7 @@
         m = sum(exp(x[i, k]) for k)                         for k: row[k] = exp(x[i, k]); m += row[k]
         for j: out[i, j] = exp(x[i, j]) / m                 for j: out[i, j] = row[j] / m
 
-A row is kept where computing an element again costs more than storing it once and loading it.
+A row is kept where computing an element again costs more than storing it once and loading it, and where it is of sums.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def kept_rows(targets: Sequence[Target], loops: Sequence[Index]) -> dict[Expr, K
             done.add(x)
             row = in_row(x)
             earlier = first.setdefault(row, loop)
-            if (earlier.level, earlier.index) == (loop.level, loop.index) or _work(x, loop.index) <= STORE_AND_LOAD:
+            if (earlier.level, earlier.index) == (loop.level, loop.index) or not _is_kept(x, loop.index):
                 stack.extend(x.children())
                 continue
             buffer = rows.setdefault(row, Buffer(f"row{len(rows)}", TensorType(x.dtype, (lane.extent,)), "local"))
@@ -82,6 +82,12 @@ def _row_loops(targets: Sequence[Target], loops: Sequence[Index]) -> Iterator[_R
 def _is_whole(x: Reduce) -> bool:
     """Whether x is reduced along one row, from end to end."""
     return len(x.indices) == 1 and x.extents == (size(x.indices[0].extent),)
+
+
+def _is_kept(x: Expr, index: Index) -> bool:
+    """Whether x costs more than a place in a row, or is a sum, which another loop might add up in another order."""
+    is_sum = isinstance(x, Reduce) and x.kind in ("add", "mul") and x.dtype.kind == "f"
+    return is_sum or _work(x, index) > STORE_AND_LOAD
 
 
 def _work(x: Expr, index: Index) -> float:

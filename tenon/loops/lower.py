@@ -136,7 +136,7 @@ def _targets(graph: Graph, build: GraphExpressions, buffers: Mapping[Value, Buff
     for value, buffer in zip(graph.results, outputs, strict=True):
         if buffer not in done and not is_empty(value.type):
             index, indices = loop_indices(value.type)
-            found.append(Target(buffer, indices, offset(value.shape, index), build.at(value, index)))
+            found.append(Target(buffer, indices, offset(value.shape, index), build.to_store(value, index)))
     return found
 
 

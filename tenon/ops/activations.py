@@ -30,6 +30,7 @@ from tenon.ops.exponential import exp, expm1, log, log1p, sigmoid
 from tenon.ops.shape import reshape_op
 from tenon.ops.special import normal_cdf
 from tenon.ops.trigonometric import tanh
+from tenon.ops.widening import rounded_gradient, rounded_once
 from tenon.types import TensorType, normalize_axis
 
 SELU_SCALE, SELU_ALPHA = 1.0507009873554805, 1.6732632423543772
@@ -151,6 +152,7 @@ def selu(x: Any) -> Any:
     return where(greater(x, 0), x, expm1(minimum(x, 0)) * SELU_ALPHA) * SELU_SCALE
 
 
+@rounded_gradient
 def _gelu_vjp(g: Any, y: Any, x: Any, approximate: str) -> tuple[Any]:
     if approximate == "none":
         return (g * (normal_cdf(x) + x * exp(x * x * -0.5) * GAUSS),)
@@ -161,6 +163,7 @@ def _gelu_vjp(g: Any, y: Any, x: Any, approximate: str) -> tuple[Any]:
 
 @composite(promote=floating, vjp=_gelu_vjp, examples=["gelu(f32[2, 3], approximate='none') -> f32[2, 3]",
                                                       "gelu(f32[2, 3], approximate='tanh') -> f32[2, 3]"])
+@rounded_once
 def gelu(x: Any, *, approximate: str = "none") -> Any:
     """x times the normal distribution function; "tanh" is the usual approximation of it.
 
@@ -174,12 +177,14 @@ def gelu(x: Any, *, approximate: str = "none") -> Any:
     return x * (tanh((x + x * x * x * TANH_B) * TANH_A) + 1) * 0.5
 
 
+@rounded_gradient
 def _silu_vjp(g: Any, y: Any, x: Any) -> tuple[Any]:
     s = sigmoid(x)
     return (g * (s + y * (1 - s)),)
 
 
 @composite(promote=floating, vjp=_silu_vjp, examples=["silu(f32[2, 3]) -> f32[2, 3]"])
+@rounded_once
 def silu(x: Any) -> Any:
     """x * sigmoid(x), also called swish."""
     return x * sigmoid(x)

@@ -22,12 +22,8 @@ from tenon.ops.exponential import rsqrt
 from tenon.ops.pieces import pad_op, slice_op
 from tenon.ops.reduction import norm
 from tenon.ops.shape import cast, reshape_op
-from tenon.types import Shape, float32
-
-
-def widened(x: Any) -> Any:
-    """`x` in at least 32 bits."""
-    return cast(x, dtype=float32) if x.dtype.bits == 16 else x
+from tenon.ops.widening import widened
+from tenon.types import Shape
 
 
 def _scaled(normal: Any, weight: Any, bias: Any) -> Any:

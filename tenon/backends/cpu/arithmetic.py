@@ -16,8 +16,10 @@ from tenon.types import DType, bfloat16, bool_, float16, float64
 I1, I8, I16, I32, I64 = (ir.IntType(n) for n in (1, 8, 16, 32, 64))
 POINTER = ir.PointerType()
 FLOAT, DOUBLE, HALF = ir.FloatType(), ir.DoubleType(), ir.HalfType()
-FREE = ("contract",)                            # multiply and add may be fused
-REORDER = ("contract", "reassoc", "nsz")        # and a sum may be split into partial sums
+# An operation is rounded once, so a value has the same bits wherever it is computed: no flag that lets LLVM round
+# otherwise is set, but in sums, whose elements may be taken in any order.
+FUSED = ("contract",)                           # a product that a sum alone takes in: it may be one with the addition
+REORDER = ("contract", "reassoc", "nsz")        # a sum may be split into partial sums
 SPLIT = ("contract", "reassoc")                 # the same, where LLVM would cancel what is added, infinite or not
 
 
@@ -164,12 +166,23 @@ def rounded(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
     return b.bitcast(b.and_(chosen, number(0xFFFF0000)), x.type)
 
 
+def nearest(b: ir.IRBuilder, x: ir.Value) -> ir.Value:
+    """A float that was computed of bfloat16 numbers, as one of them, to nearest even.
+
+    The lower half of its bits is 0 where it is a NaN, as theirs is, so what is added for rounding leaves it one.
+    """
+    bits = b.bitcast(x, I32)
+    odd = b.and_(b.lshr(bits, ir.Constant(I32, 16)), ir.Constant(I32, 1))
+    upper = b.trunc(b.lshr(b.add(bits, b.add(odd, ir.Constant(I32, 0x7FFF))), ir.Constant(I32, 16)), I16)
+    return from_memory(b, upper, bfloat16)
+
+
 def reinterpret(b: ir.IRBuilder, x: ir.Value, source: DType, target: DType) -> ir.Value:
     """The same bits as another type."""
     return from_memory(b, b.bitcast(to_memory(b, x, source), in_memory(target)), target)
 
 
-def binary(b: ir.IRBuilder, op: str, x: ir.Value, y: ir.Value, dtype: DType, flags: tuple[str, ...] = FREE) -> ir.Value:
+def binary(b: ir.IRBuilder, op: str, x: ir.Value, y: ir.Value, dtype: DType, flags: tuple[str, ...] = ()) -> ir.Value:
     """`x op y` for operands of one type."""
     if op in _COMPARISONS:
         return _compare(b, op, x, y, dtype)
@@ -216,7 +229,7 @@ def _extreme(name: str, relation: str) -> Callable[..., ir.Value]:
     return emit
 
 
-def float_remainder(b: ir.IRBuilder, x: ir.Value, y: ir.Value, flags: tuple[str, ...] = FREE) -> ir.Value:
+def float_remainder(b: ir.IRBuilder, x: ir.Value, y: ir.Value, flags: tuple[str, ...] = ()) -> ir.Value:
     """Python's modulo: the sign of the divisor."""
     zero = ir.Constant(x.type, 0.0)
     rest = b.frem(x, y)

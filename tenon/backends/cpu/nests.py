@@ -12,7 +12,7 @@ from llvmlite import ir
 
 from tenon.backends import pieces
 from tenon.backends.cpu import arithmetic as scalar
-from tenon.backends.cpu.arithmetic import FREE, I64, number, register
+from tenon.backends.cpu.arithmetic import FUSED, I64, number, register
 from tenon.backends.cpu.contraction.emit import loop, loop_flags, prefetch
 from tenon.backends.cpu.contraction.machine import host
 from tenon.backends.cpu.contraction.turning import turn
@@ -21,9 +21,8 @@ from tenon.backends.cpu.streams import AHEAD, elements_of_a_line, streams
 from tenon.backends.cpu.values import ONE, ZERO, Values
 from tenon.backends.cpu.vectors import has_gaps, in_flight, is_unrolled, masked_lanes, nearness, reads_over_gaps
 from tenon.loops.affine import is_multiple
-from tenon.loops.expressions import OPERATION, Binary, Buffer, Const, Expr, Index, Load, Local, identity
-from tenon.loops.ir import Accumulator, Fetch, Kernel, Loop, Nest, Stmt, Store, Turn, Update, roots, statements
-from tenon.loops.traversal import walk
+from tenon.loops.expressions import OPERATION, Binary, Buffer, Const, Expr, Index, Local, identity
+from tenon.loops.ir import Accumulator, Fetch, Kernel, Loop, Nest, Stmt, Turn, Update, statements
 from tenon.types import bool_, int64
 
 LOCAL_ALIGNMENT = 64        # bytes
@@ -43,7 +42,6 @@ class Loops(Values):
         self.around: list[Index] = []           # of the loops that are being written
         self.ends: dict[Index, ir.Value] = {}   # where they end
         self.own = Share(self.b, *share)
-        self.flags = () if is_exact(kernel) else FREE
 
     def run(self, nest: Nest) -> None:
         """The whole function."""
@@ -100,11 +98,18 @@ class Loops(Values):
                 self.b.store(number(identity(kind, local.dtype).value, local.dtype), self.slots[local])
             case Update(local=local, kind=kind, value=value):
                 slot = self.slots[local]
-                new = self.value(value)
+                new = self._added(value) if kind == "add" else self.value(value)
                 old = self.b.load(slot, typ=register(local.dtype))
                 self.b.store(scalar.combined(self.b, OPERATION[kind], old, new, local.dtype), slot)
             case _:
                 super().statement(statement)
+
+    def _added(self, x: Expr) -> ir.Value:
+        """What a sum takes in; a product that nothing else reads is rounded with the sum."""
+        match x:
+            case Binary(op="*", left=left, right=right) if x.dtype.kind == "f":
+                return scalar.binary(self.b, "*", self.value(left), self.value(right), x.dtype, FUSED)
+        return self.value(x)
 
     def loop(self, statement: Loop) -> None:
         extent = self.ends[statement.index] = self.value(statement.extent)
@@ -249,27 +254,6 @@ def _is_shared_whole(loop: Loop, lanes: int) -> bool:
     """Whether every thread's part of a parallel loop is whole vectors."""
     sizes = loop.extent, loop.grain
     return loop.kind == "parallel" and all(isinstance(x, Const) and x.value % lanes == 0 for x in sizes)
-
-
-def is_exact(kernel: Kernel) -> bool:
-    """Whether the kernel looks for extremes, or for elements that are equal to something.
-
-    The gradient of a maximum goes to the elements that are equal to it, which may be computed again for that, here or
-    in another kernel.  An element has the same bits wherever it is computed if no multiply and add is fused.
-    """
-    listed = [s for nest in kernel.nests for s in statements(nest.body)]
-    return any(_is_extreme(s) for s in listed) or any(
-        isinstance(x, Binary) and x.op in ("==", "!=") and x.left.dtype.kind == "f" and x.left is not x.right
-        for s in listed for x in walk(*roots(s)))
-
-
-def _is_extreme(statement: Stmt) -> bool:
-    match statement:
-        case Update(kind=kind, local=local):
-            return kind in ("min", "max") and local.dtype.kind == "f"
-        case Store(buffer=buffer, value=Binary(op="min" | "max", left=Load(buffer=before))):
-            return before is buffer and buffer.type.dtype.kind == "f"
-    return False
 
 
 def _stays_near(buffer: Buffer) -> bool:

@@ -9,7 +9,7 @@ from llvmlite import ir
 
 from tenon.backends.cpu import arithmetic as scalar
 from tenon.backends.cpu import functions
-from tenon.backends.cpu.arithmetic import FREE, I64, number, register
+from tenon.backends.cpu.arithmetic import I64, number, register
 from tenon.dataclasses import dataclass, field
 from tenon.dims import Dim, Maximum, Quotient
 from tenon.loops.affine import at_least, bounds, is_natural
@@ -31,7 +31,7 @@ from tenon.loops.expressions import (
 )
 from tenon.loops.ir import Block, Let, Stmt, Store, roots
 from tenon.loops.traversal import walk
-from tenon.types import int64, uint64
+from tenon.types import bfloat16, int64, uint64
 
 ZERO, ONE = ir.Constant(I64, 0), ir.Constant(I64, 1)
 COUNTED = frozenset((Binary, Const, Index, Size))       # what is made of these is as long as the indices are
@@ -52,7 +52,6 @@ class Values:
     # others.  Both are reductions, which leave the loop to be made of vectors.
     failed: list[tuple[ir.Value, ir.Value]] = field(default_factory=list)
     near: bool = False      # whether the operands of functions that take longer for large ones are known to be small
-    flags: tuple[str, ...] = FREE       # of arithmetic on floats
 
     def block(self, body: Block) -> None:
         """Statements, one after the other; a run of stores happens once all of its values are known.
@@ -106,6 +105,8 @@ class Values:
                 return functions.call(b, name, args[0].dtype, [self.value(arg) for arg in args], self.near)
             case Select(condition=condition, then=then, otherwise=otherwise):
                 return b.select(self.value(condition), self.value(then), self.value(otherwise))
+            case Cast(x=Cast(x=inner), dtype=dtype) if inner.dtype is dtype is bfloat16:
+                return scalar.nearest(b, self.value(inner))
             case Cast(x=inner, dtype=dtype):
                 return scalar.cast(b, self.value(inner), inner.dtype, dtype)
             case Bits(x=inner, dtype=dtype):
@@ -128,7 +129,7 @@ class Values:
         x, y = self.value(left), self.value(right)
         if left.dtype is int64 and op in ("//", "%") and is_natural(left) and at_least(bounds(right)[0], 1):
             return self.b.udiv(x, y) if op == "//" else self.b.urem(x, y)
-        return scalar.binary(self.b, op, x, y, left.dtype, self.flags)
+        return scalar.binary(self.b, op, x, y, left.dtype)
 
     def address(self, buffer: Buffer, offset: Expr) -> ir.Value:
         return self.b.gep(self.pointers[buffer], [self.value(offset)], inbounds=True,

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from llvmlite import ir
 
 from tenon.backends.cpu import arithmetic as scalar
-from tenon.backends.cpu.arithmetic import FREE, register
+from tenon.backends.cpu.arithmetic import register
 from tenon.backends.cpu.contraction.emit import (
     address,
     const,
@@ -137,7 +137,7 @@ class Lanes:
             case Load():
                 return self.loaded(x)
             case Binary(op=op, left=left, right=right):
-                return scalar.binary(b, op, self.vector(left), self.vector(right), left.dtype, FREE)
+                return scalar.binary(b, op, self.vector(left), self.vector(right), left.dtype)
             case Call(args=(inner,)):
                 return b.fneg(self.vector(inner))
             case Select(condition=condition, then=then, otherwise=otherwise):
