@@ -20,7 +20,7 @@ from tenon.dataclasses import dataclass
 from tenon.dims import Dim
 from tenon.loops.affine import Affine, affine, dim_of, is_same
 from tenon.loops.expressions import Binary, Call, Cast, CheckedIndex, Const, Expr, Index, Local, Select, Size
-from tenon.loops.size_order import never_negative
+from tenon.loops.size_order import common_factor, divided, never_negative
 from tenon.loops.traversal import replace
 from tenon.types import DType, bool_, int64
 
@@ -112,8 +112,20 @@ class _Search:
         self.ranks: dict[Expr, tuple[int, int]] = {}
         self.given: dict[Expr, list[Affine]] = {}       # facts by the innermost atom in them
         for fact in ranges.facts:
-            if fact.terms:
-                self.given.setdefault(self.innermost(fact), []).append(fact)
+            self.note(fact)
+
+    def note(self, fact: Affine) -> None:
+        """Keep a fact, and what it says of outer atoms whatever the inner ones are."""
+        while fact.terms:
+            fact = _tightened(fact, 1)[0]
+            atom = self.innermost(fact)
+            by, found = fact.terms[atom], self.given.setdefault(atom, [])
+            found.append(fact)
+            sign = -1 if never_negative(by) else 1
+            bound = next((x for x in self.facts(atom) if is_same(x.terms[atom], sign)), None)
+            if len(fact.terms) == 1 or bound is None or not never_negative(-by * sign):
+                return
+            fact = _others(fact, atom) + _others(bound, atom).scaled(-by * sign)
 
     # ------------------------------------------------------------ proofs
 
@@ -160,8 +172,7 @@ class _Search:
         """The same where more is known."""
         before = {atom: list(known) for atom, known in self.given.items()}
         for fact in facts:
-            if fact.terms:
-                self.given.setdefault(self.innermost(fact), []).append(fact)
+            self.note(fact)
         found = self.is_natural(form, slack)
         self.given = before
         return found
@@ -224,8 +235,10 @@ class _Search:
                 yield from _between(atom, *_numbers(atom))
 
     def _quotient(self, atom: Expr, x: Affine, n: Dim) -> Iterator[Affine]:
-        """n * (x // n) <= x < n * (x // n) + n."""
+        """n * (x // n) <= x < n * (x // n) + n; and it is natural where x is."""
         low, high = self.interval(x)
+        if not isinstance(low, int) and self.is_natural(x):
+            yield Affine({atom: 1}, 0)
         yield from _between(atom, None if low is None else low // n, None if high is None else high // n)
         yield x + Affine({atom: -n}, 0)
         yield x.scaled(-1) + Affine({atom: n}, n - 1)
@@ -256,14 +269,16 @@ def _between(atom: Expr, low: Dim | None, high: Dim | None) -> Iterator[Affine]:
 
 
 def _tightened(form: Affine, slack: Dim) -> tuple[Affine, Dim]:
-    """The same question, of a form whose factors have nothing in common: it is a whole number, and rounds."""
-    numbers = list(form.terms.values())
-    if isinstance(slack, int) and numbers and all(isinstance(c, int) for c in numbers) \
-            and isinstance(form.constant, int):
-        common = gcd(*numbers)
-        least = -(-(1 - slack - form.constant) // common)       # the terms' sum, a multiple, is at least 1 - slack - c
-        return Affine({atom: c // common for atom, c in form.terms.items()}, -least), 1
-    return form, slack
+    """The same question, of a form whose factors have nothing in common: it is a whole number, and rounds.
+
+    Where the sum of terms, a multiple of n, is above -slack - constant, a n-th of it is so much above a n-th of that.
+    """
+    numbers = [c for c in form.terms.values() if isinstance(c, int)]
+    if not numbers or len(numbers) < len(form.terms) or not isinstance(slack, int):
+        return form, slack
+    common = gcd(*numbers, common_factor(form.constant)[0])
+    terms = {atom: c // common for atom, c in form.terms.items() if isinstance(c, int)}
+    return Affine(terms, divided(form.constant + (slack - 1), common)), 1
 
 
 def _numbers(x: Expr) -> Interval:

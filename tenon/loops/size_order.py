@@ -7,6 +7,8 @@ either side.  Sound, not complete: a size of which nothing is found may still ne
 
 from __future__ import annotations
 
+from math import gcd
+
 from tenon.dims import SMALLEST_SYMBOLIC_SIZE, Atom, Dim, Maximum, Quotient, SymbolicDim, product, symbol
 
 
@@ -17,7 +19,23 @@ def never_negative(x: Dim) -> bool:
     >>> never_negative(B * C - B), never_negative(B - C), never_negative((B + 3) // 4 * 4 - B)
     (True, False, True)
     """
-    return x >= 0 if isinstance(x, int) else _is_positive(x + 1)
+    if isinstance(x, int):
+        return x >= 0
+    common, _ = common_factor(x)
+    return _is_positive(divided(x, common) + 1)
+
+
+def common_factor(x: Dim) -> tuple[int, int]:
+    """(what all coefficients but the constant are multiples of, the constant); a number is its own constant."""
+    if isinstance(x, int):
+        return 0, x
+    return gcd(*(c for monomial, c in x.terms if monomial)), sum(c for monomial, c in x.terms if not monomial)
+
+
+def divided(x: Dim, by: int) -> Dim:
+    """x // by, for a number that divides all coefficients but the constant."""
+    rest = common_factor(x)[1]
+    return (x - rest) // by + rest // by
 
 
 def _is_positive(x: Dim) -> bool:

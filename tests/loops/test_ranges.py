@@ -2,6 +2,7 @@
 
 import itertools
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -46,7 +47,7 @@ def values_of(x, guard, sizes):
     """Every value of x in the loops, where the guard holds."""
     run = _Run({}, sizes)
     for a, b, c in itertools.product(range(7), range(sizes["B"]), range(3)):
-        env = {i: a, j: b, k: c}
+        env = {i: np.int64(a), j: np.int64(b), k: np.int64(c)}
         if c < run.value(LOOPS[k], env) and (guard is None or run.value(guard, env)):
             yield int(run.value(x, env))
 
@@ -105,6 +106,10 @@ tile, lane, row = Index("tile", 4), Index("lane", 256), Index("row", 64)
     (row // size(B) * size(B) + row % size(B), 7 * B, loops((row, 7 * B))),
     (i * 3 + k - 1, 20, loops((i, 7), (k, 3)).where(i * 3 + k >= 1)),
     ((i + k - 1) * size(B) + j, 7 * B, loops((i, 7), (j, B), (k, 3)).where((i + k >= 1) & (i + k < 8))),
+    (row // size(4) * size(4) + Index("left", 4), 64,
+     loops((row, 64)).inside(Index("left", 4), Binary("%", row, size(4)))),
+    (Binary("min", size(256), size(B) - tile * 256) // size(4) * size(4), 257, loops((tile, (B + 255) // 256))),
+    (row * 15 + k - 60, 90, loops((row, 9), (k, 3)).where(row * 3 + k >= 12)),
     (Binary("max", Binary("min", i * 2 - 3, size(4)), size(0)), 5, loops((i, 7))),
     (Select(i > 3, i - 4, i), 4, loops((i, 7))),
     ((row + size(3)) // size(4), 17, loops((row, 64))),
