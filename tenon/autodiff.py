@@ -16,7 +16,7 @@ from tenon.graph.cut import pullback_of, set_derivative
 from tenon.graph.ir import Graph, Input, Node, Value
 from tenon.graph.op import using
 from tenon.ops.arithmetic import add
-from tenon.ops.call import result_types, run_body
+from tenon.ops.call import run_body, type_of_body
 from tenon.ops.creation import ones_like, zeros_like
 from tenon.ops.define import define
 from tenon.ops.shape import cast, sum_to
@@ -176,5 +176,5 @@ def _call_vjp(g: Any, y: Any, *xs: Any, body: Graph) -> list[Any]:
     return [next(listed) if p.dtype.is_differentiable else None for p in body.params]
 
 
-call = define("call", public=False, type=result_types, ref=run_body, vjp=_call_vjp,
+call = define("call", public=False, type=type_of_body, ref=run_body, vjp=_call_vjp,
               doc="A graph applied to inputs, as one operator: what a jitted function is on the tape.")

@@ -145,9 +145,16 @@ def bind_sizes(graph: Graph, shapes: Sequence[tuple[int, ...]]) -> dict[str, int
         for dim, size in zip(value.shape, shape, strict=True):
             learn(dim, size, sizes)
     for value, shape in zip(graph.params, shapes, strict=True):
-        if any(evaluate(dim, sizes) != size for dim, size in zip(value.shape, shape, strict=True)):
+        if not _has_shape(value, shape, sizes):
             raise GraphError(f"{graph.name}: {value.name} is {value.type} and got an array of shape {list(shape)}")
     return sizes
+
+
+def _has_shape(value: Value, shape: tuple[int, ...], sizes: Mapping[str, int]) -> bool:
+    try:
+        return all(evaluate(dim, sizes) == size for dim, size in zip(value.shape, shape, strict=True))
+    except ZeroDivisionError:       # a size divided by a difference of others
+        return False
 
 
 def concrete(attrs: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:

@@ -131,6 +131,7 @@ class Node:
 MEMORY_BUDGET = "memory_budget"     # how many bytes may lie between the kernels of a graph
 AUTOTUNE = "autotune"               # whether schedules are chosen by measuring them
 CONSTANTS = "constants"             # the places of the parameters that are the same in nearly all calls
+AS_READ = "as_read"                 # the graph as it was read from text, to be verified for the sizes of each run
 DONATED = "donated"                 # the places of the parameters whose memory results take in nearly all calls
 
 

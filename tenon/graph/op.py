@@ -173,6 +173,7 @@ class Op(Called):
     autocast: str = ""                                  # "narrow" or "wide": its inputs under tn.autocast
     elementwise: bool = False                           # inputs broadcast; element i depends on input elements i only
     effect: bool = False                                # ordered with other effects, never removed
+    handles: bool = False                               # takes stacks and tokens too, and passes them on as they are
     data_dependent: bool = False                        # the output shape depends on the data: eager only
     batch: Callable[..., Any] | str | None = None       # rule of tn.vmap, or its name (tenon.transforms.batch_rules)
     domain: Domain = ()                                 # test data lies in (low, high); a pair of pairs: input by input

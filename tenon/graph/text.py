@@ -1,4 +1,4 @@
-"""Graph <-> text.  The text form is Python syntax, and is also the saved form: it parses back to an equal graph.
+"""Graph -> text.  The text form is Python syntax, and is also the saved form: it parses back to an equal graph.
 
     def step(x: f32[B, 784], w: f32[784, 10]):
         v0: f32[B, 10] = matmul(x, w)                    # train.py:14
@@ -6,36 +6,40 @@
         return v1[0], v1[1]
 
 A literal has the type of the first value among its node's inputs, unless written `f64(1.0)`.  Sub-graphs are nested
-functions, named by the attribute that holds them.  Reading text never runs it.
+functions, named by the attribute that holds them.  `tenon.graph.parse` reads it.
 """
 
 from __future__ import annotations
 
-import ast
 import hashlib
-import math
+import keyword
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tenon.dataclasses import dataclass
-from tenon.dims import SymbolicDim, parse_dim
-from tenon.errors import GraphError, Location, TenonError
-from tenon.graph.build import literal
+from tenon.dims import SymbolicDim
+from tenon.errors import GraphError
 from tenon.graph.ir import Graph, Literal, Node, Value, graphs_in
-from tenon.graph.op import OPS, Op
+from tenon.graph.parse import (
+    RESERVED,
+    Example,
+    parse_attribute,
+    parse_example,
+    parse_graph,
+    parse_type,
+)
 from tenon.graph.remember import once_a_graph
-from tenon.types import BY_SHORT, DType, TensorType
+from tenon.types import DType
+
+__all__ = ["Example", "attribute_text", "key_of", "key_of_nodes", "parse_attribute", "parse_example", "parse_graph",
+           "parse_type", "print_graph", "value_names"]
 
 INDENT = "    "
 _WRITTEN_AS_IN_PYTHON = frozenset({int, bool, float, str, type(None)})
-_NUMBERS = {"inf": math.inf, "nan": math.nan}
 
-
-# ---------------------------------------------------------------- printing
 
 def print_graph(graph: Graph, locations: bool = True) -> str:
     """The text of `graph`; `locations` adds the user's line to every node."""
-    return "\n".join(_lines(graph, graph.name, "", locations))
+    return "\n".join(_lines(graph, graph.name if _is_name(graph.name) else "graph", "", locations))
 
 
 @once_a_graph
@@ -77,7 +81,7 @@ def _lines(graph: Graph, title: str, indent: str, locations: bool) -> Iterator[s
         for attribute, value in node.attrs.items():
             for body in graphs_in(value):
                 if body not in titles:
-                    titles[body] = _unused(body.name if body.name.isidentifier() else attribute, taken)
+                    titles[body] = _unused(body.name if _is_name(body.name) else attribute, taken)
                     yield from _lines(body, titles[body], inner, locations)
         comment = f"  # {node.loc}" if node.loc and locations else ""
         yield f"{inner}{_left(node, names)} = {_call(node, names, titles)}{comment}"
@@ -89,7 +93,7 @@ def value_names(graph: Graph) -> dict[Value, str]:
     names: dict[Value, str] = {}
     taken: set[str] = set()
     for k, param in enumerate(graph.params):
-        wanted = param.name if param.name.isidentifier() else f"p{k}"
+        wanted = param.name if _is_name(param.name) else f"p{k}"
         names[param] = _unused(wanted, taken)
     number = 0
     for node in graph.nodes:
@@ -103,9 +107,13 @@ def value_names(graph: Graph) -> dict[Value, str]:
     return names
 
 
+def _is_name(text: str) -> bool:
+    return text.isidentifier() and not keyword.iskeyword(text)
+
+
 def _unused(wanted: str, taken: set[str]) -> str:
     name, k = wanted, 0
-    while name in taken or name in BY_SHORT or name in _NUMBERS:
+    while name in taken or name in RESERVED:
         k += 1
         name = f"{wanted}_{k}"
     taken.add(name)
@@ -149,184 +157,3 @@ def attribute_text(value: Any, titles: Mapping[Graph, str] | None = None) -> str
         case None | bool() | int() | float() | complex() | str() | SymbolicDim():
             return repr(value)
     raise GraphError(f"an attribute of type {type(value).__name__} has no text form: {value!r}")
-
-
-# ---------------------------------------------------------------- parsing
-
-def parse_graph(text: str) -> Graph:
-    """The graph that `text` describes; raises GraphError naming the line that is not understood."""
-    try:
-        tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        raise GraphError(f"the text of a graph is not valid: {error}") from None
-    if len(tree.body) != 1 or not isinstance(tree.body[0], ast.FunctionDef):
-        raise GraphError("the text of a graph is one function definition")
-    return _Parser(text.splitlines()).graph(tree.body[0])
-
-
-def parse_type(text: str) -> TensorType:
-    """The type that a text such as `f32[B, 784]` spells; raises GraphError otherwise."""
-    try:
-        expression = ast.parse(text.strip(), mode="eval").body
-    except SyntaxError as error:
-        raise GraphError(f"not a type: {text!r} ({error.msg})") from None
-    return _Parser([text]).types(expression, expression)[0]
-
-
-def parse_attribute(text: str) -> Any:
-    """The attribute that `attribute_text` wrote; raises GraphError for anything else."""
-    try:
-        expression = ast.parse(text.strip(), mode="eval").body
-    except SyntaxError as error:
-        raise GraphError(f"not an attribute: {text!r} ({error.msg})") from None
-    return _Parser([text]).attribute(expression, {})
-
-
-@dataclass(frozen=True)
-class Example:
-    """One line of an operator's examples: a call on types, and the types it gives, or None for an error."""
-
-    op: Op
-    inputs: tuple[TensorType | Literal | None, ...]
-    attrs: Mapping[str, Any]
-    outputs: tuple[TensorType, ...] | None
-
-
-def parse_example(text: str) -> Example:
-    """The parts of `relu(f32[2, 3]) -> f32[2, 3]` or `matmul(f32[2, 3], f32[2, 3]) -> error`."""
-    left, _, right = text.rpartition("->")
-    parser = _Parser([text])
-    call = ast.parse(left.strip(), mode="eval").body
-    assert isinstance(call, ast.Call) and isinstance(call.func, ast.Name), text
-    inputs = tuple(parser.literal(x, None) if isinstance(x, (ast.Call, ast.Constant)) else parser.types(x, x)[0]
-                   for x in call.args)
-    attrs = {str(k.arg): parser.attribute(k.value, {}) for k in call.keywords}
-    outputs = ast.parse(f"tuple[{right.strip()}]", mode="eval").body
-    expected = None if right.strip() == "error" else parser.types(outputs, outputs)
-    return Example(OPS[call.func.id], inputs, attrs, expected)
-
-
-class _Parser:
-    def __init__(self, lines: list[str]):
-        self.lines = lines
-
-    def graph(self, definition: ast.FunctionDef) -> Graph:
-        params = [Value(self.types(arg.annotation, arg)[0], name=arg.arg) for arg in definition.args.args]
-        env: dict[str, tuple[Value, ...]] = {p.name: (p,) for p in params}
-        graphs: dict[str, Graph] = {}
-        nodes: list[Node] = []
-        for statement in definition.body:
-            match statement:
-                case ast.FunctionDef():
-                    graphs[statement.name] = self.graph(statement)
-                case ast.AnnAssign(target=ast.Name(id=name), value=ast.Call() as call):
-                    node = self.node(call, self.types(statement.annotation, statement), env, graphs)
-                    env[name] = node.outputs
-                    nodes.append(node)
-                case ast.Return(value=value):
-                    listed = [] if value is None else value.elts if isinstance(value, ast.Tuple) else [value]
-                    return Graph(definition.name, tuple(params), tuple(nodes),
-                                 tuple(self.value(x, env) for x in listed))
-                case _:
-                    raise self.error(statement, "expected `name: type = op(...)`, a nested def or return")
-        raise self.error(definition, "a graph ends with return")
-
-    def node(self, call: ast.Call, types: tuple[TensorType, ...], env: Mapping[str, tuple[Value, ...]],
-             graphs: Mapping[str, Graph]) -> Node:
-        if not isinstance(call.func, ast.Name) or call.func.id not in OPS:
-            raise self.error(call, f"no operator named {ast.unparse(call.func)!r}")
-        keywords = {k.arg: k.value for k in call.keywords}
-        after = keywords.pop("after", None)
-        values = [self.value(x, env) if self.names_value(x, env) else x for x in call.args]
-        natural = next((v.dtype for v in values if isinstance(v, Value)), None)
-        inputs = tuple(v if isinstance(v, Value) else self.literal(v, natural) for v in values)
-        attrs = {str(name): self.attribute(x, graphs) for name, x in keywords.items()}
-        order = tuple(self.value(x, env) for x in after.elts) if isinstance(after, ast.List) else ()
-        node = Node(OPS[call.func.id], inputs, attrs, (), self.location(call), order)
-        node.outputs = tuple(Value(t, node, k) for k, t in enumerate(types))
-        return node
-
-    def names_value(self, node: ast.expr, env: Mapping[str, tuple[Value, ...]]) -> bool:
-        base = node.value if isinstance(node, ast.Subscript) else node
-        return isinstance(base, ast.Name) and base.id not in _NUMBERS
-
-    def value(self, node: ast.expr, env: Mapping[str, tuple[Value, ...]]) -> Value:
-        match node:
-            case ast.Name(id=name) if name in env and len(env[name]) == 1:
-                return env[name][0]
-            case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=int(k))) \
-                    if name in env and 0 <= k < len(env[name]):
-                return env[name][k]
-        raise self.error(node, f"no value named {ast.unparse(node)!r}")
-
-    def literal(self, node: Any, natural: DType | None) -> Literal | None:
-        match node:
-            case ast.Constant(value=None):
-                return None
-            case ast.Call(func=ast.Name(id=short), args=[number]) if short in BY_SHORT:
-                return literal(self.number(number), BY_SHORT[short])
-        if natural is None:
-            raise self.error(node, "a literal beside no value states its type, as in f32(1.0)")
-        try:
-            return literal(self.number(node), natural)
-        except (TenonError, ValueError, OverflowError) as error:
-            raise self.error(node, str(error)) from None
-
-    def number(self, node: ast.expr) -> Any:
-        match node:
-            case ast.Constant(value=bool() | int() | float() | complex() as value):
-                return value
-            case ast.Name(id=name) if name in _NUMBERS:
-                return _NUMBERS[name]
-            case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return -self.number(operand)
-            case ast.BinOp(left=left, op=ast.Add(), right=right):
-                return self.number(left) + self.number(right)
-            case ast.BinOp(left=left, op=ast.Sub(), right=right):
-                return self.number(left) - self.number(right)
-        raise self.error(node, f"not a number: {ast.unparse(node)}")
-
-    def attribute(self, node: ast.expr, graphs: Mapping[str, Graph]) -> Any:
-        match node:
-            case ast.Tuple(elts=elements):
-                return tuple(self.attribute(x, graphs) for x in elements)
-            case ast.Constant(value=None | str() as value):
-                return value
-            case ast.Name(id=name) if name in graphs:
-                return graphs[name]
-            case ast.Name(id=name) if name in BY_SHORT:
-                return BY_SHORT[name]
-        try:
-            return self.number(node)
-        except GraphError:
-            pass
-        try:
-            return parse_dim(node)
-        except ValueError:
-            raise self.error(node, f"not an attribute: {ast.unparse(node)}") from None
-
-    def types(self, node: ast.expr | None, where: ast.AST) -> tuple[TensorType, ...]:
-        match node:
-            case ast.Name(id=short) if short in BY_SHORT:
-                return (TensorType(BY_SHORT[short], ()),)
-            case ast.Subscript(value=ast.Name(id="tuple"), slice=inner):
-                listed = inner.elts if isinstance(inner, ast.Tuple) else [inner]
-                return tuple(t for x in listed for t in self.types(x, where))
-            case ast.Subscript(value=ast.Name(id=short), slice=inner) if short in BY_SHORT:
-                dims = inner.elts if isinstance(inner, ast.Tuple) else [inner]
-                try:
-                    return (TensorType(BY_SHORT[short], tuple(map(parse_dim, dims))),)
-                except ValueError as error:
-                    raise self.error(node, str(error)) from None
-        raise self.error(where, f"not a type: {ast.unparse(node) if node else 'nothing'}")
-
-    def location(self, node: ast.expr) -> Location | None:
-        line = self.lines[(node.end_lineno or node.lineno) - 1]
-        _, _, comment = line[node.end_col_offset or 0:].partition("# ")
-        file, _, number = comment.strip().rpartition(":")
-        return Location(file, int(number)) if file and number.isdigit() else None
-
-    def error(self, node: Any, problem: str) -> GraphError:
-        line = getattr(node, "lineno", 1)
-        source = self.lines[line - 1].strip() if line <= len(self.lines) else ""
-        return GraphError(f"graph text, line {line}: {problem}", why=source or None)

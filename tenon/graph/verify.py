@@ -1,31 +1,117 @@
-"""Graph -> nothing, or an error: checks every rule of the representation.  Runs around each pass in tests."""
+"""Graph -> nothing, or an error: checks every rule of the representation.  Runs around each pass in tests.
+
+    verify(graph)               raises GraphError at the first node that breaks a rule
+    verify_sizes(graph, sizes)  the same for these sizes of its symbols, of which rules may have left something open
+
+A graph may come from anybody (`tenon.graph.parse`).  What is accepted can be compiled and run: it ends in results or
+in a TenonError, and touches no memory but its own.  What an operator asks of its inputs and attributes stands in its
+type rule; the rules for all of them stand here.
+"""
 
 from __future__ import annotations
 
-from tenon.errors import GraphError, TenonError
-from tenon.graph.build import types_of
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+from tenon.dims import SymbolicDim
+from tenon.errors import ADDRESSABLE, GraphError, TenonError
+from tenon.graph.attributes import check_attributes
+from tenon.graph.build import agree, canonical_attrs, types_of
+from tenon.graph.cut import map_graphs
+from tenon.graph.interpret import concrete, concrete_type
 from tenon.graph.ir import Graph, Node, Value
+from tenon.graph.structure import exactly
+from tenon.sizes import told_by
+from tenon.types import TOKEN, TensorType
+
+MOST_AXES = 64              # of NumPy's arrays
+MOST_NESTED = 32            # graphs within graphs
+MOST_NODES = 1 << 18        # of a graph, those of its sub-graphs counted wherever they are held
+HANDLES = "ts"              # kinds of types that are no data: tokens and stacks
 
 
 def verify(graph: Graph) -> Graph:
     """`graph` itself; raises GraphError at the first node that breaks a rule."""
+    _check_extent(graph)
+    _check_ends(graph)
+    _check_symbols(graph)
+    _verify(graph, set())
+    return graph
+
+
+def verify_sizes(graph: Graph, sizes: Mapping[str, int]) -> None:
+    """Raise GraphError where a rule is broken once the symbols have these sizes."""
+    try:
+        sized = _sized(graph, sizes, {})
+    except ArithmeticError as error:
+        raise GraphError(f"{graph.name}: with {dict(sizes)} a size is no number: {error}") from None
+    _verify(sized, set())
+
+
+# ---------------------------------------------------------------- the whole
+
+def _check_extent(graph: Graph) -> None:
+    """Compiling takes time for every node, as often as a graph that holds it is held."""
+    known: dict[Graph, int] = {}
+
+    def count(inner: Graph, depth: int) -> int:
+        if depth > MOST_NESTED:
+            raise GraphError(f"{graph.name}: more than {MOST_NESTED} graphs are nested")
+        if inner not in known:
+            known[inner] = sum(1 + sum(count(body, depth + 1) for body in node.graphs) for node in inner.nodes)
+        return known[inner]
+    if count(graph, 0) > MOST_NODES:
+        raise GraphError(f"{graph.name}: more than {MOST_NODES} nodes, with those of its sub-graphs")
+
+
+def _check_ends(graph: Graph) -> None:
+    """Stacks and tokens live in one run."""
+    for what, values in (("parameter", graph.params), ("result", graph.results)):
+        for x in values:
+            if x.dtype.kind in HANDLES:
+                raise GraphError(f"{graph.name}: a {what} is a {x.dtype.name}, which lives in one run of a graph")
+
+
+def _check_symbols(graph: Graph) -> None:
+    """The size of every symbol follows from that of an axis of a parameter."""
+    told = {told_by(dim) for p in graph.params for dim in p.shape}
+    if unknown := [name for name in graph.symbols() if name not in told]:
+        raise GraphError(f"{graph.name}: the size {unknown[0]} follows from no parameter's shape",
+                         hint=f"an axis of size {unknown[0]}, or 2*{unknown[0]} + 1, says what it is")
+
+
+# ---------------------------------------------------------------- one graph
+
+def _verify(graph: Graph, seen: set[Graph]) -> None:
+    """`seen` are graphs that need not be looked at again."""
+    if graph in seen:
+        return
+    seen.add(graph)
     defined: set[Value] = set()
     for param in graph.params:
+        _check_param(graph, param)
         _define(param, defined, graph)
     for node in graph.nodes:
         for value in node.uses():
             if value not in defined:
                 raise _broken(graph, node, "reads a value before it is made, or from another graph")
-        _check_types(graph, node)
+        for body in node.graphs:
+            _verify(body, seen)
+        _check_node(graph, node)
         for output in node.outputs:
             if output.node is not node:
                 raise _broken(graph, node, "does not own its output")
             _define(output, defined, graph)
-        for body in node.graphs:
-            verify(body)
     if missing := [r for r in graph.results if r not in defined]:
         raise GraphError(f"{graph.name}: a result of type {missing[0].type} is made nowhere in the graph")
-    return graph
+
+
+def _check_param(graph: Graph, param: Value) -> None:
+    try:
+        _check_type(param.type)
+    except GraphError as error:
+        raise GraphError(f"{graph.name}: the parameter {param.name}: {error.what}") from None
 
 
 def _define(value: Value, defined: set[Value], graph: Graph) -> None:
@@ -34,19 +120,103 @@ def _define(value: Value, defined: set[Value], graph: Graph) -> None:
     defined.add(value)
 
 
-def _check_types(graph: Graph, node: Node) -> None:
+def _check_node(graph: Graph, node: Node) -> None:
+    """What holds for every operator, and then what its own rule says.  A rule that stumbles over a node refuses it."""
     try:
-        inferred = node.op.type(*types_of(node.inputs), **node.attrs)
+        _check_inputs(node)
+        check_attributes(node.op, node.attrs)
+        _check_handles(node)
+        _check_agreement(node)
+        for x in node.outputs:
+            _check_type(x.type)
+        _check_rule(node)
     except TenonError as error:
         raise _broken(graph, node, error.what) from None
-    except TypeError as error:
-        raise _broken(graph, node, str(error)) from None
+    except Exception as error:
+        raise _broken(graph, node, f"is not made so: {type(error).__name__}: {error}") from None
+
+
+def _check_inputs(node: Node) -> None:
+    signature, given = node.op.signature, node.inputs
+    least = len(signature.data) - signature.optional
+    if len(given) < least or (len(given) > len(signature.data) and not signature.variadic):
+        raise GraphError(f"takes ({signature}), and is given {len(given)} inputs")
+    if None in given[:least] or None in given[len(signature.data):]:
+        raise GraphError(f"takes ({signature}), and input {given.index(None)} is left out")
+    if node.op.data_dependent:
+        raise GraphError("has results whose shapes depend on the data")
+    if any(x.type != TOKEN for x in node.after):
+        raise GraphError("waits for a value that is no token")
+
+
+def _check_agreement(node: Node) -> None:
+    """Inputs have been promoted and broadcast: in a graph both are nodes of their own."""
+    for x, dtype in agree(node.op, node.inputs):
+        if x is not None and x.dtype is not dtype:
+            raise GraphError(f"computes with {None if dtype is None else dtype.name} here, and is given {x.dtype.name}")
+    shapes = [x.shape for x in node.inputs if isinstance(x, Value)]
+    if node.op.elementwise and any(shape != shapes[0] for shape in shapes):
+        raise GraphError(f"goes element by element, and is given {', '.join(str(list(shape)) for shape in shapes)}")
+
+
+def _check_handles(node: Node) -> None:
+    """Stacks and tokens are made by what says so, and go through what leaves elements as they are."""
+    if node.op.handles or node.graphs:
+        return
+    for x in (*node.inputs, *(() if node.op.effect else node.outputs)):
+        if x is not None and x.dtype.kind in HANDLES:
+            raise GraphError(f"computes with elements, and a {x.dtype.name} is none")
+
+
+def _check_type(type: TensorType) -> None:
+    """Sizes are numbers that an array may have."""
+    if any(isinstance(n, bool) or not isinstance(n, (int, SymbolicDim)) or (isinstance(n, int) and n < 0)
+           for n in type.shape):
+        raise GraphError(f"no tensor is {type}: sizes are whole numbers from 0")
+    if len(type.shape) > MOST_AXES:
+        raise GraphError(f"a type of {len(type.shape)} axes, more than {MOST_AXES}")
+    numbers = [n for n in type.shape if isinstance(n, int)]
+    limit = ADDRESSABLE if 0 not in numbers else 1 << 63
+    if prod(n for n in numbers if n) * type.dtype.itemsize >= limit:
+        raise GraphError(f"{type} is larger than any memory")
+
+
+def _check_rule(node: Node) -> None:
+    """The operator's own rule gives the types that are stated, and its attributes have their one form."""
+    given, attrs = types_of(node.inputs), node.attrs
+    normal = canonical_attrs(node.op, given, dict(attrs))
+    if exactly(tuple(sorted(normal.items()))) != exactly(tuple(sorted(attrs.items()))):
+        raise GraphError(f"has attributes {_listed(attrs)}, their one form is {_listed(normal)}")
+    inferred = node.op.type(*given, **attrs)
     expected = inferred if isinstance(inferred, tuple) else (inferred,)
     stated = tuple(x.type for x in node.outputs)
     if expected != stated:
-        raise _broken(graph, node, f"states {', '.join(map(str, stated))}, its rule gives "
-                                   f"{', '.join(map(str, expected))}")
+        raise GraphError(f"states {', '.join(map(str, stated))}, its rule gives {', '.join(map(str, expected))}")
+
+
+def _listed(attrs: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value!r}" for name, value in attrs.items())
 
 
 def _broken(graph: Graph, node: Node, problem: str) -> GraphError:
-    return GraphError(f"{graph.name}: {node.op.name} {problem}", where=node.loc)
+    said = problem.removeprefix(f"{node.op.name}: ")
+    return GraphError(f"{graph.name}: {node.op.name} {said}", where=node.loc)
+
+
+# ---------------------------------------------------------------- with sizes
+
+def _sized(graph: Graph, sizes: Mapping[str, int], known: dict[Graph, Graph]) -> Graph:
+    """The graph with numbers for its symbols."""
+    if graph not in known:
+        values: dict[Value, Value] = {p: Value(concrete_type(p.type, sizes), name=p.name) for p in graph.params}
+        nodes = []
+        for node in graph.nodes:
+            attrs = map_graphs(concrete(node.attrs, sizes), lambda body: _sized(body, sizes, known))
+            new = Node(node.op, tuple([values[x] if isinstance(x, Value) else x for x in node.inputs]), attrs, (),
+                       node.loc, tuple([values[x] for x in node.after]))
+            new.outputs = tuple([Value(concrete_type(x.type, sizes), new, k) for k, x in enumerate(node.outputs)])
+            values.update(zip(node.outputs, new.outputs, strict=True))
+            nodes.append(new)
+        known[graph] = Graph(graph.name, tuple(values[p] for p in graph.params), tuple(nodes),
+                             tuple(values[r] for r in graph.results))
+    return known[graph]

@@ -17,7 +17,7 @@ def _rule(g: Any, y: Any, *xs: Any) -> tuple[Any, ...]:
 
 
 barrier = define(
-    "barrier", public=False, type=_types, ref=lambda *xs: xs if len(xs) > 1 else xs[0], vjp=_rule,
+    "barrier", public=False, handles=True, type=_types, ref=lambda *xs: xs if len(xs) > 1 else xs[0], vjp=_rule,
     doc="The inputs unchanged, all of them computed before any output is used.  What is computed from the outputs is "
         "not merged with what was computed from the inputs: `tn.checkpoint` recomputes behind one.",
     examples=["barrier(f32[2, 3]) -> f32[2, 3]"])
@@ -29,7 +29,7 @@ stored = define(
     examples=["stored(f32[2, 3]) -> f32[2, 3]"])
 
 stop_gradient = define(
-    "stop_gradient", public=False, type=lambda x: x, ref=lambda x: x, expand=lambda x: x, batch="front",
+    "stop_gradient", public=False, handles=True, type=lambda x: x, ref=lambda x: x, expand=lambda x: x, batch="front",
     vjp=lambda g, y, x: (None,),
     doc="The input unchanged; no gradient flows through.  What `x.detach()` and `tn.no_grad()` leave in a graph.",
     examples=["stop_gradient(f32[2, 3]) -> f32[2, 3]"])

@@ -18,7 +18,7 @@ from tenon.ops.complex_parts import conj
 from tenon.ops.convolution import conv_input_grad, conv_ref, conv_type, conv_weight_grad
 from tenon.ops.define import check_kind, define
 from tenon.ops.shape import permute, reshape_op
-from tenon.ops.windows import padded, window_counts
+from tenon.ops.windows import Pads, Sizes, Steps, padded, window_counts
 from tenon.types import TensorType
 
 
@@ -32,7 +32,7 @@ def first(x: Any) -> Any:
     return permute(x, axes=(0, x.ndim - 1, *range(1, x.ndim - 1)))
 
 
-def _last_type(x: TensorType, w: TensorType, *, stride: Any, padding: Any, dilation: Any) -> TensorType:
+def _last_type(x: TensorType, w: TensorType, *, stride: Steps, padding: Pads, dilation: Steps) -> TensorType:
     found = conv_type(x.with_shape((x.shape[0], x.shape[-1], *x.shape[1:-1])), w, stride=stride, padding=padding,
                        dilation=dilation)
     return found.with_shape((found.shape[0], *found.shape[2:], found.shape[1]))
@@ -64,8 +64,8 @@ conv_channels_last: Op = define(
               "dilation=(1, 2)) -> f32[2, 4, 5, 5]"])
 
 
-def _weight_grad_type(x: TensorType, g: TensorType, *, kernel: Any, stride: Any, padding: Any,
-                      dilation: Any) -> TensorType:
+def _weight_grad_type(x: TensorType, g: TensorType, *, kernel: Sizes, stride: Steps, padding: Pads,
+                      dilation: Steps) -> TensorType:
     w = TensorType(x.dtype, (g.shape[-1], x.shape[-1], *kernel))
     expected = _last_type(x, w, stride=stride, padding=padding, dilation=dilation)
     if expected.shape != g.shape:
@@ -115,7 +115,7 @@ def taps_first(w: Any) -> Any:
     return permute(taps, axes=(*range(1, taps.ndim), 0))
 
 
-def _depthwise_type(x: TensorType, w: TensorType, *, stride: Any, padding: Any, dilation: Any) -> TensorType:
+def _depthwise_type(x: TensorType, w: TensorType, *, stride: Steps, padding: Pads, dilation: Steps) -> TensorType:
     check_kind("depthwise_channels_last", x.dtype, "uifc")
     if x.ndim != w.ndim + 1 or x.shape[-1] != w.shape[-1]:
         raise ShapeError(f"depthwise_channels_last: {x} is not [N, *sizes, C] for the kernel {w}, [*kernel, C]")

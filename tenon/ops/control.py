@@ -20,6 +20,7 @@ from tenon.graph.interpret import interpret_within
 from tenon.graph.ir import Graph
 from tenon.graph.op import Op
 from tenon.ops.barrier import barrier
+from tenon.ops.call import check_returns, check_takes, one_or_all, result_types
 from tenon.ops.custom import apply_graph
 from tenon.ops.define import define
 from tenon.types import TensorType, bool_
@@ -27,31 +28,9 @@ from tenon.types import TensorType, bool_
 Types = Any    # one type, or a tuple of them
 
 
-def one_or_all(listed: Sequence[Any]) -> Any:
-    """What an operator with these outputs returns."""
-    return listed[0] if len(listed) == 1 else tuple(listed)
-
-
 def all_of(out: Any) -> tuple[Any, ...]:
     """The outputs of a call, one or several."""
     return out if isinstance(out, tuple) else (out,)
-
-
-def result_types(graph: Graph) -> tuple[TensorType, ...]:
-    """The types of a graph's results."""
-    return tuple(r.type for r in graph.results)
-
-
-def check_takes(name: str, what: str, graph: Graph, given: Sequence[TensorType]) -> None:
-    """Raise GraphError unless the graph takes values of these types."""
-    taken = tuple(p.type for p in graph.params)
-    if taken != tuple(given):
-        raise GraphError(f"{name}: {what} takes ({shown(taken)}), and is given ({shown(given)})")
-
-
-def shown(types: Sequence[TensorType]) -> str:
-    """Types in words."""
-    return ", ".join(map(str, types))
 
 
 def seeds_of(g: Any, graph: Graph) -> list[Any]:
@@ -86,8 +65,7 @@ def _branch_types(name: str, operands: Sequence[TensorType], branches: Mapping[s
     types = result_types(branches[first])
     for what, graph in branches.items():
         check_takes(name, what, graph, operands)
-        if result_types(graph) != types:
-            raise GraphError(f"{name}: {first} returns ({shown(types)}), {what} returns ({shown(result_types(graph))})")
+        check_returns(name, what, graph, types)
     return one_or_all(types)
 
 

@@ -23,7 +23,19 @@ from tenon.ops.arithmetic import add
 from tenon.ops.complex_parts import conj
 from tenon.ops.define import check_kind, composite, define, function
 from tenon.ops.shape import reshape_op
-from tenon.ops.windows import over_windows, padded, pads, per_axis, shown, sum_windows, window_counts, window_view
+from tenon.ops.windows import (
+    Pads,
+    Sizes,
+    Steps,
+    over_windows,
+    padded,
+    pads,
+    per_axis,
+    shown,
+    sum_windows,
+    window_counts,
+    window_view,
+)
 from tenon.types import TensorType
 
 
@@ -80,8 +92,8 @@ conv: Op = define(
 
 # ---------------------------------------------------------------- the gradient with respect to the input
 
-def _input_grad_type(g: TensorType, w: TensorType, *, sizes: Any, stride: Any, padding: Any, dilation: Any,
-                     groups: int) -> TensorType:
+def _input_grad_type(g: TensorType, w: TensorType, *, sizes: Sizes, stride: Steps, padding: Pads,
+                     dilation: Steps, groups: int) -> TensorType:
     x = TensorType(g.dtype, (g.shape[0], w.shape[1] * groups, *sizes))
     expected = conv_type(x, w, stride=stride, padding=padding, dilation=dilation, groups=groups)
     if expected.shape != g.shape:
@@ -130,7 +142,7 @@ conv_input_grad: Op = define(
 
 # ---------------------------------------------------------------- the gradient with respect to the kernel
 
-def _weight_grad_type(x: TensorType, g: TensorType, *, kernel: Any, stride: Any, padding: Any, dilation: Any,
+def _weight_grad_type(x: TensorType, g: TensorType, *, kernel: Sizes, stride: Steps, padding: Pads, dilation: Steps,
                       groups: int) -> TensorType:
     w = TensorType(x.dtype, (g.shape[1], x.shape[1] // groups, *kernel))
     expected = conv_type(x, w, stride=stride, padding=padding, dilation=dilation, groups=groups)

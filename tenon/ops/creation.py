@@ -24,8 +24,14 @@ def _arange_compute(s: Any, i: Any, start: Any, step: Any, size: Dim, dtype: DTy
     return s.cast(size_expression(s, start, wide) + s.cast(i[0], wide) * size_expression(s, step, wide), dtype)
 
 
+def _arange_type(*, start: Dim | float, step: Dim | float, size: Dim, dtype: DType) -> TensorType:
+    if dtype.kind not in "uif" or (dtype.kind in "ui" and float in (type(start), type(step))):
+        raise DTypeError(f"arange: elements of type {dtype.name} are not counted from {start} by {step}")
+    return TensorType(dtype, (size,))
+
+
 arange_op = define(
-    "arange", public=False, type=lambda *, start, step, size, dtype: TensorType(dtype, (size,)),
+    "arange", public=False, type=_arange_type,
     ref=lambda start, step, size, dtype: (
         start + np.arange(size, dtype=np.float64 if dtype.is_floating else np.int64) * step).astype(dtype.numpy),
     compute=_arange_compute, vjp=lambda g, y, **_: (),

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tenon.errors import GraphError
 from tenon.graph.interpret import concrete, interpret_within
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import interpreter
+from tenon.ops.call import check_takes, one_or_all, result_types
 from tenon.ops.define import define
 from tenon.types import TensorType
 
@@ -22,9 +24,14 @@ def apply_graph(graph: Graph, inputs: Sequence[Any], sizes: Mapping[str, Any] | 
     return tuple(values[r] for r in graph.results)
 
 
-def _types(*xs: TensorType, body: Graph, forward: Graph, backward: Graph, given: Any) -> Any:
-    types = tuple(r.type for r in body.results)
-    return types if len(types) > 1 else types[0]
+def _types(*xs: TensorType, body: Graph, forward: Graph, backward: Graph, given: tuple[bool, ...]) -> Any:
+    check_takes("custom_call", "the body", body, xs)
+    check_takes("custom_call", "forward", forward, xs)
+    seeds = [t for t in result_types(body) if t.dtype.is_differentiable]
+    check_takes("custom_call", "backward", backward, (*result_types(forward), *seeds, *xs[len(given):]))
+    if len(backward.results) != sum(given) or len(given) > len(xs):
+        raise GraphError(f"custom_call: backward returns {len(backward.results)} gradients for the inputs {given}")
+    return one_or_all(result_types(body))
 
 
 def _ref(*xs: Any, body: Graph, forward: Graph, backward: Graph, given: Any) -> Any:

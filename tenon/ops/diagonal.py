@@ -18,6 +18,8 @@ from tenon.types import TensorType, normalize_axes
 
 
 def _diagonal_type(x: TensorType, *, offset: int = 0) -> TensorType:
+    if x.ndim < 2:
+        raise ShapeError(f"diagonal: {x} has fewer than two axes")
     rows, columns = x.shape[-2:]
     return x.with_shape((*x.shape[:-2], diagonal_size(rows, columns, offset)))
 

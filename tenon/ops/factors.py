@@ -79,6 +79,10 @@ solve_op: Op = define(
     examples=["solve(f32[1, 2, 2], f32[1, 2, 4]) -> f32[1, 2, 4]", "solve(f32[3, 3], f32[2, 4]) -> error"])
 
 
+def _triangular_type(a: TensorType, b: TensorType, *, upper: bool) -> TensorType:
+    return _solve_type(a, b)
+
+
 def _triangular_ref(a: Any, b: Any, upper: bool) -> Any:
     """Block of rows after block of rows: most of it is products; NumPy does not expose LAPACK's trtrs."""
     n, half = a.shape[-1], np.triu if upper else np.tril
@@ -99,7 +103,7 @@ def _triangular_vjp(g: Any, y: Any, a: Any, b: Any, upper: bool) -> tuple[Any, A
 
 
 triangular_op: Op = define(
-    "solve_triangular", public=False, type=lambda a, b, *, upper: _solve_type(a, b), promote=floating,
+    "solve_triangular", public=False, type=_triangular_type, promote=floating,
     vjp=_triangular_vjp, ref=lapack("solve_triangular", _triangular_ref), domain=((1.0, 2.0), (-2.0, 2.0)),
     doc="The solution x of a @ x = b, of whose matrices only the upper triangle is read, or only the lower one.",
     examples=["solve_triangular(f32[2, 1, 1], f32[2, 1, 4], upper=False) -> f32[2, 1, 4]",

@@ -10,10 +10,11 @@ tensor; where a place is written twice, "set" keeps the last write.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from tenon.dims import Dim
 from tenon.errors import ArgumentError, DTypeError, OutOfRange, ShapeError
 from tenon.graph.build import literal
 from tenon.graph.op import Op
@@ -81,7 +82,10 @@ take: Op = define(
               "take(f32[5, 3], i64, axis=1) -> f32[5]", "take(f32[5, 3], f32[4], axis=0) -> error"])
 
 
-def _put_type(x: TensorType, indices: TensorType, updates: TensorType, *, axis: int, reduce: str) -> TensorType:
+Reduction = Literal["set", "add", "mul", "max", "min"]
+
+
+def _put_type(x: TensorType, indices: TensorType, updates: TensorType, *, axis: int, reduce: Reduction) -> TensorType:
     if updates.shape != _take_type(x, indices, axis=axis).shape:
         raise ShapeError(f"put: places {indices} along axis {axis} of {x} hold "
                          f"{_take_type(x, indices, axis=axis)}, the updates are {updates}")
@@ -166,6 +170,10 @@ def _along_type(name: str, x: TensorType, indices: TensorType, axis: int) -> Ten
     return x.with_shape(indices.shape)
 
 
+def _gather_type(x: TensorType, indices: TensorType, *, axis: int) -> TensorType:
+    return _along_type("gather", x, indices, axis)
+
+
 def _places_along(name: str, x: Any, at: Any, axis: int) -> tuple[Any, ...]:
     index: list[Any] = list(np.indices(at.shape, sparse=True))
     index[axis] = check_range(name, at, x.shape[axis], axis)
@@ -173,7 +181,7 @@ def _places_along(name: str, x: Any, at: Any, axis: int) -> tuple[Any, ...]:
 
 
 gather: Op = define(
-    "gather", type=lambda x, indices, *, axis: _along_type("gather", x, indices, axis), canonical=_axis,
+    "gather", type=_gather_type, canonical=_axis,
     ref=lambda x, at, axis: x[_places_along("gather", x, at, axis)],
     vjp=lambda g, y, x, at, axis: (scatter_op(zeros_like(x), at, g, axis=axis, reduce="add"), None),
     compute=lambda s, i, x, at, axis: x((*i[:axis], s.index(at(i), x.shape[axis]), *i[axis + 1:])),
@@ -182,7 +190,8 @@ gather: Op = define(
               "gather(f32[2, 5], i64[3, 3], axis=1) -> error"])
 
 
-def _scatter_type(x: TensorType, indices: TensorType, updates: TensorType, *, axis: int, reduce: str) -> TensorType:
+def _scatter_type(x: TensorType, indices: TensorType, updates: TensorType, *, axis: int,
+                  reduce: Reduction) -> TensorType:
     _along_type("scatter", x, indices, axis)
     if updates.shape != indices.shape:
         raise ShapeError(f"scatter: {updates} cannot be written to places {indices}; their shapes differ")
@@ -204,8 +213,13 @@ scatter_op: Op = define(
               "scatter(f32[5, 3], i64[2, 2], f32[2, 2], axis=0, reduce='set') -> f32[5, 3]",
               "scatter(f32[5, 3], i64[2, 2], f32[2, 3], axis=0, reduce='set') -> error"])
 
+def _wrap_type(x: TensorType, *, size: Dim, axis: int) -> TensorType:
+    _integers("wrap_index", x)
+    return x
+
+
 wrap_index: Op = define(
-    "wrap_index", public=False, type=lambda x, *, size, axis: x,
+    "wrap_index", public=False, type=_wrap_type,
     ref=lambda x, size, axis: check_range("x[key]", x, size, axis),
     compute=lambda s, i, x, size, axis: s.cast(s.index(x(i), size), x.dtype),
     doc="Indices counted from the front; an error where one is outside an axis of this size.",
@@ -283,7 +297,7 @@ def _one_hot_ref(x: Any, num_classes: int, dtype: Any) -> Any:
     return (check_range("one_hot", x, num_classes, -1)[..., None] == np.arange(num_classes)).astype(dtype.numpy)
 
 
-def _one_hot_type(x: TensorType, *, num_classes: Any, dtype: Any = "int64") -> TensorType:
+def _one_hot_type(x: TensorType, *, num_classes: Dim, dtype: Any = "int64") -> TensorType:
     _integers("one_hot", x)
     if not hasattr(num_classes, "__index__") or (isinstance(num_classes, int) and num_classes < 0):
         raise ArgumentError(f"one_hot: num_classes must be a size, not {num_classes!r}")

@@ -29,7 +29,8 @@ from tenon.graph.build import expansion
 from tenon.graph.interpret import concrete_type, current_sizes, interpret_within, type_of
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import Op
-from tenon.ops.control import all_of, check_takes, one_or_all, result_types, seeds_of, shown, spread
+from tenon.ops.call import check_returns, check_takes, one_or_all, result_types, shown
+from tenon.ops.control import all_of, seeds_of, spread
 from tenon.ops.creation import zeros_like
 from tenon.ops.custom import apply_graph
 from tenon.ops.define import define
@@ -44,6 +45,10 @@ Types = Any    # one type, or a tuple of them
 
 def _scan_type(*inputs: TensorType, constants: int, carried: int, length: Dim, body: Graph,
                reverse: bool = False) -> Types:
+    if not (constants >= 0 and carried >= 0 and constants + carried <= len(inputs) and carried <= len(body.results)):
+        raise GraphError(f"scan: {constants} constants and {carried} carried values of {len(inputs)} inputs")
+    if isinstance(length, int) and length < 0:
+        raise GraphError(f"scan: the length is {length}")
     fixed, sequences = inputs[:constants + carried], inputs[constants + carried:]
     for k, sequence in enumerate(sequences):
         if not sequence.shape or sequence.shape[0] != length:
@@ -105,14 +110,13 @@ scan: Op = define(
 # ---------------------------------------------------------------- until a condition fails
 
 def _while_type(*inputs: TensorType, constants: int, condition: Graph, body: Graph) -> Types:
+    if not 0 <= constants <= len(inputs):
+        raise GraphError(f"while_loop: {constants} constants of {len(inputs)} inputs")
     carried = tuple(inputs[constants:])
     check_takes("while_loop", "the condition", condition, inputs)
     check_takes("while_loop", "the body", body, inputs)
-    if result_types(condition) != (TensorType(bool_, ()),):
-        raise GraphError(f"while_loop: the condition returns ({shown(result_types(condition))}), it must return one "
-                         "bool")
-    if result_types(body) != carried:
-        raise GraphError(f"while_loop: the body returns ({shown(result_types(body))}) for ({shown(carried)})")
+    check_returns("while_loop", "the condition", condition, (TensorType(bool_, ()),))
+    check_returns("while_loop", "the body", body, carried)
     return one_or_all(carried)
 
 

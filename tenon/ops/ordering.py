@@ -28,6 +28,10 @@ def _sort_type(x: TensorType, *, axis: int = -1, descending: bool = False, stabl
     return x
 
 
+def _places_type(x: TensorType, *, axis: int = -1, descending: bool = False, stable: bool = True) -> TensorType:
+    return _sort_type(x).with_dtype(int64)
+
+
 def comparable(x: Any) -> Any:
     """Without bfloat16, in which NumPy finds no place for NaN."""
     return x.astype(np.float32) if x.dtype == bfloat16.numpy else x
@@ -69,7 +73,7 @@ def ordered(x: Any, axis: int, descending: bool, stable: bool) -> Any:
 argsort: Op = define(
     "argsort", canonical=_sort_attrs, ref=ordered_places,
     fill=lambda s, x, axis, descending, stable: s.order(x, axis, descending, x.shape[axis]),
-    type=lambda x, *, axis=-1, descending=False, stable=True: _sort_type(x).with_dtype(int64),
+    type=_places_type,
     doc="The places of the elements in ascending (or descending) order along an axis; equal elements keep their "
         "order.  NaN counts as largest.",
     examples=["argsort(f32[2, 5], axis=1, descending=False, stable=True) -> i64[2, 5]",
@@ -78,6 +82,8 @@ argsort: Op = define(
 
 def _first_type(x: TensorType, *, k: int, axis: int, descending: bool) -> TensorType:
     _sort_type(x)
+    if k < 0 or (isinstance(x.shape[axis], int) and k > x.shape[axis]):
+        raise ShapeError(f"first_places: there are no {k} places along axis {axis} of {x}")
     return TensorType(int64, tuple(k if place == axis else n for place, n in enumerate(x.shape)))
 
 

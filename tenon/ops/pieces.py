@@ -13,7 +13,7 @@ from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.build import literal
 from tenon.graph.promotion import like_first, same
 from tenon.ops.define import define
-from tenon.ops.shape import as_shape, full_op
+from tenon.ops.shape import as_shape, full_op, is_size
 from tenon.types import TensorType, int64, normalize_axis
 
 
@@ -23,7 +23,7 @@ def _slice_attrs(x: TensorType, start: Any, stop: Any, step: Any) -> dict[str, A
 
 
 def _slice_type(x: TensorType, *, start: Any = None, stop: Any = None, step: Any = None) -> TensorType:
-    if not len(start) == len(stop) == len(step) == x.ndim:
+    if not len(start) == len(stop) == len(step) == x.ndim or not all(map(is_size, (*start, *stop, *step))):
         raise ShapeError(f"slice: {x} needs a start, a stop and a step for each axis")
     for n, a, b, c in zip(x.shape, start, stop, step, strict=True):
         numbers = all(isinstance(d, int) for d in (n, a, b))
@@ -54,7 +54,7 @@ def _slice_vjp(g: Any, y: Any, x: Any, start: Any, stop: Any, step: Any) -> tupl
 
 
 slice_op = define(
-    "slice", public=False, type=_slice_type, canonical=_slice_attrs, vjp=_slice_vjp,
+    "slice", public=False, handles=True, type=_slice_type, canonical=_slice_attrs, vjp=_slice_vjp,
     ref=lambda x, start, stop, step: x[tuple(slice(a, b if b >= 0 else None, c)
                                              for a, b, c in zip(start, stop, step, strict=True))],
     compute=lambda s, i, x, start, stop, step: x(tuple(k * c + a for k, a, c in zip(i, start, step, strict=True))),
@@ -166,7 +166,7 @@ def _concat_vjp(g: Any, y: Any, *xs: Any, axis: int) -> tuple[Any, ...]:
 
 
 concat_op = define(
-    "concat", public=False, type=_concat_type, compute=_concat_compute, vjp=_concat_vjp, promote=same,
+    "concat", public=False, handles=True, type=_concat_type, compute=_concat_compute, vjp=_concat_vjp, promote=same,
     canonical=lambda *xs, axis: {"axis": normalize_axis(axis, xs[0].ndim) if xs else 0},
     ref=lambda *xs, axis: np.concatenate(xs, axis), doc="Tensors joined along an axis that exists.",
     examples=["concat(f32[2, 3], f32[4, 3], axis=0) -> f32[6, 3]", "concat(f32[2], f32[0], f32[3], axis=0) -> f32[5]",

@@ -18,6 +18,9 @@ from tenon.ops.define import check_kind, define, function
 from tenon.ops.pieces import concat_op
 from tenon.ops.shape import full_op, ravel, reshape_op, unravel
 from tenon.ops.windows import (
+    Pads,
+    Sizes,
+    Steps,
     are_apart,
     over_windows,
     padded,
@@ -39,7 +42,7 @@ def _pool_attrs(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) -
     return window_attrs(kernel, stride, padding, dilation, x.shape[x.ndim - len(kernel):])
 
 
-def _max_pool_type(x: TensorType, *, kernel: Any, stride: Any = None, padding: Any = 0,
+def _max_pool_type(x: TensorType, *, kernel: Sizes, stride: Any = None, padding: Any = 0,
                    dilation: Any = 1) -> TensorType:
     check_kind("max_pool", x.dtype, "buif")
     lead = x.ndim - len(kernel)
@@ -124,8 +127,9 @@ max_pool_op: Op = define(
 
 def _with_dtype(dtype: DType) -> Callable[..., TensorType]:
     """The type of the pooled tensor with other elements."""
-    return lambda x, *, kernel, stride, padding, dilation: _max_pool_type(
-        x, kernel=kernel, stride=stride, padding=padding, dilation=dilation).with_dtype(dtype)
+    def rule(x: TensorType, *, kernel: Sizes, stride: Steps, padding: Pads, dilation: Steps) -> TensorType:
+        return _max_pool_type(x, kernel=kernel, stride=stride, padding=padding, dilation=dilation).with_dtype(dtype)
+    return rule
 
 
 max_pool_taps: Op = define(
@@ -145,11 +149,15 @@ max_pool_positions: Op = define(
               "dilation=(2, 1)) -> i64[2, 3, 6]"])
 
 
-def _max_pool_grad_type(g: TensorType, taps: TensorType, *, sizes: Any, kernel: Any, stride: Any, padding: Any,
-                        dilation: Any) -> TensorType:
-    if taps.shape != g.shape:
+def _max_pool_grad_type(g: TensorType, taps: TensorType, *, sizes: Sizes, kernel: Sizes, stride: Steps, padding: Pads,
+                        dilation: Steps) -> TensorType:
+    if taps.shape != g.shape or taps.dtype is not int32:
         raise ShapeError(f"max_pool_grad: the gradient is {g}, the taps are {taps}")
-    return g.with_shape((*g.shape[:g.ndim - len(kernel)], *sizes))
+    x = g.with_shape((*g.shape[:g.ndim - len(kernel)], *sizes))
+    expected = _max_pool_type(x, kernel=kernel, stride=stride, padding=padding, dilation=dilation)
+    if expected != g:
+        raise ShapeError(f"max_pool_grad: windows over sizes {list(sizes)} are {expected}, not {g}")
+    return x
 
 
 def _max_pool_grad_compute(s: Any, i: Any, g: Any, taps: Any, sizes: Any, kernel: Any, stride: Any, padding: Any,

@@ -27,6 +27,7 @@ from tenon.ops.portable import DOUBLE, FORMS, SINGLE, Form, OnExpressions, logar
 from tenon.ops.shape import as_shape, cast, ravel
 from tenon.types import (
     DType,
+    Shape,
     TensorType,
     as_dtype,
     bfloat16,
@@ -149,8 +150,12 @@ def _drawn(name: str, state: TensorType, dtype: DType, shape: Any) -> TensorType
 
 # ---------------------------------------------------------------- bits, uniform numbers, integers
 
+def _bits_type(state: TensorType, *, shape: Shape, stream: int = 0) -> TensorType:
+    return _drawn("random_bits", state, uint32, shape)
+
+
 random_bits: Op = define(
-    "random_bits", public=False, type=lambda state, *, shape, stream=0: _drawn("random_bits", state, uint32, shape),
+    "random_bits", public=False, type=_bits_type,
     canonical=lambda state, shape, stream: {"shape": as_shape(shape), "stream": stream},
     ref=_ref("bits", lambda: (1, lambda drawn: drawn)),
     compute=lambda s, i, state, shape, stream: s.cast(_element_words(s, i, state, shape, stream, 1)[0], uint32),
@@ -211,9 +216,15 @@ def _integers_compute(s: Any, i: Any, state: Any, low: int, count: int, shape: A
     return s.cast(((high << 32) ^ rest) % s.const(count, uint64), int64) + low
 
 
+def _integers_type(state: TensorType, *, low: int, count: int, shape: Shape, stream: int = 0) -> TensorType:
+    if count < 1 or low + count > 1 << 63:
+        raise ArgumentError(f"random_integers: there are no {count} integers from {low} on")
+    return _drawn("random_integers", state, int64, shape)
+
+
 random_integers: Op = define(
     "random_integers", public=False, ref=_ref("integers", integers_of_words), compute=_integers_compute,
-    type=lambda state, *, low, count, shape, stream=0: _drawn("random_integers", state, int64, shape),
+    type=_integers_type,
     canonical=lambda state, low, count, shape, stream: {"low": low, "count": count, "shape": as_shape(shape),
                                                         "stream": stream},
     vjp=lambda g, y, state, **_: (None,),

@@ -15,7 +15,7 @@ from tenon.ops.pieces import concat_op
 from tenon.ops.projections import linear
 from tenon.ops.shape import reshape_op
 from tenon.ops.trigonometric import tanh
-from tenon.types import TensorType
+from tenon.types import TensorType, normalize_axis
 
 
 def _check(name: str, gates: int, x: Any, h: Any, w_ih: Any, w_hh: Any) -> None:
@@ -91,7 +91,12 @@ def gru_cell(x: Any, h: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any =
 
 # ---------------------------------------------------------------- sequences as steps
 
+MOST_STEPS = 1 << 20
+
+
 def _unstack_type(x: TensorType, *, axis: int) -> tuple[TensorType, ...]:
+    if normalize_axis(axis, x.ndim) != axis or x.shape[axis] > MOST_STEPS:
+        raise ShapeError(f"steps: {x} has no axis {axis} of at most {MOST_STEPS} slices")
     return (x.with_shape((*x.shape[:axis], *x.shape[axis + 1:])),) * int(x.shape[axis])
 
 

@@ -36,7 +36,7 @@ def _searchsorted_ref(x: Any, values: Any, right: bool) -> Any:
 
 
 def _searchsorted_type(x: TensorType, values: TensorType, *, right: bool) -> TensorType:
-    if x.ndim != 1 and x.shape[:-1] != values.shape[:-1]:
+    if not x.ndim or (x.ndim != 1 and x.shape[:-1] != values.shape[:-1]):
         raise ShapeError(f"searchsorted: the rows of {x} and {values} do not match")
     return values.with_dtype(int64)
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from tenon.dims import Dim, SymbolicDim, product
-from tenon.errors import ArgumentError, ShapeError
+from tenon.errors import ArgumentError, DTypeError, ShapeError
 from tenon.graph.op import Op
 from tenon.ops.define import define
 from tenon.types import (
@@ -55,20 +55,49 @@ cast: Op = define(
         "its largest or smallest number, NaN 0.",
     examples=["cast(f32[2, 3], dtype=i64) -> i64[2, 3]", "cast(f32[3], dtype=f64) -> f64[3]"])
 
+NUMBERS_OF: dict[str, set[type]] = {"b": {bool}, "u": {int}, "i": {int}, "f": {int, float}, "c": {int, float, complex}}
+
+
+def _constant_type(*, data: tuple[Any, ...], dtype: DType, shape: tuple[int, ...]) -> TensorType:
+    if len(data) != prod(shape):
+        raise ShapeError(f"constant: {len(data)} numbers are no array of shape {list(shape)}")
+    if not set(map(type, data)) <= NUMBERS_OF.get(dtype.kind, set()):
+        raise DTypeError(f"constant: its data are no numbers of type {dtype.name}")
+    if dtype.kind in "ui" and data and not np.iinfo(dtype.numpy).min <= min(data) <= max(data) <= np.iinfo(
+            dtype.numpy).max:
+        raise DTypeError(f"constant: a number does not fit {dtype.name}")
+    return TensorType(dtype, shape)
+
+
 constant = define(
-    "constant", public=False, type=lambda *, data, dtype, shape: TensorType(dtype, shape),
+    "constant", public=False, type=_constant_type,
     ref=lambda data, dtype, shape: np.array(data, dtype.numpy).reshape(shape), vjp=lambda g, y, **_: (),
     doc="An array known when the graph is built.",
     examples=["constant(data=(1.0, 2.0), dtype=f32, shape=(2,)) -> f32[2]"])
 
+def _dimension_type(*, size: Dim, dtype: DType) -> TensorType:
+    if dtype.kind not in "uif":
+        raise DTypeError(f"dimension: a size is no {dtype.name}")
+    if dtype.kind in "ui" and isinstance(size, int) and not np.iinfo(dtype.numpy).min <= size <= np.iinfo(
+            dtype.numpy).max:
+        raise DTypeError(f"dimension: {size} does not fit {dtype.name}")
+    return TensorType(dtype, ())
+
+
 dimension = define(
-    "dimension", public=False, type=lambda *, size, dtype: TensorType(dtype, ()), vjp=lambda g, y, **_: (),
+    "dimension", public=False, type=_dimension_type, vjp=lambda g, y, **_: (),
     ref=lambda size, dtype: np.asarray(size, dtype.numpy),
     compute=lambda s, i, size, dtype: size_expression(s, size, dtype),
     doc="A size that may be symbolic, as a number.", examples=["dimension(size=3, dtype=i64) -> i64"])
 
+def _full_type(value: TensorType, *, shape: tuple[Dim, ...]) -> TensorType:
+    if value.shape:
+        raise ShapeError(f"full_op: the value must be a scalar, not {value}")
+    return TensorType(value.dtype, shape)
+
+
 full_op = define(
-    "full_op", public=False, type=lambda value, *, shape: TensorType(value.dtype, shape),
+    "full_op", public=False, type=_full_type,
     vjp=lambda g, y, value, shape: (g,),
     ref=lambda value, shape: np.full(shape, value, value.dtype), compute=lambda s, i, value, shape: value(()),
     doc="A tensor with one value everywhere.", examples=["full_op(f32(1.5), shape=(2, 3)) -> f32[2, 3]"])
@@ -95,7 +124,7 @@ def _steps(shape: tuple[int, ...], wide: tuple[int, ...], size: int) -> tuple[in
 
 
 broadcast_to = define(
-    "broadcast_to",
+    "broadcast_to", handles=True,
     type=lambda x, *, shape: _broadcast_type(x, shape),
     canonical=lambda x, shape: {"shape": as_shape(shape)},
     ref=spread,
@@ -106,7 +135,7 @@ broadcast_to = define(
     examples=["broadcast_to(f32[3, 1], shape=(2, 3, 4)) -> f32[2, 3, 4]", "broadcast_to(f32[3], shape=(2,)) -> error"])
 
 reshape_op: Op = define(
-    "reshape", public=False, type=lambda x, *, shape: _reshape_type(x, shape),
+    "reshape", public=False, handles=True, type=lambda x, *, shape: _reshape_type(x, shape),
     canonical=lambda x, shape: {"shape": resolve_shape(x, shape)},
     ref=lambda x, shape: x.reshape(shape), vjp=lambda g, y, x, shape: (reshape_op(g, shape=x.shape),),
     compute=lambda s, i, x, shape: x(reshaped_index(i, shape, x.shape)),
@@ -114,7 +143,7 @@ reshape_op: Op = define(
     examples=["reshape(f32[2, 6], shape=(3, 4)) -> f32[3, 4]", "reshape(f32[2, 6], shape=(5, 2)) -> error"])
 
 permute: Op = define(
-    "permute", public=False, type=lambda x, *, axes: x.with_shape([x.shape[a] for a in axes]),
+    "permute", public=False, handles=True, type=lambda x, *, axes: x.with_shape([x.shape[a] for a in axes]),
     canonical=lambda x, axes: {"axes": _permutation(x, axes)},
     ref=lambda x, axes: x.transpose(axes), vjp=lambda g, y, x, axes: (permute(g, axes=inverse_permutation(axes)),),
     compute=lambda s, i, x, axes: x(tuple(i[axes.index(k)] for k in range(len(axes)))),
@@ -127,6 +156,11 @@ permute: Op = define(
 def size_expression(s: Any, size: Any, dtype: DType) -> Any:
     """A number or a symbolic size as an expression of this type."""
     return s.cast(s.const(0, int64) + size, dtype) if isinstance(size, SymbolicDim) else s.const(size, dtype)
+
+
+def is_size(n: Any) -> bool:
+    """Whether this is a number that a size may be, or be cut at."""
+    return type(n) is int or type(n) is SymbolicDim
 
 
 def as_shape(shape: Any) -> Shape:

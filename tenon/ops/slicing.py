@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tenon.dims import Dim
 from tenon.errors import ShapeError
 from tenon.graph.op import Op
 from tenon.graph.promotion import like_first
@@ -60,9 +61,13 @@ def _update_compute(s: Any, i: Any, x: Any, updates: Any, start: Any, step: Any)
     return s.select(inside, s.when(inside, lambda: updates(tuple(at)), s.const(0, updates.dtype)), x(i))
 
 
+def _update_type(x: TensorType, updates: TensorType, *, start: tuple[Dim, ...], step: tuple[int, ...]) -> TensorType:
+    return _inside(x, start, updates.shape, step).with_shape(x.shape)
+
+
 slice_update: Op = define(
     "slice_update", public=False, promote=like_first, ref=_update_ref, compute=_update_compute,
-    type=lambda x, updates, *, start, step: _inside(x, start, updates.shape, step).with_shape(x.shape),
+    type=_update_type,
     vjp=lambda g, y, x, updates, start, step: (
         lambda: slice_update(g, zeros_like(updates), start=start, step=step),
         lambda: box(g, start, updates.shape, step)),

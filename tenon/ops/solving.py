@@ -18,7 +18,7 @@ from tenon.ops.creation import eye
 from tenon.ops.cutting import narrow
 from tenon.ops.decompositions import svd, svdvals, threshold
 from tenon.ops.define import define, function, lift
-from tenon.ops.factors import lapack, solve_op, square_type, triangular_op
+from tenon.ops.factors import lapack, matrix_type, solve_op, square_type, triangular_op
 from tenon.ops.linalg import matmul, mT
 from tenon.ops.products import adjoint, square
 from tenon.ops.reduction import count_nonzero, sum_
@@ -117,8 +117,12 @@ def _pinv_vjp(g: Any, y: Any, x: Any, rtol: Any) -> tuple[Any]:
     return (rest - matmul(x, matmul(p, rest)) + other - matmul(matmul(other, p), x) - matmul(matmul(back, g), back),)
 
 
+def _pinv_type(x: TensorType, *, rtol: float | None) -> TensorType:
+    return x.with_shape((*x.shape[:-2], *reversed(matrix_type("pinv", x).shape[-2:])))
+
+
 pinv_op: Op = define(
-    "pinv", public=False, type=lambda x, *, rtol: x.with_shape((*x.shape[:-2], x.shape[-1], x.shape[-2])),
+    "pinv", public=False, type=_pinv_type,
     promote=floating,
     vjp=_pinv_vjp, ref=lapack("pinv", lambda x, rtol: np.linalg.pinv(x, rtol)), doc="The pseudo-inverse.",
     examples=["pinv(f32[2, 3, 2], rtol=1e-06) -> f32[2, 2, 3]", "pinv(f32[2, 3], rtol=1e-06) -> f32[3, 2]"])

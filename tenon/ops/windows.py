@@ -18,10 +18,13 @@ from tenon.dims import Dim, product
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.op import Op
 from tenon.ops.define import define, function
-from tenon.ops.shape import reshape_op
+from tenon.ops.shape import is_size, reshape_op
 from tenon.types import DType, TensorType, bool_
 
+Sizes = tuple[Dim, ...]
+Steps = tuple[int, ...]
 Pads = tuple[tuple[Dim, Dim], ...]
+
 
 def per_axis(value: Any, count: int, what: str, least: int = 1) -> tuple[int, ...]:
     """One number an axis, from a number or a sequence of them."""
@@ -63,6 +66,9 @@ def _same(size: Dim, kernel: Any, stride: int, dilation: int) -> tuple[Dim, Dim]
 def window_counts(name: str, sizes: Sequence[Dim], kernel: Sequence[Dim], stride: Sequence[int], padding: Pads,
                   dilation: Sequence[int]) -> tuple[Dim, ...]:
     """How many windows fit along each axis; raises ShapeError where none does."""
+    numbers = (*kernel, *stride, *dilation)
+    if not all(map(is_size, (*numbers, *itertools.chain(*padding)))) or any(n < 1 for n in numbers if type(n) is int):
+        raise ShapeError(f"{name}: kernel, stride and dilation must be at least 1: {kernel}, {stride}, {dilation}")
     counts: list[Dim] = []
     for axis, (n, k, s, (low, high), d) in enumerate(zip(sizes, kernel, stride, padding, dilation, strict=True)):
         room = n + low + high - d * (k - 1) - 1
@@ -218,7 +224,7 @@ def shown(x: Any) -> TensorType:
 
 # ---------------------------------------------------------------- the operators
 
-def _windows_type(x: TensorType, *, kernel: Any, stride: Any, padding: Any, dilation: Any) -> TensorType:
+def _windows_type(x: TensorType, *, kernel: Sizes, stride: Steps, padding: Pads, dilation: Steps) -> TensorType:
     lead = x.ndim - len(kernel)
     return x.with_shape((*x.shape[:lead], *kernel,
                          *window_counts("windows", x.shape[lead:], kernel, stride, padding, dilation)))
@@ -245,8 +251,8 @@ windows: Op = define(
               " -> f32[2, 2, 3, 3, 6]"])
 
 
-def _add_windows_type(g: TensorType, *, sizes: Any, kernel: Any, stride: Any, padding: Any,
-                      dilation: Any) -> TensorType:
+def _add_windows_type(g: TensorType, *, sizes: Sizes, kernel: Sizes, stride: Steps, padding: Pads,
+                      dilation: Steps) -> TensorType:
     x = g.with_shape((*g.shape[:g.ndim - 2 * len(kernel)], *sizes))
     expected = _windows_type(x, kernel=kernel, stride=stride, padding=padding, dilation=dilation)
     if expected.shape != g.shape:

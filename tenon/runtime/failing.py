@@ -8,14 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tenon.backends.cpu.steps import AllocateStep, BranchStep, HostStep, KernelStep, LoopStep, Step, Storage, leaves
+from tenon.backends.cpu.steps import (
+    AllocateStep,
+    BranchStep,
+    FollowStep,
+    HostStep,
+    KernelStep,
+    LoopStep,
+    Step,
+    Storage,
+    leaves,
+)
 from tenon.dims import Dim
 from tenon.passes.checks import checked, is_whole
 
 
 def is_checked(step: Step) -> bool:
     """Whether all threads look, within the step or after it, if one has failed, or was ended within a kernel."""
-    return any(isinstance(x, (HostStep, AllocateStep))
+    return any(isinstance(x, (HostStep, AllocateStep, FollowStep))
                or (isinstance(x, KernelStep) and (bool(x.unit.facts.checks) or x.unit.endless)) for x in leaves([step]))
 
 

@@ -10,13 +10,14 @@ import numpy as np
 
 from tenon.backends.base import Array
 from tenon.backends.cpu import driver as native
-from tenon.backends.cpu.steps import AllocateStep, HostStep, Storage, homes
+from tenon.backends.cpu.steps import AllocateStep, FollowStep, HostStep, Storage, homes
 from tenon.backends.cpu.unit import count
 from tenon.backends.interrupts import interrupts
 from tenon.errors import TenonError, failed_check, step_error
 from tenon.graph.interpret import concrete, concrete_type, evaluate_op, running
 from tenon.graph.ir import Input, Literal, Value
 from tenon.graph.kernels import kernel_for
+from tenon.ops.stacks import not_pushed
 from tenon.runtime.cells import Cells
 from tenon.runtime.layout import QUICK_WORK, Layout
 from tenon.runtime.memory import aligned_bytes
@@ -147,6 +148,8 @@ class Frame:
         try:
             if isinstance(step, AllocateStep):
                 self.use_cells(self.cells.grow(count(step.bytes, self.layout.sizes)))
+            elif isinstance(step, FollowStep):
+                raise not_pushed(step.node.loc)
             else:
                 self.evaluate(step)
         except Exception as error:

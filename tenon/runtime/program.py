@@ -26,7 +26,8 @@ from tenon.dims import evaluate
 from tenon.errors import ADDRESSABLE, ArgumentError, TenonError, out_of_memory
 from tenon.garbage import MANY, collected_at_the_end, give_back
 from tenon.graph.interpret import bind_sizes, concrete_type
-from tenon.graph.ir import Graph, Node
+from tenon.graph.ir import AS_READ, Graph, Node
+from tenon.graph.verify import verify_sizes
 from tenon.locks import Lock
 from tenon.observe import emit, span, timed
 from tenon.runtime.frame import Frame
@@ -214,6 +215,8 @@ class Program:
                 with span("layout", graph=self.graph.name, **sizes):
                     if any(_bytes(node, sizes) > ADDRESSABLE for node in self.graph.nodes):
                         raise self._too_large(sizes)
+                    if (read := self.graph.notes.get(AS_READ)) is not None:
+                        verify_sizes(read, sizes)
                     taken = take_donated(self.parts, sorted(donated))
                     self._compile_for(taken)
                     with timed(self.seconds, "layout"):

@@ -29,6 +29,7 @@ from tenon.backends.cpu.steps import (
     touched,
 )
 from tenon.backends.cpu.unit import Unit, count
+from tenon.graph.interpret import concrete_type
 from tenon.runtime.failing import has_loops, is_checked
 from tenon.runtime.room import Room
 from tenon.runtime.rows import NOWHERE, Rows
@@ -58,7 +59,8 @@ class Table(Rows):
         self.address_of, self.taken, self.threads = address_of, taken, threads
         self.size_words: list[int] = []
         self.checked: list[KernelStep] = []
-        self.host: list[HostStep | AllocateStep] = []   # what may call back
+        self.host: list[HostStep | AllocateStep | FollowStep] = []      # what may call back
+        self.cell_kinds: dict[tuple[TensorType, ...], int] = {}
         self.segment = 0                                # number of barriers so far
         self.parallel: set[int] = set()                 # segments in which several threads work
         self.spans: list[tuple[tuple[Storage, ...], int, int]] = []     # of each step: memory, first and last segment
@@ -135,17 +137,25 @@ class Table(Rows):
             case AllocateStep():
                 self.row_to_leave("push", driver.ALLOCATE, self.place_operands((step.handle,)), self.slot(step.cell),
                                   len(self.host), len(self.size_words))
-                self.size_words.append(count(step.bytes, self.sizes))
+                self.size_words += [count(step.bytes, self.sizes), self.cell_kind(step.types)]
                 self.host.append(step)
                 self.fence()
                 self.pointed.append((self.row("move", driver.MOVE, 0, 0), step.cell))
             case FollowStep():
-                self.row("pop", driver.FOLLOW, self.place_operands((step.handle,)), self.slot(step.cell))
+                self.row_to_leave("pop", driver.FOLLOW, self.place_operands((step.handle,)), self.slot(step.cell),
+                                  len(self.host), self.cell_kind(step.types))
+                self.host.append(step)
+                self.fence()
                 self.pointed.append((self.row("move", driver.MOVE, 0, 0), step.cell))
                 writes = (*writes, *self.memory((step.cell,)))
         self.spans.append((used, first, self.segment))
         self.touch(reads, writes, thread)
         self.room.leave(step, used)
+
+    def cell_kind(self, types: tuple[TensorType, ...]) -> int:
+        """A number for the cells that hold values of these types, in the sizes of this run."""
+        sized = tuple(concrete_type(t, self.sizes) for t in types)
+        return self.cell_kinds.setdefault(sized, len(self.cell_kinds) + 1)
 
     def memory(self, storages: Sequence[Storage]) -> tuple[Storage, ...]:
         """All memory that may be meant, with arguments for the results that take their place."""

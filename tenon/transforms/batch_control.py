@@ -19,8 +19,9 @@ from tenon.eager.recording import no_grad
 from tenon.graph.build import Builder, call_graph
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import Op, using
+from tenon.ops.call import one_or_all
 from tenon.ops.comparison import equal, where
-from tenon.ops.control import all_of, cond, one_or_all, recomputed, switch
+from tenon.ops.control import all_of, cond, recomputed, switch
 from tenon.ops.creation import zeros_like
 from tenon.ops.custom import apply_graph
 from tenon.ops.indexing import take

@@ -164,12 +164,12 @@ class Assembler:
     def add_kernel(self, node: Node) -> bool:
         """One kernel for the node; False where none can be made."""
         if node.op is fused:
-            body, outside = node.attrs["body"], tuple(x for x in node.inputs if isinstance(x, Value))
+            body, outside = node.attrs["body"], node.inputs
         elif has_loops(node):
             body, outside = body_of([node], node.outputs)
         else:
             return False
-        inputs = tuple(self.places[x] for x in outside)
+        inputs = tuple(map(self.place_of, outside))
         pieces: Mapping[int, int] = {}
         if self.constants.isdisjoint(inputs):       # of which panels are made, as they are
             body, pieces = on_pieces(body)
@@ -193,8 +193,7 @@ class Assembler:
             self.steps.append(HostStep(node, arguments, self.new_places(node)))
             return
         body: Graph = node.attrs["body"]
-        self.places.update((p, self.places[x]) for p, x in zip(body.params, node.inputs, strict=True)
-                           if isinstance(x, Value))
+        self.places.update((p, self.place_of(x)) for p, x in zip(body.params, node.inputs, strict=True))
         for inner in body.nodes:
             self.add(inner)
         self.places.update(zip(node.outputs, (self.places[r] for r in body.results), strict=True))

@@ -1,6 +1,7 @@
 """Stacks (tenon.ops.stacks) -> steps: cells in a region that grows, made by a push and pointed at by a pop.
 
-A handle is the address of a cell: the handle of the cell below, then the values, each at the beginning of a cache line.
+A handle is the address of a cell: the handle of the cell below, a number that stands for the types of the values, then
+the values, each at the beginning of a cache line.
 """
 
 from __future__ import annotations
@@ -29,16 +30,19 @@ CELLS = Storage("cells", STACK)         # the region, as far as barriers are con
 def _push(assembler: Assembler, node: Node) -> None:
     below, *values = map(assembler.place_of, node.inputs)
     handle, cell = Storage("arena", STACK), _cell()
-    places, size = _parts(cell, [x.type for x in values])
-    assembler.steps += [AllocateStep(node, handle, cell, size), MoveStep(node, tuple(places)), CopyStep(below, cell)]
+    types = tuple(x.type for x in values)
+    places, size = _parts(cell, types)
+    assembler.steps += [AllocateStep(node, handle, cell, size, types), MoveStep(node, tuple(places))]
+    assembler.steps += [CopyStep(below, cell)]
     assembler.steps += [CopyStep(x, move.target) for x, move in zip(values, places, strict=True)]
     assembler.set_results(node, [handle])
 
 
 def _pop(assembler: Assembler, node: Node) -> None:
     handle, below, cell = assembler.place_of(node.inputs[0]), Storage("arena", STACK), _cell()
-    places, _ = _parts(cell, [x.type for x in node.outputs[1:]])
-    assembler.steps += [FollowStep(node, handle, cell), MoveStep(node, tuple(places)), CopyStep(cell, below)]
+    types = tuple(x.type for x in node.outputs[1:])
+    places, _ = _parts(cell, types)
+    assembler.steps += [FollowStep(node, handle, cell, types), MoveStep(node, tuple(places)), CopyStep(cell, below)]
     assembler.set_results(node, [below, *(move.target for move in places)])
 
 

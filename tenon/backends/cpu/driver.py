@@ -16,15 +16,17 @@ A step is six words: what it does, and up to five operands.
     JUMP step                  JUMP_UNLESS step operands                     where the boolean is false
     CHOOSE operands count      JUMP_WHILE  step operands - - leave           while the pointer, a counter, is not 0
                                AGAIN       step - - - leave                  the next turn of a loop
-    FOLLOW operands pointer    ALLOCATE    operands pointer step sizes leave thread 0
+    FOLLOW operands pointer step kind leave                                    thread 0, unless the cell is another
+    ALLOCATE operands pointer step sizes leave                                 thread 0
 
 `operands` is the place in the context's table of pointers where those of the step begin; `status` the place of the
 words that a kernel writes when it fails (an index out of range), 0 for all that cannot fail; `sizes` where its symbolic
 sizes begin.  A move is three words, (to, from, offset): pointer `to` becomes pointer `from` and so many bytes.  CHOOSE
 goes to one of the `count` steps that follow, by the integer (8 bytes) there, or to the nearest one there is.  ALLOCATE
-takes so many bytes of the region of cells, after a call back to `step` if there is no room, and writes their address to
-the operand and the pointer; FOLLOW reads it from there.  What jumps look at must not be written before all threads have
-looked: the table has barriers for that.
+takes so many bytes of the region of cells, after a call back to `step` if there is no room, writes their address to the
+operand and the pointer, and the kind of the cell, which stands behind the size, into its second word.  FOLLOW reads the
+address from there, and calls back where it is 0 or leads to a cell of another kind.  What jumps look at must not be
+written before all threads have looked: the table has barriers for that.
 
 JUMP_WHILE and AGAIN ask now and then whether a signal ends the program (`tenon.backends.interrupts`).  What ends it,
 ends it for all threads, where they meet.  In what thread 0 runs alone, behind a SKIP, nobody meets it: there `leave` is
@@ -52,6 +54,7 @@ END, KERNEL_ALL, KERNEL_ONE, BARRIER, HOST, COPY, JUMP, JUMP_UNLESS, JUMP_WHILE,
     ALLOCATE, FOLLOW, AGAIN = range(15)
 MOVE_WORDS = 3
 STEP_WORDS = 6
+CELL_KIND = 1                # the word of a cell that says what was pushed
 LEAVE = 5                    # the word of a step that says where thread 0 leaves what it runs alone; 0: all are here
 CHECK = -1                   # the HOST step that only looks whether a kernel failed, or a signal ends the program
 
@@ -106,7 +109,8 @@ def _module() -> Module:
     for name in (LARGER, SMALLER):
         module.declare(name, WORD, WORD, WORD)
     module.define("refuses", _refuses, BOOLEAN, POINTER, WORD)
-    module.define("full", _full, BOOLEAN, POINTER, WORD, WORD, POINTER, POINTER)
+    module.define("full", _full, BOOLEAN, POINTER, WORD, POINTER, POINTER, POINTER)
+    module.define("lacks", _lacks, BOOLEAN, POINTER, WORD, WORD, POINTER, POINTER)
     module.define("drive", _drive, NOTHING, POINTER, HALF, HALF, public=True)
     module.define("bind", _bind, NOTHING, POINTER, public=True)
     module.define("run_alone", _run_alone, NOTHING, POINTER, public=True)
@@ -327,13 +331,14 @@ def _again(f: Function, walk: Walk) -> None:
 
 
 def _allocate(f: Function, walk: Walk) -> None:
-    walk.go_on_unless(lambda: f.call("full", walk.context, walk.operand(3), walk.sizes.word(walk.operand(4)),
+    walk.go_on_unless(lambda: f.call("full", walk.context, walk.operand(3), walk.sizes.at(walk.operand(4)),
                                      walk.place(1).pointer(), walk.place(2)))
 
 
-def _full(f: Function, context: Pointer, step: Word, size: Word, handle: Pointer, pointer: Pointer) -> None:
-    """Whether there is no room for a cell of this size, even after a call back to `step`; else its address is written.
-    """
+def _full(f: Function, context: Pointer, step: Word, cell_is: Pointer, handle: Pointer, pointer: Pointer) -> None:
+    """Whether there is no room for a cell of this (size, kind), even after a call back to `step`; else its address is
+    written."""
+    size = cell_is.word()
     with f.loop(lambda: context.word(CELL_NEXT) + size > context.word(CELL_END)):
         with f.where(f.through(context.at(CALLBACK), HALF, context.word(FRAME), step) != 0):
             f.give(1)
@@ -341,12 +346,21 @@ def _full(f: Function, context: Pointer, step: Word, size: Word, handle: Pointer
     context.put(cell + size, CELL_NEXT)
     handle.put(cell)
     pointer.put(cell)
+    handle.pointer().put(cell_is.word(1), CELL_KIND)
     f.give(0)
 
 
 def _follow(f: Function, walk: Walk) -> None:
-    with f.where(walk.is_first):
-        walk.place(2).put(walk.place(1).pointer().word())
+    walk.go_on_unless(lambda: f.call("lacks", walk.context, walk.operand(3), walk.operand(4), walk.place(1).pointer(),
+                                     walk.place(2)))
+
+
+def _lacks(f: Function, context: Pointer, step: Word, kind: Word, handle: Pointer, pointer: Pointer) -> None:
+    """Whether there is no cell of this kind, of which `step` is told; else its address is written."""
+    with f.where(handle.word() != 0), f.where(handle.pointer().word(CELL_KIND) == kind):
+        pointer.put(handle.word())
+        f.give(0)
+    f.give(f.through(context.at(CALLBACK), HALF, context.word(FRAME), step) != 0)
 
 
 _STEPS = {END: _end, KERNEL_ALL: _kernel_all, KERNEL_ONE: _kernel_one, BARRIER: _barrier, HOST: _host, COPY: _copy,

@@ -128,12 +128,13 @@ class MoveStep:
 
 @dataclass(eq=False)
 class AllocateStep:
-    """A new cell of so many bytes in the region of the stacks; its address is written to `handle`."""
+    """A new cell of so many bytes in the region of the stacks, for these types; its address is written to `handle`."""
 
     node: Node
     handle: Storage
     cell: Storage
     bytes: Dim
+    types: tuple[TensorType, ...]
 
     @property
     def inputs(self) -> tuple[Storage, ...]:
@@ -146,11 +147,12 @@ class AllocateStep:
 
 @dataclass(eq=False)
 class FollowStep:
-    """From now on `cell` lies at the address that `handle` holds."""
+    """From now on `cell` lies at the address that `handle` holds.  Fails where no values of these types are there."""
 
     node: Node
     handle: Storage
     cell: Storage
+    types: tuple[TensorType, ...]
     outputs: tuple[Storage, ...] = ()
 
     @property
@@ -291,9 +293,9 @@ def _resolved(step: Step) -> Step:
         case MoveStep():
             return MoveStep(step.node, tuple(map(_resolved_move, step.moves)))
         case AllocateStep():
-            return AllocateStep(step.node, now(step.handle), now(step.cell), step.bytes)
+            return replace(step, handle=now(step.handle), cell=now(step.cell))
         case FollowStep():
-            return FollowStep(step.node, now(step.handle), now(step.cell))
+            return replace(step, handle=now(step.handle), cell=now(step.cell))
         case BranchStep():
             return BranchStep(step.node, now(step.choice), tuple(map(resolved, step.branches)))
         case LoopStep():
