@@ -154,7 +154,7 @@ def _check_agreement(node: Node) -> None:
     for x, dtype in agree(node.op, node.inputs):
         if x is not None and x.dtype is not dtype:
             raise GraphError(f"computes with {None if dtype is None else dtype.name} here, and is given {x.dtype.name}")
-    shapes = [x.shape for x in node.inputs if isinstance(x, Value)]
+    shapes = [x.shape for x in node.inputs if isinstance(x, Value) and x.shape]
     if node.op.elementwise and any(shape != shapes[0] for shape in shapes):
         raise GraphError(f"goes element by element, and is given {', '.join(str(list(shape)) for shape in shapes)}")
 

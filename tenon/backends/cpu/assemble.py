@@ -165,6 +165,8 @@ class Assembler:
         """One kernel for the node; False where none can be made."""
         if node.op is fused:
             body, outside = node.attrs["body"], node.inputs
+            if not all(map(has_loops, body.nodes)):
+                return False
         elif has_loops(node):
             body, outside = body_of([node], node.outputs)
         else:

@@ -74,7 +74,7 @@ def begin(graph: Graph) -> None:
 
 def _body_of(node: Node) -> tuple[Graph | None, tuple[Value, ...]]:
     """(the body of the kernel that a node will be, what that reads), if it is one."""
-    if node.op is fused:
+    if node.op is fused and all(map(has_loops, node.attrs["body"].nodes)):
         return on_pieces(node.attrs["body"])[0], tuple(x for x in node.inputs if isinstance(x, Value))
     if not has_loops(node):
         return None, ()
