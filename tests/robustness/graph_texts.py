@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from golden.harness import parse
-from operator_examples import graph_of, succeeding
 
 import tenon as tn
+from golden.harness import parse
+from operator_examples import graph_of, succeeding
 from tenon import nn, optim
 from tenon.errors import GraphError
 from tenon.graph.ir import Graph

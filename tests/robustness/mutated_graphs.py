@@ -110,9 +110,9 @@ def described(error: BaseException) -> str:
 
 def ran(graph: Any, rng: Random, gap: Any) -> tuple[str, str]:
     """Compile and run a graph on random arrays, unless they are too large."""
-    import guarded
     import numpy as np
 
+    import guarded
     from tenon.dims import evaluate
     from tenon.graph.interpret import concrete_type
     from tenon.pipeline import compile

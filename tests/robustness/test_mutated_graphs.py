@@ -9,9 +9,9 @@ import time
 
 import numpy as np
 import pytest
+
 from robustness import mutated_graphs
 from robustness.graph_texts import golden, operators
-
 from tenon.errors import GraphError
 from tenon.graph.text import parse_graph, print_graph
 from tenon.graph.verify import verify
