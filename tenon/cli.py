@@ -5,7 +5,6 @@ import importlib
 import importlib.metadata
 import os
 import platform
-import runpy
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -109,7 +108,11 @@ def opt(arguments: argparse.Namespace) -> int:
     from tenon.debug.stages import run_on_text
 
     load(arguments.load)
-    text = sys.stdin.read() if arguments.file == "-" else existing(arguments.file).read_text(encoding="utf-8")
+    data = sys.stdin.buffer.read() if arguments.file == "-" else existing(arguments.file).read_bytes()
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        raise ArgumentError(f"{arguments.file} holds no text: {error.reason} at byte {error.start}") from None
     names = [name for name in arguments.passes.split(",") if name]
     for line in run_on_text(text, names, arguments.each):
         print(line)
@@ -127,8 +130,10 @@ def show(arguments: argparse.Namespace) -> int:
 
 def load(files: Sequence[str]) -> None:
     """Run Python files for what they register: operators, passes, backends, kernels."""
+    from tenon.debug.stages import run_file
+
     for file in files:
-        runpy.run_path(str(existing(file)))
+        run_file(str(existing(file)))
 
 
 def existing(name: str) -> Path:

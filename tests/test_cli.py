@@ -71,6 +71,30 @@ def test_a_mistake_in_a_file_is_not_blamed_on_the_caller(tmp_path: Path, capsys:
     assert capsys.readouterr().err == "graph text, line 2: no operator named 'fly'\n  why: v0: f32[2] = fly(x)\n"
 
 
+@pytest.mark.parametrize(("program", "types", "message"), [
+    ("import nothing_here", [], "ModuleNotFoundError: No module named 'nothing_here'\n  program.py:1 "),
+    ("def f(:", [], "SyntaxError: invalid syntax\n  program.py:1 "),
+    ("def f(x): return x", [], "TypeError: f() missing 1 required positional argument: 'x'\n"),
+    ("def f(x):\n    raise ValueError('no')", ["f32[3]"], "ValueError: no\n  program.py:2 "),
+    ("def f(x): return x", ["f32[-1]"], "a size must not be negative"),
+    ("def f(x): return x", ["f32[99999999999999]"], "there is no such memory"),
+])
+def test_what_a_users_file_raises_is_a_message(program: str, types: list[str], message: str, tmp_path: Path,
+                                               capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "program.py"
+    file.write_text(program)
+    assert cli.main(["show", f"{file}:f", *types]) == 1
+    printed = capsys.readouterr().err
+    assert message in printed and "Traceback" not in printed and "tenon/" not in printed
+
+
+def test_a_file_that_holds_no_text_is_a_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "graph.txt"
+    file.write_bytes(b"\xff\xfe")
+    assert cli.main(["opt", str(file)]) == 1
+    assert "graph.txt holds no text" in capsys.readouterr().err
+
+
 def test_opt_knows_the_passes_of_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = "import tenon as tn\n@tn.graph_pass\ndef pass_of_a_file(graph):\n    return graph\n"
     (tmp_path / "mine.py").write_text(source)

@@ -1,5 +1,7 @@
 """What users add: a kernel, a pass, a backend; each is used, and each can be told apart from what was there."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -7,7 +9,7 @@ import tenon as tn
 from tenon import pipeline
 from tenon.backends.base import Backend
 from tenon.backends.reference import ReferenceProgram
-from tenon.errors import ArgumentError
+from tenon.errors import ArgumentError, TenonError
 from tenon.graph.build import copy, rebuild
 from tenon.graph.kernels import Kernel, add_kernel, forget_kernel
 from tenon.graph.op import OPS
@@ -79,3 +81,24 @@ def test_mistakes_are_told():
         tn.kernel("matmull")
     with pytest.raises(ArgumentError, match="no device named 'tpu'"):
         tn.kernel("exp", device="tpu")
+
+
+WRONG = [
+    (lambda x: x.sum(), "gave an array of shape []"), (lambda x: x.astype("float64") * 1j, "elements of type complex128"),
+    (lambda x: (x, x), "gave an array of shape [2, 3]"),
+]
+
+
+@pytest.mark.parametrize(("ref", "message"), WRONG)
+def test_what_a_users_code_gives_is_what_its_type_rule_says(ref, message):
+    shaped = tn.op("shaped", type=lambda x: x, ref=ref, replace=True)
+    for call in (shaped, tn.jit(lambda x: shaped(x) * 2)):
+        for _ in range(3):
+            with pytest.raises(TenonError, match=f"shaped: its reference .*{re.escape(message)}.*type rule says f32"):
+                call(tn.ones(3))
+    tn.kernel("sinh")(ref)
+    try:
+        with pytest.raises(TenonError, match=f"sinh: its kernel .*{re.escape(message)}"):
+            tn.sinh(tn.ones(3))
+    finally:
+        tn.remove_kernel("sinh", ref)

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import runpy
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from traceback import walk_tb
 from typing import Any
-
-import numpy as np
 
 from tenon.capture.constants import late_program
 from tenon.dims import SymbolicDim
-from tenon.errors import ArgumentError
+from tenon.errors import PACKAGE, ArgumentError, Location, TenonError, location_of
 from tenon.graph.text import parse_graph, parse_type, print_graph
 from tenon.graph.verify import verify
 from tenon.jit import Jitted, jit
+from tenon.ops.creation import zeros
 from tenon.pipeline import PASSES, Step, optimize, run_passes
 from tenon.tensor import Tensor
 from tenon.types import TensorType
 
 STAGES = ("graph", "passes", "loops", "llvm", "asm")
+CONTEXTS = contextlib.__file__
 SAMPLE_SIZES = (7, 11)      # of a symbolic size, one capture after the other
 
 
@@ -40,8 +43,9 @@ def show_function(where: str, types: Sequence[str], stages: Sequence[str]) -> It
     if unknown := [stage for stage in stages if stage not in STAGES]:
         raise ArgumentError(f"no stage named {unknown[0]!r}", hint=f"the stages are {', '.join(STAGES)}")
     function, wanted = load_function(where), [parse_type(text) for text in types]
-    for size in SAMPLE_SIZES:       # a size that differs from one capture to the next becomes a symbol
-        captured = function.capture(*(sample(type, size) for type in wanted))
+    with blaming(where):
+        for size in SAMPLE_SIZES:       # a size that differs from one capture to the next becomes a symbol
+            captured = function.capture(*(sample(type, size) for type in wanted))
     yield from stage_texts(captured, stages)
 
 
@@ -69,15 +73,44 @@ def load_function(where: str) -> Jitted:
         raise ArgumentError(f"{where!r} names no function", hint="write FILE:FUNCTION, as in train.py:step")
     if not Path(file).is_file():
         raise ArgumentError(f"there is no file {file!r}")
-    found = runpy.run_path(file).get(name)
+    found = run_file(file).get(name)
     if not callable(found):
         raise ArgumentError(f"{file} has no function named {name!r}")
     return found if isinstance(found, Jitted) else jit(found)
 
 
-def sample(type: TensorType, size: int) -> Tensor:
+def run_file(file: str) -> dict[str, Any]:
+    """What a Python file defines.  Raises TenonError, at the line of the file, for what it raises."""
+    with blaming(file):
+        return runpy.run_path(file)
+
+
+@contextmanager
+def blaming(what: str) -> Iterator[None]:
+    """Let what a user's code raises in this block be a message: what was run, what it raised, and where."""
+    try:
+        yield
+    except TenonError:
+        raise
+    except Exception as error:
+        shown = TenonError(f"{what}: {type(error).__name__}: {error.msg if isinstance(error, SyntaxError) else error}")
+        shown.where = raised_at(error)
+        raise shown from error
+
+
+def raised_at(error: Exception) -> Location | None:
+    """The innermost line of a user's that an exception came through."""
+    if isinstance(error, SyntaxError):
+        return Location(error.filename, error.lineno) if error.filename and error.lineno else None
+    frames = [frame for frame, _ in walk_tb(error.__traceback__)
+              if not frame.f_code.co_filename.startswith((PACKAGE, CONTEXTS, "<frozen"))]
+    return location_of(frames[-1]) if frames else None
+
+
+def sample(form: TensorType, size: int) -> Tensor:
     """Zeros of a type whose symbolic sizes are all `size`."""
-    shape = tuple(size if isinstance(dim, SymbolicDim) else dim for dim in type.shape)
-    return Tensor(np.zeros(shape, type.dtype.numpy))
+    shape = tuple(size if isinstance(dim, SymbolicDim) else dim for dim in form.shape)
+    found: Tensor = zeros(shape, dtype=form.dtype)
+    return found
 
 

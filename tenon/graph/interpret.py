@@ -11,7 +11,7 @@ import numpy as np
 
 from tenon.dataclasses import dataclass, field
 from tenon.dims import SymbolicDim, evaluate
-from tenon.errors import GraphError
+from tenon.errors import DTypeError, GraphError, ShapeError
 from tenon.graph.build import expansion
 from tenon.graph.ir import Graph, Literal, Value
 from tenon.graph.kernels import Kernel
@@ -128,7 +128,22 @@ def evaluate_op(op: Op, arrays: Sequence[Any], attrs: Mapping[str, Any],
             body = expansion(op, tuple(map(type_of, arrays)), attrs)
             return tuple(interpret(body, [a for a in arrays if a is not None]))
     listed = out if isinstance(out, tuple) and len(types) > 1 else (out,)
+    if kernel is not None or not op.is_own:
+        _check_of_user(op, "kernel" if kernel is not None else "reference", listed, types)
     return tuple(as_type(x, t) for x, t in zip(listed, types, strict=True))
+
+
+def _check_of_user(op: Op, what: str, found: Sequence[Any], types: Sequence[TensorType]) -> None:
+    """Raise where a user's code gives other arrays than the operator's type rule says."""
+    rule = f"its type rule says {', '.join(map(str, types))}"
+    if len(found) != len(types):
+        raise ShapeError(f"{op.name}: its {what} gave {len(found)} arrays; {rule}")
+    for x, type in zip(found, types, strict=True):
+        array = np.asarray(x)
+        if array.shape != type.shape:
+            raise ShapeError(f"{op.name}: its {what} gave an array of shape {list(array.shape)}; {rule}")
+        if not np.can_cast(array.dtype, type.dtype.numpy, "same_kind"):
+            raise DTypeError(f"{op.name}: its {what} gave elements of type {array.dtype}; {rule}")
 
 
 def type_of(array: Any) -> TensorType | None:
