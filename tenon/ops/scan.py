@@ -18,7 +18,7 @@ from tenon.ops.comparison import equal, where
 from tenon.ops.complex_parts import conj
 from tenon.ops.creation import iota
 from tenon.ops.cutting import narrow
-from tenon.ops.define import check_kind, define, function, lift
+from tenon.ops.define import check_kind, composite, define, function, lift
 from tenon.ops.reduction import sum_dtype
 from tenon.ops.shape import cast, full_op
 from tenon.types import DType, TensorType, as_dtype, int64, normalize_axis
@@ -52,13 +52,24 @@ def _cumprod_vjp(g: Any, y: Any, x: Any, axis: int, reverse: bool) -> tuple[Any]
 
 
 def _logcumsumexp_vjp(g: Any, y: Any, x: Any, axis: int, reverse: bool) -> tuple[Any]:
-    """The sum of g * exp(x - y) over later positions, kept in logarithms, apart for each sign of g."""
     known = where(equal(y, -np.inf), 0, y)          # beside an infinite total nothing else counts
+    return (shares(g, known, x, axis=axis, reverse=not reverse),)
 
+
+def _shares_vjp(h: Any, out: Any, g: Any, y: Any, x: Any, axis: int, reverse: bool) -> tuple[Any, Any, Any]:
+    """The sum is linear in g: its transpose runs the other way."""
+    of_g = shares(h, -x, -y, axis=axis, reverse=not reverse)
+    return of_g, -g * of_g, h * out
+
+
+@composite(public=False, promote=same, vjp=_shares_vjp,
+           examples=["shares(f32[2, 3], f32[2, 3], f32[2, 3], axis=1, reverse=True) -> f32[2, 3]"])
+def shares(g: Any, y: Any, x: Any, *, axis: int, reverse: bool) -> Any:
+    """The running sum of g * exp(x - y), x that of the last place: kept in logarithms, apart for each sign of g."""
     def part(g: Any) -> Any:
         log_g = where(g > 0, where(g > 0, g, 1).log(), -np.inf)
-        return (logcumsumexp_op(log_g - known, axis=axis, reverse=not reverse) + x).exp()
-    return (part(g) - part(-g),)
+        return (logcumsumexp_op(log_g - y, axis=axis, reverse=reverse) + x).exp()
+    return part(g) - part(-g)
 
 
 def _log_total(x: Any, axis: int) -> Any:
