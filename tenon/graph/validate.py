@@ -34,6 +34,9 @@ MOST_NODES = 20_000         # that are run, those of loops in every turn
 MOVING = frozenset((
     "drop_dead", "drop_barriers", "merge_duplicates", "hoist", "fuse", "order", "recompute"))
 
+# Passes that multiply in another order, which infinities and NaN show; they are tried on numbers alone.
+ON_NUMBERS = frozenset(("absorb_scales",))
+
 SCRIPT = '''"""Shows that the pass {name} changes a value: of before.txt and after.txt, on inputs.npz."""
 from pathlib import Path
 
@@ -57,7 +60,7 @@ class Watch:
             emit("validate.skipped", graph=graph.name)
             return
         for sample in sample_inputs(graph):
-            results = _results(graph, sample)
+            results = results_of(graph, sample)
             if results is not None:             # else the program raises an error for these inputs, or takes too long
                 self.runs.append((sample, results))
 
@@ -68,13 +71,13 @@ class Watch:
             return
         runs = []
         for sample, expected in self.runs:
-            found = _results(graph, sample)
+            found = results_of(graph, sample)
             if found is None:
                 said: str | None = "it raises an error, or does not end"
             else:
                 said = _differences(expected, found, name in MOVING)
                 runs.append((sample, found))
-            if said is not None:
+            if said is not None and not (name in ON_NUMBERS and sample.kind == "special"):
                 folder = write_reproducer(name, before, graph, sample)
                 raise ChangedValue(f"the pass {name} changes a value of the graph {graph.name}: {said}, for {sample}",
                                    hint=f"python {folder / 'reproduce.py'} shows it again")
@@ -91,7 +94,7 @@ def _differences(before: Sequence[np.ndarray], after: Sequence[np.ndarray], exac
     return None
 
 
-def _results(graph: Graph, sample: Sample) -> list[np.ndarray] | None:
+def results_of(graph: Graph, sample: Sample) -> list[np.ndarray] | None:
     """What the interpreter says, in a context where no capture asks about sizes; None where it raises."""
     def run() -> list[np.ndarray]:
         with with_patience(MOST_NODES):

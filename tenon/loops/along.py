@@ -27,6 +27,7 @@ from tenon.loops.flattening import with_flat_loops
 from tenon.loops.simplify import Substitution, simplify, substitute
 from tenon.loops.target import Target, levels
 from tenon.loops.traversal import parts, replace
+from tenon.loops.validate import validated
 from tenon.types import DType, TensorType, float32
 
 CHUNKS = 64         # of rows, where there are enough
@@ -56,6 +57,7 @@ def opened(targets: Sequence[Target]) -> list[Target]:
     return found
 
 
+@validated
 def along_rows(targets: Sequence[Target], temporary: Temporary) -> list[Target]:
     """The targets, rows and the sums along them cut into chunks of rows."""
     result = list(targets)

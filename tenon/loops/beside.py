@@ -28,6 +28,7 @@ from tenon.loops.rounding import rounded
 from tenon.loops.simplify import simplify, substitute
 from tenon.loops.target import Target
 from tenon.loops.traversal import parts, replace
+from tenon.loops.validate import validated
 from tenon.loops.windows import windows_of
 from tenon.types import TensorType, bool_, float32, float64
 
@@ -36,6 +37,7 @@ SHORTEST = 32       # rows of a chunk, at least one tile of any processor
 Temporary = Callable[[TensorType], Buffer]
 
 
+@validated
 def beside_products(targets: Sequence[Target], temporary: Temporary) -> list[Target]:
     """The targets, sums over the rows of a product added up where its results are stored."""
     result = list(targets)

@@ -22,6 +22,7 @@ from tenon.loops.simplify import simplify, substitute
 from tenon.loops.target import Target
 from tenon.loops.traversal import parts
 from tenon.loops.traversal import replace as replaced
+from tenon.loops.validate import validated
 from tenon.types import TensorType, float32
 
 CHUNK = 16384           # elements of a chunk
@@ -30,6 +31,7 @@ ENOUGH = 16             # results that keep the threads busy by themselves, when
 Way = Callable[[Reduce, Sequence[Index], Callable[[TensorType], Buffer]], tuple[Target, Expr] | None]
 
 
+@validated
 def in_parts(target: Target, temporary: Callable[[TensorType], Buffer]) -> list[Target]:
     """The target, after targets for the partial results of its reductions."""
     for way in (lines_first, folded):

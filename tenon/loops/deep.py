@@ -19,6 +19,7 @@ from tenon.loops.simplify import simplify, substitute
 from tenon.loops.sliding import Sliding, sliding
 from tenon.loops.target import Target
 from tenon.loops.traversal import replace
+from tenon.loops.validate import validated
 from tenon.loops.windows import count
 from tenon.types import TensorType
 
@@ -30,6 +31,7 @@ BY_FILTERS = "filters", "winograd filters"      # ways of windows in which threa
 LEAST = 1 << 20             # products that are worth a second thread
 
 
+@validated
 def with_parted_depth(target: Target, found: Product, temporary: Callable[[TensorType], Buffer]) -> list[Target]:
     """The target, after those of the parts of its sum if it is deep enough."""
     along, parts = next(iter(_parts(found)), (None, 0))

@@ -10,8 +10,10 @@ from tenon.loops.expressions import Expr, Index, Load, Reduce, size
 from tenon.loops.simplify import Substitution, simplify
 from tenon.loops.target import Target
 from tenon.loops.traversal import parts, walk
+from tenon.loops.validate import validated
 
 
+@validated
 def with_flat_loops(targets: Sequence[Target]) -> list[Target]:
     """Targets of one nest, neighbouring loops merged; each has the loops of the longest list, or the outer ones."""
     targets = list(targets)
@@ -67,6 +69,7 @@ def _is_apart(x: Load, outer: Index, inner: Index) -> bool:
     return plain and not is_same(terms.get(outer, 0), terms.get(inner, 0) * inner.extent)
 
 
+@validated
 def with_flat_reductions(target: Target) -> Target:
     """Merge neighbouring indices of reductions in the same way."""
     if all(len(x.indices) == 1 for x in parts(target.value, Reduce)):

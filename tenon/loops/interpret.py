@@ -27,7 +27,8 @@ from tenon.loops.expressions import (
     Size,
     identity,
 )
-from tenon.loops.ir import Accumulator, Block, Chunk, Contraction, Fetch, Kernel, Let, Loop, Store, Turn, Update
+from tenon.loops.ir import Accumulator, Block, Chunk, Contraction, Fetch, Kernel, Let, Loop, Nest, Store, Turn, Update
+from tenon.ops import special_reference
 from tenon.types import DType
 
 Environment = dict[Expr, Any]
@@ -38,10 +39,15 @@ def interpret(kernel: Kernel, arrays: Sequence[np.ndarray], sizes: Mapping[str, 
     sizes = dict(sizes or {})
     memory = {b: np.ascontiguousarray(a).ravel() for b, a in zip(kernel.inputs, arrays, strict=True)}
     memory |= {b: _allocate(b, sizes) for b in kernel.outputs + kernel.temporaries}
-    with np.errstate(all="ignore"):
-        for nest in kernel.nests:
-            _Run(memory | {b: _allocate(b, sizes) for b in nest.locals}, sizes).block(nest.body, {})
+    for nest in kernel.nests:
+        run_nest(nest, memory, sizes)
     return [memory[b].reshape([evaluate(n, sizes) for n in b.type.shape]) for b in kernel.outputs]
+
+
+def run_nest(nest: Nest, memory: Mapping[Buffer, np.ndarray], sizes: Mapping[str, int]) -> None:
+    """The statements of a nest, on memory that holds the elements of each buffer."""
+    with np.errstate(all="ignore"):
+        _Run({**memory, **{b: _allocate(b, sizes) for b in nest.locals}}, sizes).block(nest.body, {})
 
 
 def _allocate(buffer: Buffer, sizes: Mapping[str, int]) -> np.ndarray:
@@ -73,7 +79,7 @@ class _Run:
                 case Accumulator(local=local, kind=kind):
                     env[local] = wide(local.dtype).type(identity(kind, local.dtype).value)
                 case Update(local=local, kind=kind, value=value):
-                    env[local] = _COMBINE[kind](env[local], self.value(value, env))
+                    env[local] = COMBINE[kind](env[local], self.value(value, env))
                 case _:
                     raise AssertionError(statement)
 
@@ -117,7 +123,7 @@ class _Run:
                 assert 0 <= position < self.memory[buffer].size, f"{x}: {position} is outside"
                 return self.memory[buffer][position].astype(wide(dtype))
             case Binary(op=op, left=left, right=right):
-                return _BINARY[op](self.value(left, env), self.value(right, env))
+                return ELEMENTWISE[op](self.value(left, env), self.value(right, env))
             case Call(name=name, args=args, dtype=dtype):
                 found = FUNCTIONS[name](*(self.value(arg, env) for arg in args))
                 return np.asarray(found).astype(wide(dtype))[()]
@@ -149,41 +155,48 @@ def wide(dtype: DType) -> np.dtype[Any]:
 
 
 def _floor_divide(x: Any, y: Any) -> Any:
-    return np.floor_divide(x, y) if y else x - x
+    if not isinstance(y, np.ndarray):
+        return np.floor_divide(x, y) if y else x - x
+    return np.where(y == 0, x - x, np.floor_divide(x, np.where(y == 0, x.dtype.type(1), y)))
 
 
 def _remainder(x: Any, y: Any) -> Any:
-    return np.remainder(x, y) if y or x.dtype.kind == "f" else x - x
+    if x.dtype.kind == "f":
+        return np.remainder(x, y)
+    if not isinstance(y, np.ndarray):
+        return np.remainder(x, y) if y else x - x
+    return np.where(y == 0, x - x, np.remainder(x, np.where(y == 0, x.dtype.type(1), y)))
 
 
 def _shift(shift: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def shifted(x: Any, by: Any) -> Any:
-        bits = x.dtype.itemsize * 8
-        if 0 <= by < bits:
-            return shift(x, by)
-        return x.dtype.type(-1 if shift is np.right_shift and x < 0 else 0)
+        inside = (by >= 0) & (by < x.dtype.itemsize * 8)
+        beyond = np.where(x < 0, x.dtype.type(-1 if shift is np.right_shift and x.dtype.kind == "i" else 0),
+                          x.dtype.type(0))
+        return np.where(inside, shift(x, np.where(inside, by, x.dtype.type(0))), beyond)[()]
     return shifted
 
 
-_BINARY: dict[str, Callable[[Any, Any], Any]] = {
+# Of scalars, and of whole arrays.
+ELEMENTWISE: dict[str, Callable[[Any, Any], Any]] = {
     "+": np.add, "-": np.subtract, "*": np.multiply, "/": np.divide, "//": _floor_divide, "%": _remainder,
     "&": np.bitwise_and, "|": np.bitwise_or, "^": np.bitwise_xor,
     "<<": _shift(np.left_shift), ">>": _shift(np.right_shift), "min": np.minimum, "max": np.maximum,
     "<": np.less, "<=": np.less_equal, ">": np.greater, ">=": np.greater_equal, "==": np.equal, "!=": np.not_equal,
 }
-_COMBINE: dict[str, Callable[[Any, Any], Any]] = {
+COMBINE: dict[str, np.ufunc] = {
     "add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum, "any": np.logical_or,
     "all": np.logical_and,
 }
 
 
 def _per_element(function: Callable[[float], float]) -> Callable[[Any], Any]:
-    def applied(x: Any) -> Any:
+    def number(x: Any) -> float:
         try:
-            return x.dtype.type(function(float(x)))
+            return function(float(x))
         except (ValueError, OverflowError):
-            return x.dtype.type(math.nan if math.isnan(x) else math.inf)
-    return applied
+            return math.nan if math.isnan(x) else math.inf
+    return lambda x: np.asarray(np.vectorize(number, otypes=[np.float64])(x)).astype(x.dtype)[()]
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
@@ -196,5 +209,6 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "product": np.multiply,
     "not": np.invert, "rsqrt": lambda x: 1 / np.sqrt(x), "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
     "normal_cdf": _per_element(lambda x: (1 + math.erf(x * math.sqrt(0.5))) / 2),
+    "erfinv": special_reference.erfinv, "digamma": special_reference.digamma,
     "erf": _per_element(math.erf), "erfc": _per_element(math.erfc), "lgamma": _per_element(math.lgamma),
 }

@@ -20,6 +20,7 @@ from tenon.loops.expressions import Binary, CheckedIndex, Expr, Index, Reduce, s
 from tenon.loops.simplify import Substitution
 from tenon.loops.target import Target
 from tenon.loops.traversal import walk
+from tenon.loops.validate import validated
 from tenon.types import int64
 
 SHORTEST = 16       # turns of a loop for an interval: whole vectors
@@ -29,6 +30,7 @@ FEWEST = 4096       # elements that are worth a loop more
 FIRST_AFTER = {"<": 0, "<=": 1, ">": 1, ">=": 0}      # with `i op c`, the first i from c on where the answer is another
 
 
+@validated
 def in_intervals(targets: Sequence[Target], owner: MutableMapping[Expr, Value]) -> list[Target]:
     """The targets, cut into intervals; `owner` learns new names."""
     return [part for target in targets for part in _intervals(target, owner, MOST)]

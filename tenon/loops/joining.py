@@ -16,10 +16,12 @@ from tenon.loops.expressions import Binary, Buffer, Const, Load
 from tenon.loops.ir import Let, Loop, Nest, Store, roots, statements
 from tenon.loops.simplify import simplify
 from tenon.loops.traversal import walk
+from tenon.loops.validate import validated
 
 MOST = 1 << 17      # bytes of a turn: what a second cache keeps beside other things
 
 
+@validated
 def joined(nests: Sequence[Nest]) -> list[Nest]:
     """The nests, as few as can be."""
     found: list[Nest] = []

@@ -34,6 +34,7 @@ from tenon.loops.splitting import with_split_loops, with_split_reductions
 from tenon.loops.surrounded import with_zeros_around
 from tenon.loops.target import CALL, Target, levels
 from tenon.loops.traversal import parts
+from tenon.loops.validate import compare_with_graph, reproducible
 from tenon.types import TensorType
 
 MOST_NODES_DEEP = 32        # longer chains are cut, so that expressions stay shallow
@@ -45,6 +46,11 @@ FEW_TIMES = 32              # else at most this often
 
 def lower(graph: Graph, name: str) -> Kernel:
     """The kernel that computes the results of `graph`."""
+    with reproducible(graph):
+        return _lowered(graph, name)
+
+
+def _lowered(graph: Graph, name: str) -> Kernel:
     inputs = {p: Buffer(p.name or f"p{k}", p.type, "input") for k, p in enumerate(graph.params)}
     outputs = [Buffer(f"out{k}" if len(graph.results) > 1 else "out", r.type, "output")
                for k, r in enumerate(graph.results)]
@@ -53,8 +59,10 @@ def lower(graph: Graph, name: str) -> Kernel:
         return _kernel(name, graph, inputs, outputs, (), [nest])
     if (node := fill_node(graph)) is not None:
         filling = Filling(GraphExpressions(graph, inputs), node, outputs)
+        compare_with_graph("the fill rule", graph, inputs, outputs, filling.nests)
         return _kernel(name, graph, inputs, outputs, (), filling.nests)
     targets, stored = _stored(graph, inputs, outputs)
+    compare_with_graph("the compute rules", graph, inputs, outputs, targets)
     added: list[Buffer] = []
 
     def temporary(type: TensorType) -> Buffer:

@@ -22,6 +22,7 @@ from tenon.loops.simplify import Substitution, simplify, substitute
 from tenon.loops.steady import read_elsewhere
 from tenon.loops.traversal import replace as replaced
 from tenon.loops.traversal import walk
+from tenon.loops.validate import validated
 from tenon.types import int64
 
 MANY = 1 << 16      # turns of what is innermost that are worth the time that copies take to compile
@@ -32,6 +33,7 @@ MOST_TURNS = 4      # of a loop that is written out
 MOST_STATEMENTS = 24    # which are copied
 
 
+@validated
 def peeled(kernel: Kernel) -> Kernel:
     """The kernel, with the ends of loops cut off where that answers conditions, and there is much to be gained."""
     return replace(kernel, nests=tuple(map(_peeled, kernel.nests)))

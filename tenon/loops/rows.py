@@ -20,6 +20,7 @@ from tenon.loops.expressions import Buffer, Cast, Expr, Index, Load, Reduce
 from tenon.loops.sliding import sliding
 from tenon.loops.target import Target
 from tenon.loops.traversal import replace
+from tenon.loops.validate import validated
 from tenon.loops.windows import windows_of
 from tenon.types import TensorType, bfloat16, float32
 
@@ -31,6 +32,7 @@ LONG_RUN = 32           # elements of a row that are put together while it is pa
 Copies = dict[tuple[Expr, tuple[Index, ...]], Buffer]      # those made so far, by what lies in them
 
 
+@validated
 def with_dense_rows(target: Target, found: Product, temporary: Callable[[TensorType], Buffer],
                     copies: Copies) -> list[Target]:
     """The target, after one for a dense copy of the rows if that is of use."""

@@ -26,10 +26,12 @@ from tenon.loops.placing import Placing, Scope
 from tenon.loops.reusing import with_fewer_rows
 from tenon.loops.target import WHOLE, Target, grain_of
 from tenon.loops.turned import turned_nest
+from tenon.loops.validate import validated
 
 ENOUGH = 16         # turns of the parallel loop that keep all threads busy
 
 
+@validated
 def schedule(targets: Sequence[Target]) -> Nest:
     """The nest that stores the targets, whose loops are a prefix of the longest list of loops among them."""
     targets = [with_flat_reductions(target) for target in with_flat_loops(targets)]

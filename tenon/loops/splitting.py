@@ -19,10 +19,12 @@ from tenon.loops.expressions import Binary, Const, Expr, Index, Reduce, size
 from tenon.loops.simplify import Substitution, simplify
 from tenon.loops.target import Target
 from tenon.loops.traversal import parts, walk
+from tenon.loops.validate import validated
 
 INNERMOST = 8       # a loop of up to so many turns goes inside of all others, where LLVM unrolls it
 
 
+@validated
 def with_split_loops(targets: Sequence[Target], owner: MutableMapping[Expr, Value]) -> list[Target]:
     """The targets, with loops split in the same way where they have the same loops; `owner` learns the new names."""
     together: dict[tuple[Index, ...], list[int]] = {}
@@ -41,6 +43,7 @@ def with_split_loops(targets: Sequence[Target], owner: MutableMapping[Expr, Valu
     return found
 
 
+@validated
 def with_split_reductions(target: Target) -> Target:
     """The target, with the indices of its reductions split in the same way."""
     value = target.value

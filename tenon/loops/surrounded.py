@@ -20,6 +20,7 @@ from tenon.loops.simplify import simplify
 from tenon.loops.sliding import sliding
 from tenon.loops.target import Target
 from tenon.loops.traversal import replace
+from tenon.loops.validate import validated
 from tenon.loops.windows import Slide, Windows, windows_of
 from tenon.types import TensorType
 
@@ -27,6 +28,7 @@ PLANE = 2               # axes that Winograd's windows slide along
 LARGEST = 1 << 24       # elements of a copy
 
 
+@validated
 def with_zeros_around(target: Target, found: Product, temporary: Callable[[TensorType], Buffer],
                       copies: Copies) -> list[Target]:
     """The target, after one for a copy of what windows slide over if that saves multiplications."""

@@ -21,6 +21,7 @@ from tenon.loops.ir import (
     Kernel,
     Let,
     Loop,
+    Nest,
     Pairs,
     Stmt,
     Store,
@@ -41,9 +42,14 @@ def print_kernel(kernel: Kernel) -> str:
     rows += [f"{INDENT}{_declaration(buffer)} = temporary()" for buffer in kernel.temporaries]
     for number, nest in enumerate(kernel.nests):
         rows += [f"{INDENT}barrier()"] if number else []
-        rows += [f"{INDENT}{_declaration(buffer)} = local()" for buffer in nest.locals]
-        rows += _block(nest.body, INDENT)
+        rows += print_nest(nest)
     return "\n".join(rows)
+
+
+def print_nest(nest: Nest) -> list[str]:
+    """The rows of a nest."""
+    rows = [f"{INDENT}{_declaration(buffer)} = local()" for buffer in nest.locals]
+    return [*rows, *_block(nest.body, INDENT)]
 
 
 def _declaration(buffer: Buffer) -> str:

@@ -22,13 +22,15 @@ from tenon.loops.expressions import CheckedIndex, Load
 from tenon.loops.ir import Contraction, Kernel, Store, roots, statements
 from tenon.loops.peeling import peeled
 from tenon.loops.traversal import walk
+from tenon.loops.validate import reproducible
 from tenon.loops.verify_bounds import verify_bounds
 from tenon.passes.bodies import lowered
 
 
 def kernel_of(body: Graph, name: str, text: str | None = None, schedule: str = "") -> Kernel:
     """The loops of a body, with a schedule for its products."""
-    kernel = replace(peeled(lowered(body, text or key_of(body))), name=name, sizes=all_symbols(body))
+    with reproducible(body):
+        kernel = replace(peeled(lowered(body, text or key_of(body))), name=name, sizes=all_symbols(body))
     if always_verify or "bounds" in config().check:
         verify_bounds(kernel)
     if "bounds" in config().check:
