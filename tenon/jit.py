@@ -10,7 +10,9 @@ from __future__ import annotations
 import functools
 import inspect
 import types
+import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,9 +21,11 @@ from tenon.autocast import autocasting
 from tenon.capture.captured import Captured
 from tenon.capture.guards import same_atom
 from tenon.capture.keys import aliases, leaf_key
+from tenon.capture.pattern import pattern_of
 from tenon.capture.places import ARGUMENT, NUMBERS, Place, changed
-from tenon.capture.record import Reason, Record, argument_types, places
+from tenon.capture.record import Family, Reason, Record, argument_types, places
 from tenon.capture.replay import Stopped, holds, run, why_not
+from tenon.capture.roots import reference
 from tenon.capture.segments import Parts
 from tenon.capture.symnumber import Unmoved
 from tenon.capture.tree import Structure, unfold
@@ -46,6 +50,7 @@ from tenon.types import DType, TensorType
 F = TypeVar("F", bound=Callable[..., Any])
 MOST_RECORDS = 256      # keys of one function; those that come later share one record, and run by part
 MOST_CAPTURES = 64      # of one key; what fits none of them runs by part, which is right and says so
+MOST_OF_A_FAMILY = 256  # captures for objects of the same classes, which others replace
 MOST_PASSED = 4         # calls in a row that make parameters, before those like them run by part for good
 MOST_FAILURES = 16      # of a capture that has never succeeded
 MOST_SHORT_WAYS = 4     # of one function: each costs calls that go another way
@@ -64,6 +69,7 @@ class Jitted:
         self.constants, self.autotune = constants, autotune
         self.converting = False         # whether its control flow depends on tensors
         self.records: dict[Any, Record] = {}
+        self.families: dict[Any, Family] = {}
         self._lock = Lock()
         self._short_ways: tuple[tuple[bool, DType | None, Call], ...] = ()
 
@@ -177,22 +183,42 @@ class Jitted:
             return self.records.setdefault(None, Record(eager=Reason(
                 f"called with more than {MOST_RECORDS} combinations of types and Python values")))
         if record is None:
-            record = self.records.setdefault(key, Record(alive=[x for x in leaves if not isinstance(x, Tensor)]))
+            gone = partial(_forget, weakref.ref(self), key)
+            alive = [reference(x, gone) or x for x in leaves if not isinstance(x, Tensor)]
+            classes = tuple([leaf_key(x) if reference(x) is None else type(x) for x in leaves])
+            family = self.families.setdefault((structure, modes(), classes, aliases(leaves)), Family())
+            record = self.records.setdefault(key, Record(family, alive=alive))
         return record
 
     def _find(self, record: Record, leaves: Sequence[Any],
               containers: Sequence[Any]) -> tuple[Captured | None, Sequence[Any]]:
         """The capture that fits a call, and its arguments with what that capture reads anew."""
-        for captured in record.captures:
+        for captured in (*record.captures, *record.bound):
             arguments = captured.arguments(leaves)
             if arguments is not None and holds(captured, arguments, containers):
+                return captured, arguments
+        return None, leaves
+
+    def _bind(self, record: Record, leaves: Sequence[Any],
+              containers: Sequence[Any]) -> tuple[Captured | None, Sequence[Any]]:
+        """A capture that was made for other objects, bound to those of this call."""
+        for pattern in record.family.patterns:
+            captured = pattern.bind(leaves)
+            arguments = None if captured is None else captured.arguments(leaves)
+            if captured is not None and arguments is not None and holds(captured, arguments, containers):
+                record.bound = [*record.bound[1 - MOST_CAPTURES:], captured]
                 return captured, arguments
         return None, leaves
 
     def _capture(self, record: Record, leaves: list[Any], structure: Structure,
                  containers: Sequence[Any]) -> tuple[Captured | None, Sequence[Any]]:
         """A new capture for this call, and its arguments; None when the function runs by part."""
-        if record.full is not None:
+        captured, arguments = self._bind(record, leaves, containers)
+        if captured is not None or record.full is not None:
+            return captured, arguments
+        if record.family.captures >= MOST_OF_A_FAMILY:
+            record.full = Reason(f"captured {MOST_OF_A_FAMILY} times for objects of the same classes")
+            self._tell(record.full)
             return None, leaves
         if len(record.captures) >= MOST_CAPTURES:
             last = why_not(record.captures[-1], leaves)
@@ -218,10 +244,12 @@ class Jitted:
             captured.constants = ()
         captured.seconds.update(seconds)
         record.captures.append(captured)
+        record.family.captures += 1
+        if (pattern := pattern_of(captured, leaves)) is not None:
+            record.family.patterns = [*record.family.patterns[1 - MOST_CAPTURES:], pattern]
         emit("captured", function=self.__name__, nodes=len(captured.graph.nodes))
-        arguments = captured.arguments(leaves)
-        assert arguments is not None
-        return captured, arguments
+        given = captured.arguments(leaves)
+        return (None, leaves) if given is None else (captured, given)
 
     def _moving(self, record: Record, leaves: list[Any], structure: Structure) -> Captured:
         """A capture that reads anew what is another number or tensor than before, as far as the function allows."""
@@ -285,8 +313,18 @@ class Jitted:
             raise CaptureError(reason.what, where=reason.where, hint=reason.hint) from None
 
 
+def _forget(jitted: weakref.ref[Jitted], key: Any, _: Any) -> None:
+    """An argument that a key names is gone, and what is known of such calls with it."""
+    if (function := jitted()) is not None and (record := function.records.pop(key, None)) is not None:
+        ways = [c.short for c in (*record.captures, *record.bound)]
+        function._short_ways = tuple(way for way in function._short_ways if way[-1] not in ways)
+
+
 def note_changes(record: Record, leaves: Sequence[Any]) -> None:
     """Take note of the places where another number or tensor stands than at the captures so far."""
+    if not record.captures:
+        for place in (place for pattern in record.family.patterns for place in pattern.changed(leaves)):
+            record.moving.setdefault(place.name, place)
     for captured in record.captures:
         for k, value in captured.values:
             if type(leaves[k]) in NUMBERS and not same_atom(leaves[k], value):

@@ -46,7 +46,7 @@ class Captured:
     output: Nest                                # what is returned; where there are effects, what they store behind it
     assigned: list[tuple[Source, int, bool]]    # tensor <- result, and whether it then carries a gradient
     gradients: list[tuple[Source, int | OneOf | None]]  # tensor.grad <- result, or None
-    effects: list[tuple[Effect, int | None]]    # a store, and the number of the argument that it is made into
+    effects: list[tuple[Effect, int | None]]    # a store, and the container that it is made into; -1 - k: a leaf
     flags: list[tuple[Source, bool]]            # tensor.requires_grad <- flag
     differentiable: bool
     wanted: tuple[int, ...]                     # the inputs that require a gradient
@@ -108,7 +108,7 @@ class Captured:
     @cached_property
     def uses_containers(self) -> bool:
         """Whether a call stores to a container among its arguments, or hands one on."""
-        return any(number is not None for _, number in self.effects) or any(
+        return any(number is not None and number >= 0 for _, number in self.effects) or any(
             isinstance(x, FromContainers) for x in self.output.leaves)
 
     @cached_property

@@ -19,6 +19,7 @@ from tenon.capture.numbers import Number, one_kind
 from tenon.capture.places import NUMBERS
 from tenon.capture.presence import use
 from tenon.capture.reach import Reach
+from tenon.capture.roots import on_argument, roots_of
 from tenon.capture.symnumber import SymNumber
 from tenon.capture.trace import Argument, Capture, GradientOf, Held, Source, capturing
 from tenon.capture.watch import UnsafeCall
@@ -43,7 +44,8 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
         raise UnsafeCall("a number that changes is a key")
     leaves = _Leaves(capture, moving, left, known, arguments)
     output = Nest(leaves.left.structure, tuple(map(leaves.leaf, leaves.left.leaves)), bool(changes))
-    effects = [(change, leaves.numbers.get(id(change.holder))) for change in changes]
+    effects = [(change, number) if (number := leaves.numbers.get(id(change.holder))) is not None else
+               on_argument(change, leaves.roots) for change in changes]
     assigned, gradients = leaves.stores()
     differentiable = any(x.own.node is not None and not x.own.node.released for x in leaves.tracked) \
         or any(carries for _, _, carries in assigned)
@@ -63,12 +65,13 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
     outside = reach.tensors.union(id(x) for x, *_ in held).difference(id(x) for _, x in same)
     constants = () if capture.recorded or differentiable else _constants(sources, assigned)
     by_data = tuple((k, there[id(source)]) for k, source in enumerate(sources) if id(source) in there)
-    return Captured(graph, sources, [*types, *further.types], reach.guards(), assumptions, output, assigned, gradients,
-                    effects, _flags(capture), differentiable, _wanted(capture, graph, sources, flowing), held, same,
-                    Inputs(sources), frozenset(outside), _apart(reach, changes, leaves.numbers),
-                    frozenset(reach.codes or ()), constants, by_data, failed,
+    wanted = _wanted(capture, graph, sources, flowing)
+    return Captured(graph, sources, [*types, *further.types], reach.guards(leaves.roots), assumptions, output, assigned,
+                    gradients, effects, _flags(capture), differentiable, wanted, held, same, Inputs(sources),
+                    frozenset(outside), _apart(reach, changes, leaves.numbers), frozenset(reach.codes or ()),
+                    constants, by_data, failed,
                     values=tuple((k, x) for k, x in enumerate(moving.leaves) if type(x) in NUMBERS),
-                    prologue=further.prologue(moving.numbers), further=further,
+                    prologue=further.prologue(), further=further,
                     found=tuple((type(x), leaf_key(x)) for _, x in moving.tensors), aliases=aliases(listed))
 
 
@@ -80,6 +83,7 @@ class _Leaves:
         self.values: dict[Value, int] = {}      # the results of the graph
         self.tracked: list[Tensor] = []
         self.numbers = {id(x): k for k, x in enumerate(arguments)}
+        self.roots = roots_of(moving.leaves)
         self._gradients = {id(seen.state.grad): seen for seen in capture.seen.values() if seen.state.grad is not None}
 
     def index_of(self, tensor: Tensor) -> int:
@@ -121,6 +125,8 @@ class _Leaves:
         return FromArguments(self.moving.result(x))
 
     def _plain(self, x: Any) -> Any:
+        if id(x) in self.roots:
+            return FromArguments(self.roots[id(x)])
         if not (is_atom(x) or id(x) in self.known or x is MISSING or isinstance(x, SHARED)):
             raise UnsafeCall(f"the function makes an object of type {type(x).__name__}, new in every call")
         return x

@@ -20,6 +20,7 @@ from tenon.backends.cpu import conditions as native
 from tenon.backends.cpu import objects
 from tenon.capture.guards import CLASS, MISSING, Group, Guards
 from tenon.capture.reading import FUNCTION, cell_contents
+from tenon.capture.roots import direct
 
 
 class GuardConditions:
@@ -35,7 +36,8 @@ class GuardConditions:
         self.rest = Guards(rest, absent) if rest or absent else None
 
     def _add(self, group: Group) -> bool:
-        """Whether machine code checks this group."""
+        """Whether machine code checks this group; a root is an argument of the call, looked at before."""
+        group = direct(group)
         if group.read is CLASS:
             return self._object(group.holder, *group.expected)
         if group.read is FUNCTION:

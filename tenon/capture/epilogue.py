@@ -26,14 +26,15 @@ def epilogue(captured: Captured, places: Sequence[int]) -> Epilogue | None:
     """
     structure = captured.output.structure
     parts = structure.children if captured.effects else (structure,)
-    if any(part is not LEAF for part in parts) or any(number is not None for _, number in captured.effects):
+    if any(part is not LEAF for part in parts) or captured.uses_containers:
         return None
     writer = _Writer(places)
     texts = list(map(writer.leaf, captured.output.leaves))
     if None in texts:
         return None
     result, *values = texts
-    stores = [writer.store(effect, str(value)) for (effect, _), value in zip(captured.effects, values, strict=True)]
+    stores = [writer.store(effect, number, str(value))
+              for (effect, number), value in zip(captured.effects, values, strict=True)]
     lines = "\n".join(f"    {line}" for line in [*writer.lines, *stores, f"return {result}"])
     exec(compile(f"def epilogue(leaves, new):\n{lines}\n", "<tenon epilogue>", "exec"), writer.scope)
     made: Epilogue = writer.scope["epilogue"]
@@ -71,8 +72,10 @@ class _Writer:
             self._made[leaf.name] = variable
         return variable
 
-    def store(self, effect: Effect, value: str) -> str:
+    def store(self, effect: Effect, number: int | None, value: str) -> str:
         """The statement that makes an effect."""
+        if number is not None:
+            return f"{self.name(STORES[effect.kind])}(leaves[{-1 - number}], {self.name(effect.key)}, {value})"
         holder, key = self.name(effect.holder), effect.key
         kind: Any = type(effect.holder)
         plain = type(key) is str and effect.value is not MISSING

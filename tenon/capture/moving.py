@@ -40,7 +40,7 @@ class Moving:
                 self._put(place, x)
             yield
         finally:
-            self.numbers.ended = True
+            self.numbers.end()
             for place, x in self.found:
                 self._put(place, x.value)
 
@@ -75,7 +75,7 @@ class Moving:
     def further(self) -> Further:
         """What calls read anew."""
         return Further([place for place, _ in self.tensors], self.found,
-                       [(x, dtype) for x, dtype, _ in self.numbers.scalars.values()], self.results)
+                       [(x, dtype) for x, dtype, _ in self.numbers.scalars.values()], self.results, self.numbers)
 
 
 def value_in(place: Place, leaves: Sequence[Any]) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 from tenon.capture.effects import STORES, read_slot
 from tenon.capture.guards import Group, same_atom
 from tenon.capture.reading import attribute_of, cell_contents, cell_of, item_of, keys_of, length, read_slots, slot_of
+from tenon.capture.roots import direct
 from tenon.dataclasses import dataclass
 from tenon.tensor import Tensor
 
@@ -59,6 +60,7 @@ class Place:
 
 def places_of(group: Group) -> Sequence[Place]:
     """The places that a group reads, in order; none for what is read in another way."""
+    group = direct(group)
     holder, read = group.holder, group.read
     kind, keys = "", ()     # type: str, Sequence[Any]
     if isinstance(read, itemgetter):

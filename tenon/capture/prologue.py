@@ -38,24 +38,25 @@ class Further:
     numbers: Sequence[tuple[Place, SymNumber]]
     scalars: Sequence[tuple[SymNumber, DType]]      # that the graph reads
     results: Sequence[SymNumber]                    # that the call leaves
+    program: Numbers                                # how they are computed
 
     @property
     def types(self) -> list[TensorType]:
         """Of the scalars."""
         return [TensorType(dtype, ()) for _, dtype in self.scalars]
 
-    def prologue(self, numbers: Numbers) -> Prologue | None:
+    def prologue(self) -> Prologue | None:
         """The function of a call's leaves; None where there is nothing to do."""
-        moving = [x for _, x in self.numbers if not numbers.is_settled(x)]
+        moving = [x for _, x in self.numbers if not self.program.is_settled(x)]
         needed = self.tensors or self.scalars or self.results or moving
-        return _Writer(self, numbers).function() if needed else None
+        return _Writer(self).function() if needed else None
 
 
 class _Writer:
     """Writes the source text of a prologue; `scope` holds what it names."""
 
-    def __init__(self, further: Further, numbers: Numbers):
-        self.further, self.numbers = further, numbers
+    def __init__(self, further: Further):
+        self.further, self.numbers = further, further.program
         self.scope: dict[str, Any] = {"array": np.array}
         self._names: dict[int, str] = {}
 

@@ -45,6 +45,7 @@ from tenon.capture.reading import (
     slot_names,
     value_of,
 )
+from tenon.capture.roots import Roots, weakly
 from tenon.capture.symnumber import SymNumber
 from tenon.capture.watch import LIBRARIES, PACKAGE, Kept, UnsafeCall, follows
 from tenon.tensor import Tensor
@@ -91,12 +92,12 @@ class Reach:
         """The identities of all that was found."""
         return self._visited | self.tensors
 
-    def guards(self) -> Guards:
-        """What was found, as conditions."""
+    def guards(self, roots: Roots) -> Guards:
+        """What was found, as conditions; arguments that are `roots` are not kept alive."""
         groups = without(self.groups, self._moved) if self._moved else self.groups
         if any(type(x) is SymNumber for group in groups for x in group.expected):
             raise UnsafeCall("a number that changes stands where it cannot be read anew")
-        return Guards(groups, self.absent)
+        return Guards(weakly(groups, roots), self.absent)
 
     # ------------------------------------------------------------ one value
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from tenon.capture.captured import Captured
 from tenon.capture.moving import is_free, value_in
+from tenon.capture.pattern import Pattern
 from tenon.capture.places import Key, Place
 from tenon.capture.segments import Parts
 from tenon.capture.tree import Structure
@@ -36,10 +37,20 @@ class Reason:
 
 
 @dataclass
+class Family:
+    """What is known of calls whose arguments are objects of the same classes."""
+
+    patterns: list[Pattern] = field(default_factory=list)
+    captures: int = 0       # that were made
+
+
+@dataclass
 class Record:
     """What happened to one key: its captures, and the reason for which it runs by part, if it does."""
 
+    family: Family = field(default_factory=Family)
     captures: list[Captured] = field(default_factory=list)
+    bound: list[Captured] = field(default_factory=list)             # captures made for other objects, bound to these
     sizes: list[tuple[int, ...]] = field(default_factory=list)      # of the tensors of the first call
     exact: set[tuple[int, int]] = field(default_factory=set)        # (tensor, axis) whose size the function needs
     moving: dict[Key, Place] = field(default_factory=dict)          # where other values stand in other calls

@@ -14,6 +14,7 @@ from tenon.autodiff import call
 from tenon.capture.captured import Captured, holder_of
 from tenon.capture.convert.several import element
 from tenon.capture.donation import are_alone, move_to_lines
+from tenon.capture.effects import STORES
 from tenon.capture.guards import same_atom
 from tenon.capture.leaves import (
     FromArguments,
@@ -29,7 +30,7 @@ from tenon.capture.leaves import (
 from tenon.capture.residuals import recorded_call
 from tenon.capture.trace import Argument, GradientOf, Held, Source
 from tenon.config import ConfigError
-from tenon.dataclasses import dataclass, replace
+from tenon.dataclasses import dataclass
 from tenon.dims import Dim, evaluate
 from tenon.eager.recording import is_grad_enabled
 from tenon.eager.tape import RELEASED
@@ -170,7 +171,8 @@ def settle(captured: Captured, leaves: Sequence[Any], results: Any,
         return captured.output.build(fill)
     result, *values = captured.output.build(fill)
     for (effect, number), value in zip(captured.effects, values, strict=True):
-        (effect if number is None else replace(effect, holder=containers[number])).make(value)
+        holder = effect.holder if number is None else containers[number] if number >= 0 else leaves[-1 - number]
+        STORES[effect.kind](holder, effect.key, value)
     return result
 
 

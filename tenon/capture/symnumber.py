@@ -157,7 +157,7 @@ class Numbers:
         self.steps: list[Computed | Asked] = []
         self.settled: set[int] = set()      # those whose value was asked for: they are no numbers that change
         self.scalars: dict[tuple[int, DType], tuple[SymNumber, DType, Tensor]] = {}     # what the graph reads
-        self.declare: Callable[[Tensor, int, TensorType], None] = lambda *_: None
+        self.declare: Callable[[Tensor, int, TensorType], None] = _undeclared
         self._count = 0
 
     def input(self, value: Any, place: Any = None) -> SymNumber:
@@ -165,6 +165,10 @@ class Numbers:
         self.inputs.append(self._new(value, None))
         self.places[self.inputs[-1].index] = place
         return self.inputs[-1]
+
+    def end(self) -> None:
+        """The capture is over; what it was is not kept."""
+        self.ended, self.declare = True, _undeclared
 
     def compute(self, function: Callable[..., Any], *args: Any) -> Any:
         """`function(*args)`, of arguments some of which are such numbers."""
@@ -210,6 +214,10 @@ class Numbers:
     def _new(self, value: Any, roots: frozenset[int] | None) -> SymNumber:
         index, self._count = self._count, self._count + 1
         return SymNumber(self, index, value, frozenset((index,)) if roots is None else roots)
+
+
+def _undeclared(tensor: Tensor, number: int, type: TensorType) -> None:
+    """Outside of a capture."""
 
 
 def scalar(value: Any, dtype: DType) -> np.ndarray:

@@ -29,6 +29,7 @@ from tenon.capture.leaves import FromGraph
 from tenon.capture.places import NUMBERS
 from tenon.capture.prologue import Prologue
 from tenon.capture.replay import Results, Stopped, run, settle
+from tenon.capture.roots import reference
 from tenon.capture.trace import Argument, GradientOf, Held, Source
 from tenon.capture.tree import LEAF, Structure, unfold
 from tenon.dataclasses import replace
@@ -161,7 +162,8 @@ class _Maker:
         self.free = {k for k, x in enumerate(leaves) if k >= own or (type(x) in NUMBERS and k not in values)}
         self.tensors = tuple([asarray(x) if isinstance(x, np.ndarray) else x for x in leaves])
         self.guards = GuardConditions(captured.guards)
-        kept = [x for k, x in enumerate(leaves) if not isinstance(x, (Tensor, np.ndarray)) and k not in self.free]
+        kept = [x for k, x in enumerate(leaves) if not isinstance(x, (Tensor, np.ndarray)) and k not in self.free
+                and reference(x) is None]
         self.arrays: list[Any] = [x.own.payload for x in captured.inputs.holders(self.tensors)]
         program = captured.program
         self.ready = program.ready_for(self.arrays) if isinstance(program, WithConstants) else None

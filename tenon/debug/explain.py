@@ -9,6 +9,7 @@ from typing import Any
 
 from tenon.capture.captured import Captured
 from tenon.capture.constants import late_program
+from tenon.capture.effects import Effect
 from tenon.capture.guards import is_atom
 from tenon.capture.record import Reason, Record, argument_names
 from tenon.capture.trace import Argument, GradientOf
@@ -123,6 +124,11 @@ def _of_call(jitted: Jitted, args: tuple[Any, ...], keywords: dict[str, Any]) ->
     return Explanation(tuple(lines), source_lines(captured.graph.nodes, captured.codes), (captured,))
 
 
+def _holder(effect: Effect, number: int | None) -> str:
+    """What an effect is made on."""
+    return f"argument {-1 - number}" if number is not None and number < 0 else f"a {type(effect.holder).__name__}"
+
+
 def _by_part(name: str, reason: Reason) -> Explanation:
     hint = [f"  hint: {reason.hint}"] if reason.hint else []
     return Explanation((f"{name}: runs by part, since one graph cannot hold it", *str(reason).splitlines(), *hint),
@@ -150,7 +156,7 @@ def _details(captured: Captured) -> Iterator[str]:
     if captured.gradients:
         yield f"  sets {len(captured.gradients)} gradients"
     if captured.effects:
-        told = [f"{effect.kind} {effect.key!r} of a {type(effect.holder).__name__}" for effect, _ in captured.effects]
+        told = [f"{effect.kind} {effect.key!r} of {_holder(effect, number)}" for effect, number in captured.effects]
         yield f"  does in Python: {_some(told)}"
     values, count = list(captured.guards.values()), len(captured.guards)
     others = f"{count - len(values)} read from Python by identity" if count > len(values) else ""
