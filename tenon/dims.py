@@ -34,13 +34,14 @@ class UndecidedSize(TenonError):
 class PinnedSize(BaseException):
     """The program needs the numbers behind these symbols, or something for one of them: begin anew with that.
 
+    `agreed`: a size was compared with a number and is that number in this call, which says nothing of other calls.
     Not an Exception, since user code that catches those must not see it.
     """
 
-    def __init__(self, left: Dim, right: Dim = 0, solution: tuple[str, Dim] | None = None):
+    def __init__(self, left: Dim, right: Dim = 0, solution: tuple[str, Dim] | None = None, agreed: bool = False):
         super().__init__(f"{left} must be {right}")
         self.names = symbols(left) | symbols(right)
-        self.solution = solution
+        self.solution, self.agreed = solution, agreed
 
 
 @dataclass(frozen=True)

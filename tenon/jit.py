@@ -280,13 +280,14 @@ class Jitted:
                      moving: Sequence[Place]) -> Captured:
         """A capture with symbols for the sizes that change, as far as the function does not need their numbers."""
         known: dict[str, Dim] = {}
+        agreed: set[tuple[int, int]] = set()    # axes whose sizes are numbers in this capture
         while True:
-            types = argument_types(leaves, record, known, moving)
+            types = argument_types(leaves, record, known, moving, agreed)
             try:
                 return self._attempt(leaves, structure, types, moving)
             except PinnedSize as pinned:
                 if pinned.solution is None:
-                    record.exact |= places(types, pinned.names)
+                    (agreed if pinned.agreed else record.exact).update(places(types, pinned.names))
                 else:
                     known = {name: substitute(dim, dict([pinned.solution])) for name, dim in known.items()}
                     known |= [pinned.solution]

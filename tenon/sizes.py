@@ -31,7 +31,7 @@ class Assumptions:
         """What the sizes at hand say; an equality that holds for them is raised, as a PinnedSize that solves it."""
         found = compare(evaluate(left, self.sizes), relation, evaluate(right, self.sizes))
         if relation == "==" and found:
-            raise PinnedSize(left, right, solution(left - right, self.sizes))
+            raise PinnedSize(left, right, solution(left - right, self.sizes), agreed=True)
         self.recorded[left, relation, right] = found
         return found
 

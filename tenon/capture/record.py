@@ -64,10 +64,11 @@ class Record:
 
 
 def argument_types(leaves: Sequence[Any], record: Record | None, known: Mapping[str, Dim] = {},
-                   places: Sequence[Place] = ()) -> list[TensorType]:
+                   places: Sequence[Place] = (), exact: Set[tuple[int, int]] = frozenset()) -> list[TensorType]:
     """The types to capture with: sizes that differ from the first call of this record are symbols.
 
-    Equal sizes that change together share a symbol; `known` says what some symbols are, in terms of others.
+    Equal sizes that change together share a symbol; `known` says what some symbols are, in terms of others, and
+    `exact` which axes have numbers for sizes in this capture.
     """
     moving = [(place, x) for place in places if is_free(x := value_in(place, leaves))]
     tensors = [x for x in leaves if isinstance(x, Tensor)]
@@ -84,7 +85,7 @@ def argument_types(leaves: Sequence[Any], record: Record | None, known: Mapping[
     for k, (x, shape, first) in enumerate(zip(tensors, shapes, before, strict=True)):
         dims: list[Dim] = []
         for axis, (size, old) in enumerate(zip(shape, first, strict=True)):
-            if size == old or size < SMALLEST_SYMBOLIC_SIZE or (k, axis) in record.exact:
+            if size == old or size < SMALLEST_SYMBOLIC_SIZE or (k, axis) in record.exact | exact:
                 dims.append(size)
             else:
                 dims.append(substitute(names.setdefault((size, old), symbol(f"N{len(names)}")), known))

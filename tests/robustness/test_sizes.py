@@ -173,3 +173,31 @@ def test_sizes_that_stand_in_another_relation_are_captured_again():
     assert f(tn.ones(6), tn.ones(2)).shape == (6,)
     with pytest.raises(ValueError, match="do not broadcast"):
         f(tn.ones(6), tn.ones(8))
+
+
+def test_a_size_that_equals_a_width_by_chance_does_not_pin_the_axis():
+    weight = tn.asarray(np.random.default_rng(0).standard_normal((3, 2)).astype(np.float32))
+    bias = tn.asarray(np.array([1.0, -1.0], np.float32))
+
+    def function(x):
+        return tn.tanh(x @ weight + bias) * x.shape[0]
+    for order in (range(1, 40), (3, 2, 4, 2, 3, 5, 6), (2, 7, 3, 8, 2, 9), (7, 8, 3, 2, 9)):
+        f = tn.jit(function)
+        for n in order:
+            x = tn.asarray(np.random.default_rng(n).standard_normal((n, 3)).astype(np.float32))
+            np.testing.assert_allclose(f(x).numpy(), function(x).numpy(), rtol=1e-5, atol=1e-6)
+        assert sum(len(r.captures) for r in f.records.values()) <= 4
+
+
+def test_a_size_that_is_compared_with_a_number_is_asked_in_every_call():
+    f = tn.jit(lambda x: x * (2 if x.shape[0] == 4 else 3))
+    for n in (3, 4, 5, 4, 6, 7, 4, 3):
+        assert f(tn.ones(n)).tolist() == [2.0 if n == 4 else 3.0] * n
+    assert sum(len(r.captures) for r in f.records.values()) <= 3
+
+
+def test_sizes_that_were_equal_are_told_apart_when_they_differ():
+    f = tn.jit(lambda x, y: x.sum() + y.sum())
+    for n, m in ((3, 3), (4, 4), (5, 6), (7, 7), (8, 9), (10, 2)):
+        assert float(f(tn.ones(n), tn.ones(m))) == n + m
+    assert sum(len(r.captures) for r in f.records.values()) <= 3
