@@ -369,6 +369,14 @@ def test_the_interpreter_runs_a_gradient_with_the_stack() -> None:
 
 # ---------------------------------------------------------------- what cuts gradients off
 
+def test_the_interpreter_runs_a_gradient_of_symbolic_sizes() -> None:
+    slope = tn.jit(tn.grad(lambda x: tn.while_loop(lambda a: a.sum() > 1, lambda a: a * 0.5, x).sum()))
+    for values in ([1.0, 2.0], [3.0, 4.0, 5.0]):        # the second makes the size a symbol
+        found = slope(tn.tensor(values))
+    [expected] = interpret(slope.graph(tn.tensor(values)), [np.float32(values)])
+    np.testing.assert_array_equal(found.numpy(), expected)
+
+
 def test_a_graph_keeps_what_detach_and_no_grad_cut_off() -> None:
     def detached(x: Any) -> Any:
         return x * x.detach()

@@ -26,7 +26,7 @@ import numpy as np
 from tenon.dims import Dim
 from tenon.errors import GraphError
 from tenon.graph.build import expansion
-from tenon.graph.interpret import concrete_type, current_sizes, interpret_within, type_of
+from tenon.graph.interpret import concrete_type, current_sizes, interpret_within
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import Op
 from tenon.ops.call import check_returns, check_takes, one_or_all, result_types, shown
@@ -192,8 +192,12 @@ def _item(compute: Callable[[], Sequence[Any]], k: int) -> Any:
     return compute()[k]
 
 
-def _gradient_ref(*inputs: Any, **attrs: Any) -> Any:
-    return one_or_all(interpret_within(expansion(while_gradient, tuple(map(type_of, inputs)), attrs), inputs))
+def _gradient_ref(*inputs: Any, constants: int, condition: Graph, body: Graph) -> Any:
+    """What the loops of its definition give; their types are the body's, which may hold symbolic sizes."""
+    seeds = (x.type for x in body.results if x.dtype.is_differentiable)
+    loops = expansion(while_gradient, (*(p.type for p in body.params), *seeds),
+                      {"constants": constants, "condition": condition, "body": body})
+    return one_or_all(interpret_within(loops, inputs))
 
 
 while_gradient: Op = define(

@@ -1,8 +1,8 @@
 """A seed -> a program: steps that the operators' own types and examples allow, found by running them.
 
 Values are computed while the program is made, so each step fits the shapes and types that there are; a step that an
-operator refuses is dropped, and so is one whose numbers leave the range in which roundings say anything.  A third of the
-steps are elementwise operators, a fifth come from examples of operators with other sizes, the rest from fuzz.phrases.
+operator refuses is dropped, and so is one whose numbers leave the range in which roundings say anything.  A fifth of the
+steps are elementwise operators, an eighth come from examples of operators with other sizes, the rest from fuzz.phrases.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class Maker:
     def shape(self) -> Shape:
         most = 40_000 if self.big else 1500
         while True:
-            rank = self.rng.choice((0, 1, 1, 2, 2, 2, 2, 3, 3, 3, 4, 4, 4))
+            rank = self.rng.choice((0, 1, 1, 2, 2, 2, 3, 3, 3, 4, 4, 4, 4, 4))
             sizes = [self.rng.choice(ODD_SIZES if self.rng.random() < 0.06 else SIZES) for _ in range(rank)]
             if self.big:
                 sizes = [n * self.rng.choice((1, 4, 9)) for n in sizes]
@@ -117,7 +117,7 @@ class Maker:
         inputs = len(self.inputs)
         try:
             kind = self.rng.random()
-            step = self.elementwise() if kind < 0.3 else self.example() if kind < 0.45 else self.phrase()
+            step = self.elementwise() if kind < 0.2 else self.example() if kind < 0.32 else self.phrase()
             self.run(step)
         except Exception:           # an operator refuses types or sizes: what was made for it goes again
             for made in self.inputs[inputs:]:

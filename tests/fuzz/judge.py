@@ -111,7 +111,10 @@ class Judge:
             return
         self.found.operators += operators(graph)
         given = [np.asarray(a) for a in arrays]
-        native = interpret(graph, given)
+        try:
+            native = interpret(graph, given)
+        except Exception as error:
+            raise Wrong(f"reference raises {type(error).__name__}", str(error)[:500]) from error
         for k, (x, y, r) in enumerate(zip(eager, compiled, native, strict=True)):
             if x.shape != r.shape or x.dtype != r.dtype:
                 raise Wrong("reference types", f"result {k} is {r.dtype}{list(r.shape)}, eagerly {x.dtype}{list(x.shape)}")

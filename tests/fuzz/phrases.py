@@ -293,5 +293,5 @@ tn.sort(a.reshape(-1)).reshape(a.shape)
 """
 
 # (weight, phrases)
-TABLE = ((2, VIEWS), (2, SHUFFLES), (2, WINDOWS), (2, ROWS), (2, REDUCTIONS), (1.5, SELECTING), (1, PRODUCTS),
-         (1.5, MIXED), (0.6, IN_PLACE), (0.7, CONTROL))
+TABLE = ((2, VIEWS), (2.5, SHUFFLES), (3, WINDOWS), (3, ROWS), (2.5, REDUCTIONS), (1.5, SELECTING), (1, PRODUCTS),
+         (2, MIXED), (0.6, IN_PLACE), (0.7, CONTROL))
