@@ -1,8 +1,8 @@
 """A seed -> a program: steps that the operators' own types and examples allow, found by running them.
 
 Values are computed while the program is made, so each step fits the shapes and types that there are; a step that an
-operator refuses is dropped, and so is one whose numbers leave the range in which roundings say anything.  A fifth of the
-steps are elementwise operators, an eighth come from examples of operators with other sizes, the rest from fuzz.phrases.
+operator refuses is dropped, and so is one whose numbers leave the range in which roundings say anything.  Steps are
+elementwise operators, examples of operators with other sizes, and phrases; of these each program uses some kinds only.
 """
 
 from __future__ import annotations
@@ -65,6 +65,10 @@ class Maker:
         self.dtype = rng.choice(TYPES[:18])
         self.special = rng.random() < 0.06
         self.big = rng.random() < 0.05
+        # Some kinds of phrases only, and chains of some length: what few of many are rarely meets otherwise.
+        self.weights = [weight * (rng.random() < 0.5) for weight, _ in TABLE]
+        self.weights[rng.randrange(len(TABLE))] += 2
+        self.plain, self.last = rng.choice((0.0, 0.1, 0.3)), rng.choice((0.5, 0.8, 1.0))
         self.inputs: list[Input] = []
         self.steps: list[Step] = []
         self.values: dict[str, Any] = {}            # eager tensors by name
@@ -117,7 +121,7 @@ class Maker:
         inputs = len(self.inputs)
         try:
             kind = self.rng.random()
-            step = self.elementwise() if kind < 0.2 else self.example() if kind < 0.32 else self.phrase()
+            step = self.elementwise() if kind < self.plain else self.example() if kind < self.plain + 0.12 else self.phrase()
             self.run(step)
         except Exception:           # an operator refuses types or sizes: what was made for it goes again
             for made in self.inputs[inputs:]:
@@ -127,7 +131,7 @@ class Maker:
     def some(self) -> str:
         """A value, of the last ones mostly."""
         names = list(self.values)
-        return self.rng.choice(names[-2:] if self.rng.random() < 0.75 else names)
+        return self.rng.choice(names[-self.rng.randint(1, 2):] if self.rng.random() < self.last else names)
 
     def target(self) -> str:
         return f"v{sum(len(step.targets) for step in self.steps)}"
@@ -162,7 +166,7 @@ class Maker:
     # ------------------------------------------------------------ steps
 
     def phrase(self) -> Step:
-        table = self.rng.choices(phrases(), [weight for weight, _ in TABLE])[0]
+        table = self.rng.choices(phrases(), self.weights)[0]
         x = self.some()
         dtype, shape = self.type(x)
         size = int(np.prod(shape, dtype=int))

@@ -132,8 +132,8 @@ class Judge:
                eager: Sequence[np.ndarray], compiled: Sequence[np.ndarray]) -> None:
         """Whether roundings explain the distances; with more of them before anything is called wrong."""
         sides = {"compiled": compiled, "eager": eager}
-        for tries, moved in ((FEW, False), (MANY, False), (MANY, True)):
-            allowed = expected(graph, arrays, native, tries, moved)
+        for tries, apart in ((FEW, False), (MANY, False), (MANY, True)):
+            allowed = expected(graph, arrays, native, tries, apart)
             failing = {side: far for side, found in sides.items() if (far := farthest(found, allowed))}
             if not failing:
                 return

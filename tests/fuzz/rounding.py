@@ -29,6 +29,12 @@ TIMES = 32.0        # roundings of one node's inside: sums in another order, for
 LOUD = 8.0          # how much louder the tries are that look for elements which a rounding decides
 UNIT = {"f16": 2.0 ** -11, "bf16": 2.0 ** -8, "f32": 2.0 ** -24, "c64": 2.0 ** -24}
 LEAST = {"f16": 2.0 ** -25, "bf16": 2.0 ** -127, "f32": 2.0 ** -127, "c64": 2.0 ** -127}
+# A product that is added may be added unrounded, so each use of it in a sum is rounded for itself.  What is computed
+# again for another use may be rounded differently too, but not where it is compared or chosen.
+SUMS = ("add", "subtract", "sum")
+DECIDING = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "where", "maximum", "minimum", "fmax",
+            "fmin", "max", "min", "argmax", "argmin", "sort", "argsort", "clip", "sign", "floor", "ceil", "trunc", "round",
+            "cummax", "cummin", "searchsorted", "first_places", "max_pool_op", "max_pool_taps", "max_pool_positions")
 OF_F64, LEAST_OF_F64 = 2.0 ** -53, 1e-300
 
 
@@ -43,10 +49,11 @@ class Expected:
 
 @dataclass(frozen=True)
 class Noise:
-    """How loud roundings are, and the type that they round to at least, inside of a composite operator."""
+    """How loud roundings are, whether uses are rounded apart, and the unit of a composite operator around."""
 
     rng: np.random.Generator
     loudness: float
+    apart: bool
     unit: float = 0.0
 
 
@@ -54,11 +61,12 @@ _noise: ContextVar[Noise | None] = ContextVar("noise", default=None)
 
 
 def expected(graph: Graph, arrays: Sequence[np.ndarray], native: Sequence[np.ndarray], tries: int = 4,
-             moved: bool = False) -> list[Expected]:
-    """What the results may be; `native` are those of the reference.  `moved` moves all inputs too, exact or not."""
-    values = wide_run(graph, arrays, 0, 0.0, moved)
-    quiet = [wide_run(graph, arrays, seed, 1.0, moved) for seed in range(1, tries + 1)]
-    loud = [wide_run(graph, arrays, seed, LOUD, moved) for seed in range(101, 101 + max(tries // 2, 2))]
+             apart: bool = False) -> list[Expected]:
+    """What the results may be; `native` are those of the reference.  `apart` moves the arrays too, exact
+    or not, and each use of a value for itself."""
+    values = wide_run(graph, arrays, 0, 0.0, apart)
+    quiet = [wide_run(graph, arrays, seed, 1.0, apart) for seed in range(1, tries + 1)]
+    loud = [wide_run(graph, arrays, seed, LOUD, apart) for seed in range(101, 101 + max(tries // 2, 2))]
     return [judged(value, own, near, far, x.dtype) for value, own, near, far, x in
             zip(values, native, zip(*quiet, strict=True), zip(*loud, strict=True), graph.results, strict=True)]
 
@@ -82,10 +90,10 @@ def judged(value: np.ndarray, native: np.ndarray, near: Sequence[np.ndarray], fa
     return Expected(value, allowed, same & ~(jumps & finite))
 
 
-def wide_run(graph: Graph, arrays: Sequence[np.ndarray], seed: int, loudness: float, moved: bool) -> list[np.ndarray]:
+def wide_run(graph: Graph, arrays: Sequence[np.ndarray], seed: int, loudness: float, apart: bool) -> list[np.ndarray]:
     """The results in float64, with roundings of this loudness."""
-    noise = Noise(np.random.default_rng(seed), loudness)
-    given = [move(widened(a), as_dtype(a.dtype), noise, not moved) for a in arrays]
+    noise = Noise(np.random.default_rng(seed), loudness, apart)
+    given = [move(widened(a), as_dtype(a.dtype), noise, not apart) for a in arrays]
     with wide(noise), np.errstate(all="ignore"):
         return reference.interpret(graph, given)
 
@@ -112,12 +120,14 @@ def evaluate_wide(op: Op, arrays: Sequence[Any], attrs: Mapping[str, Any],
     assert noise is not None and types is not None
     if not any(a is not None and np.asarray(a).dtype.kind in "fcV" for a in arrays):
         return tuple(map(widened, exact_op(op, arrays, attrs, types, kernel)))      # constants, random numbers, integers
+    if op.name in SUMS or (noise.apart and op.name not in DECIDING):
+        arrays = [None if a is None else move(np.asarray(a), types[0].dtype, noise) for a in arrays]
     given, wide_attrs = [widened(a) for a in arrays], {name: wide_attribute(x) for name, x in attrs.items()}
     if op.ref is not None and (op.expand is None or any(isinstance(x, Graph) for x in attrs.values())):
         found: Any = exact_op(op, given, wide_attrs, [wide_type(t) for t in types], kernel)
         return tuple(move(np.asarray(x), t.dtype, noise) for x, t in zip(found, types, strict=True))
     wide_attrs = {name: wide_graph(x) if isinstance(x, Graph) else x for name, x in wide_attrs.items()}
-    token = _noise.set(Noise(noise.rng, noise.loudness, max(noise.unit, *(unit_of(t.dtype) for t in types))))
+    token = _noise.set(Noise(noise.rng, noise.loudness, noise.apart, max(noise.unit, *(unit_of(t.dtype) for t in types))))
     try:
         body = expansion(op, tuple(map(reference.type_of, given)), wide_attrs)
         return tuple(reference.interpret_within(body, [a for a in given if a is not None]))
