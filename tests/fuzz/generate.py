@@ -32,6 +32,7 @@ TYPES = ("f32",) * 11 + ("f64", "f64", "bf16", "bf16", "bf16", "f16", "f16", "i6
 LAYOUTS = ("plain",) * 7 + ("turned", "spread", "reversed")
 MOST = {"f16": 300.0, "bf16": 1e4, "f32": 1e4, "f64": 1e6, "c64": 1e4, "c128": 1e6}    # of a value that goes on
 # Left out, each for its reason: what is decided by a choice of signs or of order, or lives in a run of its own.
+ASCENDING = ("searchsorted",)       # promise nothing where the rows of their first input do not ascend
 LEFT_OUT = {"eig": "order and phases", "eigh": "signs", "svd": "signs", "qr": "signs", "lu": "order", "pinv": "rank",
             "lstsq": "rank", "empty_like": "no values", "nextafter": "of other types it is another number",
             "frexp": "of other types it is another number", "empty_stack": "lives in a run", "is_empty": "lives in a run"}
@@ -216,7 +217,7 @@ class Maker:
         text = text.replace("{x}", f"{{{inputs.index(name)}}}")
         if wanted.dtype.kind == "i" and (low, high) != (-2.0, 2.0):
             return f"(tn.abs({text}) % {int(high) + 1})"
-        return self.into(text, name, domain(example.op, k))
+        return f"tn.sort({text})" if example.op.name in ASCENDING and k == 0 else self.into(text, name, domain(example.op, k))
 
     def value_of(self, wanted: TensorType, small: bool) -> tuple[str, str]:
         """A value of this type, or the last values brought into its form."""

@@ -1,7 +1,8 @@
 """A program's source -> what is wrong with it, if anything.
 
 Eager code, compiled code and the reference interpreter compute the same; compiled code computes the same bits again,
-and on two threads; a compiled function called with other sizes computes what eager code does.
+and on two threads; a compiled function called with other sizes computes what eager code does.  So does PyTorch, where it is
+installed and has what the program calls.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ import numpy as np
 
 import tenon as tn
 from fuzz.program import load
-from fuzz.rounding import Expected, expected, widened
+from fuzz.rounding import Expected, expected, wide_run, widened
+from fuzz.theirs import KNOWN, theirs
 from tenon.graph.interpret import interpret
 from tenon.graph.ir import Graph
 
@@ -38,6 +40,7 @@ class Verdict:
     failure: Failure | None = None
     valid: bool = True              # the program ran eagerly
     by_part: bool = False           # not as one graph, so there is no reference
+    by_pytorch: bool = False        # PyTorch has computed it too
     operators: list[str] = field(default_factory=list)
 
 
@@ -54,14 +57,14 @@ def judge(source: str, name: str = "<fuzzed program>") -> Verdict:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         module = load(source, name)
-        return Judge(module.program, module.CALLS).verdict()
+        return Judge(module.program, module.CALLS, source).verdict()
 
 
 class Judge:
     """One program: `function` and the arrays of its calls."""
 
-    def __init__(self, function: Callable[..., Any], calls: Sequence[Sequence[np.ndarray]]):
-        self.function, self.calls = function, calls
+    def __init__(self, function: Callable[..., Any], calls: Sequence[Sequence[np.ndarray]], source: str):
+        self.function, self.calls, self.source = function, calls, source
         self.jitted = tn.jit(function)
         self.found = Verdict()
 
@@ -104,13 +107,13 @@ class Judge:
         for k, (x, y) in enumerate(zip(eager, compiled, strict=True)):
             if x.dtype != y.dtype or x.shape != y.shape:
                 raise Wrong("types", f"result {k} is {y.dtype}{list(y.shape)}, eagerly {x.dtype}{list(x.shape)}")
-        graph = self.graph(arrays)
-        if graph is None or len(graph.results) != len(eager):
+        found = self.graph(arrays)
+        if found is None or len(found[0].results) != len(eager):
             self.found.by_part = True
             roughly_equal(eager, compiled)
             return
+        graph, given = found
         self.found.operators += operators(graph)
-        given = [np.asarray(a) for a in arrays]
         try:
             native = interpret(graph, given)
         except Exception as error:
@@ -119,14 +122,18 @@ class Judge:
             if x.shape != r.shape or x.dtype != r.dtype:
                 raise Wrong("reference types", f"result {k} is {r.dtype}{list(r.shape)}, eagerly {x.dtype}{list(x.shape)}")
             if not (near(x, r) and near(y, r)):
-                return self.decide(graph, given, native, eager, compiled)
+                self.decide(graph, given, native, eager, compiled)
+                break
+        if KNOWN:
+            self.ask_pytorch(graph, arrays, given, native)
 
-    def graph(self, arrays: Sequence[np.ndarray]) -> Graph | None:
-        """The captured graph, if there is one that closes over nothing."""
-        _, captured = self.jitted.look(*map(tn.asarray, arrays))
-        if captured is None or len(captured.graph.params) != len(arrays):
+    def graph(self, arrays: Sequence[np.ndarray]) -> tuple[Graph, list[np.ndarray]] | None:
+        """The captured graph and what its parameters are, constants of the function among them; None if there is none."""
+        tensors = list(map(tn.asarray, arrays))
+        _, captured = self.jitted.look(*tensors)
+        if captured is None:
             return None
-        return captured.graph
+        return captured.graph, [np.array(x.detach().numpy()) for x in captured.inputs.holders(tensors)]
 
     def decide(self, graph: Graph, arrays: Sequence[np.ndarray], native: Sequence[np.ndarray],
                eager: Sequence[np.ndarray], compiled: Sequence[np.ndarray]) -> None:
@@ -139,6 +146,21 @@ class Judge:
                 return
         side = "both" if len(failing) == 2 else next(iter(failing))
         raise Wrong(f"{side} wrong", "; ".join(f"{name}: {text}" for name, text in failing.items()))
+
+    def ask_pytorch(self, graph: Graph, arguments: Sequence[np.ndarray], arrays: Sequence[np.ndarray],
+                    native: Sequence[np.ndarray]) -> None:
+        """Whether PyTorch computes the same in float64, where it can."""
+        found = theirs(self.source, arguments)
+        if found is None or len(found) != len(native):
+            return
+        self.found.by_pytorch = True
+        ours = wide_run(graph, arrays, 0, 0.0, False)
+        for k, (x, y) in enumerate(zip(found, ours, strict=True)):
+            if x.shape != y.shape:
+                raise Wrong("PyTorch differs", f"result {k} is of shape {list(y.shape)}, PyTorch's {list(x.shape)}")
+        close = [np.allclose(widened(x), widened(y), 1e-6, 1e-6, equal_nan=True) for x, y in zip(found, ours, strict=True)]
+        if not all(close) and (far := farthest(found, expected(graph, arrays, native, MANY, True))):
+            raise Wrong("PyTorch differs", f"by PyTorch {far}")
 
 
 def outcome(function: Callable[..., Any], arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
