@@ -40,7 +40,7 @@ def test_the_entries_unused_for_longest_go_first(tmp_path):
     keys = [make_key(str(number)) for number in range(9)]
     for age, key in enumerate(reversed(keys)):
         cache.put(key, bytes(1000))
-        os.utime(cache._path(key), (time.time() - 1000 + age, time.time() - 1000 + age))
+        os.utime(tmp_path / f"{key}.object", (time.time() - 1000 + age, time.time() - 1000 + age))
     cache.get(keys[-1])  # the oldest, used just now
     for number in range(9, 12):
         cache.put(make_key(str(number)), bytes(1000))
@@ -50,7 +50,7 @@ def test_the_entries_unused_for_longest_go_first(tmp_path):
 
 def test_a_directory_is_gone_through_where_nobody_did_of_late_or_much_was_written(tmp_path, monkeypatch):
     looks, entries = [], code_cache._entries
-    monkeypatch.setattr(code_cache, "_entries", lambda directory: looks.append(1) or entries(directory))
+    monkeypatch.setattr(code_cache, "_entries", lambda folder: looks.append(1) or entries(folder))
     first, second = CodeCache(tmp_path, limit=320_000), CodeCache(tmp_path, limit=320_000)
     first.put(KEY, b"code")
     assert len(looks) == 1
@@ -66,19 +66,27 @@ def test_a_directory_is_gone_through_where_nobody_did_of_late_or_much_was_writte
 
 
 def test_what_a_dead_process_left_half_written_is_cleared(tmp_path):
-    half = tmp_path / "x.tmp"
-    half.write_bytes(b"half")
-    os.utime(half, (0, 0))
+    half, others = tmp_path / f"{KEY}.{'0' * 16}.tmp", tmp_path / "x.tmp"
+    for file in (half, others):
+        file.write_bytes(b"half")
+        os.utime(file, (0, 0))
     CodeCache(tmp_path).put(KEY, b"code")
-    assert not half.exists()
+    assert not half.exists() and others.exists()        # which some other program wrote
 
 
-@pytest.mark.parametrize("bad", ["file", "nowhere"])
-def test_a_directory_that_cannot_be_used_means_no_cache_and_no_error(tmp_path, bad):
+def refused(directory):
+    """A cache that says once that it does without the directory."""
+    with pytest.warns(RuntimeWarning, match="machine code is not kept between processes") as said:
+        cache = CodeCache(directory)
+    assert len(said) == 1
+    return cache
+
+
+def test_a_directory_that_cannot_be_used_means_no_cache_and_no_error(tmp_path):
     (tmp_path / "file").write_text("in the way")
-    cache = CodeCache({"file": tmp_path / "file" / "cache", "nowhere": None}[bad])
-    cache.put(KEY, b"code")
-    assert cache.get(KEY) is None
+    for cache in (refused(tmp_path / "file" / "cache"), refused(tmp_path / "file"), CodeCache(None)):
+        cache.put(KEY, b"code")
+        assert cache.get(KEY) is None
 
 
 def test_a_directory_that_vanishes_means_misses(tmp_path):
@@ -88,11 +96,73 @@ def test_a_directory_that_vanishes_means_misses(tmp_path):
     assert cache.get(KEY) is None
 
 
-@pytest.mark.skipif(os.name != "posix", reason="file permissions")
-def test_code_is_not_taken_from_a_directory_open_to_everybody(tmp_path):
+@pytest.mark.parametrize("mode", [0o777, 0o770, 0o2770, 0o720, 0o702])
+def test_code_is_not_taken_from_a_directory_that_others_may_write_to(tmp_path, mode):
     CodeCache(tmp_path).put(KEY, b"code")
-    tmp_path.chmod(0o777)
-    assert CodeCache(tmp_path).get(KEY) is None
+    tmp_path.chmod(mode)
+    assert refused(tmp_path).get(KEY) is None
+
+
+@pytest.mark.parametrize("mode", [0o666, 0o660, 0o602])
+def test_code_is_not_taken_from_a_file_that_others_may_write_to(tmp_path, mode):
+    cache = CodeCache(tmp_path)
+    cache.put(KEY, b"code")
+    (tmp_path / f"{KEY}.object").chmod(mode)
+    assert cache.get(KEY) is None
+
+
+def test_another_users_directory_and_files_are_not_used(tmp_path, monkeypatch):
+    cache, other = CodeCache(tmp_path), os.geteuid() + 1
+    cache.put(KEY, b"code")
+    monkeypatch.setattr(os, "geteuid", lambda: other)
+    assert cache.get(KEY) is None
+    assert refused(tmp_path).folder is None
+
+
+def test_no_link_is_followed(tmp_path):
+    (tmp_path / "there").mkdir(mode=0o700)
+    CodeCache(tmp_path / "there").put(KEY, b"code")
+    (tmp_path / "link").symlink_to(tmp_path / "there")
+    assert refused(tmp_path / "link").get(KEY) is None
+    cache = CodeCache(tmp_path / "here")
+    (tmp_path / "here" / f"{KEY}.object").symlink_to(tmp_path / "there" / f"{KEY}.object")
+    assert cache.get(KEY) is None
+    cache.put(KEY, b"new")
+    assert cache.get(KEY) == b"new" and CodeCache(tmp_path / "there").get(KEY) == b"code"
+
+
+def test_a_directory_put_in_the_place_of_the_first_is_not_used(tmp_path):
+    cache = CodeCache(tmp_path / "cache")
+    cache.put(KEY, b"code")
+    (tmp_path / "cache").rename(tmp_path / "moved")
+    CodeCache(tmp_path / "cache").put(KEY, b"poison")
+    abandoned = tmp_path / "cache" / f"{KEY}.{'0' * 16}.tmp"
+    abandoned.write_bytes(b"theirs")
+    os.utime(abandoned, (0, 0))
+    assert cache.get(KEY) == b"code"
+    cache._size = 2 * cache.limit                   # so that it goes through the directory
+    cache.put(OTHER, b"code")
+    assert abandoned.exists() and (tmp_path / "moved" / f"{OTHER}.object").exists()
+
+
+def test_a_number_that_means_another_directory_by_now_is_not_used(tmp_path):
+    cache = CodeCache(tmp_path / "cache")
+    cache.put(KEY, b"code")
+    (tmp_path / "other").mkdir(mode=0o700)
+    number = cache.folder
+    other = os.open(tmp_path / "other", os.O_RDONLY)
+    os.dup2(other, number)          # as in a daemon, which closes what it finds open
+    os.close(other)
+    assert cache.get(KEY) is None
+    cache.put(KEY, b"code")
+    assert not list((tmp_path / "other").iterdir())
+    os.close(number)
+
+
+def test_a_pipe_among_the_entries_keeps_nobody(tmp_path):
+    cache = CodeCache(tmp_path)
+    os.mkfifo(tmp_path / f"{KEY}.object", 0o600)
+    assert cache.get(KEY) is None
 
 
 def test_many_writers_and_readers_never_see_half_an_entry(tmp_path):
