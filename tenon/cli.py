@@ -17,7 +17,7 @@ from tenon.errors import ArgumentError, TenonError, user_location
 Run = Callable[[argparse.Namespace], int]
 Argument = Callable[[argparse.ArgumentParser], object]
 
-REQUIRED = ("numpy", "llvmlite", "ml_dtypes", "safetensors")
+REQUIRED = ("numpy", "llvmlite", "ml_dtypes")
 BENCHMARKS = (
     "table", "machine", "matmul", "convolution", "attention", "elementwise", "reductions", "loops", "decoding", "calls",
     "eager")

@@ -1,8 +1,8 @@
 """DLPack: arrays handed between libraries without a copy, here between NumPy's memory and everybody else's.
 
-NumPy speaks the protocol; this file decides what Tenon's value semantics ask for: capsules are marked read-only for
-consumers that know of such a mark (DLPack 1.0), and elements that lie backwards in memory are copied, because some
-consumers cannot hold negative strides.
+NumPy speaks the protocol; this file decides what Tenon's value semantics ask for.  A consumer that asks for DLPack 1.0
+gets a capsule that is marked read-only; that of an older one cannot be marked, so it gets a copy, where NumPy refuses.
+Elements that lie backwards in memory are copied, because some consumers cannot hold negative strides.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 from tenon.errors import ArgumentError, DTypeError
 from tenon.sharing import adopted, exported
 
+MARKED = (1, 0)     # the first version whose capsules may be marked read-only
 CPU = (1, 0)        # the device every tensor is on, as DLPack writes it
 
 
@@ -28,18 +29,21 @@ def export(array: np.ndarray, stream: Any, max_version: tuple[int, int] | None, 
         raise ArgumentError("__dlpack__: the CPU has no streams; pass stream=None")
     if dl_device is not None and tuple(dl_device) != CPU:
         raise BufferError(f"__dlpack__: the tensor is on device {CPU} and cannot be moved to {tuple(dl_device)}")
-    backwards = any(step < 0 for step in array.strides)
-    if backwards and copy is False:
-        raise BufferError("__dlpack__: the elements lie backwards in memory and cannot be shared without a copy")
-    view = array.copy() if copy or backwards else array.view()
-    if not (copy or backwards):
-        exported(array)
-    if max_version is None:         # before 1.0 nothing could be marked; the consumer is trusted not to write
-        shown = view if view.flags.writeable else view.copy()
-        return shown.__dlpack__()
-    if not copy and max_version >= (1, 0):
-        view.flags.writeable = False
+    if copy is False and (why := _why_copied(array, max_version)):
+        raise BufferError(f"__dlpack__: {why} and cannot be shared without a copy")
+    if copy or _why_copied(array, max_version):
+        return array.copy().__dlpack__(max_version=max_version)
+    exported(array)
+    view = array.view()
+    view.flags.writeable = False
     return view.__dlpack__(max_version=max_version)
+
+
+def _why_copied(array: np.ndarray, max_version: tuple[int, int] | None) -> str:
+    """Why a consumer of this version cannot be given the memory itself; nothing where it can."""
+    if any(step < 0 for step in array.strides):
+        return "the elements lie backwards in memory"
+    return "" if max_version is not None and max_version >= MARKED else "a capsule before DLPack 1.0 is not read-only"
 
 
 def imported(x: Any, copy: bool | None) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Tensors, in dicts and lists, <-> one safetensors file.
 
 The weights can be read by every safetensors tool.  Where the object is more than a flat dict of tensors, its structure
-stands as JSON in the header under "tenon".  Reading never runs anything, and the library checks every bound.
+stands as JSON in the header under "tenon".  Reading never runs anything; `tenon.tensor_file` checks every bound.
 """
 
 from __future__ import annotations
@@ -9,13 +9,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
 
+from tenon import tensor_file
 from tenon.errors import ArgumentError, DTypeError
 from tenon.nn.module import Module
 from tenon.tensor import Tensor
@@ -26,7 +24,7 @@ STRUCTURE = "tenon"
 def save(obj: Any, path: str | os.PathLike[str], metadata: Mapping[str, str] | None = None) -> None:
     """Write a module's state, or nested dicts and lists of tensors, arrays, numbers, strings and None.
 
-    The file is complete or not there: it is written under another name and then renamed.
+    The file is complete, or the one before it still there: it is written under another name and then renamed.
 
     >>> import tempfile, pathlib
     >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.safetensors"
@@ -36,16 +34,18 @@ def save(obj: Any, path: str | os.PathLike[str], metadata: Mapping[str, str] | N
     """
     tensors: dict[str, np.ndarray] = {}
     structure = _flatten(obj.state_dict() if isinstance(obj, Module) else obj, "", tensors)
-    header = dict(metadata or {})
+    header = _texts(metadata or {})
     if structure != {name: {"tensor": name} for name in tensors}:
         header[STRUCTURE] = json.dumps(structure)
-    target = Path(path)
-    partial = target.with_name(f".{target.name}.{os.getpid()}.part")
-    try:
-        save_file(tensors, partial, metadata=header)
-        os.replace(partial, target)
-    finally:
-        partial.unlink(missing_ok=True)
+    tensor_file.write(path, tensors, header)
+
+
+def _texts(metadata: Mapping[str, str]) -> dict[str, str]:
+    """Metadata as the file holds them; raises ArgumentError for what is no text."""
+    for name, text in metadata.items():
+        if not isinstance(name, str) or not isinstance(text, str):
+            raise ArgumentError(f"save: metadata are texts by name, not {name!r}: {text!r}")
+    return dict(metadata)
 
 
 def load(path: str | os.PathLike[str]) -> Any:
@@ -58,11 +58,10 @@ def load(path: str | os.PathLike[str]) -> Any:
     if os.path.isdir(path):
         raise ArgumentError(f"load: {os.fspath(path)!r} is a directory", hint="give the file that tn.save wrote in it")
     try:
-        with safe_open(path, framework="numpy") as file:
-            header = file.metadata() or {}
-            tensors = {name: Tensor(np.asarray(file.get_tensor(name))) for name in file.keys()}  # noqa: SIM118
-    except SafetensorError as error:
-        raise ArgumentError(f"{os.fspath(path)!r} is not a safetensors file, or is damaged: {error}") from None
+        arrays, header = tensor_file.read(path)
+    except tensor_file.DamagedFile as error:
+        raise ArgumentError(f"{os.fspath(path)!r} is not a safetensors file, or is damaged: {error.what}") from None
+    tensors = {name: Tensor(array) for name, array in arrays.items()}
     if STRUCTURE not in header:
         return tensors
     try:
@@ -93,7 +92,7 @@ def _collect(array: np.ndarray, name: str, tensors: dict[str, np.ndarray]) -> st
     if array.dtype == np.complex128:
         raise DTypeError(f"save: {name!r} is complex128, which safetensors files do not hold",
                          hint="save its real and imaginary parts")
-    while name in tensors:
+    while name in tensors or name == tensor_file.METADATA:
         name += "_"
     tensors[name] = np.ascontiguousarray(array).reshape(array.shape)
     return name

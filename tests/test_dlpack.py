@@ -66,6 +66,25 @@ def test_a_consumer_that_knows_of_it_gets_read_only_elements() -> None:
     assert x.tolist() == [1.0, 2.0]
 
 
+def test_a_consumer_that_cannot_know_of_it_gets_a_copy() -> None:
+    """Its capsules cannot be marked."""
+    class Old:
+        def __init__(self, x: tn.Tensor):
+            self.x = x
+
+        def __dlpack__(self, stream: None = None) -> object:
+            return self.x.__dlpack__(stream=stream)
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return self.x.__dlpack_device__()
+
+    x = tn.tensor([1.0, 2.0])
+    theirs = np.from_dlpack(Old(x))
+    assert theirs.tolist() == [1.0, 2.0] and not np.shares_memory(theirs, x.numpy())
+    with pytest.raises(BufferError, match="not read-only"):
+        x.__dlpack__(copy=False)
+
+
 def test_a_read_only_producer_is_taken() -> None:
     a = np.arange(3.0)
     a.flags.writeable = False

@@ -103,3 +103,73 @@ def test_what_cannot_be_saved_leaves_no_file(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         tn.load(tmp_path / "absent")
     assert not list(tmp_path.iterdir())
+
+
+def adam() -> tuple[Any, Any, dict[str, Any]]:
+    """A network and an optimizer that have learned, and a state that another step gave them."""
+    tn.manual_seed(0)
+    net = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+    opt = optim.Adam([{"params": [net[0].weight], "lr": 0.1}, {"params": [net[0].bias]}])
+    for _ in range(2):
+        state = {"net": net.state_dict(), "opt": opt.state_dict()}
+        (net(tn.ones(4, 3)) ** 2).sum().backward()
+        opt.step()
+        opt.zero_grad()
+    return net, opt, state
+
+
+JUNK = (None, True, "x", {}, {"tensor": "x"}, [], [1, [2]], 1j, tn.zeros(3), tn.zeros(7, 7), tn.ones((), dtype="complex64"))
+
+
+@pytest.mark.parametrize("junk", range(len(JUNK)))
+def test_a_state_that_does_not_fit_is_refused_and_changes_nothing(junk: int) -> None:
+    """Every value of a state in turn is something else, or is not there."""
+    net, opt, state = adam()
+    before = str(net.state_dict()), str(opt.state_dict())
+    for part, holder in (("net", net), ("opt", opt)):
+        for path in list(paths(state[part])):
+            held = value_at(state[part], path)
+            for changed in (changed_at(state[part], path, JUNK[junk]), changed_at(state[part], path)):
+                if str(changed) == str(state[part]) or fits(JUNK[junk], held) or path[-1] == "name":
+                    continue
+                with pytest.raises(ArgumentError):
+                    holder.load_state_dict(changed)
+                assert (str(net.state_dict()), str(opt.state_dict())) == before, path
+    net.load_state_dict(state["net"])
+    opt.load_state_dict(state["opt"])
+    assert (str(net.state_dict()), str(opt.state_dict())) == (str(state["net"]), str(state["opt"]))
+
+
+def fits(junk: Any, held: Any) -> bool:
+    """A number where a number was."""
+    return isinstance(junk, bool) and (isinstance(held, bool) or getattr(held, "shape", None) == ())
+
+
+def paths(state: Any, so_far: tuple[Any, ...] = ()) -> Any:
+    for key in (state if isinstance(state, dict) else range(len(state)) if isinstance(state, (list, tuple)) else ()):
+        yield (*so_far, key)
+        yield from paths(state[key], (*so_far, key))
+
+
+def value_at(state: Any, path: tuple[Any, ...]) -> Any:
+    return value_at(state[path[0]], path[1:]) if path else state
+
+
+def changed_at(state: Any, path: tuple[Any, ...], *new: Any) -> Any:
+    """The state with another value at a place; without a new one, without that place."""
+    key, *rest = path
+    inner = [changed_at(state[key], tuple(rest), *new)] if rest else list(new)
+    if isinstance(state, dict):
+        return {k: v for k, v in state.items() if k != key} | dict.fromkeys([key] * len(inner), *inner)
+    return [*state[:key], *inner, *state[key + 1:]]
+
+
+def test_schedules_refuse_what_is_no_state() -> None:
+    opt = optim.SGD([nn.Parameter([1.0])], lr=0.1)
+    for schedule in (optim.StepLR(opt, 2), optim.ReduceLROnPlateau(opt)):
+        state = schedule.state_dict()
+        for bad in (None, {}, [], {**state, "last_epoch": "x"}, {**state, "last_epoch": None}):
+            with pytest.raises(ArgumentError):
+                schedule.load_state_dict(bad)
+        assert schedule.state_dict() == state
+        schedule.load_state_dict(state)

@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tenon.eager.recording import no_grad
-from tenon.errors import ArgumentError, DTypeError
+from tenon.errors import ArgumentError, DTypeError, TenonError
 from tenon.hints import MODULE, Absent, present
 from tenon.nn.describe import as_html, as_text
 from tenon.tensor import Tensor, tensor
-from tenon.types import among
+from tenon.types import DType, among
 
 M = TypeVar("M", bound="Module")
 epoch = 0       # how often an attribute of any module that is no tensor has changed
@@ -54,6 +54,27 @@ class Parameter(Tensor):
 
     def __repr__(self) -> str:
         return super().__repr__().replace("tensor(", "Parameter(", 1).replace(", requires_grad=True", "")
+
+
+def state_tensor(value: Any, held: Tensor) -> Tensor | None:
+    """The tensor that a state holds for `held`; None where it does not fit there."""
+    try:
+        found = value if isinstance(value, Tensor) else tensor(value)
+    except TenonError:
+        return None
+    if found.shape != held.shape or not promotes(found.dtype, held.dtype):
+        return None
+    return found
+
+
+def promotes(given: DType, held: DType) -> bool:
+    """Whether numbers of one type may be kept in another, in which they may lose digits but no part of them."""
+    return given is held or (given.kind != "c" and held.kind != "b") or held.kind == "c"
+
+
+def shown_value(value: Any) -> str:
+    """What stands in a state where a tensor was expected."""
+    return str(value.type) if isinstance(value, Tensor) else f"a {type(value).__name__}"
 
 
 class Module:
@@ -171,7 +192,8 @@ class Module:
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> tuple[list[str], list[str]]:
         """Take over values by name; returns the names that were missing and the names that were unexpected.
 
-        Nothing is changed if a shape does not fit or, when `strict`, if the names differ.
+        Raises ArgumentError, and changes nothing, if a value is no tensor of the shape and a kind of numbers that fit
+        or, when `strict`, if the names differ.
         """
         if not isinstance(state, Mapping):
             raise ArgumentError(f"{type(self).__name__}.load_state_dict: a state is a dictionary of tensors, not "
@@ -179,14 +201,13 @@ class Module:
         own = self._state()
         missing = [name for name in own if name not in state]
         unexpected = [name for name in state if name not in own]
-        values = {name: state[name] if isinstance(state[name], Tensor) else tensor(state[name])
-                  for name in own if name in state}
-        wrong = [f"{name} is {own[name].type} here and {x.type} in the state" for name, x in values.items()
-                 if x.shape != own[name].shape]
+        values = {name: state_tensor(state[name], own[name]) for name in own if name in state}
+        wrong = [f"{name} is {own[name].type} here and {shown_value(state[name])} in the state"
+                 for name, x in values.items() if x is None]
         rows = [f"wrong shape: {row}" for row in wrong]
         if strict:
             rows = [f"missing: {', '.join(missing)}"] * bool(missing) + \
-                   [f"unexpected: {', '.join(unexpected)}"] * bool(unexpected) + rows
+                   [f"unexpected: {', '.join(map(str, unexpected))}"] * bool(unexpected) + rows
         if rows:
             raise ArgumentError("\n  ".join([f"{type(self).__name__}.load_state_dict: the state does not fit", *rows]),
                                 hint="strict=False takes what fits by name" if not wrong else None)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tenon.errors import ArgumentError
@@ -52,8 +52,27 @@ class Schedule:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there."""
-        self.base_lrs, self.last_epoch = list(state["base_lrs"]), int(state["last_epoch"]) - 1
+        rates, last = _noted(self, state, ("base_lrs", "last_epoch"))
+        if not isinstance(rates, (list, tuple)) or len(rates) != len(self.base_lrs) or not isinstance(last, int):
+            raise ArgumentError(f"{type(self).__name__}.load_state_dict: {len(self.base_lrs)} learning rates and a "
+                                f"number of steps were expected, not {rates!r} and {last!r}")
+        self.base_lrs, self.last_epoch = list(rates), last - 1
         self.step()
+
+
+def _noted(schedule: Any, state: Any, names: Sequence[str]) -> list[Any]:
+    """What a state says under these names, which are numbers or lists of numbers; raises ArgumentError otherwise."""
+    found = [state.get(name) for name in names] if isinstance(state, Mapping) else []
+    if not found or not all(_are_numbers(x) for x in found):
+        raise ArgumentError(f"{type(schedule).__name__}.load_state_dict: the numbers {', '.join(names)} were expected, "
+                            f"not {state!r}")
+    return found
+
+
+def _are_numbers(x: Any) -> bool:
+    if isinstance(x, (list, tuple)):
+        return all(map(_are_numbers, x))
+    return isinstance(x, (int, float)) and not isinstance(x, bool)
 
 
 class LambdaLR(Schedule):
@@ -256,4 +275,5 @@ class ReduceLROnPlateau:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from there."""
-        vars(self).update({name: state[name] for name in ("best", "bad", "cooling", "last_epoch")})
+        names = ("best", "bad", "cooling", "last_epoch")
+        vars(self).update(zip(names, _noted(self, state, names), strict=True))

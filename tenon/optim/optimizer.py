@@ -18,10 +18,13 @@ import numpy as np
 from tenon.capture.presence import together
 from tenon.capture.watch import unwatched_calls
 from tenon.eager.recording import no_grad
-from tenon.errors import ArgumentError, ShapeError
+from tenon.errors import ArgumentError
 from tenon.nn import module
 from tenon.tensor import Tensor, tensor
 from tenon.types import float64, int64
+
+KINDS: dict[str, Any] = {"name": str, "initial_lr": (int, float)}
+NOT_ALWAYS = KINDS.keys()       # options that a group may have: the user's name for it, what a schedule notes
 
 
 class Group(dict[str, Any]):
@@ -165,30 +168,65 @@ class Optimizer:
         } for group in self.param_groups]}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Take over a state; the optimizer must have groups of as many parameters of the same shapes."""
+        """Take over a state; the optimizer must have groups of as many parameters of the same shapes.
+
+        Raises ArgumentError, and changes nothing, for a state that does not fit.
+        """
         name = type(self).__name__
-        if not isinstance(state, Mapping) or "groups" not in state:
+        if not isinstance(state, Mapping) or not isinstance(state.get("groups"), (list, tuple)):
             raise ArgumentError(f"{name}.load_state_dict: what state_dict() gives was expected, not {_shown(state)}")
         groups = state["groups"]
         if len(groups) != len(self.param_groups):
             raise ArgumentError(f"{name} has {len(self.param_groups)} groups, the state has {len(groups)}")
-        pairs: list[tuple[Tensor, Any]] = []
-        for group, saved in zip(self.param_groups, groups, strict=True):
-            if saved["slots"].keys() != group.slots.keys():
-                raise ArgumentError(f"{name} keeps {sorted(group.slots)} here, the state has {sorted(saved['slots'])}")
-            for key, slot in group.slots.items():
-                if len(slot) != len(saved["slots"][key]):
-                    raise ArgumentError(f"{name} has {len(slot)} parameters, the state {len(saved['slots'][key])}")
-                pairs += zip(slot, saved["slots"][key], strict=True)
-        for x, value in pairs:
-            if x.shape != tuple(value.shape):
-                raise ShapeError(f"{name}: a state of shape {list(value.shape)} was given for a parameter {x.type}")
+        found = [(group, *self._fitting(group, saved)) for group, saved in zip(self.param_groups, groups, strict=True)]
         with no_grad():
-            for x, value in pairs:
-                x.assign(value)
-            for group, saved in zip(self.param_groups, groups, strict=True):
-                for key, value in saved["options"].items():
-                    group[key] = tuple(value) if isinstance(value, list) else value
+            for group, pairs, options in found:
+                for x, value in pairs:
+                    x.assign(value)
+                for key, value in options.items():
+                    group[key] = value
+
+    def _fitting(self, group: Group, saved: Any) -> tuple[list[tuple[Tensor, Tensor]], dict[str, Any]]:
+        """(the tensors of a group with their new values, the options) of a saved group; raises ArgumentError for what
+        does not fit."""
+        name = type(self).__name__
+        if not isinstance(saved, Mapping) or not all(isinstance(saved.get(k), Mapping) for k in ("slots", "options")):
+            raise ArgumentError(f"{name}.load_state_dict: a group is {_shown(saved)}, without slots and options")
+        slots, options = saved["slots"], saved["options"]
+        if slots.keys() != group.slots.keys():
+            raise ArgumentError(f"{name} keeps {sorted(group.slots)} here, the state has {sorted(map(str, slots))}")
+        pairs: list[tuple[Tensor, Tensor]] = []
+        for key, slot in group.slots.items():
+            if not isinstance(slots[key], (list, tuple)) or len(slot) != len(slots[key]):
+                raise ArgumentError(f"{name} has {len(slot)} parameters, the state {_count(slots[key])}")
+            pairs += [(x, self._value(key, value, x)) for x, value in zip(slot, slots[key], strict=True)]
+        expected = group.keys() - {"params"}
+        if options.keys() - NOT_ALWAYS != expected - NOT_ALWAYS:
+            raise ArgumentError(f"{name} has the options {sorted(expected)}, the state {sorted(map(str, options))}")
+        fitting = {key: self._option(key, value, group.get(key)) for key, value in options.items()}
+        self.check(fitting)
+        return pairs, fitting
+
+    def _value(self, what: str, value: Any, held: Tensor) -> Tensor:
+        found = module.state_tensor(value, held)
+        if found is None:
+            given = module.shown_value(value)
+            raise ArgumentError(f"{type(self).__name__}: {what} is {held.type} here, and {given} in the state")
+        return found
+
+    def _option(self, key: str, value: Any, held: Any) -> Any:
+        """An option of a state, which is of the kind that it has here."""
+        if isinstance(held, Tensor):
+            return self._value(key, value, held)
+        if key in NOT_ALWAYS:
+            if not isinstance(value, KINDS[key]):
+                raise ArgumentError(f"{type(self).__name__}: the option {key!r} is {value!r} in the state")
+            return value
+        value = tuple(value) if isinstance(value, list) else value
+        if not _is_like(value, held):
+            name = type(self).__name__
+            raise ArgumentError(f"{name}: the option {key!r} is {held!r} here and {value!r} in the state")
+        return value
 
     def __repr__(self) -> str:
         rows = []
@@ -203,6 +241,19 @@ class Optimizer:
 def _shown(state: Any) -> str:
     """What stands in the place of a state."""
     return f"a dictionary of {', '.join(map(repr, state))}" if isinstance(state, Mapping) else type(state).__name__
+
+
+def _count(listed: Any) -> Any:
+    return len(listed) if isinstance(listed, (list, tuple)) else _shown(listed)
+
+
+def _is_like(value: Any, held: Any) -> bool:
+    """Whether an option may have this value where it has that one: both flags, numbers, texts, or as many of them."""
+    if isinstance(held, tuple):
+        return isinstance(value, tuple) and len(value) == len(held) and all(map(_is_like, value, held))
+    if isinstance(held, bool) or held is None or isinstance(held, str):
+        return type(value) is type(held)
+    return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def like(scalar: Tensor, p: Tensor) -> Any:
