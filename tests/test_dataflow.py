@@ -14,6 +14,7 @@ from tenon.autodiff import gradient_graph
 from tenon.dataflow.execute import execute
 from tenon.dataflow.ir import Dataflow, Edge, Primitive, Vertex
 from tenon.dataflow.lower import to_dataflow
+from tenon.dataflow.text import parse_dataflow
 from tenon.dataflow.verify import verify
 from tenon.dims import symbol
 from tenon.errors import GraphError
@@ -25,7 +26,6 @@ from tenon.ops.control import cond, switch
 from tenon.ops.loops import scan, while_loop
 from tenon.ops.shape import broadcast_to
 from tenon.passes.expand import expand
-from tenon.passes.scan_to_while import scan_to_while
 from tenon.types import TensorType, float32, float64, int64
 
 VECTOR, NUMBER = TensorType(float32, (3,)), TensorType(float32, ())
@@ -33,11 +33,14 @@ INDEX = TensorType(int64, ())
 
 
 def flow_of(graph: Graph) -> Dataflow:
-    return to_dataflow(scan_to_while(expand(graph)))
+    return to_dataflow(expand(graph))
 
 
 def check(graph: Graph, *arrays: Any, **options: Any) -> list[np.ndarray]:
-    found = execute(flow_of(graph), [np.asarray(a) for a in arrays], **options)
+    flow = flow_of(graph)
+    parsed = parse_dataflow(str(flow))
+    assert str(parsed) == str(flow)
+    found = execute(parsed, [np.asarray(a) for a in arrays], **options)
     for left, right in zip(found, interpret(graph, [np.asarray(a) for a in arrays]), strict=True):
         np.testing.assert_allclose(left, right, rtol=1e-5)
         assert left.dtype == right.dtype and left.shape == right.shape
@@ -66,7 +69,7 @@ def test_a_loop_runs_as_often_as_its_condition_holds():
 
 def test_the_text_names_the_primitives():
     text = str(flow_of(halving()))
-    for name in ("Switch(", "Merge(", "Enter(", "Exit(", "NextIteration(", "frame=loop0", "constant=True"):
+    for name in ("Switch(", "Merge(", "Enter(", "Exit(", "NextIteration(", "frame='loop0'", "constant=True"):
         assert name in text
 
 
@@ -278,3 +281,18 @@ def test_a_result_that_never_comes_is_an_error():
     assert execute(flow, [np.ones(3, np.float32), np.bool_(True)])[0].sum() == 3
     with pytest.raises(GraphError, match="the result of Switch never came"):
         execute(flow, [np.ones(3, np.float32), np.bool_(False)])
+
+
+@pytest.mark.parametrize(("text", "message"), [
+    ("def f(x: f32):\n    v0: f32 = sin(y)\n    return v0", "line 2: no edge named 'y'"),
+    ("def f(x: f32):\n    x: f32 = sin(x)\n    return x", "line 2: the name 'x' is taken"),
+    ("def f(x: f32):\n    v0: f32 = nothing(x)\n    return v0", "line 2: expected"),
+    ("def f(x: f32):\n    v0: f32 = sin(v1)\n    v1: f32 = sin(v0)\n    return v1", "these wait for each other"),
+    ("def f(x: f32):\n    v0: tuple[f32, f32] = Switch(x)\n    return v0[0]", "Switch takes 2 inputs, not 1"),
+    ("def f(x: f32):\n    v0: f32 = Enter(x)\n    v1: f32 = Exit(v0)\n    return v1", "Enter names its frame"),
+    ("def f(x: f32):\n    return x, x[1]", "line 2: no edge named 'x"),
+    ("x = 1", "one function definition"),
+])
+def test_texts_of_no_dataflow_are_refused(text, message):
+    with pytest.raises(GraphError, match=message):
+        parse_dataflow(text)

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from enum import Enum
+from importlib import import_module
 from typing import Any
 
 from tenon.dataclasses import dataclass, field
@@ -86,29 +87,4 @@ class Dataflow:
     results: tuple[Edge, ...]
 
     def __str__(self) -> str:
-        return print_dataflow(self)
-
-
-def print_dataflow(flow: Dataflow) -> str:
-    """One line a vertex, in the manner of the text form of graphs.  An edge that leads back names a later line."""
-    names = {vertex: f"v{k}" for k, vertex in enumerate(v for v in flow.vertices if v not in flow.params)}
-    names.update((p, p.attrs["name"]) for p in flow.params)
-    params = ", ".join(f"{names[p]}: {p.types[0]}" for p in flow.params)
-    lines = [f"    {_line(vertex, names)}" for vertex in flow.vertices if vertex not in flow.params]
-    results = ", ".join(_edge(e, names) for e in flow.results)
-    return "\n".join([f"dataflow {flow.name}({params}):", *lines, f"    return {results}".rstrip()])
-
-
-def _line(vertex: Vertex, names: Mapping[Vertex, str]) -> str:
-    types = ", ".join(map(str, vertex.types))
-    typed = types if len(vertex.types) == 1 else f"tuple[{types}]"
-    args = [_edge(x, names) if isinstance(x, Edge) else "None" if x is None else f"{x.dtype.short}({x.value!r})"
-            for x in vertex.inputs]
-    args += [f"{name}={value}" for name, value in vertex.attrs.items()]
-    args += [f"after=[{', '.join(_edge(e, names) for e in vertex.after)}]"] if vertex.after else []
-    return f"{names[vertex]}: {typed} = {vertex.name}({', '.join(args)})"
-
-
-def _edge(edge: Edge, names: Mapping[Vertex, str]) -> str:
-    name = names[edge.vertex]
-    return name if len(edge.vertex.types) == 1 else f"{name}[{edge.output}]"
+        return str(import_module("tenon.dataflow.text").print_dataflow(self))    # by name: the printer stands above

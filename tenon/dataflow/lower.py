@@ -20,15 +20,16 @@ from tenon.dataflow.verify import verify
 from tenon.errors import Location
 from tenon.graph.ir import Graph, Input, Literal, Node, Value
 from tenon.graph.op import OPS, Op
+from tenon.passes.scan_to_while import scan_to_while
 from tenon.types import TensorType, bool_
 
 
 def to_dataflow(graph: Graph) -> Dataflow:
-    """The dataflow form of `graph`: the same function, without sub-graphs.
+    """The dataflow form of `graph`: the same function, without sub-graphs; a `scan` is a loop that counts.
 
     Raises GraphError where an operator with sub-graphs is not control flow.
     """
-    lowering = _Lowering()
+    graph, lowering = scan_to_while(graph), _Lowering()
     params = tuple(lowering.vertex(Primitive.PARAMETER, [], [p.type], {"name": p.name or f"p{k}"})
                    for k, p in enumerate(graph.params))
     results = lowering.graph(graph, [p[0] for p in params])

@@ -23,6 +23,8 @@ def verify(flow: Dataflow) -> Dataflow:
         if wanted is not None and len(vertex.inputs) != wanted:
             raise GraphError(f"{flow.name}: {vertex.name} takes {wanted} inputs, not {len(vertex.inputs)}",
                              where=vertex.loc)
+        if vertex.does is Primitive.ENTER and not isinstance(vertex.attrs.get("frame"), str):
+            raise GraphError(f"{flow.name}: an Enter names its frame, as in Enter(x, frame='loop')", where=vertex.loc)
     frames: dict[Vertex, Frames] = {}
     for vertex in in_order(flow):
         frames[vertex] = _frame(flow, vertex, frames)

@@ -31,8 +31,8 @@ _LINE = re.compile("[0-9]{1,9}")
 
 def parse_graph(text: str) -> Graph:
     """The graph that `text` describes; raises GraphError naming the line that is not understood."""
-    tree = _syntax(text, "the text of a graph")
-    parser = _Parser(text)
+    tree = syntax_of(text, "the text of a graph")
+    parser = Parser(text)
     if len(tree.body) != 1 or not isinstance(tree.body[0], ast.FunctionDef):
         raise parser.error(tree.body[-1] if tree.body else tree, "the text of a graph is one function definition")
     graph = parser.graph(tree.body[0])
@@ -44,7 +44,7 @@ def parse_graph(text: str) -> Graph:
 def parse_type(text: str) -> TensorType:
     """The type that a text such as `f32[B, 784]` spells; raises GraphError otherwise."""
     expression = _expression(text, "not a type")
-    found = _Parser(text).types(expression, expression)
+    found = Parser(text).types(expression, expression)
     if len(found) != 1:
         raise GraphError(f"not one type: {text!r}")
     return found[0]
@@ -52,7 +52,7 @@ def parse_type(text: str) -> TensorType:
 
 def parse_attribute(text: str) -> Any:
     """The attribute that `attribute_text` wrote; raises GraphError for anything else."""
-    return _Parser(text).attribute(_expression(text, "not an attribute"), {})
+    return Parser(text).attribute(_expression(text, "not an attribute"), {})
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Example:
 def parse_example(text: str) -> Example:
     """The parts of `relu(f32[2, 3]) -> f32[2, 3]` or `matmul(f32[2, 3], f32[2, 3]) -> error`."""
     left, _, right = text.rpartition("->")
-    parser = _Parser(text)
+    parser = Parser(text)
     call = ast.parse(left.strip(), mode="eval").body
     assert isinstance(call, ast.Call) and isinstance(call.func, ast.Name), text
     inputs = tuple(parser.literal(x, None) if isinstance(x, (ast.Call, ast.Constant)) else parser.types(x, x)[0]
@@ -81,7 +81,7 @@ def parse_example(text: str) -> Example:
 
 # ---------------------------------------------------------------- syntax
 
-def _syntax(text: str, what: str) -> ast.Module:
+def syntax_of(text: str, what: str) -> ast.Module:
     """The syntax tree of a text, which is not too long and not too deep."""
     if len(text) > MOST_CHARACTERS:
         raise GraphError(f"{what} is too long: {len(text)} characters, at most {MOST_CHARACTERS}")
@@ -106,13 +106,15 @@ def _depths(tree: ast.AST) -> Iterator[tuple[int, int]]:
 
 
 def _expression(text: str, problem: str) -> ast.expr:
-    body = _syntax(text.strip(), problem).body
+    body = syntax_of(text.strip(), problem).body
     if len(body) != 1 or not isinstance(body[0], ast.Expr):
         raise GraphError(f"{problem}: {text!r}")
     return body[0].value
 
 
-class _Parser:
+class Parser:
+    """The statements and expressions of one text."""
+
     def __init__(self, text: str):
         self.lines = _LINE_ENDS.split(text)
 

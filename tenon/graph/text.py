@@ -39,7 +39,7 @@ _WRITTEN_AS_IN_PYTHON = frozenset({int, bool, float, str, type(None)})
 
 def print_graph(graph: Graph, locations: bool = True) -> str:
     """The text of `graph`; `locations` adds the user's line to every node."""
-    return "\n".join(_lines(graph, graph.name if _is_name(graph.name) else "graph", "", locations))
+    return "\n".join(_lines(graph, graph.name if is_name(graph.name) else "graph", "", locations))
 
 
 @once_a_graph
@@ -81,7 +81,7 @@ def _lines(graph: Graph, title: str, indent: str, locations: bool) -> Iterator[s
         for attribute, value in node.attrs.items():
             for body in graphs_in(value):
                 if body not in titles:
-                    titles[body] = _unused(body.name if _is_name(body.name) else attribute, taken)
+                    titles[body] = _unused(body.name if is_name(body.name) else attribute, taken)
                     yield from _lines(body, titles[body], inner, locations)
         comment = f"  # {node.loc}" if node.loc and locations else ""
         yield f"{inner}{_left(node, names)} = {_call(node, names, titles)}{comment}"
@@ -93,7 +93,7 @@ def value_names(graph: Graph) -> dict[Value, str]:
     names: dict[Value, str] = {}
     taken: set[str] = set()
     for k, param in enumerate(graph.params):
-        wanted = param.name if _is_name(param.name) else f"p{k}"
+        wanted = param.name if is_name(param.name) else f"p{k}"
         names[param] = _unused(wanted, taken)
     number = 0
     for node in graph.nodes:
@@ -107,7 +107,7 @@ def value_names(graph: Graph) -> dict[Value, str]:
     return names
 
 
-def _is_name(text: str) -> bool:
+def is_name(text: str) -> bool:
     return text.isidentifier() and not keyword.iskeyword(text)
 
 
