@@ -19,6 +19,7 @@ from tenon.graph.ir import Input, Literal, Value
 from tenon.graph.kernels import kernel_for
 from tenon.ops.stacks import not_pushed
 from tenon.runtime.cells import Cells
+from tenon.runtime.guard_pages import guarded_copy, guarding
 from tenon.runtime.layout import QUICK_WORK, Layout
 from tenon.runtime.memory import aligned_bytes
 from tenon.runtime.results import take
@@ -74,6 +75,8 @@ class Frame:
     def run(self, arrays: Sequence[Array], arena: Array | None) -> list[Array]:
         """Bind, run, and raise what went wrong."""
         layout, objects = self.layout, self.objects
+        if guarding():
+            arrays = [guarded_copy(array) for array in arrays]
         results = [take(shape, dtype) if donor is None else arrays[donor] for shape, dtype, donor in layout.results]
         k = 0
         for array in arrays:

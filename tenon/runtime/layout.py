@@ -17,6 +17,7 @@ from tenon.dataclasses import dataclass, field
 from tenon.graph.interpret import concrete_type
 from tenon.graph.ir import DONATED
 from tenon.runtime.failing import has_loops, last_failing
+from tenon.runtime.guard_pages import guarding, spaced
 from tenon.runtime.memory import Buffer, Plan, plan_arena
 from tenon.runtime.room import Room
 from tenon.runtime.table import STATUS_WORDS, AddressOf, Table, unit_for
@@ -121,7 +122,8 @@ def _may_share(step: Step, result: Storage, source: Storage) -> bool:
 
 def _finished(assembly: Assembly, table: Table, pool_threads: int) -> Layout:
     """Memory for everything, and the table as arrays."""
-    moves, (arena, plan) = table.finish(), plan_memory(table)
+    scratch = max((count(u.facts.scratch, table.sizes) for u in assembly.units), default=0)
+    moves, (arena, plan, stride) = table.finish(), plan_memory(table, scratch)
     graph, sizes, taken = assembly.graph, table.sizes, table.taken
     arguments = len(assembly.arguments)
     of = {x: _place(taken.get(x, x), table, arena, arguments) for x in dict.fromkeys(table.operands)}
@@ -140,15 +142,17 @@ def _finished(assembly: Assembly, table: Table, pool_threads: int) -> Layout:
         size_words=_words(table.size_words), params=[_array_type(t) for t in params],
         results=[(_array_type(t)[1], _array_type(t)[0], donor) for t, donor in zip(results, donors, strict=True)],
         threads=table.threads, pool_threads=pool_threads,
-        scratch=max((count(u.facts.scratch, sizes) for u in assembly.units), default=0),
+        scratch=stride,
         memory=plan, work=sum(work_of(step, sizes) for step in assembly.steps),
         status_words=STATUS_WORDS * (len(table.checked) + 1), checked=table.checked,
         host=table.host, loops=any(has_loops(step) for step in assembly.steps),
         endless=any(has_loops(step, endless=True) for step in assembly.steps), sizes=sizes, of=of, labels=table.labels)
 
 
-def plan_memory(table: Table) -> tuple[dict[Storage, int], Plan]:
-    """Offsets in the arena: memory is free after its last use, or (several threads) the barrier after.
+def plan_memory(table: Table, scratch: int) -> tuple[dict[Storage, int], Plan, int]:
+    """Offsets in the arena, and from one thread's scratch memory to the next.
+
+    Memory is free after its last use, or (several threads) the barrier after.
 
     What is used inside of a loop and before or after it too, is kept through all of its turns.
     """
@@ -170,8 +174,9 @@ def plan_memory(table: Table) -> tuple[dict[Storage, int], Plan]:
             if low <= last and first <= high and not first <= low <= high <= last:
                 low, high = min(low, first), max(high, last)
         lives[x] = low, high
-    plan = plan_arena([Buffer(count(x.bytes, table.sizes), *life) for x, life in lives.items()])
-    return dict(zip(lives, plan.offsets, strict=True)), plan
+    buffers = [Buffer(count(x.bytes, table.sizes), *life) for x, life in lives.items()]
+    plan, stride = spaced(buffers, scratch, table.threads) if guarding() else (plan_arena(buffers), scratch)
+    return dict(zip(lives, plan.offsets, strict=True)), plan, stride
 
 
 def _place(storage: Storage, table: Table, arena: Mapping[Storage, int], arguments: int) -> Place:

@@ -45,6 +45,7 @@ class Plan:
     offsets: tuple[int, ...]
     size: int
     lower_bound: int  # the most bytes alive at one step: no plan is smaller
+    walls: tuple[int, ...] = ()     # pages that nobody may touch (`tenon.runtime.guard_pages`)
 
     @property
     def gap(self) -> float:

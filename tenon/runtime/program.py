@@ -31,6 +31,7 @@ from tenon.graph.verify import verify_sizes
 from tenon.locks import Lock
 from tenon.observe import emit, span, timed
 from tenon.runtime.frame import Frame
+from tenon.runtime.guard_pages import guarded_arena, guarding
 from tenon.runtime.layout import Layout, make_layout, take_donated
 from tenon.runtime.memory import aligned_bytes
 from tenon.runtime.scheduler import pool, pool_version
@@ -129,12 +130,14 @@ class Program:
             raise error if isinstance(error, TenonError) else self._too_large(layout.sizes) from None
         finally:
             self._idle.setdefault(layout, []).append(frame)
-            if arena is not None:
+            if arena is not None and not layout.memory.walls:
                 self._arenas.append(arena)
 
     def quick_frame(self, arrays: Sequence[Array], donated: Collection[int] = ()) -> Frame | None:
         """A frame with an arena of its own for calls with arrays like these; None where a call is not quick: it asks
         Python for something, or needs more memory than to keep for it alone."""
+        if guarding():              # arguments are copied
+            return None
         unchanged, threads = pool_version(), pool()     # in this order: another thread may set the number between
         layout = self._layout_for(self._accept(arrays), donated)
         if layout.host or layout.memory.size + layout.scratch * layout.threads > MOST_QUICK_MEMORY:
@@ -178,6 +181,8 @@ class Program:
         needed = layout.memory.size + layout.scratch * layout.threads
         if not needed:
             return None
+        if layout.memory.walls:
+            return guarded_arena(layout.memory, needed)
         try:
             arena = self._arenas.pop()
         except IndexError:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenon.runtime.guard_pages import guarded, guarding
 from tenon.runtime.memory import aligned_bytes
 
 if TYPE_CHECKING:
@@ -46,6 +47,8 @@ class Lease(np.ndarray):
 
 def take(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
     """An array of uninitialised elements."""
+    if guarding():
+        return guarded(shape, dtype)
     size = math.prod(shape) * dtype.itemsize
     if size < SMALLEST:
         return np.empty(shape, dtype)

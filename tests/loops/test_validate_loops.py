@@ -107,7 +107,8 @@ def test_a_broken_pass_is_found_and_seen_again_from_its_folder(checking, monkeyp
     assert (program.parent / "graph.txt").read_text().strip() == text
     sound, broken = (subprocess.run([sys.executable, "-c", f"{first}\nexec(open({str(program)!r}).read(), "
                                      f"{{'__file__': {str(program)!r}}})"],
-                                    capture_output=True, text=True, env={"PYTHONPATH": str(ROOT)}, check=False)
+                                    capture_output=True, text=True, check=False,
+                                    env={"PYTHONPATH": str(ROOT), "TENON_CHECK": "passes"})
                      for first in ("", BREAK))
     assert sound.returncode == 0, sound.stderr
     assert "ChangedLoops: with_flat_loops" in broken.stderr
@@ -124,5 +125,6 @@ def test_what_is_right_is_not_refused(checking, monkeypatch, function, shapes):
     looked_at = []
     monkeypatch.setattr(validate, "_ran", lambda *given, run=validate._ran: looked_at.append(run(*given)) or looked_at[-1])
     monkeypatch.setattr(peeling, "MANY", 1)
+    monkeypatch.setattr(validate, "MOST_STEPS", 1 << 20)
     peeling.peeled(lower.lower(trace(function, *(TensorType(float32, shape) for shape in shapes)), "kernel"))
-    assert len(looked_at) >= 12 and all(memory is not None for memory in looked_at)
+    assert len(looked_at) >= 9 and all(memory is not None for memory in looked_at)
