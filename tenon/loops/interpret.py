@@ -1,4 +1,8 @@
-"""A kernel run statement by statement on NumPy scalars: slow, and the oracle of the code generator."""
+"""A kernel run statement by statement on NumPy scalars: slow, and the oracle of the code generator.
+
+Every place that is read or written must be inside of its buffer, and every element be written before it is read: each
+buffer has a shadow that says of which elements this holds, as memory checkers have.  A copy moves it along.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from tenon.dataclasses import dataclass
 from tenon.dims import evaluate
 from tenon.errors import failed_check
 from tenon.loops.expressions import (
@@ -29,7 +34,7 @@ from tenon.loops.expressions import (
 )
 from tenon.loops.ir import Accumulator, Block, Chunk, Contraction, Fetch, Kernel, Let, Loop, Nest, Store, Turn, Update
 from tenon.ops import special_reference
-from tenon.types import DType
+from tenon.types import DType, Shape
 
 Environment = dict[Expr, Any]
 
@@ -37,26 +42,60 @@ Environment = dict[Expr, Any]
 def interpret(kernel: Kernel, arrays: Sequence[np.ndarray], sizes: Mapping[str, int] | None = None) -> list[np.ndarray]:
     """The outputs of `kernel` on these inputs."""
     sizes = dict(sizes or {})
-    memory = {b: np.ascontiguousarray(a).ravel() for b, a in zip(kernel.inputs, arrays, strict=True)}
-    memory |= {b: _allocate(b, sizes) for b in kernel.outputs + kernel.temporaries}
+    memory = {b: Memory.of(a) for b, a in zip(kernel.inputs, arrays, strict=True)}
+    memory |= {b: Memory.unwritten(b, sizes) for b in kernel.outputs + kernel.temporaries}
     for nest in kernel.nests:
-        run_nest(nest, memory, sizes)
-    return [memory[b].reshape([evaluate(n, sizes) for n in b.type.shape]) for b in kernel.outputs]
+        _run(nest, memory, sizes)
+    for b in kernel.outputs:
+        assert memory[b].written.all(), f"{b.name}[{np.argmin(memory[b].written)}] is never written"
+    return [memory[b].elements.reshape([evaluate(n, sizes) for n in b.type.shape]) for b in kernel.outputs]
 
 
 def run_nest(nest: Nest, memory: Mapping[Buffer, np.ndarray], sizes: Mapping[str, int]) -> None:
     """The statements of a nest, on memory that holds the elements of each buffer."""
+    _run(nest, {b: Memory.of(elements) for b, elements in memory.items()}, sizes)
+
+
+def _run(nest: Nest, memory: Mapping[Buffer, Memory], sizes: Mapping[str, int]) -> None:
     with np.errstate(all="ignore"):
-        _Run({**memory, **{b: _allocate(b, sizes) for b in nest.locals}}, sizes).block(nest.body, {})
+        _Run({**memory, **{b: Memory.unwritten(b, sizes) for b in nest.locals}}, sizes).block(nest.body, {})
 
 
-def _allocate(buffer: Buffer, sizes: Mapping[str, int]) -> np.ndarray:
-    return np.zeros(evaluate(buffer.elements, sizes), buffer.type.dtype.numpy)
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """The elements of a buffer, and which of them have been written."""
+
+    elements: np.ndarray
+    written: np.ndarray
+
+    @staticmethod
+    def of(array: np.ndarray) -> Memory:
+        """That of an array all of whose elements are there."""
+        return Memory(np.ascontiguousarray(array).ravel(), np.ones(array.size, bool))
+
+    @staticmethod
+    def unwritten(buffer: Buffer, sizes: Mapping[str, int]) -> Memory:
+        count = evaluate(buffer.elements, sizes)
+        return Memory(np.zeros(count, buffer.type.dtype.numpy), np.zeros(count, bool))
+
+    def store(self, position: int, value: Any) -> None:
+        self.elements[position], self.written[position] = value, True
+
+    def copy(self, position: int, source: Memory, at: int) -> None:
+        """An element of another buffer, or of this one, which may be unwritten as well."""
+        self.elements[position], self.written[position] = source.elements[at], source.written[at]
+
+    def turn(self, shape: Shape, lines: int, columns: int) -> None:
+        """The first lines become columns."""
+        for part in (self.elements, self.written):
+            square = part.reshape(shape)
+            square[:columns, :lines] = square[:lines, :columns].T.copy()
 
 
 class _Run:
-    def __init__(self, memory: Mapping[Buffer, np.ndarray], sizes: Mapping[str, int]):
+    def __init__(self, memory: Mapping[Buffer, Memory], sizes: Mapping[str, int]):
         self.memory, self.sizes = memory, sizes
+        self.chosen = True          # whether what is computed is wanted: a choice computes both of its sides
 
     def block(self, body: Block, env: Environment) -> None:
         for statement in body:
@@ -69,11 +108,13 @@ class _Run:
                     self.contraction(statement, env)
                 case Let(local=local, value=value):
                     env[local] = self.value(value, env)
+                case Store(buffer=buffer, offset=offset, value=Load(mask=None) as copied):
+                    place, source = self.position(buffer, offset, env), self.memory[copied.buffer]
+                    self.memory[buffer].copy(place, source, self.position(copied.buffer, copied.offset, env))
                 case Store(buffer=buffer, offset=offset, value=value):
-                    self.memory[buffer][int(self.value(offset, env))] = self.value(value, env)
+                    self.memory[buffer].store(self.position(buffer, offset, env), self.value(value, env))
                 case Turn(buffer=buffer, lines=lines, columns=columns):
-                    square = self.memory[buffer].reshape(buffer.type.shape)
-                    square[:columns, :lines] = square[:lines, :columns].T.copy()
+                    self.memory[buffer].turn(buffer.type.shape, lines, columns)
                 case Fetch():
                     pass
                 case Accumulator(local=local, kind=kind):
@@ -119,17 +160,18 @@ class _Run:
             case Load(mask=mask, dtype=dtype) if mask is not None and not self.value(mask, env):
                 return wide(dtype).type(0)
             case Load(buffer=buffer, offset=offset, dtype=dtype):
-                position = int(self.value(offset, env))
-                assert 0 <= position < self.memory[buffer].size, f"{x}: {position} is outside"
-                return self.memory[buffer][position].astype(wide(dtype))
+                position = self.position(buffer, offset, env)
+                assert self.memory[buffer].written[position] or not self.chosen, f"{x}: {position} was never written"
+                return self.memory[buffer].elements[position].astype(wide(dtype))
             case Binary(op=op, left=left, right=right):
                 return ELEMENTWISE[op](self.value(left, env), self.value(right, env))
             case Call(name=name, args=args, dtype=dtype):
                 found = FUNCTIONS[name](*(self.value(arg, env) for arg in args))
                 return np.asarray(found).astype(wide(dtype))[()]
             case Select(condition=condition, then=then, otherwise=otherwise):
-                a, b = self.value(then, env), self.value(otherwise, env)
-                return a if self.value(condition, env) else b
+                holds = self.value(condition, env)
+                a, b = self.side(then, holds, env), self.side(otherwise, not holds, env)
+                return a if holds else b
             case Cast(x=inner, dtype=dtype):
                 return np.asarray(self.value(inner, env)).astype(dtype.numpy).astype(wide(dtype))[()]
             case Bits(x=inner, dtype=dtype):
@@ -138,6 +180,19 @@ class _Run:
             case CheckedIndex():
                 return self.checked(x, env)
         raise AssertionError(x)
+
+    def side(self, x: Expr, holds: Any, env: Environment) -> Any:
+        """A side of a choice: one that is not taken is computed too, of whatever lies in memory."""
+        outer, self.chosen = self.chosen, self.chosen and bool(holds)
+        found = self.value(x, env)
+        self.chosen = outer
+        return found
+
+    def position(self, buffer: Buffer, offset: Expr, env: Environment) -> int:
+        """A place in a buffer, which must be inside of it."""
+        found = int(self.value(offset, env))
+        assert 0 <= found < self.memory[buffer].elements.size, f"{buffer.name}[{offset}]: {found} is outside"
+        return found
 
     def checked(self, x: CheckedIndex, env: Environment) -> Any:
         size = evaluate(x.size, self.sizes)
