@@ -9,6 +9,7 @@ is substitution.  The same value at the same indices is one expression.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -185,8 +186,13 @@ class Read:
         if self.literal:
             return self.at(())
         assert len(index) == len(self.shape), f"{len(index)} indices for a value of {len(self.shape)} axes"
-        pairs = zip(index, self.shape, strict=True)
-        return self.at(tuple(size(0) if isinstance(n, int) and n == 1 else simplify(lift(i, int64)) for i, n in pairs))
+        return self.at(tuple(itertools.starmap(_along, zip(index, self.shape, strict=True))))
+
+
+def _along(i: Any, n: Dim) -> Expr:
+    """An index into an axis of n elements: of one, it is 0, but for data that have to be checked."""
+    alone = isinstance(n, int) and n == 1
+    return size(0) if alone and not (isinstance(i, Expr) and CheckedIndex in i.kinds) else simplify(lift(i, int64))
 
 
 class GraphExpressions:

@@ -37,7 +37,7 @@ def test_memory_of_a_thread_is_unwritten_in_the_next_nest():
     fills = Loop(i, size(4), (Store(row, i, Load(x, i, None)),))
     reads = Loop(i, size(4), (Store(out, i, -Load(row, i, None)),))
     assert run(Nest((fills, reads), locals=(row,))).tolist() == [0, -1, -2, -3]
-    with pytest.raises(AssertionError, match="row.*0 was never written"):
+    with pytest.raises(AssertionError, match=r"row.*0 was never written"):
         run(Nest((fills,), locals=(row,)), Nest((reads,), locals=(row,)))
 
 
@@ -56,7 +56,7 @@ def test_what_is_written_turns_with_a_square():
     column = Select(Const(True, bool_), Load(square, i * size(2), None), Load(x, i, None))
     half = Loop(i, size(2), (Store(out, i, column), Store(out, i + size(2), column)))
     assert run(Nest((fills, Turn(square, 2, 2), half), locals=(square,))).tolist() == [0, 1, 0, 1]
-    with pytest.raises(AssertionError, match="square.*was never written"):
+    with pytest.raises(AssertionError, match=r"square.*was never written"):
         run(Nest((fills, Turn(square, 2, 2), Store(out, size(0), -Load(square, size(1), None))), locals=(square,)))
 
 

@@ -140,6 +140,13 @@ def test_an_index_out_of_range_names_index_axis_and_size():
         x[2]
 
 
+def test_the_one_place_of_an_axis_is_checked_too():
+    places = tn.tensor(np.array([0, 1]))
+    for call in (lambda x, i: tn.take(x, i, axis=0) * 2, lambda x, i: tn.exp(x)[i]):
+        with pytest.raises(OutOfRange, match="index 1 is out of range for axis 0 of size 1"):
+            tn.jit(call)(tn.ones((1, 3)), places)
+
+
 def test_writing_rebinds_one_object_and_leaves_others():
     x = tn.tensor(np.zeros(3))
     y, z = x, x + 0
