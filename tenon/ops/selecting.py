@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -37,8 +38,14 @@ def narrow_(x: Any, axis: int, start: Any, length: Any) -> Any:
     """
     x = lift(x)
     axis = normalize_axis(axis, x.ndim)
+    start, length = _whole(start), _whole(length)
     start = start + x.shape[axis] if isinstance(start, int) and start < 0 else start
     return cutting.narrow(x, axis, start, start + length)
+
+
+def _whole(n: Any) -> Any:
+    """A position or a number, as Python's: of a tensor without axes, its element."""
+    return n if hasattr(n, "terms") else operator.index(n)
 
 
 @function

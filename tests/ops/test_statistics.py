@@ -86,6 +86,14 @@ def test_integrals_and_norms() -> None:
 
 # ---------------------------------------------------------------- pieces and places
 
+@pytest.mark.parametrize("start", [1, -2])
+def test_narrow_takes_positions_that_are_tensors(start: int) -> None:
+    def cut(x: tn.Tensor, at: tn.Tensor) -> tn.Tensor:
+        return x.narrow(1, at, at * 0 + 2)
+    for narrow in (cut, tn.jit(cut)):
+        same(narrow(tn.tensor(X), tn.tensor(start)), X[:, start:][:, :2])
+
+
 def test_windows_and_diagonals_as_numpy() -> None:
     expected = np.lib.stride_tricks.sliding_window_view(X, 3, 1)[:, ::1]
     same(tn.sliding_window(tn.tensor(X), 3), expected)
