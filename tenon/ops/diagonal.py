@@ -61,7 +61,16 @@ def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     if x.ndim < 2:
         raise ShapeError(f"diagonal: {x.type} has fewer than two axes")
     normalize_axes((axis1, axis2), x.ndim)
-    return diagonal_op(moveaxis(x, (axis1, axis2), (-2, -1)), offset=int(offset))
+    x = moveaxis(x, (axis1, axis2), (-2, -1))
+    _pin_unless_comparable(*x.shape[-2:])
+    return diagonal_op(x, offset=int(offset))
+
+
+def _pin_unless_comparable(rows: Dim, columns: Dim) -> None:
+    """Ask for numbers where symbols do not say which is less: how far a diagonal goes is part of its type."""
+    if not isinstance(rows - columns, int):
+        int(rows)
+        int(columns)
 
 
 @function

@@ -26,7 +26,7 @@ from tenon.graph.op import OPS
 
 ROOT = Path(__file__).parent.parent.parent
 FOUND = Path(__file__).parent / "found"
-BATCH = 100             # programs of a worker
+BATCH = 200             # programs of a worker
 PATIENCE = 120.0        # seconds for one program
 NEEDS = {"512": "avx512f", "256": "avx2", "128": "sse4.2"}
 

@@ -256,3 +256,14 @@ def test_what_a_causal_mask_hides() -> None:
     assert tn.zeros(3, 3).masked_fill(~causal, 1.0).sum().item() == 3.0
     with pytest.raises(DTypeError, match="a mask is bool, this one is int64"):
         tn.zeros(3, 3).masked_fill(~causal.astype("int64"), 1.0)
+
+
+@pytest.mark.parametrize("offset", [-1, 0, 2])
+def test_diagonals_of_sizes_that_change(offset: int) -> None:
+    def both(x: Any) -> Any:
+        return tn.trace(x, offset), tn.grad(lambda x: tn.square(tn.diagonal(x, offset)).sum())(x)
+    jitted = tn.jit(both, fullgraph=True)
+    for shape in ((12, 3), (16, 4), (2, 9), (5, 5), (3, 2)):
+        x = tn.tensor(np.arange(shape[0] * shape[1], dtype=np.float32).reshape(shape))
+        for found, expected in zip(jitted(x), both(x), strict=True):
+            np.testing.assert_array_equal(found.numpy(), expected.numpy())
