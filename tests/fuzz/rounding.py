@@ -118,7 +118,7 @@ def evaluate_wide(op: Op, arrays: Sequence[Any], attrs: Mapping[str, Any],
     """The outputs of one operator in float64, each moved as rounding to its type might."""
     noise = _noise.get()
     assert noise is not None and types is not None
-    if not any(a is not None and np.asarray(a).dtype.kind in "fcV" for a in arrays):
+    if not any(a is not None and np.asarray(a).dtype.kind in "fcV" for a in arrays) and op.name != "pop":
         return tuple(map(widened, exact_op(op, arrays, attrs, types, kernel)))      # constants, random numbers, integers
     if op.name in SUMS or (noise.apart and op.name not in DECIDING):
         arrays = [None if a is None else move(np.asarray(a), types[0].dtype, noise) for a in arrays]
@@ -166,6 +166,8 @@ def wide_graph(graph: Graph) -> Graph:
 
 
 def wide_attribute(x: Any) -> Any:
+    if isinstance(x, tuple):
+        return tuple(map(wide_attribute, x))
     return wide_dtype(x) if isinstance(x, DType) else x
 
 
