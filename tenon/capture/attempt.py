@@ -19,7 +19,7 @@ from tenon.capture.convert.state import World
 from tenon.capture.effects import Effect, Snapshot, stored_items
 from tenon.capture.moving import Moving
 from tenon.capture.names import names_of
-from tenon.capture.places import Key, Place
+from tenon.capture.places import LENGTH, Key, Place
 from tenon.capture.reach import Reach
 from tenon.capture.record import argument_names
 from tenon.capture.replay import Stopped, sizes_of
@@ -80,6 +80,8 @@ class Attempt:
         snapshot = Snapshot(holders, before.cells)
         world = World(holders, before.cells, snapshot, containers)
         capture = Session(self.name, world) if self.converting else Capture(self.name)
+        if not self.converting and any(place.kind == LENGTH for place, _ in moving.found):
+            raise UnsafeCall("the length of a list changes from call to call", convertible=True)
         if moving.found:
             capture.numbers, moving.numbers.converting = moving.numbers, self.converting
         watch = Watch(iterators=before.iterators, undecided=lambda: capture.undecided)
@@ -94,12 +96,15 @@ class Attempt:
             self._refuse_types(watch.codes)
         moving.settle()
         reach = self._reached(watch.codes, changes, moving.names)
+        for _, value in moving.fixed:
+            reach.add(value, "an item of a tuple")
         reach.add_references()
         reach.groups += world.guards()
         reach.compare_arrays([s.holder for s in capture.sources if isinstance(s, Held)])
         if reach.opaque:
             raise UnsafeCall(reach.opaque[0])
-        return conclude(capture, result, changes, self.types, reach, before.known(), containers, assumptions, moving)
+        known = before.known().difference(map(id, moving.made))
+        return conclude(capture, result, changes, self.types, reach, known, containers, assumptions, moving)
 
     def _refuse_types(self, codes: set[CodeType]) -> None:
         """What asks a number for its type is given that of a stand-in."""

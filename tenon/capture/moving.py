@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from tenon.capture.classes import has_own
-from tenon.capture.places import ARGUMENT, NUMBERS, Key, Place
+from tenon.capture.places import ARGUMENT, LENGTH, NUMBERS, PART, Key, Place
 from tenon.capture.prologue import Further
 from tenon.capture.symnumber import Numbers, SymNumber
 from tenon.tensor import Tensor
@@ -25,34 +25,57 @@ class Moving:
         self.tensors: list[tuple[Place, Tensor]] = []
         self.found: list[tuple[Place, SymNumber]] = []
         self.results: list[SymNumber] = []
+        self.fixed: list[tuple[Place, Any]] = []        # what else stands in tuples that change
+        self.tuples: list[tuple[Place, int]] = []
+        self.made: list[Any] = []                       # that stand in for these
+        self._put_in: list[tuple[Place, Any, Any]] = []
         for place in places:
             value = value_in(place, leaves)
-            if type(value) in NUMBERS:
-                self.found.append((place, self.numbers.input(value, place)))
-            elif is_free(value):
-                self.tensors.append((place, value))
+            other = self._stand_in(place, value)
+            if other is not value:
+                self._put_in.append((place, other, value))
+
+    def _stand_in(self, place: Place, value: Any) -> Any:
+        """What stands in a place for the time of the capture."""
+        if type(value) in NUMBERS:
+            self.found.append((place, self.numbers.input(value, place)))
+            return self.found[-1][1]
+        if is_free(value):
+            self.tensors.append((place, value))
+        elif type(value) is tuple:
+            self.tuples.append((place, len(value)))
+            made = tuple([self._stand_in(Place(PART, place, k), x) for k, x in enumerate(value)])
+            self.made.append(made)
+            return made
+        elif place.kind == PART:
+            self.fixed.append((place, value))
+        return value
 
     @contextmanager
     def placed(self) -> Iterator[None]:
         """A block in which the numbers that change stand in their places."""
         try:
-            for place, x in self.found:
-                self._put(place, x)
+            for place, other, _ in self._put_in:
+                self._put(place, other)
             yield
         finally:
             self.numbers.end()
-            for place, x in self.found:
-                self._put(place, x.value)
+            for place, _, value in self._put_in:
+                self._put(place, value)
 
     def settle(self) -> None:
-        """Let those that the program asked for be ordinary numbers again."""
+        """Let those that the program asked for be ordinary numbers again, and lengths that nobody asked for."""
         for place, x in self.found:
-            if self.numbers.is_settled(x):
+            if place.kind == LENGTH and id(place.holder) not in self.numbers.counted:
+                self.numbers.know(x)
+            if self.numbers.is_settled(x) and place.kind != PART:
                 self._put(place, x.value)
 
     def _put(self, place: Place, value: Any) -> None:
         if place.kind == ARGUMENT:
             self.leaves[place.key] = value
+        elif place.kind == LENGTH:
+            self.numbers.lengths[id(place.holder)] = value, len(place.holder)
         else:
             place.put(value)
 
@@ -65,7 +88,8 @@ class Moving:
     def names(self) -> frozenset[Key]:
         """The places that every call reads anew."""
         numbers = [place for place, x in self.found if not self.numbers.is_settled(x)]
-        return frozenset(place.name for place in [*numbers, *(place for place, _ in self.tensors)])
+        others = [place for place, _ in [*self.tensors, *self.tuples]]
+        return frozenset(place.name for place in [*numbers, *others] if place.kind != PART)
 
     def result(self, x: SymNumber) -> int:
         """Which argument is a number that the call leaves; to be asked for when all that the graph reads is known."""
@@ -74,8 +98,9 @@ class Moving:
 
     def further(self) -> Further:
         """What calls read anew."""
-        return Further([place for place, _ in self.tensors], self.found,
-                       [(x, dtype) for x, dtype, _ in self.numbers.scalars.values()], self.results, self.numbers)
+        scalars = [(x, dtype) for x, dtype, _ in self.numbers.scalars.values()]
+        return Further([place for place, _ in self.tensors], self.found, scalars, self.results, self.numbers,
+                       self.tuples, self.fixed)
 
 
 def value_in(place: Place, leaves: Sequence[Any]) -> Any:
@@ -84,6 +109,11 @@ def value_in(place: Place, leaves: Sequence[Any]) -> Any:
         return leaves[place.key] if place.kind == ARGUMENT else place.read()
     except Exception:
         return None
+
+
+def tensors_in(places: Iterable[Place], leaves: Sequence[Any]) -> list[tuple[Place, Tensor]]:
+    """The tensors that calls read anew, in the order in which they are arguments."""
+    return Moving(places, leaves).tensors
 
 
 def is_free(value: Any) -> bool:

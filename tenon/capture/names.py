@@ -15,6 +15,7 @@ from tenon.dataclasses import dataclass
 LOOKS_UP = frozenset({"vars", "dir", "__dict__", "setattr", "delattr", "__getattribute__"})
 SETS = frozenset({"vars", "__dict__", "setattr", "delattr", "__setattr__", "__delattr__", "globals", "locals", "exec",
                   "eval", "reload", "import_module", "__import__"})
+IGNORED = frozenset({"CACHE", "EXTENDED_ARG", "PRECALL", "PUSH_NULL"})
 LOADS = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
 STORES = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL", "STORE_NAME", "DELETE_NAME", "STORE_ATTR", "DELETE_ATTR"})
 ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM"})
@@ -79,6 +80,30 @@ def only_appends(code: types.CodeType, name: str, items: bool = False) -> bool:
             [i.opname for i in before] == ["LOAD_CONST", "BINARY_SUBSCR"][:len(before)]
     uses = _uses(code, name, 3 if items else 1)
     return uses is not None and all(map(appends, uses))
+
+
+@lru_cache(maxsize=4096)
+def only_counts(code: types.CodeType, name: str) -> bool:
+    """Whether every use of a name in the code is the call of `append` or `extend`, or the argument of `len`."""
+    if name in _strings(code.co_consts):
+        return False
+    found = [i for i in dis.get_instructions(code) if i.opname not in IGNORED]
+    return all(_appends(found, k) or _is_counted(found, k) for k, i in enumerate(found) if i.argval == name)
+
+
+def _appends(instructions: Sequence[dis.Instruction], k: int) -> bool:
+    following = instructions[k + 1]
+    return following.opname in ATTRIBUTES and following.argval in ("append", "extend")
+
+
+def _is_counted(instructions: Sequence[dis.Instruction], k: int) -> bool:
+    """Whether what is loaded at `k` is handed to `len`, alone."""
+    start = k
+    while instructions[start].opname in ATTRIBUTES:     # self.history
+        start -= 1
+    before, after = instructions[start - 1], instructions[k + 1]
+    return start > 0 and before.opname == "LOAD_GLOBAL" and before.argval == "len" and \
+        (after.opname, after.arg) == ("CALL", 1)
 
 
 @lru_cache(maxsize=4096)

@@ -258,7 +258,8 @@ def pattern_of(captured: Captured, leaves: Sequence[Any]) -> Pattern | None:
     simple = all(type(x) in SIMPLE or type(x).__module__ != FromGraph.__module__ for x in left)
     chosen = any(isinstance(x, FromGraph) and x.grad is not None for x in left) or any(
         type(k) is OneOf for _, k in captured.gradients)
-    return Pattern(captured, leaves) if simple and not chosen else None
+    tuples = captured.further is not None and captured.further.tuples
+    return Pattern(captured, leaves) if simple and not chosen and not tuples else None
 
 
 def are_numbers(x: Any, y: Any) -> bool:

@@ -19,6 +19,8 @@ from tenon.dataclasses import dataclass
 from tenon.tensor import Tensor
 
 ARGUMENT, ENTRY, ITEM, CELL, SLOT, CLASS = "argument", "entry", "item", "cell", "slot", "class"
+LENGTH = "length"       # of a list, which is no place to put something
+PART = "part"           # an item of the tuple in the place that is the holder; neither is this
 NUMBERS = (int, float)
 RELIED = {attribute_of: ENTRY, slot_of: SLOT, item_of: ENTRY, cell_of: CELL}
 Key = tuple[str, int, Any]
@@ -42,6 +44,10 @@ class Place:
         """The value that stands there."""
         if self.kind == CELL:
             return self.holder.cell_contents
+        if self.kind == LENGTH:
+            return len(self.holder)
+        if self.kind == PART:
+            return self.holder.read()[self.key]
         if self.kind == SLOT:
             return read_slot(self.holder, self.key)
         return vars(self.holder)[self.key] if self.kind == CLASS else self.holder[self.key]
@@ -70,6 +76,8 @@ def places_of(group: Group) -> Sequence[Place]:
         kind, keys = ITEM, range(len(group.expected))
     elif read is dict.values:
         kind, keys = ENTRY, tuple(holder)
+    elif read is length:
+        kind, keys = LENGTH, (None,)
     elif read is cell_contents:
         kind, keys = CELL, (None,)
     elif isinstance(read, partial) and read.func is read_slots:
@@ -86,7 +94,7 @@ def changed(groups: Sequence[Group]) -> Iterator[tuple[Place, Any]]:
     """
     for group in groups:
         for place, expected in zip(places_of(group), group.expected, strict=False):
-            if type(expected) not in NUMBERS and not isinstance(expected, Tensor):
+            if type(expected) not in (*NUMBERS, tuple) and not isinstance(expected, Tensor):
                 continue
             try:
                 value = place.read()

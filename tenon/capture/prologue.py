@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from tenon.capture.places import ARGUMENT, CELL, CLASS, SLOT, Place
+from tenon.capture.guards import same_atom
+from tenon.capture.places import ARGUMENT, CELL, CLASS, LENGTH, PART, SLOT, Place
 from tenon.capture.symnumber import Asked, Computed, Numbers, SymNumber, scalar
 from tenon.dataclasses import dataclass
 from tenon.graph.build import LARGEST
@@ -39,6 +40,8 @@ class Further:
     scalars: Sequence[tuple[SymNumber, DType]]      # that the graph reads
     results: Sequence[SymNumber]                    # that the call leaves
     program: Numbers                                # how they are computed
+    tuples: Sequence[tuple[Place, int]]             # that hold some of them, and their lengths
+    fixed: Sequence[tuple[Place, Any]]              # what else they hold
 
     @property
     def types(self) -> list[TensorType]:
@@ -48,7 +51,7 @@ class Further:
     def prologue(self) -> Prologue | None:
         """The function of a call's leaves; None where there is nothing to do."""
         moving = [x for _, x in self.numbers if not self.program.is_settled(x)]
-        needed = self.tensors or self.scalars or self.results or moving
+        needed = self.tensors or self.tuples or self.scalars or self.results or moving
         return _Writer(self).function() if needed else None
 
 
@@ -63,11 +66,16 @@ class _Writer:
     def function(self) -> Prologue:
         further = self.further
         moving = [(place, x) for place, x in further.numbers if not self.numbers.is_settled(x)]
+        asked = [(place, x.value) for place, x in further.numbers if place.kind == PART and self.numbers.is_settled(x)]
+        held = [f"if type({self.read(place)}) is not tuple or len({self.read(place)}) != {count}: return None"
+                for place, count in further.tuples]
+        held += [f"if not {self.name(same_atom)}({self.read(place)}, {self.name(value)}): return None"
+                 for place, value in [*further.fixed, *asked]]
         reads = [f"n{x.index} = {self.read(place)}" for place, x in moving]
         kinds = [f"if type(n{x.index}) is not {x.kind.__name__}: return None" for _, x in moving]
         results = [*(self.read(place) for place in further.tensors),
                    *(self.converted(x, dtype) for x, dtype in further.scalars), *map(self.text, further.results)]
-        lines = [*reads, *kinds, *self.steps(), f"return ({', '.join(results)}{',' * (len(results) == 1)})"]
+        lines = [*held, *reads, *kinds, *self.steps(), f"return ({', '.join(results)}{',' * (len(results) == 1)})"]
         body = "\n".join(f"        {line}" for line in lines)
         source = f"def prologue(leaves):\n    try:\n{body}\n    except Exception:\n        return None\n"
         exec(compile(source, "<tenon prologue>", "exec"), self.scope)
@@ -78,7 +86,11 @@ class _Writer:
         """The expression that reads a place."""
         if place.kind == ARGUMENT:
             return f"leaves[{place.key}]"
+        if place.kind == PART:
+            return f"{self.read(place.holder)}[{place.key}]"
         holder = self.name(place.holder)
+        if place.kind == LENGTH:
+            return f"len({holder})"
         if place.kind == CELL:
             return f"{holder}.cell_contents"
         if place.kind == SLOT:

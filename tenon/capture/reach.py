@@ -27,7 +27,7 @@ from numpy.random import Generator, RandomState
 
 from tenon.capture.classes import functions_of, has_own, inherited_names, is_library
 from tenon.capture.guards import CLASS, Group, Guards, is_atom
-from tenon.capture.names import module_of, names_of, only_appends, stored_keys
+from tenon.capture.names import module_of, names_of, only_appends, only_counts, stored_keys
 from tenon.capture.places import Key, places_of, without
 from tenon.capture.reading import (
     FUNCTION,
@@ -37,6 +37,7 @@ from tenon.capture.reading import (
     elements,
     frozen,
     generator_state,
+    length,
     misses,
     read_slots,
     referent,
@@ -110,8 +111,12 @@ class Reach:
                 self._add_object(value, path)
             self.tensors.add(id(value))
             return
-        if id(value) in self._appended and self._only_appended(path):
+        if (id(value) in self._appended or isinstance(value, (list, deque))) and self._only_appended(path):
             self._alive.append(value)           # what it holds does not matter
+            return
+        if type(value) is list and self._only_counted(path):
+            self._alive.append(value)
+            self._items(length, value, length(value), f"length of {path}", follow=False)
             return
         if id(value) in self._stored and (keys := self._only_stored(path)) is not None:
             self._add_stored(value, keys, path)
@@ -135,6 +140,12 @@ class Reach:
         items = path.endswith("]")
         name = self._last_name(path[:path.rindex("[")] if items else path)
         return bool(name) and all(only_appends(c, name, items) for c in self.codes or ())
+
+    def _only_counted(self, path: str) -> bool:
+        """Whether the code does nothing with what it finds under the last name of a path but append, and ask for its
+        length."""
+        name = self._last_name(path)
+        return bool(name) and all(only_counts(c, name) for c in self.codes or ())
 
     def _only_stored(self, path: str) -> frozenset[Any] | None:
         """The keys that the code sets, where it does nothing else with what it finds under the last name of a path."""

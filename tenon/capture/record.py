@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence, Set
 from typing import Any
 
 from tenon.capture.captured import Captured
-from tenon.capture.moving import is_free, value_in
+from tenon.capture.moving import tensors_in
 from tenon.capture.pattern import Pattern
 from tenon.capture.places import Key, Place
 from tenon.capture.segments import Parts
@@ -70,7 +70,7 @@ def argument_types(leaves: Sequence[Any], record: Record | None, known: Mapping[
     Equal sizes that change together share a symbol; `known` says what some symbols are, in terms of others, and
     `exact` which axes have numbers for sizes in this capture.
     """
-    moving = [(place, x) for place in places if is_free(x := value_in(place, leaves))]
+    moving = tensors_in(places, leaves)
     tensors = [x for x in leaves if isinstance(x, Tensor)]
     given, tensors = len(tensors), [*tensors, *(x for _, x in moving)]
     shapes = [tuple(x.own.payload.shape) for x in tensors]

@@ -158,6 +158,8 @@ class Numbers:
         self.settled: set[int] = set()      # those whose value was asked for: they are no numbers that change
         self.scalars: dict[tuple[int, DType], tuple[SymNumber, DType, Tensor]] = {}     # what the graph reads
         self.declare: Callable[[Tensor, int, TensorType], None] = _undeclared
+        self.lengths: dict[int, tuple[Any, int]] = {}   # of lists: as at first, where it is a number that changes
+        self.counted: set[int] = set()                  # those that were asked for their length
         self._count = 0
 
     def input(self, value: Any, place: Any = None) -> SymNumber:
@@ -193,6 +195,12 @@ class Numbers:
             self.scalars[key] = x, dtype, fresh(scalar(x.value, dtype))
             self.declare(self.scalars[key][-1], len(self.scalars) - 1, TensorType(dtype, ()))
         return self.scalars[key][-1]
+
+    def length(self, x: Any) -> Any:
+        """The length of a container; of a list whose length changes from call to call that, and what was added."""
+        first, count = self.lengths.get(id(x), (0, 0))
+        self.counted.add(id(x))
+        return first + (len(x) - count)
 
     def know(self, x: SymNumber) -> Any:
         """The number itself, which it must be in every call."""

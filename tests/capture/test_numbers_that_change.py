@@ -289,8 +289,43 @@ def corrected_for_its_start():
     return step, lambda: (box.t, box.m)
 
 
+def length_of_a_history():
+    box = Box()
+    box.history = []
+
+    def step(x):
+        box.history.append(x.sum().item())
+        return x * len(box.history), len(box.history) % 7 == 0
+    return step, lambda: list(box.history)
+
+
+def log_under_a_condition():
+    box = Box()
+    box.n, box.log = 0, []
+
+    def step(x):
+        box.n += 1
+        if box.n % 5 == 0:
+            box.log.append(box.n)
+        return x * box.n
+    return step, lambda: list(box.log)
+
+
+def tuple_of_a_tensor_and_a_number():
+    box = Box()
+    box.state = tn.zeros(3), 0, "name", (1.5, None)
+
+    def step(x):
+        box.before = box.state
+        h, n, name, (rate, nothing) = box.state
+        box.state = h + x, n + 1, name, (rate * 0.5, nothing)
+        return h * len(name), n * rate
+    return step, lambda: (box.state, box.before)
+
+
 STATES = [attribute, slot, of_a_class, of_a_module, cell, item_of_a_list, item_of_a_queue, item_of_a_dictionary,
-          average, moving_average, corrected_for_its_start]
+          average, moving_average, corrected_for_its_start, length_of_a_history, log_under_a_condition,
+          tuple_of_a_tensor_and_a_number]
 
 
 @pytest.mark.parametrize("program", STATES, ids=lambda f: f.__name__)
@@ -363,6 +398,45 @@ def test_a_number_under_a_condition_on_a_tensor():
         assert vars(box) == vars(eager_box), k
         assert type(box.n) is int and type(box.rate) is float
     assert captures(jitted) <= 3 and never_by_part(jitted)
+
+
+def test_what_else_a_tuple_holds_is_guarded():
+    box, options = Box(), Box()
+    options.scale = 2.0
+    box.state = (tn.zeros(3), options, "ab")
+
+    @tn.jit
+    def step(x):
+        h, own, text = box.state
+        box.state = (h + 1, own, text)
+        return h * own.scale * len(text)
+    for k in range(12):
+        options.scale = 2.0 if k < 6 else 5.0
+        if k == 9:
+            other = Box()
+            other.scale = 7.0
+            box.state = (box.state[0], other, "abc")
+        want = box.state[0] * box.state[1].scale * len(box.state[2])
+        assert exact(step(tn.asarray(X))) == exact(want), k
+    box.state = [tn.zeros(3), options, "ab"]
+    assert step(tn.asarray(X)).tolist() == [0.0] * 3
+    box.state = (tn.zeros(3), options)
+    with pytest.raises(ValueError, match="unpack"):
+        step(tn.asarray(X))
+
+
+def test_the_length_of_a_list_that_others_change():
+    history = [1]
+
+    @tn.jit
+    def step(x):
+        history.append(0)
+        return x * len(history)
+    for k in range(12):
+        if k % 4 == 3:
+            history.clear()
+        assert exact(step(tn.asarray(X))) == exact(tn.asarray(X) * len(history))
+    assert captures(step) == 2
 
 
 def test_threads_do_not_see_each_other_s_numbers():
