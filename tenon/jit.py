@@ -21,7 +21,7 @@ from tenon.autocast import autocasting
 from tenon.capture.captured import Captured
 from tenon.capture.guards import same_atom
 from tenon.capture.keys import aliases, leaf_key
-from tenon.capture.pattern import pattern_of
+from tenon.capture.pattern import pattern_of, rebound
 from tenon.capture.places import ARGUMENT, NUMBERS, Place, changed
 from tenon.capture.record import Family, Reason, Record, argument_types, places
 from tenon.capture.replay import Stopped, holds, run, why_not
@@ -208,13 +208,21 @@ class Jitted:
             if captured is not None and arguments is not None and holds(captured, arguments, containers):
                 record.bound = [*record.bound[1 - MOST_CAPTURES:], captured]
                 return captured, arguments
+        for before in (*record.captures, *record.bound):
+            captured = rebound(before, leaves)
+            arguments = None if captured is None else captured.arguments(leaves)
+            if captured is not None and arguments is not None and holds(captured, arguments, containers):
+                record.bound = [captured]       # which keeps no more than one
+                return captured, arguments
         return None, leaves
 
     def _capture(self, record: Record, leaves: list[Any], structure: Structure,
                  containers: Sequence[Any]) -> tuple[Captured | None, Sequence[Any]]:
         """A new capture for this call, and its arguments; None when the function runs by part."""
+        if record.full is not None:
+            return None, leaves
         captured, arguments = self._bind(record, leaves, containers)
-        if captured is not None or record.full is not None:
+        if captured is not None:
             return captured, arguments
         if record.family.captures >= MOST_OF_A_FAMILY:
             record.full = Reason(f"captured {MOST_OF_A_FAMILY} times for objects of the same classes")

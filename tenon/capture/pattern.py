@@ -15,7 +15,7 @@ from tenon.capture.captured import Captured, Inputs
 from tenon.capture.effects import MISSING
 from tenon.capture.guards import CLASS, Group, Guards, is_atom, same_atom
 from tenon.capture.leaves import FromArguments, FromContainers, FromGraph, FromOutside, FromSize, OneOf
-from tenon.capture.places import ARGUMENT, NUMBERS, Place, changed
+from tenon.capture.places import ARGUMENT, NUMBERS, Place, changed, group_at, swapped, without
 from tenon.capture.prologue import Further
 from tenon.capture.roots import direct, reference, roots_of, weakly
 from tenon.capture.trace import GradientOf, Held
@@ -89,10 +89,12 @@ class Pattern:
             self._sources[id(source)] = made
         return self._sources[id(source)]
 
-    def bind(self, leaves: Sequence[Any]) -> Captured | None:
-        """The capture for the objects among these leaves; None where their structure is another one."""
+    def bind(self, leaves: Sequence[Any], arguments: Sequence[Any] = (),
+             more: Sequence[Group] = ()) -> Captured | None:
+        """The capture for the objects among these leaves, under more conditions; None where they are of another
+        structure."""
         objects = self._objects(leaves, lambda expected, value: False)
-        return None if objects is None else _Binding(self, objects, leaves).captured()
+        return None if objects is None else _Binding(self, objects, [*leaves, *arguments], more).captured()
 
     def changed(self, leaves: Sequence[Any]) -> list[Place]:
         """Where other numbers stand than in the objects before, if that is all that is different."""
@@ -203,8 +205,8 @@ class _Finder:
 class _Binding:
     """A pattern with objects in the place of numbers."""
 
-    def __init__(self, pattern: Pattern, objects: Sequence[Any], leaves: Sequence[Any]):
-        self.pattern, self.objects, self.leaves = pattern, objects, leaves
+    def __init__(self, pattern: Pattern, objects: Sequence[Any], leaves: Sequence[Any], more: Sequence[Group]):
+        self.pattern, self.objects, self.leaves, self.more = pattern, objects, leaves, more
         self._sources: dict[int, Any] = {}
 
     def of(self, x: Any) -> Any:
@@ -231,7 +233,7 @@ class _Binding:
         made = [replace(r.group, holder=self.of(r.holder), expected=tuple(map(self.of, r.expected)))
                 for r in self.pattern.reads if r.guarded]
         absent = [(self.of(table), names, path) for table, names, path in self.pattern.absent]
-        return Guards(weakly([*made, *self.pattern.fixed], roots_of(self.leaves)), absent)
+        return Guards(weakly([*made, *self.pattern.fixed, *self.more], roots_of(self.leaves)), absent)
 
     def captured(self) -> Captured:
         pattern, further = self.pattern, self.further()
@@ -265,6 +267,19 @@ def pattern_of(captured: Captured, leaves: Sequence[Any]) -> Pattern | None:
 def are_numbers(x: Any, y: Any) -> bool:
     """Whether two values are numbers of one type."""
     return type(x) in NUMBERS and type(x) is type(y)
+
+
+def rebound(captured: Captured, leaves: Sequence[Any]) -> Captured | None:
+    """The capture for objects that now stand in places outside of the arguments; None where that is not possible."""
+    groups = list(map(direct, captured.guards.groups))
+    found = {place.name: (place, before) for place, before in swapped(groups)}
+    if not found:
+        return None
+    rest = Guards(without(groups, found), captured.guards.absent)
+    pattern = pattern_of(replace(captured, guards=rest), [before for _, before in found.values()])
+    now = [place.read() for place, _ in found.values()]
+    more = [group_at(place, x) for (place, _), x in zip(found.values(), now, strict=True)]
+    return None if pattern is None else pattern.bind(now, leaves, more)
 
 
 def is_plain(x: Any) -> bool:

@@ -14,7 +14,7 @@ from typing import Any
 from tenon.capture.effects import STORES, read_slot
 from tenon.capture.guards import Group, same_atom
 from tenon.capture.reading import attribute_of, cell_contents, cell_of, item_of, keys_of, length, read_slots, slot_of
-from tenon.capture.roots import direct
+from tenon.capture.roots import direct, reference
 from tenon.dataclasses import dataclass
 from tenon.tensor import Tensor
 
@@ -102,6 +102,30 @@ def changed(groups: Sequence[Group]) -> Iterator[tuple[Place, Any]]:
                 continue
             if type(value) is type(expected) and not same_atom(value, expected):
                 yield place, expected
+
+
+def swapped(groups: Sequence[Group]) -> Iterator[tuple[Place, Any]]:
+    """The places where another object of the same class stands than when the guards were made, and which that was."""
+    for group in groups:
+        for place, expected in zip(places_of(group), group.expected, strict=False):
+            if reference(expected) is not None:
+                try:
+                    value = place.read()
+                except Exception:
+                    continue
+                if value is not expected and type(value) is type(expected):
+                    yield place, expected
+
+
+def group_at(place: Place, value: Any) -> Group:
+    """The condition that this object stands in a place."""
+    if place.kind == CELL:
+        return Group(cell_contents, place.holder, (value,), place.path)
+    if place.kind == SLOT:
+        return Group(partial(read_slots, (place.key,)), place.holder, (value,), place.path)
+    owner = place.holder if place.kind == CLASS else None
+    return Group(itemgetter(place.key, place.key), place.holder if owner is None else vars(owner), (value, value),
+                 place.path, owner=owner)
 
 
 def without(groups: Sequence[Group], moved: Collection[Key]) -> list[Group]:

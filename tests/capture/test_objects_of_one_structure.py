@@ -192,6 +192,57 @@ def test_containers_of_an_object():
     assert made(f) <= 4
 
 
+# ---------------------------------------------------------------- in places outside
+
+class Trainer:
+    pass
+
+
+def test_a_model_that_is_swapped_for_another_of_equal_structure():
+    trainer = Trainer()
+
+    @tn.jit
+    def f(x):
+        return trainer.net(x).sum()
+    for k in range(10):
+        tn.manual_seed(k)
+        trainer.net = nn.Sequential(nn.Linear(3, 2), nn.Tanh())
+        for _ in range(3):
+            got, want = f(tn.asarray(X)), trainer.net(tn.asarray(X)).sum()
+            assert float(got) == pytest.approx(float(want), rel=1e-5)
+        got.backward()
+        assert trainer.net[0].weight.grad is not None
+    assert made(f) == 1
+    trainer.net = nn.Sequential(nn.Linear(3, 2), nn.ReLU())
+    assert float(f(tn.asarray(X))) == pytest.approx(float(trainer.net(tn.asarray(X)).sum()), rel=1e-5)
+    assert made(f) == 2
+
+
+def test_objects_and_functions_that_are_swapped():
+    trainer, objects = Trainer(), [Scaled(k) for k in range(4)]
+    trainer.act = None
+    f = tn.jit(lambda x: trainer.act(trainer.part.apply(x)))
+    for k in range(12):
+        trainer.part, trainer.act = objects[k % 4], lambda v: v + 1
+        assert f(tn.asarray(X)).tolist() == (X * (k % 4) + 1).tolist()
+        assert trainer.part.n == k // 4 + 1
+    assert made(f) <= 3
+    trainer.act = lambda v: v + 2
+    assert f(tn.asarray(X)).tolist() == (X * 3 + 2).tolist()
+
+
+def test_one_object_that_comes_into_two_places():
+    trainer, a, b = Trainer(), Scaled(1), Scaled(2)
+
+    @tn.jit
+    def f(x):
+        trainer.left.w.assign(trainer.left.w + x)
+        return trainer.right.w * 1
+    for left, right, expected in ((a, b, 2.0), (b, a, 2.0), (a, a, 3.0), (b, b, 4.0), (a, b, 4.0)):
+        trainer.left, trainer.right = left, right
+        assert f(tn.ones(3)).tolist() == [expected] * 3
+
+
 # ---------------------------------------------------------------- functions
 
 def test_lambdas_of_equal_code():
