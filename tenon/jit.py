@@ -154,7 +154,7 @@ class Jitted:
         """
         record, captured = self.look(*args, **keywords)
         if captured is None:
-            raise CaptureError(f"{self.__name__}: {record.eager}")
+            raise CaptureError(f"{self.__name__}: {record.eager or record.full}")
         return captured
 
     def look(self, *args: Any, **keywords: Any) -> tuple[Record, Captured | None]:
@@ -355,8 +355,9 @@ def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: float |
     """Run a function as one compiled graph: forward, backward and the optimizer's update included.
 
     Works on functions and methods, with arguments nested in containers; tensors among them are inputs of the graph,
-    Python values are part of what it is compiled for.  Whatever the function reads is guarded, whatever it assigns is
-    assigned by every call.  `fullgraph=True` raises CaptureError where it would otherwise run by part.
+    Python values are part of what it is compiled for, but numbers that change become inputs.  Whatever the function
+    reads is guarded, whatever it assigns is assigned by every call.  `fullgraph=True` raises CaptureError where it
+    would otherwise run by part.
     `memory_budget` is how many bytes may lie between kernels, beside arguments and results: values are computed again
     instead of being kept, the cheapest first, until that holds or nothing helps.  Without one, a large graph computes
     again what is done element by element, as long as that takes at most a hundredth or two of its time.

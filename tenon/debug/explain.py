@@ -100,6 +100,7 @@ def explain(function: Any, *args: Any, **keywords: Any) -> Explanation:
     for number, captured in enumerate(captures, 1):
         lines += [f"capture {number}: {_signature(captured)}", *_details(captured)]
     lines += [f"runs by part: {record.eager}" for record in jitted.records.values() if record.eager]
+    lines += [f"other calls run by part: {record.full}" for record in jitted.records.values() if record.full]
     return Explanation(tuple(lines), captures=tuple(captures))
 
 
@@ -113,8 +114,9 @@ def _of_call(jitted: Jitted, args: tuple[Any, ...], keywords: dict[str, Any]) ->
     except Exception as error:
         return Explanation((f"{jitted.__name__}: raises {type(error).__name__}: {error}",))
     if captured is None:
-        assert record.eager is not None
-        return _by_part(jitted.__name__, record.eager)
+        reason = record.eager or record.full
+        assert reason is not None
+        return _by_part(jitted.__name__, reason)
     number = [c for r in jitted.records.values() for c in r.captures].index(captured) + 1
     constants = _constants(jitted, args, keywords)
     lines = [f"{jitted.__name__}: one graph", f"capture {number}: {_signature(captured)}", *_details(captured)]
