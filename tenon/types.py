@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache
+from math import prod
 from typing import Any
 
 import ml_dtypes
@@ -197,6 +198,14 @@ class TensorType:
 
     def with_dtype(self, dtype: DType) -> TensorType:
         return TensorType(dtype, self.shape)
+
+
+LARGEST = (1 << 63) - 1     # bytes that NumPy counts in an array, without its empty axes
+
+
+def has_arrays(type: TensorType) -> bool:
+    """Whether NumPy has arrays of these sizes, were there memory: it counts the others where one size is 0."""
+    return prod(n for n in type.shape if isinstance(n, int) and n) * type.dtype.itemsize <= LARGEST
 
 
 TOKEN = TensorType(token, ())

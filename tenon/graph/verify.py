@@ -23,7 +23,7 @@ from tenon.graph.interpret import concrete, concrete_type
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.structure import exactly
 from tenon.sizes import told_by
-from tenon.types import TOKEN, TensorType
+from tenon.types import TOKEN, TensorType, has_arrays
 
 MOST_AXES = 64              # of NumPy's arrays
 MOST_NESTED = 32            # graphs within graphs
@@ -176,8 +176,7 @@ def _check_type(type: TensorType) -> None:
     if len(type.shape) > MOST_AXES:
         raise GraphError(f"a type of {len(type.shape)} axes, more than {MOST_AXES}")
     numbers = [n for n in type.shape if isinstance(n, int)]
-    limit = ADDRESSABLE if 0 not in numbers else 1 << 63
-    if prod(n for n in numbers if n) * type.dtype.itemsize >= limit:
+    if not has_arrays(type) or prod(numbers) * type.dtype.itemsize >= ADDRESSABLE:
         raise GraphError(f"{type} is larger than any memory")
 
 

@@ -23,7 +23,7 @@ from tenon.backends.cpu.steps import KernelStep, Storage, leaves
 from tenon.backends.cpu.unit import Unit
 from tenon.backends.workers import Job
 from tenon.dims import evaluate
-from tenon.errors import ADDRESSABLE, ArgumentError, TenonError, out_of_memory
+from tenon.errors import ADDRESSABLE, ArgumentError, ShapeError, TenonError, out_of_memory
 from tenon.garbage import MANY, collected_at_the_end, give_back
 from tenon.graph.interpret import bind_sizes, concrete_type
 from tenon.graph.ir import AS_READ, Graph, Node
@@ -36,7 +36,7 @@ from tenon.runtime.layout import Layout, make_layout, take_donated
 from tenon.runtime.memory import aligned_bytes
 from tenon.runtime.scheduler import pool, pool_version
 from tenon.runtime.table import unit_for
-from tenon.types import TensorType, as_dtype
+from tenon.types import TensorType, as_dtype, has_arrays
 
 MOST_LAYOUTS = 64
 MOST_QUICK_MEMORY = 1 << 25    # bytes that a quick call keeps for itself
@@ -210,6 +210,13 @@ class Program:
         made = node.attrs["body"].results[0].node if "body" in node.attrs else node      # of a fused node: its last
         return out_of_memory((made or node).op.name, largest, _bytes(node, sizes), node.loc)
 
+    def _check_results(self, sizes: Mapping[str, int]) -> None:
+        """Raise ShapeError for a result without elements whose other sizes are more than NumPy counts."""
+        for result in self.graph.results:
+            if not has_arrays(type := concrete_type(result.type, sizes)):
+                name, where = ("", None) if result.node is None else (f"{result.node.op.name}: ", result.node.loc)
+                raise ShapeError(f"{name}{type} has larger sizes than an array may have", where)
+
     def _layout_for(self, arrays: Sequence[Array], donated: Collection[int]) -> Layout:
         sizes = bind_sizes(self.graph, [a.shape for a in arrays]) if arrays or self.graph.symbols() else {}
         threads = pool().threads
@@ -220,6 +227,7 @@ class Program:
                 with span("layout", graph=self.graph.name, **sizes):
                     if any(_bytes(node, sizes) > ADDRESSABLE for node in self.graph.nodes):
                         raise self._too_large(sizes)
+                    self._check_results(sizes)
                     if (read := self.graph.notes.get(AS_READ)) is not None:
                         verify_sizes(read, sizes)
                     taken = take_donated(self.parts, sorted(donated))

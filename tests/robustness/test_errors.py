@@ -296,3 +296,18 @@ def test_equal_code_in_another_file_or_otherwise_spaced_is_another_place():
         exec(compile(text, file, "exec"), scope)
         found.append((scope["place"].file, scope["place"].column))
     assert found == [("a.py", 8), ("b.py", 8), ("b.py", 12)]
+
+
+@pytest.mark.parametrize("dtype", ["int8", "float32", "float64"])
+@pytest.mark.parametrize("shape", [(0, 2**62), (0, 2**60), (2**61, 0), (2**40, 0, 2**20), (0, 2**31, 2**31)])
+def test_sizes_beside_an_empty_axis_are_taken_where_numpy_takes_them(shape, dtype):
+    def made():
+        return tn.ones(shape, dtype=dtype)
+    try:
+        np.ones(shape, dtype)
+    except ValueError:
+        for run in (made, tn.jit(made)):
+            with pytest.raises(TenonError, match="full_op: "):
+                run()
+    else:
+        assert made().shape == tn.jit(made)().shape == shape
