@@ -40,6 +40,18 @@ def _has_effects(graph: Graph) -> bool:
     return any(map(has_effect, graph.nodes))
 
 
+def extent(graph: Graph) -> tuple[int, int]:
+    """(the nodes of a graph and its sub-graphs, the same with those of a sub-graph counted wherever it is held)."""
+    known: dict[Graph, int] = {}
+
+    def count(inner: Graph) -> int:
+        if inner not in known:
+            known[inner] = sum(1 + sum(map(count, node.graphs)) for node in inner.nodes)
+        return known[inner]
+    total = count(graph)
+    return sum(len(inner.nodes) for inner in known), total
+
+
 def map_graphs(attrs: Mapping[str, Any], run: Callable[[Graph], Graph]) -> dict[str, Any]:
     """Attributes with `run` applied to every graph among them."""
     def mapped(value: Any) -> Any:

@@ -16,6 +16,7 @@ from tenon.dataclasses import dataclass
 from tenon.dims import parse_dim
 from tenon.errors import GraphError, Location, TenonError
 from tenon.graph.build import literal
+from tenon.graph.cut import extent
 from tenon.graph.ir import AS_READ, Graph, Literal, Node, Value
 from tenon.graph.op import OPS, Op
 from tenon.types import BY_SHORT, DType, TensorType
@@ -25,6 +26,7 @@ RESERVED = BY_SHORT.keys() | NUMBERS.keys() | {"tuple", "max"}     # which mean 
 MOST_CHARACTERS = 1 << 23
 MOST_DEPTH = 80                     # of statements and expressions together
 MOST_BITS = 64
+MOST_REPEATED, FEW = 4, 1000        # how much more it may be to compile than is written
 _LINE_ENDS = re.compile("\r\n|\r|\n")       # Python's: `str.splitlines` knows more
 _LINE = re.compile("[0-9]{1,9}")
 
@@ -36,6 +38,9 @@ def parse_graph(text: str) -> Graph:
     if len(tree.body) != 1 or not isinstance(tree.body[0], ast.FunctionDef):
         raise parser.error(tree.body[-1] if tree.body else tree, "the text of a graph is one function definition")
     graph = parser.graph(tree.body[0])
+    nodes, held = extent(graph)
+    if held > MOST_REPEATED * nodes + FEW:
+        raise parser.error(tree.body[0], f"its {nodes} nodes are {held} with those of sub-graphs that are held again")
     if graph.symbols():
         graph.notes = {AS_READ: graph}
     return graph

@@ -18,7 +18,7 @@ from tenon.dims import SymbolicDim
 from tenon.errors import ADDRESSABLE, GraphError, TenonError
 from tenon.graph.attributes import check_attributes
 from tenon.graph.build import agree, canonical_attrs, types_of
-from tenon.graph.cut import map_graphs
+from tenon.graph.cut import extent, map_graphs
 from tenon.graph.interpret import concrete, concrete_type
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.structure import exactly
@@ -53,16 +53,19 @@ def verify_sizes(graph: Graph, sizes: Mapping[str, int]) -> None:
 
 def _check_extent(graph: Graph) -> None:
     """Compiling takes time for every node, as often as a graph that holds it is held."""
-    known: dict[Graph, int] = {}
-
-    def count(inner: Graph, depth: int) -> int:
-        if depth > MOST_NESTED:
-            raise GraphError(f"{graph.name}: more than {MOST_NESTED} graphs are nested")
-        if inner not in known:
-            known[inner] = sum(1 + sum(count(body, depth + 1) for body in node.graphs) for node in inner.nodes)
-        return known[inner]
-    if count(graph, 0) > MOST_NODES:
+    if _depth(graph, 0) > MOST_NESTED:
+        raise GraphError(f"{graph.name}: more than {MOST_NESTED} graphs are nested")
+    if extent(graph)[1] > MOST_NODES:
         raise GraphError(f"{graph.name}: more than {MOST_NODES} nodes, with those of its sub-graphs")
+
+
+def _depth(graph: Graph, so_far: int, known: dict[Graph, int] | None = None) -> int:
+    """How many graphs are within one another, as far as is allowed."""
+    known = {} if known is None else known
+    if known.get(graph, -1) >= so_far or so_far > MOST_NESTED:
+        return so_far
+    known[graph] = so_far
+    return max([so_far, *(_depth(body, so_far + 1, known) for node in graph.nodes for body in node.graphs)])
 
 
 def _check_ends(graph: Graph) -> None:

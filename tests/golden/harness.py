@@ -104,7 +104,7 @@ def run(command: str, text: str) -> str:
         raise ValueError(f"a golden command starts with tenon: {command}")
     printed, stdin = io.StringIO(), sys.stdin
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-        sys.stdin = io.StringIO(text)
+        sys.stdin = io.TextIOWrapper(io.BytesIO(text.encode()), encoding="utf-8")
         try:
             code = main(arguments)
         except SystemExit as exit:
