@@ -65,7 +65,7 @@ def _is_plain(value: Any, kind: Any) -> bool:
     if kind is int:
         return type(value) is int and -LARGEST <= value < LARGEST
     if kind is float:
-        return type(value) in (int, float)
+        return type(value) is float or _is_plain(value, int)
     if kind is SymbolicDim:
         return type(value) is SymbolicDim
     return isinstance(value, kind)

@@ -69,6 +69,12 @@ def f(x: f32[4]):
     v0: f32[4] = full_op(f32(1.0), shape=4)
     return v0
 """, "'shape'"),
+    "a number that no integer type holds": (
+        """
+def f():
+    v0: i64[4] = arange(start=9223372036854775808, step=1, size=4, dtype=i64)
+    return v0
+""", "'start'"),
     "an attribute in another form": (
         """
 def f(x: f32[4, 3]):
