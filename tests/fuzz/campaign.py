@@ -171,7 +171,7 @@ def run(files: Sequence[Path], minutes: float, seed: int | None, keep: Path | No
     """Judge these files, or new programs for so many minutes; 1 if something is wrong."""
     if files:
         return replay(files)
-    seed = int(time.time()) % 1_000_000 if seed is None else seed
+    seed = int(time.time()) if seed is None else seed
     print(f"seed {seed}", flush=True)
     report = Campaign(seed, minutes * 60, keep=FOUND if keep is None else keep).run()
     print(report)
