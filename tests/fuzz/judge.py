@@ -170,6 +170,9 @@ def outcome(function: Callable[..., Any], arrays: Sequence[np.ndarray]) -> list[
 
 
 def flat(results: Any) -> list[Any]:
+    """The tensors of a nest; what is None, as tangents of whole numbers are, is none."""
+    if results is None:
+        return []
     if isinstance(results, (tuple, list)):
         return [x for part in results for x in flat(part)]
     return [results]
