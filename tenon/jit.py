@@ -24,9 +24,10 @@ from tenon.capture.keys import aliases, leaf_key
 from tenon.capture.pattern import pattern_of, rebound
 from tenon.capture.places import ARGUMENT, NUMBERS, Place, changed
 from tenon.capture.record import Family, Reason, Record, argument_types, places
-from tenon.capture.replay import Stopped, holds, run, why_not
+from tenon.capture.replay import holds, run, why_not
 from tenon.capture.roots import reference
 from tenon.capture.segments import Parts
+from tenon.capture.settle import Stopped
 from tenon.capture.symnumber import Unmoved
 from tenon.capture.tree import Structure, unfold
 from tenon.capture.warm import MISS, Call, make_ready, short_way
@@ -40,7 +41,7 @@ from tenon.dims import (
 from tenon.eager.recording import modes, recording
 from tenon.errors import ArgumentError, CaptureError, TenonError
 from tenon.garbage import MANY, give_back
-from tenon.graph.ir import AUTOTUNE, DONATED, MEMORY_BUDGET, Graph
+from tenon.graph.ir import AUTOTUNE, DONATED, MEMORY_BUDGET, UPDATES, Graph
 from tenon.graph.op import current
 from tenon.locks import Lock, unforked
 from tenon.observe import emit, span, timed
@@ -246,7 +247,8 @@ class Jitted:
             self._refuse(record, Reason(unsafe.what, unsafe.where, unsafe.hint, unsafe.before))
             return None, leaves
         notes = {MEMORY_BUDGET: self.memory_budget, AUTOTUNE: self.autotune or None,
-                 DONATED: None if captured.differentiable else captured.donations or None}
+                 DONATED: None if captured.differentiable else captured.donations or None,
+                 UPDATES: None if captured.differentiable else captured.updates or None}
         captured.graph.notes = {name: value for name, value in notes.items() if value is not None}
         if not self.constants:
             captured.constants = ()

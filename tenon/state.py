@@ -9,10 +9,12 @@ import weakref
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
+from operator import setitem
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from tenon.atomic import Store
 from tenon.dims import Dim, product
 from tenon.errors import CaptureError
 from tenon.graph.ir import Value
@@ -109,30 +111,35 @@ class Deferred:
         self.holders.append(weakref.ref(state))
         return self
 
-    def fill(self, array: np.ndarray) -> None:
-        """Let all tensors that wait for it hold the array."""
-        self.array = array
+    def fill(self, array: np.ndarray) -> Iterator[Store]:
+        """The stores that let all tensors that wait for it hold the array."""
+        yield setattr, self, "array", array
         for reference in self.holders:
             if (state := reference()) is not None and state.payload is self:
-                state.payload = array
-        self.holders.clear()
+                yield setattr, state, "payload", array
+        yield self.holders.clear,
 
 
 Payload = np.ndarray | Value | Examples | Deferred
 
 
-_count = 0          # how often a tensor has been changed by other than the run of a compiled program
+_last = object()        # change of a tensor, by other than the run of a compiled program
 
 
-def changes() -> int:
-    """How many changes of tensors there have been: while it stays, so do the types and flags of all tensors."""
-    return _count
+def last_change() -> object:
+    """What tells changes apart: while it is the same object, the types and flags of all tensors are the same."""
+    return _last
 
 
 def changed() -> None:
-    """Count a change of some tensor."""
-    global _count
-    _count += 1
+    """Note a change of some tensor."""
+    global _last
+    _last = object()
+
+
+def noted_change() -> Store:
+    """The same, as one of several stores."""
+    return setitem, globals(), "_last", object()
 
 
 class TensorState:

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 
 # Low to high. A module imports from its own row or a lower one. `__init__` is the public API, `import tenon as tn`.
 LAYERS = """
-dataclasses types dims sizes errors hints config observe locks garbage sharing dlpack tensor_file
+dataclasses atomic types dims sizes errors hints config observe locks garbage sharing dlpack tensor_file
 graph
 ops
 autodiff passes loops dataflow

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,6 +11,7 @@ from tenon.dataclasses import dataclass
 from tenon.graph.ir import Graph, Node
 
 Array = np.ndarray[Any, np.dtype[Any]]
+Then = Callable[[list[Array]], Iterator[Any] | None]     # what is stored, for `tenon.atomic.at_once`
 
 
 class Executable(Protocol):
@@ -20,8 +21,11 @@ class Executable(Protocol):
     def graph(self) -> Graph:
         """What is run, after all passes."""
 
-    def run(self, arrays: Sequence[Array], donated: Collection[int] = ()) -> list[Array]:
-        """The results, in memory of their own; `donated` are the arguments whose memory they may take."""
+    def run(self, arrays: Sequence[Array], donated: Collection[int] = (), then: Then | None = None) -> list[Array]:
+        """The results, in memory of their own; `donated` are the arguments whose memory they may take.
+
+        `then` says, given the results to be, what is stored when they are there, before Python does anything else.
+        """
 
 
 @dataclass(frozen=True)

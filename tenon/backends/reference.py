@@ -6,7 +6,8 @@ from collections.abc import Collection, Sequence
 
 import numpy as np
 
-from tenon.backends.base import Array, Backend
+from tenon.atomic import at_once
+from tenon.backends.base import Array, Backend, Then
 from tenon.dataclasses import dataclass
 from tenon.graph.interpret import interpret
 from tenon.graph.ir import Graph
@@ -16,7 +17,7 @@ from tenon.graph.ir import Graph
 class ReferenceProgram:
     graph: Graph
 
-    def run(self, arrays: Sequence[Array], donated: Collection[int] = ()) -> list[Array]:
+    def run(self, arrays: Sequence[Array], donated: Collection[int] = (), then: Then | None = None) -> list[Array]:
         """The results; none shares memory with an argument or with another."""
         with np.errstate(all="ignore"):
             results = interpret(self.graph, arrays)
@@ -25,6 +26,8 @@ class ReferenceProgram:
             if not result.flags.owndata or any(np.may_share_memory(result, other) for other in taken):
                 results[k] = result.copy()
             taken.append(results[k])
+        if then is not None:
+            at_once(then(results) or ())
         return results
 
 

@@ -22,7 +22,7 @@ from tenon.capture.names import names_of
 from tenon.capture.places import LENGTH, Key, Place
 from tenon.capture.reach import Reach
 from tenon.capture.record import argument_names
-from tenon.capture.replay import Stopped, sizes_of
+from tenon.capture.settle import Stopped, sizes_of
 from tenon.capture.trace import Capture, Held, capturing
 from tenon.capture.tree import Structure, unfold
 from tenon.capture.watch import UnsafeCall, Watch

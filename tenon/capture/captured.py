@@ -1,12 +1,13 @@
 """One capture of a call: its graph, what it needs to hold, and what is done with its results.
 
-`tenon.capture.conclude` makes it when the function has returned; `tenon.capture.replay` compares it with a call, and
-runs it.
+`tenon.capture.conclude` makes it when the function has returned; `tenon.capture.replay` compares it with a call and
+runs it, `tenon.capture.settle` does with the results what is to be done.
 """
 
 from __future__ import annotations
 
 import types
+from collections import Counter
 from collections.abc import Sequence
 from types import CodeType
 from typing import Any
@@ -18,10 +19,11 @@ from tenon.capture.constants import WithConstants, array_of
 from tenon.capture.effects import Effect
 from tenon.capture.guards import Guards
 from tenon.capture.keys import aliases, leaf_key
-from tenon.capture.leaves import FromContainers, Nest, OneOf
+from tenon.capture.leaves import FromContainers, Nest, OneOf, is_decided_by_data, results_in
 from tenon.capture.prologue import Further, Prologue
 from tenon.capture.residuals import Halves, halves
 from tenon.capture.trace import Argument, Held, Source
+from tenon.capture.tree import Structure
 from tenon.dataclasses import dataclass, field
 from tenon.eager.calls import program_of
 from tenon.graph.ir import Graph
@@ -32,6 +34,26 @@ from tenon.tensor import Tensor, asarray
 from tenon.types import TensorType
 
 SHARED = (type, types.ModuleType, types.BuiltinFunctionType)
+
+
+KEPT: Any = object()        # a gradient that stays
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a call changes of one tensor from outside."""
+
+    source: Source
+    result: int | None = None       # that it is assigned; None: it keeps its elements
+    carries: bool = False           # whether it takes the place of the result on the tape, too
+    gradient: int | OneOf | None = KEPT     # the result that becomes its `.grad`, or None
+    flag: bool | None = None        # its `requires_grad`, where that is set
+    updated: bool = False           # whether its elements are updated in their memory, by the run itself
+
+    @cached_property
+    def marks(self) -> bool:
+        """Whether more is changed than elements."""
+        return self.gradient is not KEPT or self.flag is not None
 
 
 @dataclass(eq=False)
@@ -68,7 +90,7 @@ class Captured:
     failures: int = 0                           # calls in which the graph failed
     succeeded: bool = False                     # whether there was another one
     short: Any = None                           # the short way of calls like an earlier one (`tenon.capture.warm`)
-    checked: int = -1                           # the state of `tenon.tensor.changes` when the held tensors were right
+    checked: object = None                      # the last change of a tensor when the held tensors were right
     seconds: dict[str, float] = field(default_factory=dict)     # that capturing and compiling took
     compiling: Lock = field(default_factory=Lock)
 
@@ -112,13 +134,60 @@ class Captured:
             isinstance(x, FromContainers) for x in self.output.leaves)
 
     @cached_property
+    def changes(self) -> tuple[Change, ...]:
+        """All that is done to tensors from outside, one by one."""
+        found: dict[int, dict[str, Any]] = {}
+        for source, k, carries in self.assigned:
+            found[id(source)] = {"source": source, "result": k, "carries": carries}
+        for source, position in self.gradients:
+            found.setdefault(id(source), {"source": source})["gradient"] = position
+        for source, flag in self.flags:
+            found.setdefault(id(source), {"source": source})["flag"] = flag
+        return tuple(Change(**fields) for fields in found.values())
+
+    @cached_property
+    def split(self) -> tuple[Nest, Nest] | None:
+        """What is returned, and what effects store; None where one has a container that the other made."""
+        whole = self.output
+        first, *others = whole.structure.children
+        if any(x.repeats for x in others):
+            return None
+        count = first.leaves
+        stored = Structure(whole.structure.kind, (len(others),), tuple(others))
+        return Nest(first, whole.leaves[:count]), Nest(stored, whole.leaves[count:], apart=True)
+
+    @cached_property
     def donations(self) -> tuple[int, ...]:
-        """The inputs that the program assigns: they may give their memory to the results."""
-        if self.failed is not None:
+        """The inputs that the program assigns: they may give their memory to the results.
+
+        Only where all that is stored is known before a run, since a run that has begun to write must not be seen.
+        """
+        if self.failed is not None or (self.effects and not self._known_before) or any(
+                isinstance(position, OneOf) for _, position in self.gradients):
             return ()
+        return tuple(k for k, _ in self.updates)
+
+    @property
+    def updates(self) -> tuple[tuple[int, int], ...]:
+        """The inputs that the program assigns, and the results that it assigns to them and stores nowhere else."""
         position = {id(source): k for k, source in enumerate(self.sources)}
-        return tuple([position[id(source)] for source, _, carries in self.assigned
-                      if not carries and id(source) in position])
+        leaves = (*self.output.leaves[self._first_stored:], *(position for _, position in self.gradients))
+        stored = Counter(result for leaf in leaves for result in results_in(leaf))
+        stored.update(result for _, result, _ in self.assigned)
+        return tuple((position[id(source)], result) for source, result, carries in self.assigned
+                     if not carries and id(source) in position and stored[result] == 1)
+
+    @property
+    def _first_stored(self) -> int:
+        """The first leaf that effects store: behind what is returned, which is made when a run is over."""
+        if not self.effects or self.split is None:
+            return 0 if self.effects else len(self.output.leaves)
+        return len(self.split[0].leaves)
+
+    @property
+    def _known_before(self) -> bool:
+        """Whether what effects store, but for the elements of results, does not depend on a run."""
+        return not any(map(is_decided_by_data, self.output.leaves[self._first_stored:]))
 
 
 def holder_of(source: Source, leaves: Sequence[Any]) -> Any:

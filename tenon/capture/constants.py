@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tenon.backends.base import Executable
+from tenon.backends.base import Executable, Then
 from tenon.dataclasses import dataclass
 from tenon.graph.ir import Graph
 from tenon.locks import Lock, unforked
@@ -63,12 +63,14 @@ class WithConstants:
         """What every call runs, after all passes."""
         return self.parts.late.graph
 
-    def run(self, arrays: Sequence[np.ndarray], donated: Collection[int] = ()) -> list[np.ndarray]:
-        """The results, in memory of their own or in that of `donated` arguments."""
+    def run(self, arrays: Sequence[np.ndarray], donated: Collection[int] = (),
+            then: Then | None = None) -> list[np.ndarray]:
+        """The results, in memory of their own or in that of `donated` arguments; `then` says what is stored with them.
+        """
         self.runs += 1
         ready = self.ready_for(arrays)
         places = [ready.parts.reads.index(k) for k in donated]
-        return ready.parts.late.run(given(ready, arrays), places)
+        return ready.parts.late.run(given(ready, arrays), places, then)
 
     def ready_for(self, arrays: Sequence[np.ndarray]) -> Ready:
         """What was made of the constants among these arguments, now if need be."""

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import types
 from collections import OrderedDict, deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
-from operator import is_
+from itertools import starmap
+from operator import call, is_
 from typing import Any
 
+from tenon.atomic import Store, at_once, keep
 from tenon.capture.names import module_of
 from tenon.dataclasses import dataclass
-from tenon.state import changed
+from tenon.state import noted_change
 
 MISSING = object()
 
@@ -32,67 +34,87 @@ class Effect:
 
     def make(self, value: Any) -> None:
         """Do it, with the value filled in."""
-        STORES[self.kind](self.holder, self.key, value)
+        at_once(starmap(call, list(self.stores(value))))
+
+    def stores(self, value: Any) -> Iterator[Store]:
+        """The stores that do it, with the value filled in."""
+        return STORES[self.kind](self.holder, self.key, value)
 
 
-def _store_item(holder: Any, key: Any, value: Any) -> None:
-    if value is MISSING:
-        holder.pop(key, None)
-    else:
-        holder[key] = value
+def _store_item(holder: dict[Any, Any], key: Any, value: Any) -> Iterator[Store]:
+    kind = _kind(holder)
+    yield keep(holder.get(key))
+    yield (kind.pop, holder, key, None) if value is MISSING else (kind.__setitem__, holder, key, value)
 
 
-def _store_dict(holder: dict[Any, Any], key: None, value: dict[Any, Any]) -> None:
-    kind = OrderedDict if isinstance(holder, OrderedDict) else dict     # not what a subclass makes of it
-    kind.clear(holder)
-    kind.update(holder, value)
+def _store_dict(holder: dict[Any, Any], key: None, value: dict[Any, Any]) -> Iterator[Store]:
+    kind = _kind(holder)
+    yield keep(list(kind.values(holder)))
+    yield kind.clear, holder
+    yield kind.update, holder, value
 
 
-def _store_attribute(holder: Any, key: str, value: Any) -> None:
+def _kind(holder: dict[Any, Any]) -> type[dict[Any, Any]]:
+    """Whose functions store: not what a subclass makes of it, which the captured function has done."""
+    return OrderedDict if isinstance(holder, OrderedDict) else dict
+
+
+def _store_attribute(holder: Any, key: str, value: Any) -> Iterator[Store]:
     """Where the attribute was found: what a class does when one is set, the function has done."""
     if not isinstance(holder, type):
-        _store_item(holder.__dict__, key, value)
+        yield from _store_item(holder.__dict__, key, value)
         hook: Any = type(holder).__setattr__
         if hook is not object.__setattr__:      # a module's counts changes
-            changed()
-    elif value is not MISSING:
-        type.__setattr__(holder, key, value)
-    elif key in holder.__dict__:
-        type.__delattr__(holder, key)
-
-
-def _store_slot(holder: Any, key: str, value: Any) -> None:
-    kind: Any = type(holder)
-    member = _slot_members(kind)[key]
+            yield noted_change()
+        return
+    yield keep(holder.__dict__.get(key))
     if value is not MISSING:
-        member.__set__(holder, value)
-    elif read_slot(holder, key) is not MISSING:
-        member.__delete__(holder)
+        yield type.__setattr__, holder, key, value
+    elif key in holder.__dict__:
+        yield type.__delattr__, holder, key
 
 
-def _store_list(holder: list[Any], key: int | None, value: Any) -> None:
+def _store_entry(holder: Any, key: str, value: Any) -> Iterator[Store]:
+    return _store_item(holder.__dict__, key, value)
+
+
+def _store_slot(holder: Any, key: str, value: Any) -> Iterator[Store]:
+    kind: Any = type(holder)
+    member, held = _slot_members(kind)[key], read_slot(holder, key)
+    yield keep(held)
+    if value is not MISSING:
+        yield member.__set__, holder, value
+    elif held is not MISSING:
+        yield member.__delete__, holder
+
+
+def _store_list(holder: list[Any], key: int | None, value: Any) -> Iterator[Store]:
     if key is None:
-        holder[:] = value
+        yield keep(list(holder))
+        yield list.__setitem__, holder, slice(None), value
     else:
-        holder.extend(value)
+        yield list.extend, holder, value
 
 
-def _store_deque(holder: deque[Any], key: int | None, value: Any) -> None:
+def _store_deque(holder: deque[Any], key: int | None, value: Any) -> Iterator[Store]:
+    yield keep(list(holder) if key is None or holder.maxlen is not None else None)
     if key is None:
-        holder.clear()
-    holder.extend(value)
+        yield deque.clear, holder
+    yield deque.extend, holder, iter(value)
 
 
-def _store_set(holder: set[Any], key: None, value: Any) -> None:
-    holder.clear()
-    holder.update(value)
+def _store_set(holder: set[Any], key: None, value: Any) -> Iterator[Store]:
+    yield keep(set(holder))
+    yield set.clear, holder
+    yield set.update, holder, value
 
 
-def _store_cell(holder: types.CellType, key: None, value: Any) -> None:
-    holder.cell_contents = value
+def _store_cell(holder: types.CellType, key: None, value: Any) -> Iterator[Store]:
+    yield keep(_contents(holder))
+    yield setattr, holder, "cell_contents", value
 
 
-STORES: dict[str, Callable[[Any, Any, Any], None]] = {
+STORES: dict[str, Callable[[Any, Any, Any], Iterator[Store]]] = {
     "item": _store_item, "dict": _store_dict, "attribute": _store_attribute, "slot": _store_slot, "list": _store_list,
     "deque": _store_deque, "set": _store_set, "cell": _store_cell,
 }
@@ -183,33 +205,35 @@ class Snapshot:
             if holders:
                 self._among(holders).restore()
             return
+        at_once(starmap(call, list(self._stores_back())))
+
+    def _stores_back(self) -> Iterator[Store]:
+        """What puts back all that differs."""
         for holder, before in self._lists:
             if not _same(holder, before):
-                holder[:] = before
+                yield from _store_list(holder, None, before)
         for queue, before in self._deques:
             if not _same(list(queue), before):
-                _store_deque(queue, None, before)
+                yield from _store_deque(queue, None, before)
         for table, entries in self._dicts:
             if _is_global(table):       # never empty, for other threads
                 for key, _ in _differences(table, entries) if _differs(table, entries) else ():
-                    _store_item(table, key, entries.get(key, MISSING))
+                    yield from _store_item(table, key, entries.get(key, MISSING))
             elif _differs(table, entries):
-                _store_dict(table, None, entries)
+                yield from _store_dict(table, None, entries)
         for x, entries in self._objects:
             for key, _ in _differences(x.__dict__, entries) if _differs(x.__dict__, entries) else ():
-                if isinstance(x, type):
-                    _store_attribute(x, key, entries.get(key, MISSING))
-                else:
-                    _store_item(x.__dict__, key, entries.get(key, MISSING))
+                store = _store_attribute if isinstance(x, type) else _store_entry
+                yield from store(x, key, entries.get(key, MISSING))
         for x, entries in self._slots:
             for key, _ in _differences(_set_slots(x), entries):
-                _store_slot(x, key, entries.get(key, MISSING))
+                yield from _store_slot(x, key, entries.get(key, MISSING))
         for group, members in self._sets:
             if group != members:
-                _store_set(group, None, members)
+                yield from _store_set(group, None, members)
         for cell, value in self._cells:
             if _contents(cell) is not value and value is not MISSING:
-                cell.cell_contents = value
+                yield from _store_cell(cell, None, value)
 
     def _among(self, holders: set[int]) -> Snapshot:
         """The part that is about these holders."""

@@ -1,16 +1,19 @@
-"""What a call leaves in simple cases -> one Python function that makes it: new tensors, numbers, stores of them.
+"""What a call leaves in simple cases -> one Python function that runs it and makes that: tensors, numbers, stores.
 
-It is source text, so that a step counter costs what the store of an attribute costs.  `tenon.capture.replay.settle`
-does the same for all calls, leaf by leaf.
+It is source text, so that a step counter costs little more than the store of an attribute.  `tenon.capture.settle` does
+the same for all calls, leaf by leaf.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import starmap
+from operator import call, not_
 from typing import Any
 
+from tenon.atomic import at_once, later
 from tenon.capture.captured import Captured
-from tenon.capture.effects import MISSING, STORES, Effect
+from tenon.capture.effects import STORES, Effect
 from tenon.capture.guards import is_atom
 from tenon.capture.leaves import FromArguments, FromGraph
 from tenon.capture.tree import LEAF
@@ -19,24 +22,32 @@ from tenon.tensor import fresh
 Epilogue = Callable[[Sequence[Any], Sequence[Any]], Any]
 
 
-def epilogue(captured: Captured, places: Sequence[int]) -> Epilogue | None:
+def epilogue(captured: Captured, places: Sequence[int], in_place: bool, run: Any, miss: object) -> Epilogue | None:
     """The function of a call's arguments and its new arrays, which gives the result; None where it is not as simple.
 
-    `places` says where among the new arrays each result of the graph is, below 0 for none.
+    `places` says where among the new arrays each result of the graph is, below 0 for none; `run` runs the program, and
+    says whether it did: else the answer is `miss`.  Where it writes `in_place`, what is stored is made before it runs.
     """
     structure = captured.output.structure
     parts = structure.children if captured.effects else (structure,)
     if any(part is not LEAF for part in parts) or captured.uses_containers:
         return None
-    writer = _Writer(places)
-    texts = list(map(writer.leaf, captured.output.leaves))
-    if None in texts:
+    writer = _Writer(places, run, miss)
+    result, *values = map(writer.leaf, captured.output.leaves)
+    if result is None or None in values or (in_place and any(".item()" in str(value) for value in values)):
         return None
-    result, *values = texts
     stores = [writer.store(effect, number, str(value))
               for (effect, number), value in zip(captured.effects, values, strict=True)]
-    lines = "\n".join(f"    {line}" for line in [*writer.lines, *stores, f"return {result}"])
-    exec(compile(f"def epilogue(leaves, new):\n{lines}\n", "<tenon epilogue>", "exec"), writer.scope)
+    ran = "unless=map(not_, later(run, leaves, new))" if in_place else ""
+    done = f"at_once(starmap(call, [{', '.join(stores)}]), {ran})"
+    if not in_place:
+        lines = ["if not run(leaves, new): return miss", *writer.lines, *([done] if stores else [])]
+    elif stores:
+        lines = [*writer.lines, f"if not {done}: return miss"]
+    else:
+        lines = ["if not run(leaves, new): return miss", *writer.lines]
+    body = "\n".join(f"    {line}" for line in [*lines, f"return {result}"])
+    exec(compile(f"def epilogue(leaves, new):\n{body}\n", "<tenon epilogue>", "exec"), writer.scope)
     made: Epilogue = writer.scope["epilogue"]
     return made
 
@@ -44,9 +55,10 @@ def epilogue(captured: Captured, places: Sequence[int]) -> Epilogue | None:
 class _Writer:
     """Writes the text; `scope` holds what it names."""
 
-    def __init__(self, places: Sequence[int]):
+    def __init__(self, places: Sequence[int], run: Any, miss: object):
         self.places = places
-        self.scope: dict[str, Any] = {"fresh": fresh}
+        self.scope: dict[str, Any] = {"fresh": fresh, "run": run, "miss": miss, "at_once": at_once, "later": later,
+                                      "not_": not_, "starmap": starmap, "call": call}
         self.lines: list[str] = []
         self._made: dict[int, str] = {}
 
@@ -73,18 +85,9 @@ class _Writer:
         return variable
 
     def store(self, effect: Effect, number: int | None, value: str) -> str:
-        """The statement that makes an effect."""
-        if number is not None:
-            return f"{self.name(STORES[effect.kind])}(leaves[{-1 - number}], {self.name(effect.key)}, {value})"
-        holder, key = self.name(effect.holder), effect.key
-        kind: Any = type(effect.holder)
-        plain = type(key) is str and effect.value is not MISSING
-        if effect.kind == "item" and plain and kind is dict:
-            return f"{holder}[{key!r}] = {value}"
-        if effect.kind == "attribute" and plain and not isinstance(effect.holder, type) \
-                and kind.__setattr__ is object.__setattr__:
-            return f"{holder}.__dict__[{key!r}] = {value}"
-        return f"{self.name(STORES[effect.kind])}({holder}, {self.name(key)}, {value})"
+        """The stores that make an effect, as items of a list."""
+        holder = self.name(effect.holder) if number is None else f"leaves[{-1 - number}]"
+        return f"*{self.name(STORES[effect.kind])}({holder}, {self.name(effect.key)}, {value})"
 
     def name(self, x: Any) -> str:
         name = f"c{len(self.scope)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from tenon.capture.effects import MISSING
@@ -109,3 +109,25 @@ class Nest:
 
 class Rows(list[Any]):
     """Elements of the list around it."""
+
+
+def is_decided_by_data(leaf: Any) -> bool:
+    """Whether a leaf cannot be made before the elements of results are known."""
+    if isinstance(leaf, Shared):
+        return any(map(is_decided_by_data, leaf.nest.leaves))
+    return isinstance(leaf, (OneOf, RowsOf)) or (isinstance(leaf, FromGraph) and leaf.number)
+
+
+def results_in(leaf: Any) -> Iterator[int]:
+    """The results of the graph that a leaf, or what it is made of, stands for."""
+    if isinstance(leaf, int) and not isinstance(leaf, bool):
+        yield leaf
+    elif isinstance(leaf, FromGraph):
+        yield leaf.index
+        yield from results_in(leaf.grad)
+    elif isinstance(leaf, Shared):
+        yield from (result for x in leaf.nest.leaves for result in results_in(x))
+    elif isinstance(leaf, OneOf):
+        yield from (result for p, nest in leaf.options for x in (p, *nest.leaves) for result in results_in(x))
+    elif isinstance(leaf, RowsOf):
+        yield from (result for x in (*leaf.rows, leaf.count) for result in results_in(x))

@@ -11,7 +11,7 @@ from functools import partial
 from operator import itemgetter
 from typing import Any
 
-from tenon.capture.effects import STORES, read_slot
+from tenon.capture.effects import Effect, read_slot
 from tenon.capture.guards import Group, same_atom
 from tenon.capture.reading import attribute_of, cell_contents, cell_of, item_of, keys_of, length, read_slots, slot_of
 from tenon.capture.roots import direct, reference
@@ -55,7 +55,7 @@ class Place:
     def put(self, value: Any) -> None:
         """Let another value stand there."""
         if self.kind in (SLOT, CELL):
-            STORES[self.kind](self.holder, self.key, value)
+            Effect(self.kind, self.holder, self.key, None).make(value)
         elif self.kind == CLASS:
             type.__setattr__(self.holder, self.key, value)
         elif isinstance(self.holder, dict):

@@ -1,7 +1,4 @@
-"""A call that a capture fits: `holds` compares them, `run` does what the function did.
-
-That is its results, assignments, gradients and effects.
-"""
+"""A call that a capture fits: `holds` compares them, `run` does what the function did."""
 
 from __future__ import annotations
 
@@ -10,36 +7,20 @@ from typing import Any
 
 import numpy as np
 
+from tenon.atomic import at_once
 from tenon.autodiff import call
 from tenon.capture.captured import Captured, holder_of
-from tenon.capture.convert.several import element
 from tenon.capture.donation import are_alone, move_to_lines
-from tenon.capture.effects import STORES
 from tenon.capture.guards import same_atom
-from tenon.capture.leaves import (
-    FromArguments,
-    FromContainers,
-    FromGraph,
-    FromOutside,
-    FromSize,
-    OneOf,
-    Rows,
-    RowsOf,
-    Shared,
-)
 from tenon.capture.residuals import recorded_call
-from tenon.capture.trace import Argument, GradientOf, Held, Source
+from tenon.capture.settle import OnTape, Results, Settlement, Stopped, fits
+from tenon.capture.trace import Argument, GradientOf, Source
 from tenon.config import ConfigError
-from tenon.dataclasses import dataclass
-from tenon.dims import Dim, evaluate
 from tenon.eager.recording import is_grad_enabled
-from tenon.eager.tape import RELEASED
-from tenon.errors import CaptureError, CompilerDefect, TenonError
+from tenon.errors import CompilerDefect, TenonError
 from tenon.graph.ir import Value
-from tenon.sizes import learn
-from tenon.state import TensorState, changed, changes
+from tenon.state import last_change
 from tenon.tensor import Tensor
-from tenon.types import TensorType
 
 
 def holds(captured: Captured, leaves: Sequence[Any], containers: Sequence[Any]) -> bool:
@@ -55,12 +36,12 @@ def holds(captured: Captured, leaves: Sequence[Any], containers: Sequence[Any]) 
             and all(leaves[k] is x for k, x in captured.same)
             and captured.apart.isdisjoint(map(id, containers))
             and captured.guards.hold()
-            and (captured.checked == changes() or held_tensors_hold(captured, leaves)))
+            and (captured.checked is last_change() or held_tensors_hold(captured, leaves)))
 
 
 def held_tensors_hold(captured: Captured, leaves: Sequence[Any]) -> bool:
     """Whether the tensors held have the types and flags that they had; remembered until one of any changes."""
-    now = changes()
+    now = last_change()
     for x, requires_grad, without_grad, type in captured.held:
         own = x.own
         if own.requires_grad is not requires_grad or (own.grad is None) is not without_grad or \
@@ -72,20 +53,6 @@ def held_tensors_hold(captured: Captured, leaves: Sequence[Any]) -> bool:
                for s in captured.sources):
         captured.checked = now
     return True
-
-
-def fits(type: TensorType, shape: Sequence[Dim], sizes: dict[str, int]) -> bool:
-    """Whether the shape matches the type, as far as can be told; `sizes` collects the symbols."""
-    return all(dim == size if isinstance(dim, int) else learn(dim, int(size), sizes)
-               for dim, size in zip(type.shape, shape, strict=True))
-
-
-def sizes_of(types: Sequence[TensorType], leaves: Sequence[Any]) -> dict[str, int]:
-    """The numbers behind the symbols, in a call that fits."""
-    sizes: dict[str, int] = {}
-    for type, x in zip(types, (x for x in leaves if isinstance(x, Tensor)), strict=True):
-        fits(type, x.own.payload.shape, sizes)
-    return sizes
 
 
 def source_holds(source: Source, param: Value, leaves: Sequence[Any]) -> bool:
@@ -103,137 +70,33 @@ def read(source: Source, leaves: Sequence[Any]) -> Any:
     return holder.own.payload if isinstance(holder, Tensor) else holder
 
 
-class Stopped(Exception):
-    """The function raised while it was captured, or its graph failed; nothing outside was changed.
-
-    So it can be called, to do what it does before it raises, or where it deals with the error.
-    """
-
-    def __init__(self, error: Exception):
-        super().__init__(error)
-        self.error = error
-
-
 def run(captured: Captured, leaves: Sequence[Any], containers: Sequence[Any] = ()) -> Any:
-    """Run the graph, then do what the function did: assignments, gradients, effects, the returned value.
+    """Run the graph, and do what the function did: assignments, gradients, effects, the returned value.
 
     Raises Stopped where the graph fails, since the function may catch the error, or have done things before it.
     """
     holders = captured.inputs.holders(leaves)
+    settlement = Settlement(captured, leaves, captured.changes, containers)
     try:
         if captured.differentiable and is_grad_enabled():
             parts = captured.halves
             out = call(*holders, body=captured.graph) if parts is None else \
                 recorded_call(captured.graph, parts, holders, captured.by_data)
-            results: Any = out if isinstance(out, tuple) else (out,)
+            results: Results = OnTape(out if isinstance(out, tuple) else (out,))
         else:
             arrays: Any = [x.own.payload for x in holders]
             given = captured.donations
-            donated = given if given and are_alone(holders, arrays, given) else ()
-            move_to_lines(holders, arrays, donated)
-            results = Results(captured.program.run(arrays, donated))
+            if given and are_alone(holders, arrays, given):
+                move_to_lines(holders, arrays, given)
+                captured.program.run(arrays, given, lambda made: settlement.stores(Results(made)))
+                return settlement.value()
+            results = Results(captured.program.run(arrays))
     except (ConfigError, CompilerDefect):         # which have nothing to do with the function
         raise
     except TenonError as error:
         raise Stopped(error) from error
-    return settle(captured, leaves, results, captured.assigned, containers)
-
-
-def settle(captured: Captured, leaves: Sequence[Any], results: Any,
-           assigned: Sequence[tuple[Source, int, bool]], containers: Sequence[Any] = ()) -> Any:
-    """Do what the function did, given the results of its graph; returns what it returned."""
-    if captured.failed is not None and results[captured.failed].own.payload:
-        raise Stopped(CaptureError("the call takes a way that its graph does not hold"))
-
-    fill = _Fill(captured, leaves, results, containers)
-    given: list[tuple[Any, int, bool]] = [
-        (source.holder if type(source) is Held else holder_of(source, leaves), k, carries)
-        for source, k, carries in assigned]
-    for source, position in captured.gradients:
-        holder_of(source, leaves).own.grad = fill(position) if isinstance(position, OneOf) else \
-            None if position is None else results[position].detach()
-    for holder, k, carries in given:
-        own = holder.own
-        if carries:
-            new = results[k].own
-            holder.own = TensorState(new.payload, own.requires_grad, own.grad, new.node, new.index)
-        else:
-            array = results.arrays[k] if type(results) is Results else results[k].own.payload
-            if array is not own.payload or own.node is not None:        # else it was updated in place
-                holder.own = TensorState(array, own.requires_grad, own.grad)
-    for source, flag in captured.flags:
-        holder = holder_of(source, leaves)
-        own = holder.own
-        holder.own = TensorState(own.payload, flag, own.grad, own.node, own.index)
-    if captured.gradients or captured.flags:
-        changed()
-    if not captured.effects:
-        return captured.output.build(fill)
-    result, *values = captured.output.build(fill)
-    for (effect, number), value in zip(captured.effects, values, strict=True):
-        holder = effect.holder if number is None else containers[number] if number >= 0 else leaves[-1 - number]
-        STORES[effect.kind](holder, effect.key, value)
-    return result
-
-
-class _Fill:
-    """Leaves of a nest -> what they stand for after a run.  An object, since a nested function that calls itself would
-    keep the results until Python looks for cycles."""
-
-    def __init__(self, captured: Captured, leaves: Sequence[Any], results: Any, containers: Sequence[Any]):
-        self.captured, self.leaves, self.results, self.containers = captured, leaves, results, containers
-        self.made: dict[int, Any] = {}
-
-    def __call__(self, leaf: Any) -> Any:
-        if isinstance(leaf, FromGraph):
-            if leaf.name is None or leaf.name not in self.made:
-                made = finished(self.results[leaf.index], leaf)
-                if leaf.grad is not None:
-                    made.grad = self(leaf.grad)
-                if leaf.name is None:
-                    return made
-                self.made[leaf.name] = made
-            return self.made[leaf.name]
-        if isinstance(leaf, OneOf):
-            return next(nest for p, nest in leaf.options if p is True or (p and self(p))).build(self)
-        if isinstance(leaf, Shared):
-            if leaf.name not in self.made:
-                self.made[leaf.name] = leaf.nest.build(self)
-            return self.made[leaf.name]
-        if isinstance(leaf, RowsOf):
-            count = self(leaf.count)
-            rows = [self(x)[:count] for x in leaf.rows]
-            return rows[0] if leaf.form is None else Rows(
-                [element(leaf.form, iter(row)) for row in zip(*rows, strict=True)])
-        if isinstance(leaf, FromSize):
-            return evaluate(leaf.size, sizes_of(self.captured.types, self.leaves))
-        if isinstance(leaf, FromArguments):
-            return self.leaves[leaf.position]
-        if isinstance(leaf, FromContainers):
-            return self.containers[leaf.number]
-        return holder_of(leaf.source, self.leaves) if isinstance(leaf, FromOutside) else leaf
-
-
-@dataclass
-class Results:
-    """The arrays that a program returned; a tensor is made of one only where somebody asks."""
-
-    arrays: Sequence[np.ndarray]
-
-    def __getitem__(self, k: int) -> Tensor:
-        return Tensor(self.arrays[k])
-
-
-def finished(result: Tensor, leaf: FromGraph) -> Any:
-    """A result of the graph as the function would have returned it."""
-    if leaf.number:
-        return result.item()
-    if leaf.requires_grad and not (leaf.released or leaf.is_leaf) and result.node is not None:
-        return result
-    tensor: Any = Tensor(result.own.payload) if leaf.kind is None else object.__new__(leaf.kind)
-    ends = leaf.requires_grad and (leaf.is_leaf or leaf.released)
-    tensor.own = TensorState(result.own.payload, ends, None, RELEASED if leaf.released else None)
-    return tensor
+    at_once(settlement.stores(results) or ())
+    return settlement.value()
 
 
 def why_not(captured: Captured, leaves: Sequence[Any]) -> str:

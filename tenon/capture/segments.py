@@ -9,11 +9,16 @@ from __future__ import annotations
 
 import sys
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from itertools import starmap
+from operator import call, ne
 from typing import Any
 
 import numpy as np
 
+from tenon.atomic import at_once as done_at_once
+from tenon.atomic import later
+from tenon.dataclasses import replace
 from tenon.eager.calls import TensorInterpreter, eager, program_of
 from tenon.garbage import COLLECTOR
 from tenon.graph.build import Builder
@@ -65,19 +70,34 @@ class Parts:
         return self.graphs.setdefault(key, graph)
 
 
+class Part:
+    """What is being recorded: the graph, the arrays of its parameters, and the payloads that wait for it."""
+
+    def __init__(self, name: str):
+        self.builder = Builder(name)
+        self.arrays: dict[Value, np.ndarray] = {}
+        self.known: dict[int, tuple[Any, Value]] = {}       # by identity, which holding it keeps from being reused
+        self.waiting: list[weakref.ref[Deferred]] = []
+
+    def finish(self, results: list[Value]) -> tuple[Graph, list[np.ndarray]]:
+        """The graph so far, and its arguments; a parameter whose array an interrupt left out is one that nobody reads.
+        """
+        graph = self.builder.finish(results)
+        params = tuple(p for p in graph.params if p in self.arrays)
+        return replace(graph, params=params), [self.arrays[p] for p in params]
+
+
 class Run(TensorInterpreter):
-    """One call: the part being recorded, and the payloads that wait for it."""
+    """One call, and the part being recorded.
+
+    A part is left when all that wait for it have their elements, at once: an interrupt before that leaves it as it is,
+    to be run where somebody asks again.  So may a handler of signals, which may also record more.
+    """
 
     def __init__(self, parts: Parts):
         self.parts, self.worthwhile = parts, False
         self.lock = Lock()       # a tensor may be asked for its elements in another thread
-        self.begin()
-
-    def begin(self) -> None:
-        self.builder = Builder(self.parts.name)
-        self.arrays: list[np.ndarray] = []
-        self.known: dict[int, tuple[Any, Value]] = {}       # by identity, which holding it keeps from being reused
-        self.waiting: list[weakref.ref[Deferred]] = []
+        self.part = Part(parts.name)
 
     def opens(self, op: Op) -> bool:
         """Composites stay whole in the graph."""
@@ -88,46 +108,56 @@ class Run(TensorInterpreter):
         if at_once(op, inputs):
             return eager.evaluate(op, inputs, attrs)
         with COLLECTOR, self.lock:      # no finalizer's call, which may run the part
-            values = tuple(self.value(x.payload) if isinstance(x, Tensor) else x for x in inputs)
+            part = self.part
+            while True:
+                values = tuple(self.value(part, x.payload) if isinstance(x, Tensor) else x for x in inputs)
+                if part is self.part:
+                    break
+                part = self.part        # a handler of signals ran the one that these are of
             if op.elementwise:
-                values = self.builder.broadcast(values)
-            out = self.builder.emit(op, values, attrs)
-            return tuple(map(self.defer, out if isinstance(out, tuple) else (out,)))
+                values = part.builder.broadcast(values)
+            out = part.builder.emit(op, values, attrs)
+            return tuple([self.defer(part, x) for x in (out if isinstance(out, tuple) else (out,))])
 
-    def defer(self, value: Value) -> Deferred:
+    def defer(self, part: Part, value: Value) -> Deferred:
         payload = Deferred(value, self.flush)
-        self.waiting.append(weakref.ref(payload))
+        part.waiting.append(weakref.ref(payload))
         return payload
 
-    def value(self, payload: Any) -> Value:
+    def value(self, part: Part, payload: Any) -> Value:
         """The edge of the part being recorded that holds this payload."""
         if isinstance(payload, Deferred):
             if payload.array is None:
                 return payload.value
             payload = payload.array
-        known = self.known.get(id(payload))
+        known = part.known.get(id(payload))
         if known is not None:
             return known[1]
         visible = payload.base is not None or references(payload) > ONE_HOLDER
         array = payload.copy() if visible else payload      # somebody may write to it before the part runs
-        parameter = self.builder.parameter(TensorType(as_dtype(array.dtype), array.shape), f"x{len(self.arrays)}")
-        self.arrays.append(array)
+        name = f"x{len(part.builder.params)}"
+        parameter = part.builder.parameter(TensorType(as_dtype(array.dtype), array.shape), name)
+        part.arrays[parameter] = array
         if not visible:
-            self.known[id(payload)] = payload, parameter
+            part.known[id(payload)] = payload, parameter
         return parameter
 
     def flush(self) -> None:
         """Run what was recorded; every payload that is still held gets its elements."""
         with COLLECTOR, self.lock:
-            alive = [d for reference in self.waiting if (d := reference()) is not None]
-            graph, arrays = self.builder.finish([d.value for d in alive]), self.arrays
-            self.begin()
+            part = self.part
+            count = len(part.waiting)
+            alive = [d for reference in part.waiting if (d := reference()) is not None and d.array is None]
+            graph, arrays = part.finish([d.value for d in alive])
+            results: Sequence[np.ndarray] = []
             if alive:
                 compiled = self.parts.graph(graph)
                 self.worthwhile |= compiled is not None
                 results = interpret(graph, arrays) if compiled is None else program_of(compiled).run(arrays)
-                for payload, array in zip(alive, results, strict=True):
-                    payload.fill(array)
+            stores = [store for payload, array in zip(alive, results, strict=True) for store in payload.fill(array)]
+            done_at_once(starmap(call, stores))
+            done_at_once(later(setattr, self, "part", Part(self.parts.name)),
+                         unless=map(ne, later(len, part.waiting), (count,)))
 
     def finish(self) -> None:
         """The call is over: nothing waits any more."""

@@ -47,6 +47,11 @@ class Structure:
         for child in self.children:
             yield from child.all_labels()
 
+    @property
+    def repeats(self) -> bool:
+        """Whether a container stands in the nest that stood before."""
+        return self.kind is Again or any(child.repeats for child in self.children)
+
     def build(self, leaves: Iterable[Any], change: Change | None = None) -> Any:
         """The nest of this structure with these leaves; `change` may change what is in a container."""
         return _build(self, iter(leaves), [], change)

@@ -14,22 +14,25 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache
-from itertools import count
-from operator import itemgetter
+from itertools import chain
+from operator import itemgetter, not_
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tenon.atomic import at_once, later
 from tenon.backends.cpu import objects
-from tenon.capture.captured import Captured, holder_of
+from tenon.capture.captured import Captured
 from tenon.capture.constants import WithConstants, given, late_program
 from tenon.capture.epilogue import epilogue
 from tenon.capture.leaves import FromGraph
+from tenon.capture.lent import Lending, Lent
 from tenon.capture.places import NUMBERS
 from tenon.capture.prologue import Prologue
-from tenon.capture.replay import Results, Stopped, run, settle
+from tenon.capture.replay import run
 from tenon.capture.roots import reference
+from tenon.capture.settle import Results, Settlement, Stopped
 from tenon.capture.trace import Argument, GradientOf, Held, Source
 from tenon.capture.tree import LEAF, Structure, unfold
 from tenon.dataclasses import replace
@@ -252,17 +255,20 @@ class _Maker:
 
     def quick(self, inputs: list[Input]) -> Callable[[tuple[Any, ...]], Any] | None:
         """Look at everything and run the program in one native call."""
-        own, ready, arrays = [self.place(k) for k in self.captured.donations], self.ready, self.arrays
+        ready, arrays, program = self.ready, self.arrays, late_program(self.captured.program)
         arrays = given(ready, arrays) if ready else arrays
-        frame = late_program(self.captured.program).quick_frame(arrays, own)
+        frame = program.quick_frame(arrays, [self.place(k) for k in self.captured.donations])
+        reads = ready.parts.reads if ready else range(len(arrays))
+        if frame is not None and not _only_updates(frame, reads, self.captured):
+            frame = program.quick_frame(arrays)
         if frame is None:
             return None
         if ready:
             self.guards.native.words.append((EXPORTS.ctypes.data, ready.exports))
             for k, array in enumerate(ready.made, len(ready.parts.reads)):
                 frame.objects[k] = id(array)
-        inputs = [replace(row, alone=1) if row.place in own else row for row in inputs]
-        reads = ready.parts.reads if ready else range(len(arrays))
+        taken = {donor for _, _, donor in frame.layout.results if donor is not None}
+        inputs = [replace(row, alone=1) if row.place in taken else row for row in inputs]
         donors = [None if donor is None else reads[donor] for _, _, donor in frame.layout.results]
         places = [len(arrays) + k for k, donor in enumerate(donors) if donor is None]
         made = [(shape, dtype) for shape, dtype, donor in frame.layout.results if donor is None]
@@ -270,16 +276,13 @@ class _Maker:
 
     def quick_call(self, calls: Calls, new: Sequence[int], made: Sequence[Any],
                    donors: Sequence[int | None]) -> Callable[[tuple[Any, ...]], Any]:
-        captured, rest, sources, call = self.captured, self.guards.rest, self.captured.sources, calls.call
+        captured, rest, call, lent = self.captured, self.guards.rest, calls.call, Lending(self.captured, donors)
         empties = [np.empty if math.prod(shape) * dtype.itemsize < SMALLEST else take for shape, dtype in made]
-        own = {(donor, k) for k, donor in enumerate(donors) if donor is not None}
-        assigned = [(source, k, carries) for source, k, carries in captured.assigned
-                    if all(source is not sources[donor] for donor, result in own if result == k)]
         output = captured.output
         leaf = output.leaves[0] if output.structure is LEAF else None
         plain = isinstance(leaf, FromGraph) and donors[leaf.index] is None and not (
             leaf.requires_grad or leaf.number or leaf.grad or leaf.kind)
-        if plain and len(made) == 1 and not (assigned or captured.gradients or captured.flags or captured.effects):
+        if plain and len(made) == 1 and not (lent.changes or captured.effects):
             ((shape, dtype), *_), (empty, *_) = made, empties
             if rest is None:
                 self.answer = calls.answer(self.calls.Answer(
@@ -291,40 +294,47 @@ class _Maker:
                     return fresh(array)
                 return MISS
             return one
-        arrays = any(isinstance(x, np.ndarray) for x in self.leaves[:self.own])
-        places, moved = count(), bool(assigned)
-        where = [-1 - donor if donor is not None else next(places) for donor in donors]
-        ended = bool(assigned or captured.gradients or captured.flags or captured.failed is not None)
-        end = None if ended else epilogue(captured, where)
+        arrays, in_place = any(isinstance(x, np.ndarray) for x in self.leaves[:self.own]), any(lent.lenders)
+        end = None if lent.changes or captured.failed is not None else epilogue(
+            captured, [-1 if lender else place for lender, place in zip(lent.lenders, lent.new, strict=True)],
+            in_place, call, MISS)
+
+        def new_arrays() -> tuple[np.ndarray, ...]:
+            return tuple([empty(shape, dtype) for (shape, dtype), empty in zip(made, empties, strict=True)])
+
+        def simple(leaves: tuple[Any, ...]) -> Any:
+            assert end is not None
+            return end(leaves, new_arrays()) if rest is None or rest.hold() else MISS
 
         def several(leaves: tuple[Any, ...]) -> Any:
-            new = tuple([empty(shape, dtype) for (shape, dtype), empty in zip(made, empties, strict=True)])
+            """The program writes in new memory: what is stored is looked for behind it."""
+            new = new_arrays()
             if not ((rest is None or rest.hold()) and call(leaves, new)):
                 return MISS
-            if end is not None:
-                return end(leaves, new)
-            tensors = _as_tensors(leaves) if arrays else leaves
-            results: Sequence[Any] = _Arrays(new, where, sources, tensors)
+            settlement = Settlement(captured, _as_tensors(leaves) if arrays else leaves, captured.changes)
             try:
-                return settle(captured, tensors, Results(list(results) if moved else results), assigned)
+                at_once(settlement.stores(Results(new)) or ())
             except Stopped:         # the long way deals with it
                 return MISS
-        return several
+            return settlement.value()
+
+        def updating(leaves: tuple[Any, ...]) -> Any:
+            """It writes in that of tensors too: what is stored is known before, and done where it ends."""
+            new = new_arrays()
+            if rest is not None and not rest.hold():
+                return MISS
+            tensors = _as_tensors(leaves) if arrays else leaves
+            settlement, results = Settlement(captured, tensors, lent.changes), Lent(lent, new, tensors)
+            stores = settlement.stores(results)
+            unless = chain(map(not_, later(call, leaves, new)), results.marks())
+            return settlement.value() if at_once(stores or (), unless) else MISS
+        return simple if end is not None else updating if in_place else several
 
 
-class _Arrays(Sequence[Any]):
-    """The results of a quick program; those in the memory of an input are looked for where somebody asks, which is
-    good while no tensor is given another array."""
-
-    def __init__(self, new: tuple[Any, ...], where: Sequence[int], sources: Sequence[Source], leaves: Sequence[Any]):
-        self.new, self.where, self.sources, self.leaves = new, where, sources, leaves
-
-    def __len__(self) -> int:
-        return len(self.where)
-
-    def __getitem__(self, k: Any) -> Any:
-        place = self.where[k]
-        return self.new[place] if place >= 0 else holder_of(self.sources[-1 - place], self.leaves).own.payload
+def _only_updates(frame: Any, reads: Sequence[int], captured: Captured) -> bool:
+    """Whether results take no memory but that of the tensors they are assigned to."""
+    return all(donor is None or (reads[donor], k) in captured.updates
+               for k, (_, _, donor) in enumerate(frame.layout.results))
 
 
 def _as_tensors(leaves: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -132,6 +132,7 @@ MEMORY_BUDGET = "memory_budget"     # how many bytes may lie between the kernels
 AUTOTUNE = "autotune"               # whether schedules are chosen by measuring them
 CONSTANTS = "constants"             # the places of the parameters that are the same in nearly all calls
 AS_READ = "as_read"                 # the graph as it was read from text, to be verified for the sizes of each run
+UPDATES = "updates"                 # (parameter, result): places of what takes the memory of what, if any does
 DONATED = "donated"                 # the places of the parameters whose memory results take in nearly all calls
 
 

@@ -20,7 +20,7 @@ from tenon.dataclasses import dataclass, replace
 from tenon.dims import SymbolicDim
 from tenon.graph.build import copy, current_builder, rebuild
 from tenon.graph.cut import has_effect, is_cheap, needed, part
-from tenon.graph.ir import CONSTANTS, DONATED, Graph, Input, Literal, Node, Value
+from tenon.graph.ir import CONSTANTS, DONATED, UPDATES, Graph, Input, Literal, Node, Value
 from tenon.ops.arithmetic import add, multiply
 from tenon.ops.convolution import conv
 from tenon.ops.linalg import matmul_op
@@ -60,7 +60,8 @@ def cut_constants(graph: Graph) -> Cut:
                  graph.results)
     places = tuple(n for n, k in enumerate(reads) if k not in others)
     notes = {**graph.notes, CONSTANTS: (*places, *range(len(reads), len(reads) + len(kept))),
-             DONATED: tuple(n for n, k in enumerate(reads) if k in graph.notes.get(DONATED, ()))}
+             DONATED: tuple(n for n, k in enumerate(reads) if k in graph.notes.get(DONATED, ())),
+             UPDATES: tuple((reads.index(k), result) for k, result in graph.notes.get(UPDATES, ()) if k in reads)}
     return Cut(early, replace(rebuild(rest, copy), notes=notes), made_from, reads)
 
 

@@ -7,7 +7,7 @@ else, stays as it is, whoever reads it too.
 
 from __future__ import annotations
 
-from tenon.graph.ir import DONATED, Graph, Node, Value
+from tenon.graph.ir import DONATED, UPDATES, Graph, Node, Value
 from tenon.ops.call import fused
 from tenon.passes.bodies import body_of
 from tenon.passes.groups import Group
@@ -19,7 +19,7 @@ def settled_products(groups: Groups) -> Graph:
     nodes = [_node(group, groups) for group in groups.all() if is_settled(group, groups)]
     read = dict.fromkeys(x for node in nodes for x in node.uses())
     made = tuple(x for node in nodes for x in node.outputs)
-    notes = {name: note for name, note in groups.graph.notes.items() if name != DONATED}
+    notes = {name: note for name, note in groups.graph.notes.items() if name not in (DONATED, UPDATES)}
     return Graph(groups.graph.name, tuple(read), tuple(nodes), made, notes)
 
 

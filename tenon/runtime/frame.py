@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from operator import call, is_not, ne
+from typing import Any
 
 import numpy as np
 
-from tenon.backends.base import Array
+from tenon.atomic import Store, at_once, ignored, later
+from tenon.backends.base import Array, Then
 from tenon.backends.cpu import driver as native
 from tenon.backends.cpu.steps import AllocateStep, FollowStep, HostStep, Storage, homes
 from tenon.backends.cpu.unit import count
@@ -49,6 +53,7 @@ class Frame:
         self.objects = (ctypes.c_uint64 * max(1, len(layout.params) + len(layout.results)))()
         self.objects_at = ctypes.addressof(self.objects)
         self.statuses = np.zeros(layout.status_words, np.int64)
+        self.noted, self.nothing_noted = self.statuses.data, np.zeros_like(self.statuses).data
         self.context = np.zeros(native.CONTEXT_WORDS, np.int64)
         self.claims = aligned_bytes(native.CLAIM_BYTES * layout.threads)
         self.address = self.context.ctypes.data
@@ -72,8 +77,8 @@ class Frame:
         self.context[native.ASKS] = self.takes_long
         self.call = driver.run if self.takes_long else driver.run_quickly
 
-    def run(self, arrays: Sequence[Array], arena: Array | None) -> list[Array]:
-        """Bind, run, and raise what went wrong."""
+    def run(self, arrays: Sequence[Array], arena: Array | None, then: Then | None = None) -> list[Array]:
+        """Bind, run, and raise what went wrong; what `then` says of the results is stored where they are there."""
         layout, objects = self.layout, self.objects
         if guarding():
             arrays = [guarded_copy(array) for array in arrays]
@@ -86,9 +91,10 @@ class Frame:
             objects[k] = id(array)
             k += 1
         self.use(arena)
+        stores = None if then is None else then(results)
         if layout.host or layout.checked:
-            return self.run_checked(arrays, results)
-        self.drive()
+            return self.run_checked(arrays, results, stores)
+        self.drive(stores)
         return results
 
     def use(self, arena: Array | None) -> None:
@@ -98,19 +104,29 @@ class Frame:
             self.context[native.ARENA] = arena.ctypes.data
             self.context[native.SCRATCH] = arena.ctypes.data + self.layout.memory.size
 
-    def drive(self) -> None:
-        """Run the steps: here, or on the threads of the pool.  Raises what a signal's handler raised meanwhile."""
-        threads = pool()
+    def drive(self, stores: Iterator[Any] | None = None) -> None:
+        """Run the steps: here, or on the threads of the pool.  Raises what a signal's handler raised meanwhile.
+
+        Where all went well the stores are done before Python handles a signal: the steps may have written in memory
+        that tensors show.
+        """
+        threads, loops = pool(), self.layout.loops
         if self.layout.threads == 1 or threads.threads > self.layout.threads:   # the number was set since the layout
-            self.call(self.address)
+            run: Store = self.call, self.address
         else:
             self.context[native.POOL] = threads.state
             self.driver.bind(self.address)
-            threads.run(self.driver.drive, self.address)
-        if self.layout.loops:
-            interrupts().raise_interrupt()
+            run = threads.region(self.driver.drive, self.address)
+        if stores is None:
+            call(*run)
+            if loops:
+                interrupts().raise_interrupt()
+            return
+        at_once(stores, unless=chain(
+            ignored(later(*run)), later(interrupts().raise_interrupt) if loops else (),
+            map(is_not, later(getattr, self, "error"), (None,)), later(ne, self.noted, self.nothing_noted)))
 
-    def run_checked(self, arrays: Sequence[Array], results: list[Array]) -> list[Array]:
+    def run_checked(self, arrays: Sequence[Array], results: list[Array], stores: Iterator[Any] | None) -> list[Array]:
         """For programs in which steps may fail, or call back."""
         self.arrays, self.results, self.error = arrays, results, None
         self.statuses[:] = 0
@@ -118,7 +134,7 @@ class Frame:
         _frames[self.number] = self
         try:
             with running(self.layout.sizes):
-                self.drive()
+                self.drive(stores)
         finally:
             del _frames[self.number]
             self.arrays, self.results = (), []

@@ -15,7 +15,7 @@ from tenon.backends.cpu.steps import AllocateStep, CopyStep, FollowStep, HostSte
 from tenon.backends.cpu.unit import Unit, count
 from tenon.dataclasses import dataclass, field
 from tenon.graph.interpret import concrete_type
-from tenon.graph.ir import DONATED
+from tenon.graph.ir import DONATED, UPDATES
 from tenon.runtime.failing import has_loops, last_failing
 from tenon.runtime.guard_pages import guarding, spaced
 from tenon.runtime.memory import Buffer, Plan, plan_arena
@@ -83,7 +83,8 @@ def called_first(assembly: Assembly) -> dict[Unit, Unit]:
 
 
 def take_donated(assembly: Assembly, donated: Collection[int]) -> dict[Storage, Storage]:
-    """Results that are written into the memory of a donated argument.
+    """Results that are written into the memory of a donated argument: where the graph says which, of the one that it
+    updates.
 
     Only when the argument is not read later, and only when nothing after the first write can fail: a program that
     fails leaves its arguments as they were.
@@ -98,12 +99,15 @@ def take_donated(assembly: Assembly, donated: Collection[int]) -> dict[Storage, 
     free: dict[TensorType, list[Storage]] = {}
     for index in donated:
         free.setdefault(graph.params[index].type, []).append(assembly.arguments[index])
+    updated = {result: argument for argument, result in graph.notes.get(UPDATES, ())}
     for result in assembly.results:
         first, arguments = written.get(result, -1), free.get(graph.results[result.index].type, [])
         if first <= failing:
             continue
         for argument in arguments:
             read = last_read.get(argument, -1)
+            if updated and updated.get(result.index) != argument.index:
+                continue
             if read < first or (read == first and _may_share(steps[first], result, argument)):
                 taken[result] = argument
                 arguments.remove(argument)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from tenon.backends import llvm
-from tenon.backends.base import Array
+from tenon.backends.base import Array, Then
 from tenon.backends.cpu import driver as native
 from tenon.backends.cpu.assemble import Assembly
 from tenon.backends.cpu.machine_code import libraries
@@ -105,8 +105,13 @@ class Program:
         """The last arguments, made from the others: the factors of products, packed."""
         return [] if self.packing is None else self.packing.run([arrays[k] for k in self.packs])
 
-    def run(self, arrays: Sequence[Array], donated: Collection[int] = ()) -> list[Array]:
-        """The results, in memory of their own or in that of `donated` arguments, which must not be used afterwards."""
+    def run(self, arrays: Sequence[Array], donated: Collection[int] = (), then: Then | None = None) -> list[Array]:
+        """The results, in memory of their own or in that of `donated` arguments, which must not be used afterwards.
+
+        What `then` says is stored when they are there, before Python does anything else.
+        """
+        if donated and then is not None and not pool().in_c:      # where a region is run by Python
+            donated = ()
         key = tuple([array.shape for array in arrays]), frozenset(donated) if donated else None
         layout = known = self._by_shapes.get(key)
         if layout is None or layout.pool_threads != pool().threads:
@@ -122,10 +127,10 @@ class Program:
         try:
             arena = self._take_arena(layout)
             if layout is known:
-                return frame.run(arrays, arena)
+                return frame.run(arrays, arena, then)
             # It takes pages from the system.
             with span("first_run", graph=self.graph.name), timed(self.seconds, "first_run"):
-                return frame.run(arrays, arena)
+                return frame.run(arrays, arena, then)
         except MemoryError as error:
             raise error if isinstance(error, TenonError) else self._too_large(layout.sizes) from None
         finally:

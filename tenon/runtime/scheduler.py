@@ -16,9 +16,11 @@ import os
 import threading
 import time
 import weakref
+from operator import call
 
 import numpy as np
 
+from tenon.atomic import Store
 from tenon.backends import threads as native
 from tenon.config import MOST_THREADS, config, usable_cores
 from tenon.errors import ArgumentError
@@ -89,6 +91,7 @@ class Pool:
     """`threads` threads, the caller among them.  Workers start at the first run and wait until `close`."""
 
     sleep = "futex"
+    in_c = True         # whether a region is run without Python
 
     def __init__(self, threads: int) -> None:
         self.threads = threads
@@ -102,9 +105,13 @@ class Pool:
 
     def run(self, function: int, argument: int) -> None:
         """Call the function at this address on every thread of the pool; return when all calls have."""
+        call(*self.region(function, argument))
+
+    def region(self, function: int, argument: int) -> Store:
+        """What is called to do so, once; a function in C where `in_c`."""
         if not self._ready:
             self.start()
-        self._region(function, argument)
+        return self._parallel, self.state, function, argument
 
     @property
     def parallel(self) -> int | None:
@@ -170,6 +177,12 @@ class SignalledPool(Pool):
 
     sleep = "switch" if os.name == "nt" else "yield"
     parallel = None
+    in_c = False
+
+    def region(self, function: int, argument: int) -> Store:
+        if not self._ready:
+            self.start()
+        return self._region, function, argument
 
     def _region(self, function: int, argument: int) -> int:
         if self.threads > 1 and self._owned.acquire(blocking=False):

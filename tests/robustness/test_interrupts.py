@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,6 +10,8 @@ import textwrap
 from pathlib import Path
 
 import pytest
+
+from robustness import interrupted
 
 START = """
     import os, signal, threading, time
@@ -162,3 +165,19 @@ def test_a_signal_ends(name: str, threads: str, tmp_path: Path) -> None:
     environment = {**os.environ, "TENON_THREADS": threads}
     done = subprocess.run([sys.executable, program], env=environment, timeout=300, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+# ---------------------------------------------------------------- what interrupts leave
+
+INTERRUPTS = int(os.environ.get("TENON_TEST_INTERRUPTS", "16"))     # of each program; 125 make a thousand
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize("name", interrupted.PROGRAMS)
+def test_what_an_interrupt_finds_is_a_state_of_the_undisturbed_run(name: str) -> None:
+    command = [sys.executable, interrupted.__file__, name, str(INTERRUPTS), "1"]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}, timeout=900,
+                          capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout.splitlines()[-1])
+    assert found["wrong"] == 0 and found["raised"] + found["looked"] >= INTERRUPTS * 3 // 4, found

@@ -193,7 +193,9 @@ def _tensor_with(slots: Slots) -> Callable[[Function, Pointer, Pointer, Pointer]
             f.require(there)
             f.require(grad.field(objects.TYPE) == row.pointer(_AT["gradient"]))
             owner.set(grad.field(slots.own))
-        f.require((row.word(_AT["alone"]) == 0) | (owner().half() == 1))
+        with f.where(row.word(_AT["alone"]) != 0):
+            f.require(owner().half() == 1)
+            f.require(owner().field(slots.node) == table.pointer(NONE))     # it would stay
         f.give(f.call("elements", owner().field(slots.payload), row, table))
     return tensor
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tenon.backends.cpu.unit import Unit
-from tenon.graph.ir import DONATED, Graph, Value
+from tenon.graph.ir import DONATED, UPDATES, Graph, Value
 from tenon.ops.call import fused
 from tenon.ops.shape import reshape_op
 
@@ -22,6 +22,9 @@ class Foreseen:
     def __init__(self, graph: Graph) -> None:
         self.params = set(graph.params)
         self.donated = [graph.params[k] for k in sorted(graph.notes.get(DONATED, ()))]
+        self.updated: dict[Value, list[Value]] = {}
+        for k, result in graph.notes.get(UPDATES, ()):
+            self.updated.setdefault(graph.params[k], []).append(_home(graph.results[result]))
         self.results = {_home(x): x.type for x in graph.results}
         self.loops = any(node.op is not fused and node.graphs for node in graph.nodes)
 
@@ -34,11 +37,16 @@ class Foreseen:
         taken: dict[int, int] = {}
         for result in (x for x in self.results if x in outputs):
             place = outputs.index(result)
-            free = (read.index(x) for x in self.donated if read.count(x) == 1 and x.type == self.results[result])
+            free = (read.index(x) for x in self._donors(result) if read.count(x) == 1)
             found = next((j for j in free if (place, j) in pairs and j not in taken.values()), None)
             if found is not None:
                 taken[place] = found
         return unit.sharing(tuple(sorted(taken.items())))
+
+    def _donors(self, result: Value) -> list[Value]:
+        if self.updated:
+            return [x for x in self.donated if result in self.updated.get(x, ())]
+        return [x for x in self.donated if x.type == self.results[result]]
 
 
 def _home(x: Value) -> Value:
