@@ -11,6 +11,7 @@ from collections.abc import Iterable, Sequence
 
 from tenon.dims import Dim
 from tenon.loops.expressions import Expr, Index, Reduce
+from tenon.loops.ir import Block, Let, Loop, roots, statements
 from tenon.loops.traversal import parts, walk
 
 
@@ -32,6 +33,26 @@ def names_in(*values: Expr) -> set[str]:
     inside = walk(*values)
     bound = {k.name for x in inside if isinstance(x, Reduce) for k in x.indices}
     return bound | {x.name for x in inside if isinstance(x, Index)}
+
+
+def names_inside(body: Block) -> set[str]:
+    """The names of all indices that statements depend on, or bind."""
+    inside = statements(body)
+    bound = {x.index.name for x in inside if isinstance(x, Loop)}
+    return bound | names_in(*(root for x in inside for root in roots(x)))
+
+
+def loops_are_distinct(body: Block, around: frozenset[Index] = frozenset()) -> bool:
+    """Whether no loop, and no index that is computed, is one of those around it."""
+    for x in body:
+        match x:
+            case Loop(index=index, body=inner) if index in around or not loops_are_distinct(inner, around | {index}):
+                return False
+            case Let(local=Index() as index):
+                if index in around:
+                    return False
+                around = around | {index}
+    return True
 
 
 def binders_are_distinct(indices: Sequence[Index], value: Expr) -> bool:

@@ -17,6 +17,7 @@ from tenon.graph.ir import Graph, Value
 from tenon.loops.along import along_rows, opened
 from tenon.loops.attention import attention_nest, attention_node
 from tenon.loops.beside import beside_products
+from tenon.loops.binders import loops_are_distinct
 from tenon.loops.build import GraphExpressions, is_empty, offset
 from tenon.loops.chunks import in_parts
 from tenon.loops.columns import in_columns
@@ -107,6 +108,7 @@ def _in_steps(targets: Iterable[Target], temporary: Callable[[TensorType], Buffe
 
 def _kernel(name: str, graph: Graph, inputs: Mapping[Value, Buffer], outputs: Sequence[Buffer],
             temporaries: Sequence[Buffer], nests: Sequence[Nest]) -> Kernel:
+    assert all(loops_are_distinct(nest.body) for nest in nests), f"{name}: a loop has the index of one around it"
     return Kernel(name, tuple(inputs.values()), tuple(outputs), tuple(temporaries), graph.symbols(), tuple(nests),
                   checks_of(nests))
 

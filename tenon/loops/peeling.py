@@ -16,6 +16,7 @@ from typing import TypeGuard
 
 from tenon.dataclasses import replace
 from tenon.loops.affine import Affine, affine, affine_bounds
+from tenon.loops.binders import fresh, loops_are_distinct, names_inside
 from tenon.loops.expressions import Binary, CheckedIndex, Const, Expr, Index, Load, size
 from tenon.loops.ir import Accumulator, Block, Kernel, Let, Loop, Nest, Stmt, Store, Update, roots, statements
 from tenon.loops.simplify import Substitution, simplify, substitute
@@ -43,7 +44,9 @@ def _peeled(nest: Nest) -> Nest:
     inside = statements(nest.body)
     if not any(_takes_many_turns(x) for x in nest.body) or not any(map(_asks, _expressions(inside))):
         return nest
-    return replace(nest, body=_all(nest.body))
+    body = _all(nest.body)
+    assert loops_are_distinct(body), "a loop has the index of one around it"
+    return replace(nest, body=body)
 
 
 def _takes_many_turns(statement: Stmt, around: int = 1) -> bool:
@@ -87,7 +90,8 @@ def _is_line(x: Stmt) -> TypeGuard[Loop]:
 
 def _tiled(loop: Loop, n: int, start: int, stop: int) -> Loop:
     """Some turns of a loop as two loops, over the index divided by n and over what is left."""
-    outer, inner = Index(loop.index.name, (stop - start) // n), Index(loop.index.name + "_in", n)
+    inner = fresh(loop.index.name + "_in", n, names_inside(loop.body))
+    outer = Index(loop.index.name, (stop - start) // n)
     tile = replace(loop, index=inner, extent=size(n), body=_at(loop, outer * size(n) + inner + size(start)))
     return replace(loop, index=outer, extent=size(outer.extent), body=(tile,))
 
@@ -105,7 +109,7 @@ def _ends(loop: Loop, start: int, stop: int) -> Block:
     first, last = start, _turns(loop) - stop
     if not first and not last:
         return ()
-    index = Index(loop.index.name + "_end", first + last)
+    index = fresh(loop.index.name + "_end", first + last, names_inside(loop.body))
     beyond = (index + size(max(last - first, 0))) // size(max(first, last))
     position = simplify(index + beyond * size(stop - start)) if first else index + size(stop)
     if first + last == 1:

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from tenon.loops.affine import affine, is_same
+from tenon.loops.binders import fresh, names_in
 from tenon.loops.cost import count
 from tenon.loops.expressions import Binary, Buffer, Expr, Index, Load, Reduce, size
 from tenon.loops.ir import Fetch, Loop, Nest, Store, Turn
@@ -57,8 +58,9 @@ def _line(x: Load, loops: Sequence[Index]) -> Index | None:
 
 def _in_squares(targets: Sequence[Target], line: Index, turned: Sequence[Load]) -> Nest:
     *others, column = (i for i in targets[0].indices if i is not line)
-    tiles = [Index(i.name + "_tile", (i.extent + (SIDE - 1)) // SIDE) for i in (line, column)]
-    inside = [Index(i.name + "_in", SIDE) for i in (line, column)]
+    taken = names_in(*targets[0].indices)
+    tiles = [fresh(i.name + "_tile", (i.extent + (SIDE - 1)) // SIDE, taken) for i in (line, column)]
+    inside = [fresh(i.name + "_in", SIDE, taken) for i in (line, column)]
     turns = [_turns(i, tile) for i, tile in zip((line, column), tiles, strict=True)]
     at: dict[Index, Expr] = {i: simplify(tile * size(SIDE) + within)
                              for i, tile, within in zip((line, column), tiles, inside, strict=True)}

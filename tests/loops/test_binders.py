@@ -6,8 +6,12 @@ import pytest
 import tenon as tn
 from loops.compiled import check
 from tenon.graph.build import trace
-from tenon.loops.binders import binders_are_distinct, fresh
-from tenon.loops.expressions import Buffer, Index, Load, Reduce, size
+from tenon.loops import peeling
+from tenon.loops.binders import binders_are_distinct, fresh, loops_are_distinct
+from tenon.loops.expressions import Binary, Buffer, Index, Load, Reduce, size
+from tenon.loops.interpret import interpret
+from tenon.loops.ir import Kernel, Let, Loop, Nest, Store, Turn, statements
+from tenon.loops.schedule import schedule
 from tenon.loops.target import Target
 from tenon.types import TensorType, float32
 
@@ -46,6 +50,40 @@ def test_a_target_with_two_loops_of_one_name_is_refused():
     i = Index("i", 4)
     with pytest.raises(AssertionError, match="loops"):
         Target(X, (i, Index("i", 2)), i, Load(X, i, None))
+
+
+def test_loops_of_statements_are_not_those_around_them():
+    i, j = Index("i", 4), Index("j", 4)
+    store = Store(X, i, Load(X, i, None))
+    assert loops_are_distinct((Loop(i, size(4), (store,)), Loop(i, size(4), (store,))))      # beside each other
+    assert not loops_are_distinct((Loop(i, size(4), (Loop(j, size(4), (Loop(i, size(4), (store,)),)),)),))
+    assert not loops_are_distinct((Loop(i, size(4), (Let(i, size(0)), store)),))
+
+
+def test_squares_that_are_turned_are_apart_from_a_loop_that_was_cut():
+    """Its name is that of a loop inside of a square, and its extent may be so too."""
+    line, cut, column = Index("i", 8), Index("i_in", 32), Index("j", 16)
+    x, out = (Buffer(name, TensorType(float32, (4096,)), role) for name, role in (("x", "input"), ("out", "output")))
+    target = Target(out, (line, cut, column), line * size(512) + cut * size(16) + column,
+                    Load(x, column * size(256) + cut * size(8) + line, None) * 2.0)
+    nest = schedule([target])
+    assert any(isinstance(y, Turn) for y in statements(nest.body)) and loops_are_distinct(nest.body)
+    data = np.arange(4096, dtype=np.float32)
+    found, = interpret(Kernel("k", (x,), (out,), (), (), (nest,)), [data])
+    np.testing.assert_array_equal(found, 2 * data.reshape(16, 32, 8).T.ravel())
+
+
+@pytest.mark.parametrize("cut", [2, 3])
+def test_a_loop_that_is_peeled_in_tiles_is_apart_from_those_inside(monkeypatch, cut):
+    monkeypatch.setattr(peeling, "MANY", 1)
+    i, inside = Index("i", 24), Index("i_in", cut)
+    x, out = (Buffer(name, TensorType(float32, (24 * cut,)), role) for name, role in (("x", "input"), ("out", "output")))
+    store = Store(out, i * size(cut) + inside, Load(x, Binary("//", i, size(cut)) * size(cut) + inside, None))
+    kernel = Kernel("k", (x,), (out,), (), (), (Nest((Loop(i, size(24), (Loop(inside, size(cut), (store,)),)),)),))
+    changed = peeling.peeled(kernel)
+    assert changed.nests != kernel.nests and loops_are_distinct(changed.nests[0].body)
+    data = np.arange(24 * cut, dtype=np.float32)
+    np.testing.assert_array_equal(interpret(changed, [data])[0], interpret(kernel, [data])[0])
 
 
 def flat_tiles(n):
