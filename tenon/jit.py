@@ -32,6 +32,7 @@ from tenon.capture.symnumber import Unmoved
 from tenon.capture.tree import Structure, unfold
 from tenon.capture.warm import MISS, Call, make_ready, short_way
 from tenon.capture.watch import UnsafeCall
+from tenon.config import ConfigError
 from tenon.dims import (
     Dim,
     PinnedSize,
@@ -39,7 +40,7 @@ from tenon.dims import (
     substitute,
 )
 from tenon.eager.recording import modes, recording
-from tenon.errors import ArgumentError, CaptureError, TenonError
+from tenon.errors import ArgumentError, CaptureError, CompilerDefect
 from tenon.garbage import MANY, give_back
 from tenon.graph.ir import AUTOTUNE, DONATED, MEMORY_BUDGET, UPDATES, Graph
 from tenon.graph.op import current
@@ -92,7 +93,10 @@ class Jitted:
 
     def _find_and_run(self, args: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A call by the long way, which may make a short one for those that follow."""
-        leaves, structure, containers = unfold((args, keywords))
+        try:
+            leaves, structure, containers = unfold((args, keywords))
+        except ArgumentError as error:      # a list that contains itself
+            return self._by_part(self._refused(Reason(f"among the arguments, {error}")), args, keywords)
         given = leaves
         leaves = [asarray(x) if isinstance(x, np.ndarray) else x for x in leaves]
         record = self._record(leaves, structure)
@@ -118,11 +122,15 @@ class Jitted:
             reason = stopped
         else:
             return self._by_part(record, args, keywords)
-        if captured is not None:
+        if captured is None and self.fullgraph and isinstance(reason.error, CaptureError):
+            raise reason.error
+        if captured is not None and not reason.broken:
             self._count_failure(record, captured)
         result = self.function(*args, **keywords)       # which raises the error again, or deals with it
-        if captured is None:
-            self._refuse(record, Reason(f"capturing it raised {type(reason.error).__name__}: {reason.error}"))
+        if captured is None or reason.broken:
+            words = "capturing it" if captured is None else "compiling its graph"
+            bug = not isinstance(reason.error, CaptureError)
+            self._refuse(record, Reason(f"{words} raised {type(reason.error).__name__}: {reason.error}", bug=bug))
         return result
 
     def _count_failure(self, record: Record, captured: Captured) -> None:
@@ -135,7 +143,12 @@ class Jitted:
 
     def _shorten(self, captured: Captured, structure: Structure, leaves: Sequence[Any]) -> None:
         """Make a short way for calls like this one, in the place of the one that this capture had."""
-        call = short_way(captured, structure, leaves)
+        try:
+            call = short_way(captured, structure, leaves)
+        except CompilerDefect:
+            raise
+        except Exception:       # what is wrong with the program, running it says
+            return
         if call is not None:
             others = [way for way in self._short_ways if way[-1] is not captured.short]
             captured.short = call
@@ -144,6 +157,8 @@ class Jitted:
                 give_back()         # the short way is machine code too
 
     def _by_part(self, record: Record, args: Any, keywords: Any) -> Any:
+        if record.eager is not None:
+            self._say_no(record.eager)
         if record.parts is None:
             record.parts = Parts(self.__name__)
         return record.parts.run(lambda: self.function(*args, **keywords))
@@ -163,7 +178,10 @@ class Jitted:
 
         Nothing of the program is run, or compiled.
         """
-        leaves, structure, containers = unfold((args, keywords))
+        try:
+            leaves, structure, containers = unfold((args, keywords))
+        except ArgumentError as error:
+            return self._refused(Reason(f"among the arguments, {error}")), None
         record = self._record(leaves, structure)
         if record.eager is not None:
             return record, None
@@ -171,7 +189,9 @@ class Jitted:
             found, _ = self._find(record, leaves, containers)
             return record, found or self._capture(record, leaves, structure, containers)[0]
         except Stopped as stopped:
-            raise stopped.error from None
+            if isinstance(stopped.error, Exception):
+                raise stopped.error from None
+            raise CaptureError(f"{self.__name__} raises {type(stopped.error).__name__}: {stopped.error}") from None
 
     def graph(self, *args: Any, **keywords: Any) -> Graph:
         """The captured graph of a call with these arguments, before any pass."""
@@ -181,8 +201,8 @@ class Jitted:
         key = (structure, modes(), tuple(map(leaf_key, leaves)), aliases(leaves))
         record = self.records.get(key)
         if record is None and len(self.records) >= MOST_RECORDS:    # such as a step number: it would fill the memory
-            return self.records.setdefault(None, Record(eager=Reason(
-                f"called with more than {MOST_RECORDS} combinations of types and Python values")))
+            return self._refused(Reason(
+                f"called with more than {MOST_RECORDS} combinations of types and Python values"))
         if record is None:
             gone = partial(_forget, weakref.ref(self), key)
             alive = [reference(x, gone) or x for x in leaves if not isinstance(x, Tensor)]
@@ -190,6 +210,10 @@ class Jitted:
             family = self.families.setdefault((structure, modes(), classes, aliases(leaves)), Family())
             record = self.records.setdefault(key, Record(family, alive=alive))
         return record
+
+    def _refused(self, reason: Reason) -> Record:
+        """What is known of calls that have no key of their own."""
+        return self.records.setdefault(None, Record(eager=reason))
 
     def _find(self, record: Record, leaves: Sequence[Any],
               containers: Sequence[Any]) -> tuple[Captured | None, Sequence[Any]]:
@@ -246,6 +270,11 @@ class Jitted:
                 return None, leaves
             self._refuse(record, Reason(unsafe.what, unsafe.where, unsafe.hint, unsafe.before))
             return None, leaves
+        except (Stopped, CaptureError, ConfigError, CompilerDefect):
+            raise
+        except Exception as error:      # a mistake of Tenon's, which is no reason to stop the program
+            self._refuse(record, Reason(f"capturing it came to {type(error).__name__}: {error}", bug=True))
+            return None, leaves
         notes = {MEMORY_BUDGET: self.memory_budget, AUTOTUNE: self.autotune or None,
                  DONATED: None if captured.differentiable else captured.donations or None,
                  UPDATES: None if captured.differentiable else captured.updates or None}
@@ -255,6 +284,7 @@ class Jitted:
         captured.seconds.update(seconds)
         record.captures.append(captured)
         record.family.captures += 1
+        record.passed = 0
         if (pattern := pattern_of(captured, leaves)) is not None:
             record.family.patterns = [*record.family.patterns[1 - MOST_CAPTURES:], pattern]
         emit("captured", function=self.__name__, nodes=len(captured.graph.nodes))
@@ -270,7 +300,7 @@ class Jitted:
                 return self._converted(record, leaves, structure, places)
             except Unmoved as unmoved:
                 record.unmoved.update(place.name for place in unmoved.places)
-            except (UnsafeCall, TenonError, Stopped) as error:
+            except (UnsafeCall, Exception) as error:
                 emit("captured.by_value", function=self.__name__, reason=str(error))
                 self.converting = converting
                 break
@@ -320,6 +350,10 @@ class Jitted:
     def _tell(self, reason: Reason) -> None:
         """Say that calls run by part; raises where they must not."""
         emit("fallback", function=self.__name__, reason=reason.what)
+        self._say_no(reason)
+
+    def _say_no(self, reason: Reason) -> None:
+        """With `fullgraph=True`, every call that would run by part is an error."""
         if self.fullgraph:
             raise CaptureError(reason.what, where=reason.where, hint=reason.hint) from None
 
@@ -350,6 +384,18 @@ def note_changes(record: Record, leaves: Sequence[Any]) -> None:
 # ---------------------------------------------------------------- the public functions
 
 NOT_FUNCTIONS = (inspect.isgeneratorfunction, inspect.iscoroutinefunction, inspect.isasyncgenfunction)
+
+
+def _innermost(function: Any) -> Any:
+    """What is behind partial functions and caches, or the `__call__` of an object."""
+    while not isinstance(function, (type, types.FunctionType, types.MethodType)):
+        called = getattr(type(function), "__call__", None)  # noqa: B004
+        inner = function.func if isinstance(function, functools.partial) else \
+            getattr(function, "__wrapped__", None) or (called if isinstance(called, types.FunctionType) else None)
+        if inner is None:
+            return function
+        function = inner
+    return function
 
 
 def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: float | None = None,
@@ -388,8 +434,9 @@ def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: float |
     if not callable(function):
         raise ArgumentError(f"jit takes a function, not {type(function).__name__}",
                             hint="it decorates functions, methods, and objects that can be called")
-    if any(kind(function) for kind in NOT_FUNCTIONS):
-        raise ArgumentError(f"jit: {function.__qualname__} is a generator or a coroutine, which has no single result",
+    if any(kind(_innermost(function)) for kind in NOT_FUNCTIONS):
+        name = getattr(_innermost(function), "__qualname__", repr(function))
+        raise ArgumentError(f"jit: {name} is a generator or a coroutine, which has no single result",
                             hint="jit a function that does one step, and call it from there")
     if isinstance(function, types.MethodType):
         return types.MethodType(Jitted(function.__func__, **options), function.__self__)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from operator import itemgetter
 from threading import Event, Thread
 from typing import Any, Generic, TypeVar
 
@@ -89,5 +90,5 @@ class Workers:
             if not self._jobs:
                 self._working -= 1
                 return None
-            found = max(range(len(self._jobs)), key=lambda k: self._jobs[k][0])
-            return self._jobs.pop(found)[1]
+            self._jobs.sort(key=itemgetter(0), reverse=True)    # not `max`, which a program may have put another in
+            return self._jobs.pop(0)[1]

@@ -6,7 +6,7 @@ raises UnsafeCall, a size whose number is asked for PinnedSize or UndecidedSize,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from types import CodeType
 from typing import Any
@@ -17,6 +17,7 @@ from tenon.capture.convert.entry import convert
 from tenon.capture.convert.session import Session
 from tenon.capture.convert.state import World
 from tenon.capture.effects import Effect, Snapshot, stored_items
+from tenon.capture.leaving import is_of_the_program
 from tenon.capture.moving import Moving
 from tenon.capture.names import names_of
 from tenon.capture.places import LENGTH, Key, Place
@@ -28,7 +29,7 @@ from tenon.capture.tree import Structure, unfold
 from tenon.capture.watch import UnsafeCall, Watch
 from tenon.dataclasses import dataclass
 from tenon.dims import UndecidedSize
-from tenon.errors import CaptureError, CompilerDefect
+from tenon.errors import CompilerDefect
 from tenon.sizes import Assumptions, assuming
 from tenon.tensor import Tensor
 from tenon.types import TensorType
@@ -84,7 +85,7 @@ class Attempt:
             raise UnsafeCall("the length of a list changes from call to call", convertible=True)
         if moving.found:
             capture.numbers, moving.numbers.converting = moving.numbers, self.converting
-        watch = Watch(iterators=before.iterators, undecided=lambda: capture.undecided)
+        watch = Watch(iterators=before.iterators, undecided=lambda: capture.undecided, cached=before.cached())
         given = [*self.leaves, *(x for _, x in moving.tensors)]
         assumptions = Assumptions(sizes_of(self.types, given))
         with assuming(assumptions), capturing(capture):
@@ -95,7 +96,7 @@ class Attempt:
         if moving.found:
             self._refuse_types(watch.codes)
         moving.settle()
-        reach = self._reached(watch.codes, changes, moving.names)
+        reach = self._reached(watch.codes, changes, moving.names, watch.library)
         for _, value in moving.fixed:
             reach.add(value, "an item of a tuple")
         reach.add_references()
@@ -173,15 +174,26 @@ class Attempt:
         try:
             function = convert(self.function) if self.converting else self.function
             return function(*args, **keywords)
-        except (CaptureError, UndecidedSize, CompilerDefect):
+        except (UndecidedSize, CompilerDefect):
             raise
-        except Exception as error:
-            raise Stopped(error) from error
+        except BaseException as error:
+            if is_of_the_program(error):
+                raise Stopped(error) from error
+            raise
 
-    def _reached(self, codes: set[CodeType], changes: Sequence[Effect], moved: Collection[Key] = ()) -> Reach:
+    def _reached(self, codes: set[CodeType], changes: Sequence[Effect], moved: Collection[Key] = (),
+                 library: Iterable[CodeType] = ()) -> Reach:
         """All that this code reads, which is to be guarded."""
         appended = [id(e.holder) for e in changes if e.kind in ("list", "deque") and e.key is not None]
-        reach = Reach(codes, appended, stored_items(changes), moved)
+        named: frozenset[str] = frozenset()
+        while True:
+            reach = Reach(codes, appended, stored_items(changes), moved, library, named)
+            self._add_roots(reach)
+            if reach.named <= named:
+                return reach
+            named |= reach.named        # by objects that look up attributes, which were found late
+
+    def _add_roots(self, reach: Reach) -> None:
         reach.add(self._root, self.name)
         for k, leaf in enumerate(self.leaves):
             if isinstance(leaf, Tensor):
@@ -190,4 +202,3 @@ class Attempt:
                 reach.add(leaf, f"argument {k}")
         for kind in self.structure.kinds():
             reach.add(kind, kind.__name__)
-        return reach

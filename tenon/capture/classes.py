@@ -8,9 +8,16 @@ import types
 from functools import lru_cache
 from typing import Any
 
+from tenon.capture.acts import COMPUTING
 from tenon.capture.names import module_of, names_of
 from tenon.capture.watch import LIBRARIES
 from tenon.tensor import Tensor
+
+OF_ITSELF = tuple(f"/{name}.py" for name in (
+    "functools", "contextlib", "enum", "abc", "typing", "types", "warnings", "weakref", "collections/__init__",
+    "re/__init__", "threading", "inspect"))
+WRITTEN = (property, functools.cached_property)     # descriptors whose code can be read
+HEAP_TYPE = 1 << 9      # of the flags of a class
 
 
 def has_own(tensor: Tensor) -> bool:
@@ -43,3 +50,29 @@ def functions_of(member: Any) -> list[types.FunctionType]:
     found = [member, getattr(member, "__func__", None), getattr(member, "fget", None), getattr(member, "fset", None),
              member.func if isinstance(member, functools.cached_property) else None]
     return [f for f in found if isinstance(f, types.FunctionType)]
+
+
+@lru_cache(maxsize=1024)
+def hidden_attributes(cls: Any) -> frozenset[str]:
+    """The attributes that code in C keeps where no guard can look, and that may be another value at every look."""
+    found: set[str] = set()
+    for base in cls.__mro__:
+        module = module_of(base)
+        if module in COMPUTING or module.startswith(("numpy", "tenon.")) or module == "_thread":
+            continue
+        slots = vars(base).get("__slots__", ())
+        own = {slots} if isinstance(slots, str) else {*slots, "__dict__", "__weakref__"}
+        found.update(n for n, member in vars(base).items() if n not in own and hasattr(type(member), "__set__")
+                     and module_of(type(member)) in ("builtins", "_ctypes") and type(member) not in WRITTEN)
+    return frozenset(found)
+
+
+@lru_cache(maxsize=1024)
+def is_fixed(cls: type) -> bool:
+    """Whether nobody can give the class another attribute, as those written in C."""
+    return not cls.__flags__ & HEAP_TYPE
+
+
+def looks_at_its_own(code: types.CodeType) -> bool:
+    """Whether code of Python's library makes up names of what it made itself, or of functions."""
+    return code.co_filename.endswith(OF_ITSELF) or "/numpy/" in code.co_filename

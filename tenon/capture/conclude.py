@@ -17,7 +17,7 @@ from tenon.capture.left import Left
 from tenon.capture.moving import Moving
 from tenon.capture.numbers import Number, one_kind
 from tenon.capture.places import NUMBERS
-from tenon.capture.presence import use
+from tenon.capture.presence import goes_through_released, use
 from tenon.capture.reach import Reach
 from tenon.capture.roots import on_argument, roots_of
 from tenon.capture.symnumber import SymNumber
@@ -26,6 +26,7 @@ from tenon.capture.watch import UnsafeCall
 from tenon.dims import SymbolicDim
 from tenon.graph.ir import Graph, Value
 from tenon.sizes import Assumptions
+from tenon.state import TensorState
 from tenon.tensor import Tensor
 from tenon.types import TensorType
 
@@ -47,8 +48,7 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
     effects = [(change, number) if (number := leaves.numbers.get(id(change.holder))) is not None else
                on_argument(change, leaves.roots) for change in changes]
     assigned, gradients = leaves.stores()
-    differentiable = any(x.own.node is not None and not x.own.node.released for x in leaves.tracked) \
-        or any(carries for _, _, carries in assigned)
+    differentiable = any(leaves.carries(x.own) for x in leaves.tracked) or any(carries for _, _, carries in assigned)
     failed = None if capture.failed is False else leaves.index_of(capture.failed)
     ends = leaves.ends()
     with capturing(capture):
@@ -84,6 +84,7 @@ class _Leaves:
         self.tracked: list[Tensor] = []
         self.numbers = {id(x): k for k, x in enumerate(arguments)}
         self.roots = roots_of(moving.leaves)
+        self._released: dict[Any, bool] = {}
         self._gradients = {id(seen.state.grad): seen for seen in capture.seen.values() if seen.state.grad is not None}
 
     def index_of(self, tensor: Tensor) -> int:
@@ -137,7 +138,7 @@ class _Leaves:
         node, own = x.own.node, type(x) not in (Tensor, Number)
         if own and getattr(x, "__dict__", None):
             raise UnsafeCall(f"the function makes a tensor of class {type(x).__name__}, which has attributes")
-        return FromGraph(self.index_of(x), x.own.requires_grad, node is not None and node.released,
+        return FromGraph(self.index_of(x), x.own.requires_grad, node is not None and not self.carries(x.own),
                          self.left.name(x), x.weak is not None, type(x) if own else None, node is None,
                          None if x.own.grad is None else self.leaf(x.own.grad))
 
@@ -147,10 +148,10 @@ class _Leaves:
         gradients: list[tuple[Source, int | OneOf | None]] = []
         for seen in self.capture.seen.values():
             if seen.assigned:
-                payload, node = seen.state.payload, seen.state.node
+                payload = seen.state.payload
                 assert isinstance(payload, Value)
-                carries = node is not None and not node.released
-                assigned.append((seen.source, self.values.setdefault(payload, len(self.values)), carries))
+                index = self.values.setdefault(payload, len(self.values))
+                assigned.append((seen.source, index, self.carries(seen.state)))
             if seen.grad_changed:
                 kept: Any = seen.state.grad
                 gradients.append((seen.source, self.one_of(kept) if type(kept) is Choice else
@@ -159,9 +160,12 @@ class _Leaves:
 
     def ends(self) -> list[Tensor]:
         """The tensors from which gradients flow back through the call."""
-        outside = [seen.tensor for seen in self.capture.seen.values()
-                   if seen.assigned and seen.state.node is not None and not seen.state.node.released]
-        return [x for x in self.tracked if x.own.node is not None and not x.own.node.released] + outside
+        outside = [seen.tensor for seen in self.capture.seen.values() if seen.assigned and self.carries(seen.state)]
+        return [x for x in self.tracked if self.carries(x.own)] + outside
+
+    def carries(self, state: TensorState) -> bool:
+        """Whether a gradient can flow back: there is a tape, and backward() has not been through any of it."""
+        return state.node is not None and not goes_through_released(state.node, self._released)
 
 
 def _flags(capture: Capture) -> list[tuple[Source, bool]]:

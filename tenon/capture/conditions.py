@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import types
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import cache
 from operator import itemgetter
@@ -19,7 +20,7 @@ import numpy as np
 from tenon.backends.cpu import conditions as native
 from tenon.backends.cpu import objects
 from tenon.capture.guards import CLASS, MISSING, Group, Guards
-from tenon.capture.reading import FUNCTION, cell_contents
+from tenon.capture.reading import FUNCTION, bases, cell_contents, default_factory
 from tenon.capture.roots import direct
 
 
@@ -44,6 +45,10 @@ class GuardConditions:
             return self._function(group.holder, group.expected)
         if group.read is cell_contents:
             return self._word(id(group.holder) + objects.CELL, _pointer(group.expected[0]))
+        if group.read is bases:
+            return self._part(group, _bases_offset())
+        if group.read is default_factory:
+            return group.expected[0] is not None and self._part(group, _factory_offset())
         if group.read is iter and isinstance(group.holder, list):
             return self._list(group.holder, group.expected)
         if group.read in (dict.keys, dict.values):
@@ -80,6 +85,10 @@ class GuardConditions:
     def _function(self, function: Any, expected: Sequence[Any]) -> bool:
         return all(offset > 0 and self._word(id(function) + offset, 0 if value is None else id(value))
                    for offset, value in zip(_function_offsets(), expected, strict=True))
+
+    def _part(self, group: Group, offset: int) -> bool:
+        """The one thing that a holder keeps at an offset."""
+        return offset > 0 and self._word(id(group.holder) + offset, id(group.expected[0]))
 
     def _list(self, holder: list[Any], expected: Sequence[Any]) -> bool:
         pointers = np.array([id(x) for x in expected], np.int64)
@@ -134,3 +143,17 @@ def _function_offsets() -> tuple[int, ...]:
     scope: dict[str, Any] = {}
     def probe(a: Any = scope, *, b: Any = None) -> None: ...
     return tuple(objects.field_offset(probe, part) for part in FUNCTION(probe))
+
+
+@cache
+def _bases_offset() -> int:
+    """Where a class keeps the classes that it inherits from."""
+    class Probe: ...
+    return objects.field_offset(Probe, Probe.__mro__)
+
+
+@cache
+def _factory_offset() -> int:
+    """Where a `defaultdict` keeps its factory."""
+    def probe() -> None: ...
+    return objects.field_offset(defaultdict(probe), probe)

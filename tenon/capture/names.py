@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dis
+import re
 import sys
 import types
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,6 +20,8 @@ IGNORED = frozenset({"CACHE", "EXTENDED_ARG", "PRECALL", "PUSH_NULL"})
 LOADS = frozenset({"LOAD_GLOBAL", "LOAD_NAME"})
 STORES = frozenset({"STORE_GLOBAL", "DELETE_GLOBAL", "STORE_NAME", "DELETE_NAME", "STORE_ATTR", "DELETE_ATTR"})
 ATTRIBUTES = frozenset({"LOAD_ATTR", "LOAD_METHOD", "LOAD_SUPER_ATTR", "IMPORT_FROM"})
+DELETES = {"DELETE_GLOBAL": "LOAD_GLOBAL", "DELETE_ATTR": "LOAD_ATTR"}     # which asks whether there is something
+LOOKS_AT_ALL = frozenset({"__reduce_ex__", "__reduce__", "__getstate__"})   # of an object
 
 
 @dataclass(frozen=True)
@@ -39,11 +42,12 @@ def names_of(code: types.CodeType) -> Names:
     loads, attributes, imported, stored = _named(code)
     seldom = imported or not loads.isdisjoint(("getattr", "hasattr"))
     instructions = list(dis.get_instructions(code)) if seldom else []       # which takes ten times as long
-    strings = {part for text in _strings(code.co_consts) for part in text.split(".") if part.isidentifier()}
+    strings = {part for text in _strings(code.co_consts) for part in (*text.split("."), *formatted(text))
+               if part.isidentifier()}
     imports = [(i.argval, before.argval if isinstance(before.argval, int) else 0)
                for (before, _), i in zip(pairwise(instructions), instructions[2:], strict=False)
                if i.opname == "IMPORT_NAME"]
-    computed = bool(LOOKS_UP & (loads | attributes)) or any(
+    computed = bool((LOOKS_UP | LOOKS_AT_ALL) & (loads | attributes)) or any(
         i.opname in LOADS and i.argval in ("getattr", "hasattr") and not _names_a_constant(instructions, k)
         for k, i in enumerate(instructions))
     if imported:        # a package gets its modules as attributes
@@ -59,7 +63,10 @@ def _named(code: types.CodeType) -> tuple[set[str], set[str], set[str], set[str]
     for operation, argument in zip(data[::2], data[1::2], strict=True) if names else ():
         if operation in _NAMING:
             kind, others = _NAMING[operation]
-            found[kind].add(names[(argument | extended) >> others])
+            name = names[(argument | extended) >> others]
+            found[kind].add(name)
+            if operation in _DELETING:
+                found[_DELETING[operation]].add(name)
         extended = (argument | extended) << 8 if operation == dis.EXTENDED_ARG else 0
     return found
 
@@ -69,6 +76,8 @@ OTHER_BITS = {"LOAD_GLOBAL": 1, "LOAD_SUPER_ATTR": 2, "LOAD_ATTR": 1 if sys.vers
 _NAMING = {dis.opmap[name]: (kind, OTHER_BITS.get(name, 0))
            for kind, listed in enumerate((LOADS, ATTRIBUTES, {"IMPORT_NAME"}, STORES))
            for name in listed if name in dis.opmap}
+
+_DELETING = {dis.opmap[name]: _NAMING[dis.opmap[read]][0] for name, read in DELETES.items()}
 
 
 @lru_cache(maxsize=4096)
@@ -129,6 +138,11 @@ def _strings(constants: Iterable[Any]) -> Iterator[str]:
             yield constant
         elif isinstance(constant, tuple):
             yield from _strings(constant)
+
+
+def formatted(text: str) -> list[str]:
+    """The attributes that `text.format(...)` reads: `lr` of `{0.lr:.3f}`."""
+    return re.findall(r"\.(\w+)", " ".join(re.findall(r"\{[^{}]*", text))) if "{" in text else []
 
 
 def _names_a_constant(instructions: Sequence[dis.Instruction], start: int) -> bool:

@@ -15,7 +15,7 @@ from tenon.capture.watch import UnsafeCall
 from tenon.errors import DTypeError, user_location
 from tenon.graph.build import literal
 from tenon.ops.arithmetic import divide, floor_divide, negative, remainder, subtract
-from tenon.ops.comparison import logical_not, not_equal, where
+from tenon.ops.comparison import isfinite, isnan, less, logical_and, logical_not, logical_or, not_equal, where
 from tenon.ops.creation import full
 from tenon.ops.shape import cast
 from tenon.state import TensorState, recorder
@@ -37,7 +37,9 @@ class Number(Tensor):
         self.weak: type = kind or KIND_OF[of.dtype.kind]
         self.kinds = kinds      # where the data decide which kind of number it is, all of them
         wanted = DTYPE_OF[self.weak]
-        self.own = (of if of.dtype is wanted else cast(strong(of), dtype=wanted)).state
+        own = (of if of.dtype is wanted else cast(strong(of), dtype=wanted)).state
+        # A number carries no gradient, whatever becomes of the tape of the tensor.
+        self.own = TensorState(own.payload) if own.requires_grad else own
 
     def __bool__(self) -> bool:
         return bool(strong(self))
@@ -78,7 +80,10 @@ class Number(Tensor):
         return Number(abs(_as(self, int if self.weak is bool else self.weak)))
 
     def __hash__(self) -> int:
-        return hash(strong(self).item())        # which needs the value
+        return hash(self._concrete("a hash").item())
+
+    def __format__(self, spec: str) -> str:
+        return format(self._concrete("the text of a number").item(), spec)
 
 
 def strong(x: Tensor) -> Tensor:
@@ -133,7 +138,40 @@ def truth(x: Tensor) -> Tensor:
 # ---------------------------------------------------------------- arithmetic
 
 def _power(x: Any, y: Any) -> Any:
-    return x ** y
+    """A power; where Python's is complex, is too large or divides by zero, the call runs eagerly."""
+    found = x ** y
+    if found.dtype.kind in "fc":
+        _fail_where_new(found, x, y)
+    return found
+
+
+def _fail_where_new(found: Tensor, *given: Any) -> None:
+    """Let calls run eagerly in which finite numbers give an infinite one, or none: Python raises, or it is complex."""
+    if (capture := recorder.get()) is not None:
+        failed = logical_not(isfinite(found))
+        for x in given:
+            if isinstance(x, Tensor):
+                failed = logical_and(failed, isfinite(x))
+        capture.fail_if(failed)
+
+
+def function_of(name: str, x: Number) -> Number:
+    """A function of `math`, which raises where the result is infinite or none and the number is not."""
+    given = as_tensor(x)
+    found = getattr(given, name)()
+    if found.dtype.kind == "f" and (capture := recorder.get()) is not None:
+        capture.fail_if(logical_or(logical_and(isnan(found), logical_not(isnan(given))),
+                                   logical_and(logical_not(isfinite(found)), isfinite(given))))
+    return Number(found)
+
+
+def _shifted(of: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """A shift, which Python refuses by a negative number."""
+    def shift(x: Any, y: Any) -> Any:
+        if isinstance(y, Tensor) and (capture := recorder.get()) is not None:
+            capture.fail_if(less(y, 0))
+        return of(x, y)
+    return shift
 
 
 def _checked(of: Callable[[Any, Any], Any], words: str) -> Callable[[Any, Any], Any]:
@@ -153,8 +191,8 @@ ARITHMETIC: dict[str, Callable[[Any, Any], Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "pow": _power,
     "truediv": _checked(divide, "division by zero"), "floordiv": _checked(floor_divide, "division by zero"),
     "mod": _checked(remainder, "modulo by zero"),
-    "and": operator.and_, "or": operator.or_, "xor": operator.xor, "lshift": operator.lshift,
-    "rshift": operator.rshift,
+    "and": operator.and_, "or": operator.or_, "xor": operator.xor, "lshift": _shifted(operator.lshift),
+    "rshift": _shifted(operator.rshift),
 }
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     name: getattr(operator, name) for name in ("lt", "le", "gt", "ge", "eq", "ne")}

@@ -14,6 +14,7 @@ from operator import or_
 from typing import Any
 
 from tenon.capture.convert.choice import Choice
+from tenon.capture.watch import UnsafeCall
 from tenon.dataclasses import replace
 from tenon.eager.recording import no_grad
 from tenon.eager.tape import TapeNode
@@ -57,6 +58,26 @@ def reached_by_any(ends: Sequence[tuple[Sequence[TapeNode], Any]]) -> dict[Any, 
         for leaf, there in _reached(tape, end).items():
             found[leaf] = logic.either(found.get(leaf, False), there)
     return {leaf: there for leaf, there in found.items() if not isinstance(there, bool)}
+
+
+def goes_through_released(end: TapeNode, known: dict[TapeNode, bool]) -> bool:
+    """Whether backward() has been through a part of the tape of this call; `known` is for further questions.
+
+    Where the data decide which input a result is, they would decide that too, which no result of a call can say.
+    """
+    pending = [end]
+    while pending:
+        node = pending[-1]
+        above = [x.node for x in node.inputs if isinstance(x, Tensor) and x.node is not None]
+        missing = [n for n in above if n not in known]
+        if missing and node not in known:
+            pending += missing
+            continue
+        known[pending.pop()] = found = node.released or any(known[n] for n in above)
+        if found and node.op in STRUCTURED and any(
+                isinstance(x, Tensor) and x.requires_grad and not (x.node and known[x.node]) for x in node.inputs):
+            raise UnsafeCall("whether backward() has been through a result's tape depends on the data")
+    return known[end]
 
 
 def together(leaves: Sequence[Tensor]) -> list[list[int]]:

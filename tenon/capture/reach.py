@@ -9,14 +9,20 @@ compared nor described, such as the position of an iterator, is `opaque`, and th
 from __future__ import annotations
 
 import array
+import contextlib
 import contextvars
+import enum
 import functools
+import gc
 import importlib.util
+import operator
+import queue
 import random
 import sys
+import threading
 import types
 import weakref
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache, partial
 from operator import itemgetter
@@ -25,23 +31,36 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator, RandomState
 
-from tenon.capture.classes import functions_of, has_own, inherited_names, is_library
+from tenon.capture.classes import (
+    functions_of,
+    has_own,
+    hidden_attributes,
+    inherited_names,
+    is_fixed,
+    is_library,
+    looks_at_its_own,
+)
 from tenon.capture.guards import CLASS, Group, Guards, is_atom
-from tenon.capture.names import module_of, names_of, only_appends, only_counts, stored_keys
+from tenon.capture.names import formatted, module_of, names_of, only_appends, only_counts, stored_keys
 from tenon.capture.places import Key, places_of, without
 from tenon.capture.reading import (
+    BUILTINS,
     FUNCTION,
     PARTIAL,
     all_bytes,
+    bases,
     cell_contents,
+    default_factory,
     elements,
     frozen,
     generator_state,
+    kept_by,
     length,
     misses,
     read_slots,
     referent,
     refill,
+    set_default_factory,
     set_generator_state,
     slot_names,
     value_of,
@@ -56,6 +75,7 @@ LARGEST_ARRAY = 1 << 16         # bytes whose change is noticed by comparing the
 MOST_KEPT = 1 << 26             # bytes of an array that are put back when the function changes it
 BYTES = (bytearray, memoryview, array.array)
 OTHERS_NAMES = frozenset(("args", "keywords", "__defaults__", "__kwdefaults__"))    # parameters have their own
+SYNCHRONIZED = (queue.Queue, threading.Condition, threading.Thread)
 CONTAINERS = (list, tuple, dict, set, frozenset, deque)
 
 
@@ -63,7 +83,8 @@ class Reach:
     """Everything that a set of code can read from given roots by name."""
 
     def __init__(self, codes: set[types.CodeType] | None, appended: Iterable[int] = (),
-                 stored: Mapping[int, Collection[Any]] | None = None, moved: Collection[Key] = ()):
+                 stored: Mapping[int, Collection[Any]] | None = None, moved: Collection[Key] = (),
+                 library: Iterable[types.CodeType] = (), named: frozenset[str] = frozenset()):
         self.codes = codes                      # None: whatever code the roots lead to, and every attribute
         self._appended = frozenset(appended)    # identities of lists and queues that got longer
         self._stored = stored or {}             # identity of a dictionary -> the keys that were set, and nothing else
@@ -78,6 +99,10 @@ class Reach:
         self.opaque: list[str] = []
         self.iterators: list[Any] = []
         self.passed: list[types.CodeType] = []      # of functions that were found, and did not run
+        self.caches: list[Any] = []             # functions of `functools.lru_cache`
+        self.named = named                      # attributes that objects look up, as `operator.attrgetter` does
+        self._builtins: dict[int, set[str]] = {}
+        self._own_names: frozenset[str] = frozenset()       # those of the users' code
         self._references: list[tuple[Any, str]] = []
         self._visited: set[int] = set()
         self._alive: list[Any] = []
@@ -86,8 +111,16 @@ class Reach:
         if codes is not None:
             found = {code: names_of(code) for code in codes}
             self._everything_of_layers = any(n.computed for n in found.values())
-            if not any(n.computed and not code.co_filename.startswith(PACKAGE) for code, n in found.items()):
-                self._names = frozenset().union(*(n.attributes for n in found.values()))
+            libraries = {code: names_of(code) for code in library}
+            if not any(n.computed and not code.co_filename.startswith(PACKAGE) for code, n in found.items()) \
+                    and not any(n.computed and not looks_at_its_own(code) for code, n in libraries.items()):
+                self._names = named.union(*(n.attributes for n in (*found.values(), *libraries.values())))
+            self._own_names = named.union(*(n.attributes for code, n in found.items()
+                                            if not code.co_filename.startswith(PACKAGE)))
+
+    def cached(self) -> frozenset[types.CodeType]:
+        """The code of the functions whose results a cache keeps."""
+        return frozenset(f.__wrapped__.__code__ for f in self.caches)
 
     def known(self) -> set[int]:
         """The identities of all that was found."""
@@ -104,7 +137,10 @@ class Reach:
 
     def add(self, value: Any, path: str) -> None:
         """Follow a value that needs no guard of its own, such as an argument."""
-        if is_atom(value) or type(value) is SymNumber:
+        if type(value) is SymNumber:
+            return
+        if is_atom(value):
+            self._add_atom(value, path)
             return
         if isinstance(value, Tensor):
             if id(value) not in self.tensors and has_own(value):
@@ -134,6 +170,15 @@ class Reach:
             self.opaque.append(f"{path} is an iterator ({type(value).__name__}), whose position is no part of a graph")
             return
         self._add_object(value, path)
+
+    def _add_atom(self, value: Any, path: str) -> None:
+        """A value that equality says everything about, but for the attributes of a member of a user's enumeration."""
+        if type(value) is str:
+            self.named = self.named.union(formatted(value)) if "{" in value else self.named
+        elif isinstance(value, enum.Enum) and id(value) not in self._visited and not is_library(type(value)):
+            self._visited.add(id(value))
+            self._alive.append(value)
+            self._add_object(value, path)
 
     def _only_appended(self, path: str) -> bool:
         """Whether the code does nothing with what it finds under the last name of a path, or its items, but append."""
@@ -215,6 +260,7 @@ class Reach:
         self._items(FUNCTION, function, FUNCTION(function), path, [".__code__", ".__defaults__", ".__kwdefaults__"])
         table, names = function.__globals__, self._global_names(function.__code__)
         self._entries(table, sorted(n for n in names if n in table), "")
+        self._add_builtins(BUILTINS(function), {n for n in names if n not in table})
         self._lacks(table, frozenset(n for n in names if n not in table), "globals")
         for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
             self.cells.append(cell)
@@ -226,6 +272,13 @@ class Reach:
             full = importlib.util.resolve_name("." * level + name, table.get("__package__")) if level else name
             if full in sys.modules:
                 self.add(sys.modules[full], full)
+
+    def _add_builtins(self, table: dict[str, Any], names: set[str]) -> None:
+        """What names mean that no module's globals have."""
+        known = self._builtins.setdefault(id(table), set())
+        self._entries(table, sorted(n for n in names - known if n in table), "")
+        self._lacks(table, frozenset(n for n in names - known if n not in table), "builtins")
+        known |= names
 
     def _add_cells_of_library(self, function: types.FunctionType, path: str) -> None:
         """What a function made by a library keeps for its user, as `functools.singledispatch` does."""
@@ -251,9 +304,26 @@ class Reach:
         self._items(PARTIAL, bound, PARTIAL(bound), path, [".func", ".args", ".keywords"])
 
     def _add_cached(self, function: Any, path: str) -> None:
-        """`functools.lru_cache`: what it remembers is good until it is cleared."""
+        """`functools.lru_cache`: what it remembers is good until it is cleared, and may be changed."""
         self._items(misses, function, misses(function), path)
         self.add(function.__wrapped__, path)
+        code = getattr(function.__wrapped__, "__code__", None)
+        if code is not None and follows(code) and not code.co_filename.startswith(PACKAGE):
+            self.caches.append(function)
+            for value in kept_by(function):
+                self.add(value, f"a result of {path}")
+
+    def _add_getter(self, getter: Any, path: str) -> None:
+        """`operator.attrgetter` and `methodcaller`, which hold names."""
+        names = [x for x in getter.__reduce__()[1] if isinstance(x, str)]
+        self.named = self.named.union(part for name in names for part in name.split("."))
+        if isinstance(getter, operator.methodcaller):
+            for value in getter.__reduce__()[1]:
+                self.add(value, path)
+
+    def _add_view(self, view: types.MappingProxyType[Any, Any], path: str) -> None:
+        for table in gc.get_referents(view):
+            self.add(table, path)
 
     # ------------------------------------------------------------ containers
 
@@ -275,6 +345,10 @@ class Reach:
         self._hold(value)
         self._items(dict.keys, value, tuple(dict.keys(value)), f"keys of {path}", sized=True)
         self._items(dict.values, value, tuple(dict.values(value)), path, [f"[{k!r}]" for k in value], sized=True)
+        if isinstance(value, defaultdict):
+            self._items(default_factory, value, default_factory(value), path, [".default_factory"])
+            if self.codes is None:
+                self.kept.append(Kept(value, default_factory, set_default_factory, f"{path}.default_factory"))
         self._own_attributes(value, path)
 
     def _add_stored(self, value: dict[Any, Any], keys: frozenset[Any], path: str) -> None:
@@ -306,12 +380,18 @@ class Reach:
     # ------------------------------------------------------------ bytes, arrays, generators of random numbers
 
     def _add_bytes(self, value: Any, path: str) -> None:
+        size = memoryview(value).nbytes
+        if self.codes is not None and size > LARGEST_ARRAY:
+            self.opaque.append(f"{path} holds {size} bytes, too many to be compared at every call")
+            return
         self._items(all_bytes, value, all_bytes(value), path, follow=False)
-        if self.codes is None and not getattr(value, "readonly", False):
+        if self.codes is None and size <= MOST_KEPT and not getattr(value, "readonly", False):
             self.kept.append(Kept(value, bytes, refill, path))
 
     def _add_array(self, value: np.ndarray, path: str) -> None:
         self.arrays.append((value, path))
+        for item in value.flat if value.dtype == object else ():
+            self.add(item, f"an item of {path}")
         if self.codes is None and value.nbytes <= MOST_KEPT and value.flags.writeable and value.dtype != object:
             self.kept.append(Kept(value, np.copy, np.copyto, path))
 
@@ -324,6 +404,16 @@ class Reach:
                 self.opaque.append(f"{path} is a NumPy array of {value.nbytes} bytes, read outside the graph")
             else:
                 self._items(elements, value, elements(value), path, follow=False)
+
+    def _add_context(self, manager: Any, path: str) -> None:
+        """A context manager made of a generator, which begins anew where it decorates a function."""
+        for name in ("func", "args", "kwds"):
+            self.add(getattr(manager, name), path)
+
+    def _add_synchronized(self, value: Any, path: str) -> None:
+        """What other threads change at any time: what hands something over to them runs by part."""
+        if self.codes is not None:
+            self._add_object(value, path)
 
     def _add_random(self, value: Any, path: str) -> None:
         if self.codes is None:
@@ -385,6 +475,7 @@ class Reach:
             if base is not cls:
                 self.add(base, base.__name__)
         if is_library(cls):
+            self._add_class_of_library(cls)
             return
         ours = module_of(cls).startswith("tenon.")
         if not ours:
@@ -403,15 +494,31 @@ class Reach:
                 if not functions and not isinstance(member, (types.MemberDescriptorType, types.GetSetDescriptorType)):
                     self.add(member, f"{cls.__name__}.{name}")
         self._entries(table, chosen, cls.__name__, follow=False, owner=cls)
-        if not ours:
+        if ours:
+            self._lacks(table, self._own_names - frozenset(table), cls.__name__)
+        else:
+            self._items(bases, cls, bases(cls), f"the bases of {cls.__name__}", follow=False)
             self._lacks(table, frozenset(self._names or ()) - frozenset(table), cls.__name__)
             if type(cls) is not type:
                 self.add(type(cls), type(cls).__name__)
 
+    def _add_class_of_library(self, cls: type) -> None:
+        """What code names of a class that somebody may have patched, or keeps data in."""
+        names = [] if is_fixed(cls) or self._names is None else [
+            n for n in self._wanted(vars(cls)) if not n.startswith("__")]
+        self._entries(vars(cls), names, cls.__name__, follow=False)
+        for name in names:
+            member = vars(cls)[name]
+            if not callable(member) and not hasattr(type(member), "__get__"):
+                self.add(member, f"{cls.__name__}.{name}")
+
     def _add_object(self, value: Any, path: str) -> None:
         cls: Any = type(value)
-        if module_of(cls) in ("builtins", "contextlib", "threading"):
+        if module_of(cls) == "builtins":
             return
+        hidden = hidden_attributes(cls) if self.codes is not None else frozenset()
+        for name in sorted(hidden if self._names is None else hidden & self._names)[:1]:
+            self.opaque.append(f"{path}.{name} is kept by code that is not Python ({cls.__name__})")
         self.add(cls, cls.__name__)
         table = getattr(value, "__dict__", None)
         slots = [s for base in cls.__mro__ for s in slot_names(base) if self._names is None or s in self._names]
@@ -423,30 +530,43 @@ class Reach:
             return
         self._hold(value)
         self._items(CLASS, value, (cls, table), path, [".__class__", ".__dict__"], follow=False)
-        if is_library(cls):        # its code is unknown, and may read everything
+        if self._names is None:
+            self._items(dict.keys, table, tuple(table), f"the attributes of {path}", sized=True, follow=False)
+        if is_library(cls):        # code in C may read everything
             self._add_all_entries(table, list(table), path)
+            self._lacks(table, frozenset(self._names or ()) - frozenset(table), path)
             return
         self._add_all_entries(table, sorted(inherited_names(cls) & table.keys()), path)
         layer = any(module_of(base).startswith("tenon.") for base in cls.__mro__)
         everything = layer and self._everything_of_layers
-        if everything or self._names is None:
+        if everything and self._names is not None:
             self._items(dict.keys, table, tuple(table), f"the attributes of {path}", sized=True, follow=False)
         self._entries(table, self._wanted(table, everything, private=layer), path)
         if not module_of(cls).startswith("tenon."):
             described = {n for base in cls.__mro__ for n, member in vars(base).items() if hasattr(member, "__set__")}
             self._lacks(table, frozenset(self._names or ()) - frozenset(table) - described, path)
+        elif self.codes is not None:
+            methods = {n for base in cls.__mro__ for n in self._wanted(vars(base)) if not n.startswith("__")}
+            self._lacks(table, (self._own_names | methods) - frozenset(table), path)
 
     def _add_all_entries(self, table: dict[str, Any], names: Sequence[str], path: str) -> None:
         """What a library's code may read of an object."""
         self._entries(table, [n for n in names if isinstance(n, str)], path, follow=False)
         for name in names:
-            if isinstance(table[name], CONTAINERS):
+            if self._names is None or name in self._names:
                 self.add(table[name], f"{path}.{name} (of a library's class)")
 
     def _lacks(self, table: Any, names: frozenset[str], path: str) -> None:
         """Guard that names are not in the table."""
         if names:
             self.absent.append((table, frozenset(n for n in names if not n.startswith("__")), path))
+
+
+def c_memory() -> tuple[type, ...]:
+    """What is memory of its own, where it is loaded; a pointer says nothing of what it points to."""
+    found, mapped = sys.modules.get("_ctypes"), sys.modules.get("mmap")
+    return (*(() if found is None else (found._SimpleCData, found.Structure, found.Union, found.Array)),
+            *(() if mapped is None else (mapped.mmap,)))
 
 
 @cache
@@ -457,12 +577,16 @@ def kinds() -> tuple[tuple[Any, Callable[[Reach, Any, str], None]], ...]:
         (types.MethodType, Reach._add_method),
         (partial, Reach._add_partial),
         (functools._lru_cache_wrapper, Reach._add_cached),
+        ((operator.attrgetter, operator.methodcaller), Reach._add_getter),
+        (types.MappingProxyType, Reach._add_view),
+        (contextlib._GeneratorContextManagerBase, Reach._add_context),
+        (SYNCHRONIZED, Reach._add_synchronized),
         (type, Reach._add_class),
         (types.ModuleType, Reach._add_module),
         ((list, tuple, deque), Reach._add_sequence),
         (dict, Reach._add_dict),
         ((set, frozenset), Reach._add_set),
-        (BYTES, Reach._add_bytes),
+        ((*BYTES, *c_memory()), Reach._add_bytes),
         (np.ndarray, Reach._add_array),
         ((random.Random, Generator, RandomState), Reach._add_random),
         (weakref.ref, Reach._add_reference),

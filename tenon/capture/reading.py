@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import contextvars
+import gc
 from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
@@ -15,6 +16,7 @@ from tenon.capture.guards import MISSING
 from tenon.capture.names import module_of
 
 FUNCTION = attrgetter("__code__", "__defaults__", "__kwdefaults__")
+BUILTINS = attrgetter("__builtins__")    # of a function: a dictionary
 PARTIAL = attrgetter("func", "args", "keywords")
 
 
@@ -62,6 +64,31 @@ def cell_contents(cell: Any) -> tuple[Any, ...]:
         return (MISSING,)
 
 
+def default_factory(holder: Any) -> tuple[Any, ...]:
+    return (holder.default_factory,)
+
+
+def set_default_factory(holder: Any, before: tuple[Any, ...]) -> None:
+    (holder.default_factory,) = before
+
+
+def bases(cls: type) -> tuple[Any, ...]:
+    return (cls.__mro__,)
+
+
+def kept_by(function: Any) -> list[Any]:
+    """The results that a cache of `functools` keeps, among other things; not its table, nor what links its entries."""
+    own = [x for x in gc.get_referents(function) if x is not vars(function) and x is not function.__wrapped__]
+    if not any(map(_is_link, own)):
+        return [x for table in own if type(table) is dict for x in table.values()]
+    return [x for x in own if not _is_link(x) and type(x) is not object
+            and not (type(x) is dict and x and all(map(_is_link, x.values())))]
+
+
+def _is_link(x: Any) -> bool:
+    return type(x).__name__ == "_lru_list_elem"
+
+
 def misses(function: Any) -> tuple[Any, ...]:
     return (function.cache_info().misses,)
 
@@ -79,7 +106,7 @@ def refill(value: Any, before: bytes) -> None:
         del value[:]
         value.frombytes(before)
     else:
-        value[:] = before
+        memoryview(value).cast("B")[:] = before
 
 
 def elements(value: np.ndarray) -> tuple[Any, ...]:

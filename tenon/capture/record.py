@@ -31,9 +31,11 @@ class Reason:
     where: Location | None = None
     hint: str | None = None
     before: tuple[Node, ...] = ()       # what was captured until then
+    bug: bool = False                   # whether it is a mistake of Tenon's, which nobody should have to know of
 
     def __str__(self) -> str:
-        return self.what + (f"\n{self.where.excerpt()}" if self.where else "")
+        blame = "\n  (a bug of Tenon: please report it)" if self.bug else ""
+        return self.what + blame + (f"\n{self.where.excerpt()}" if self.where else "")
 
 
 @dataclass

@@ -78,6 +78,13 @@ def run(captured: Captured, leaves: Sequence[Any], containers: Sequence[Any] = (
     holders = captured.inputs.holders(leaves)
     settlement = Settlement(captured, leaves, captured.changes, containers)
     try:
+        captured.program        # noqa: B018    is compiled now, if it was not
+    except (ConfigError, CompilerDefect):         # which have nothing to do with the function
+        raise
+    except Exception as error:
+        raise Stopped(error, broken=True) from error
+    donated: tuple[int, ...] = ()
+    try:
         if captured.differentiable and is_grad_enabled():
             parts = captured.halves
             out = call(*holders, body=captured.graph) if parts is None else \
@@ -87,13 +94,16 @@ def run(captured: Captured, leaves: Sequence[Any], containers: Sequence[Any] = (
             arrays: Any = [x.own.payload for x in holders]
             given = captured.donations
             if given and are_alone(holders, arrays, given):
+                donated = given
                 move_to_lines(holders, arrays, given)
                 captured.program.run(arrays, given, lambda made: settlement.stores(Results(made)))
                 return settlement.value()
             results = Results(captured.program.run(arrays))
-    except (ConfigError, CompilerDefect):         # which have nothing to do with the function
+    except (ConfigError, CompilerDefect, Stopped):
         raise
-    except TenonError as error:
+    except Exception as error:
+        if donated and not isinstance(error, TenonError):
+            raise               # what was in their memory may be gone
         raise Stopped(error) from error
     at_once(settlement.stores(results) or ())
     return settlement.value()

@@ -43,12 +43,13 @@ from tenon.types import TensorType
 class Stopped(Exception):
     """The function raised while it was captured, or its graph failed; nothing outside was changed.
 
-    So it can be called, to do what it does before it raises, or where it deals with the error.
+    So it can be called, to do what it does before it raises, or where it deals with the error.  `broken`: there is no
+    program of the graph, and never will be.
     """
 
-    def __init__(self, error: Exception):
+    def __init__(self, error: BaseException, broken: bool = False):
         super().__init__(error)
-        self.error = error
+        self.error, self.broken = error, broken
 
 
 # ---------------------------------------------------------------- what a program returned

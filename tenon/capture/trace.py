@@ -186,6 +186,9 @@ class Capture(TensorInterpreter):
         if op.data_dependent:
             raise UnsafeCall(f"the shape of {op.name} depends on the data", where=user_location(),
                              hint="keep the shape: tn.where(mask, x, other)")
+        if any(map(_holds_a_tensor, attrs.values())):
+            raise UnsafeCall(f"a size or setting of {op.name} is only known when the graph runs", where=user_location(),
+                             hint="a size that does not depend on the data can be in the graph")
         out = self.builder.emit(op, self.builder.broadcast(inputs) if op.elementwise else inputs, attrs)
         outputs: tuple[Value, ...] = out if isinstance(out, tuple) else (out,)
         if not self.flows.isdisjoint(inputs) and op is not stop_gradient:
@@ -334,10 +337,12 @@ class Capture(TensorInterpreter):
         """The graph returning `results`, without the parameters that nothing reads, and where those left come from."""
         graph = self.builder.finish(results)
         made = {x for node in graph.nodes for x in node.outputs}.union(graph.params)
+        lost = "a tensor that was made in a branch or loop and left it by other ways than its result"
         for node in graph.nodes:
             if any(x not in made for x in node.uses()):
-                raise UnsafeCall(f"{node.op.name} uses a tensor that was made in a branch or loop and left it by other "
-                                 "ways than its result", where=node.loc)
+                raise UnsafeCall(f"{node.op.name} uses {lost}", where=node.loc)
+        if any(x not in made for x in results):
+            raise UnsafeCall(f"the function leaves {lost}")
         graph.results = results = (*graph.results, *unread(graph))
         used = {value for node in graph.nodes for value in node.uses()}.union(results)
         kept = [(p, s) for p, s in zip(graph.params, self.sources, strict=True)
@@ -350,6 +355,13 @@ def _is_own(node: TapeNode | Node) -> bool:
     """Whether no code but Tenon's differentiates this call."""
     return getattr(node.op, "differentiates_itself", False) and all(
         _is_own(inner) for value in node.attrs.values() for graph in graphs_in(value) for inner in graph.nodes)
+
+
+def _holds_a_tensor(attribute: Any) -> bool:
+    """Whether an attribute is a number that the graph computes, or has one among its parts."""
+    if type(attribute) is tuple:
+        return any(map(_holds_a_tensor, attribute))
+    return isinstance(attribute, Tensor)
 
 
 def _type_of(state: TensorState) -> TensorType:

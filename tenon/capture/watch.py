@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import _random
-import datetime
-import io
+import queue
 import sys
+import threading
 import types
 import warnings
 from collections import deque
@@ -16,26 +15,27 @@ from typing import Any
 
 import numpy as np
 
+from tenon.capture.acts import acts
 from tenon.capture.names import Names, module_of, names_of
 from tenon.capture.streams import Streams
 from tenon.dataclasses import dataclass, field
-from tenon.errors import PACKAGE, CaptureError, Location, location_of
+from tenon.errors import PACKAGE, CaptureError, Location, location_of, user_location
 from tenon.graph.ir import Node
 
-PRINTING = (print, input, open)
-NOW = ("now", "today", "utcnow")
-LOOKING_UP = (eval, exec, globals)                      # names that only they know
-DRAWING = ("urandom", "getrandom", "generate_time_safe")   # of the operating system
-OPERATING_SYSTEM = ("posix", "nt")
-FILES = frozenset({"listdir", "scandir", "stat", "lstat", "access", "mkdir", "rmdir", "remove", "unlink", "rename",
-                   "replace", "chdir", "getcwd", "putenv", "unsetenv", "system", "walk"})
+DRAWING = ("urandom", "getrandom", "generate_time_safe", "start_new_thread", "start_joinable_thread")
 MOST_CAUGHT = 100       # stops that the program may catch
-WRITING = frozenset({"print", "input", "open", "write", "writelines"})
 LIBRARIES = tuple({p for p in (sys.prefix + "/lib", sys.base_prefix + "/lib", PACKAGE) if p})
 ELSEWHERE = (*LIBRARIES, "<frozen", "<__array_function__")
 CONVERTING = PACKAGE + "capture/convert/"
+FILES = (PACKAGE + "storage", PACKAGE + "data/")        # Tenon's code that reads and writes files for users
 FRONT_END = (PACKAGE + "nn/", PACKAGE + "optim/", PACKAGE + "random.py")    # what holds users' state
 
+# What wakes other threads, waits for them, or asks which one runs.
+SIGNALLING = {function.__code__: function.__qualname__ for function in (
+    threading.Condition.notify, threading.Condition.wait, threading.Thread.start, threading.current_thread,
+    queue.Queue.put, queue.Queue.get, queue.Queue.task_done)}
+LOCKS = (type(threading.Lock()), type(threading.RLock()))
+OWN = (PACKAGE, "<frozen", "<__array_function__")
 
 # Functions whose calls need no look, by identity, and what has only such methods.
 HARMLESS = frozenset(map(id, (isinstance, issubclass, len, id, getattr, hasattr, setattr, callable, iter, repr, hash,
@@ -93,7 +93,7 @@ _noted: ContextVar[list[UnsafeCall] | None] = ContextVar("_noted", default=None)
 def _ask() -> None:
     """Stop a captured function before it writes to a standard stream."""
     frame = sys._getframe(2)
-    if _noted.get() is not None and _writes(print, frame):
+    if _noted.get() is not None and not _of_tenon(frame):
         raise UnsafeCall("print() acts outside the program", _user_frame(frame))
 
 
@@ -107,6 +107,9 @@ class Watch:
     codes: set[types.CodeType] = field(default_factory=set)
     iterators: Sequence[Any] = ()       # from outside, which must not be moved
     undecided: Callable[[], bool] = lambda: False       # whether the data decide what containers hold
+    cached: frozenset[types.CodeType] = frozenset()     # of functions whose results a cache keeps
+    locks: dict[int, Any] = field(default_factory=dict)         # that were taken, and were not before
+    library: set[types.CodeType] = field(default_factory=set)   # of libraries, that ran
     _entered: types.FrameType | None = None
     _known: dict[int, tuple[types.CodeType, bool]] = field(default_factory=dict)     # and whether it is followed
 
@@ -124,6 +127,7 @@ class Watch:
             yield self
         except BaseException as error:
             sources.put_back()
+            self._left_locks()
             if noted and isinstance(error, Exception):
                 raise noted[0] from None
             raise
@@ -137,9 +141,11 @@ class Watch:
                 before.enable()     # cProfile's profiler, which is no function
             else:
                 sys.setprofile(before)
-        moved = sources.put_back()
+        moved, left = sources.put_back(), self._left_locks()
         if noted:
             raise noted[0]
+        if left:
+            raise UnsafeCall("the function leaves a lock taken")
         if moved:
             raise UnsafeCall(f"{moved} draws from a generator that is not Tenon's")
         if places != [place_of(x) for x in self.iterators]:
@@ -167,9 +173,16 @@ class Watch:
                 known = self._known[id(code)] = code, follows(code)
                 if known[1]:
                     self.codes.update(STANDS_FOR.get(code) or (code,))
+                elif not code.co_filename.startswith(OWN):
+                    self.library.add(code)
+            if code in SIGNALLING and not _of_tenon(frame):
+                self._stop(f"{SIGNALLING[code]}() is between threads", _user_frame(frame))
             if known[1] and self.undecided() and counts_elements(frame):
                 self._stop(f"{code.co_name}() runs as it is, where the data decide what containers hold",
                            _user_frame(frame.f_back or frame))
+        elif event == "return" and self.cached and frame.f_code in self.cached:
+            if not _is_plain(arg):      # the cache would keep what is only good within this capture
+                self._stop_passing(f"{frame.f_code.co_name}() is called the first time, and its result kept by a cache")
         elif event == "c_call":
             if id(arg) in HARMLESS:
                 return
@@ -178,9 +191,39 @@ class Watch:
                 return
             if arg is next and self.iterators and follows(frame.f_code):
                 self._stop("next() moves an iterator", frame)
+            if owner in LOCKS and not _of_tenon(caller_of(frame)):
+                self._note_lock(arg, frame)
+                return
             caller = caller_of(frame)
-            if is_unrepeatable(arg) if follows(caller.f_code) else _writes(arg, caller):
-                self._stop(f"{getattr(arg, '__name__', arg)}() acts outside the program", _user_frame(frame))
+            own = follows(caller.f_code)
+            if acts(arg, not own) and (own or getattr(arg, "__name__", "") in DRAWING or not _of_tenon(caller)):
+                what, place = f"{getattr(arg, '__name__', arg)}() acts outside the program", _user_frame(frame)
+                if getattr(arg, "__name__", "") == "__exit__":
+                    UnsafeCall(what, place)     # is noted; what was entered has to be left
+                else:
+                    self._stop(what, place)
+
+    def _note_lock(self, method: Any, frame: types.FrameType) -> None:
+        """A lock is taken and left again within the call, or the function runs by part."""
+        lock = method.__self__
+        if method.__name__ in ("acquire", "__enter__"):
+            if id(lock) in self.locks or not is_taken(lock):
+                self.locks.setdefault(id(lock), lock)
+                return
+        elif id(lock) in self.locks or method.__name__ in ("_is_owned", "__exit__"):    # a `with` shows no begin
+            return
+        self._stop(f"{method.__name__}() of a lock is between threads", _user_frame(frame))
+
+    def _left_locks(self) -> bool:
+        """Leave the locks that are still taken; whether there were any."""
+        taken = [lock for lock in self.locks.values() if is_taken(lock)]
+        for lock in taken:
+            lock.release()
+        return bool(taken)
+
+    @staticmethod
+    def _stop_passing(what: str) -> None:
+        raise UnsafeCall(what, where=user_location(), passing=True)
 
     def _stop(self, what: str, frame: types.FrameType) -> None:
         """Python ends the watch with this exception; should the program catch it, its next line begins it again."""
@@ -226,6 +269,11 @@ def unwatched_calls(function: Any, values: Iterable[Any]) -> Iterator[None]:
         yield
 
 
+def is_taken(lock: Any) -> bool:
+    """Whether a lock is taken, or one that counts is by this thread."""
+    return bool(lock._is_owned() if hasattr(lock, "_is_owned") else lock.locked())
+
+
 def place_of(iterator: Any) -> Any:
     """How far an iterator is, for those that can tell."""
     if isinstance(iterator, types.GeneratorType):
@@ -243,43 +291,20 @@ def _held(x: Any) -> Any:
     return (type(x), x) if isinstance(x, (int, float, str)) else id(x)
 
 
-def is_unrepeatable(function: Any) -> bool:
-    """Whether a built-in function acts on, or depends on, the world outside the program."""
-    owner = getattr(function, "__self__", None)
-    if isinstance(owner, ContextVar):
-        return function.__name__ in ("set", "reset")
-    if isinstance(owner, type):
-        return issubclass(owner, datetime.date) and str(getattr(function, "__name__", "")) in NOW
-    if owner is sys:
-        return str(function.__name__).startswith(("get", "set", "_current", "call_tracing"))
-    return bool(function in PRINTING or function in LOOKING_UP
-                or getattr(function, "__module__", None) in ("time", "_random", "_warnings")
-                or getattr(function, "__name__", None) in DRAWING
-                or (getattr(function, "__module__", None) in OPERATING_SYSTEM and function.__name__ in FILES)
-                or isinstance(owner, (_random.Random, np.random.Generator, np.random.RandomState, io.IOBase)))
-
-
-def _writes(function: Any, frame: types.FrameType | None) -> bool:
-    """Whether library code opens, reads or writes a file, other than to import something."""
-    name, module = getattr(function, "__name__", ""), getattr(function, "__module__", None)
-    if name in DRAWING:
-        return True
-    if name not in WRITING and not (name in FILES and module in OPERATING_SYSTEM):
-        return module == "_thread" and name.startswith("start_")
-    if name in WRITING and function not in PRINTING and \
-            not isinstance(getattr(function, "__self__", None), io.IOBase):
-        return False
+def _of_tenon(frame: types.FrameType | None) -> bool:
+    """Whether library code runs for Tenon, or imports something, or reads source code: what it does is no act of the
+    program's."""
     while frame is not None:
         name = frame.f_code.co_filename
         if frame.f_code in IN_PLACE and (caller := caller_of(frame)) is not frame:
             frame = caller
             continue
         if name.startswith(("<frozen importlib", PACKAGE)) or name.endswith(("linecache.py", "tokenize.py")):
-            return False
+            return not name.startswith(FILES)
         if follows(frame.f_code):
-            return True
+            return False
         frame = frame.f_back
-    return True
+    return False
 
 
 def caller_of(frame: types.FrameType) -> types.FrameType:
@@ -310,6 +335,13 @@ def counts_elements(frame: types.FrameType) -> bool:
     own = file.startswith(PACKAGE) and not file.startswith(CONVERTING)      # compares data of its own
     generated = code.co_filename.startswith("<") and (own or code.co_name in ("__init__", "__new__", "__hash__"))
     return code not in STANDS_FOR and not code.co_filename.startswith(PACKAGE) and not generated
+
+
+def _is_plain(x: Any) -> bool:
+    """Whether a value cannot change, and holds nothing of a capture."""
+    if type(x) in (tuple, frozenset):
+        return all(map(_is_plain, x))
+    return type(x) in (bool, int, float, complex, str, bytes, type(None), range) or isinstance(x, type)
 
 
 class _Sources:

@@ -96,12 +96,17 @@ def explain(function: Any, *args: Any, **keywords: Any) -> Explanation:
     if args or keywords:
         return _of_call(jitted, (function.__self__, *args) if function is not jitted else args, keywords)
     captures = [c for record in jitted.records.values() for c in record.captures]
-    lines = [f"{jitted.__name__}: {len(captures)} capture{'s' * (len(captures) != 1)}"]
+    bugs = sum(record.eager is not None and record.eager.bug for record in jitted.records.values())
+    lines = [f"{jitted.__name__}: {_count(len(captures), 'capture')}" + (f", {_count(bugs, 'bug')}" if bugs else "")]
     for number, captured in enumerate(captures, 1):
         lines += [f"capture {number}: {_signature(captured)}", *_details(captured)]
     lines += [f"runs by part: {record.eager}" for record in jitted.records.values() if record.eager]
     lines += [f"other calls run by part: {record.full}" for record in jitted.records.values() if record.full]
     return Explanation(tuple(lines), captures=tuple(captures))
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
 
 
 def _of_call(jitted: Jitted, args: tuple[Any, ...], keywords: dict[str, Any]) -> Explanation:

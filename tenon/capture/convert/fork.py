@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tenon.capture.convert.choice import UNBOUND
 from tenon.capture.convert.merge import Arm, Join
 from tenon.capture.convert.state import Mark
+from tenon.capture.leaving import is_of_the_program
 from tenon.capture.numbers import strong
 from tenon.capture.subgraph import InnerBuilder
 from tenon.capture.watch import PACKAGE, UnsafeCall, unwatched
@@ -34,8 +35,8 @@ class Abandoned(Exception):
 def exception_of_the_program() -> BaseException | None:
     """The exception being handled; raises it again where it is none of the program's."""
     error = sys.exception()
-    if isinstance(error, (UndecidedSize, CaptureError)):
-        raise error
+    if isinstance(error, (UndecidedSize, CaptureError)) or not is_of_the_program(error):
+        raise error     # type: ignore[misc]
     place = error.__traceback__ if error is not None else None
     while place is not None and place.tb_next is not None:
         place = place.tb_next
@@ -56,7 +57,7 @@ def decide(capture: Session, condition: Any, then: Callable[[], Any], other: Cal
     for arm in fork:
         try:
             value = then() if arm.taken else other()
-        except Exception:
+        except BaseException:
             arm.raised()
         (value,) = arm.leave({"value": value})
     return value
@@ -81,7 +82,7 @@ class Plain:
 class Fork:
     """An `if` on a bool of the graph."""
 
-    data, caught = True, (Exception,)
+    data, caught = True, (BaseException,)
 
     def __init__(self, capture: Session, condition: Tensor, scope: Mapping[str, Any], names: Sequence[str]):
         self.capture, self.condition, self.names = capture, condition, names

@@ -81,7 +81,7 @@ class Loop:
         self.flag = value
         if not self.data:
             if self.capture is not None and self.capture.is_data(value):
-                self.data, self.caught = True, (Exception,)
+                self.data, self.caught = True, (BaseException,)
             else:
                 self.go = bool(value)
 
@@ -97,7 +97,7 @@ class Loop:
         step = self.end_of_iteration if self.tracing else self.end_of_peeled if self.peels else self.start
         with unwatched():
             variables = step(scope)
-        self.caught = (Exception,)
+        self.caught = (BaseException,)
         return variables
 
     # ------------------------------------------------------------ the iteration that stands for all

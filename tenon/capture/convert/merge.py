@@ -15,15 +15,17 @@ from tenon.capture.convert.several import Several
 from tenon.capture.effects import MISSING
 from tenon.capture.guards import same_atom
 from tenon.capture.numbers import Number, as_tensor, in_graph, is_number, kind_of, one_kind, strong
+from tenon.capture.presence import goes_through_released
 from tenon.capture.subgraph import InnerBuilder, closed
 from tenon.capture.watch import UnsafeCall, unwatched
-from tenon.eager.tape import saved
+from tenon.eager.tape import RELEASED, saved
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.structure import structure
 from tenon.ops.barrier import stop_gradient
 from tenon.ops.comparison import logical_not, where
 from tenon.ops.control import all_of, cond
 from tenon.ops.creation import zeros
+from tenon.state import TensorState
 from tenon.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -229,8 +231,9 @@ class Join:
             made = []
         self.outputs = {}
         for (key, (a, b)), out in zip(self.requests.items(), made, strict=True):
-            carries = any(isinstance(x, Tensor) and x.requires_grad for x in (a, b))
-            self.outputs[key] = out if carries else out.detach()
+            nodes = [x.node for x in (a, b) if isinstance(x, Tensor) and x.requires_grad]
+            self.outputs[key] = out.detach() if not nodes else \
+                released_form(out) if all(node and goes_through_released(node, {}) for node in nodes) else out
 
     def closed(self, graph: Graph, free: Sequence[Value]) -> Graph:
         """The graph with values around it as parameters; the same one for equal arms, so that it is derived once."""
@@ -240,6 +243,13 @@ class Join:
             if key not in known:
                 known[key] = closed(graph, free)
             return known[key]
+
+
+def released_form(x: Tensor) -> Tensor:
+    """The tensor as backward() leaves one that it has been through."""
+    found = Tensor.__new__(Tensor)
+    found.own = TensorState(x.payload, True, None, RELEASED)
+    return found
 
 
 def in_order(then: Sequence[Any], other: Sequence[Any], before: Mapping[Any, Any]) -> list[Any]:

@@ -22,7 +22,7 @@ from tenon.capture.convert.several import FirstRows, Several
 from tenon.capture.convert.undecided import compared, is_perhaps, is_undecided, present, refused
 from tenon.capture.convert.view import attribute, content, counted, has_attribute
 from tenon.capture.effects import MISSING
-from tenon.capture.numbers import Number, as_tensor, number_of, one_kind
+from tenon.capture.numbers import Number, function_of, number_of, one_kind
 from tenon.capture.symnumber import SymNumber, on_number
 from tenon.errors import ArgumentError
 from tenon.graph.ir import Value
@@ -353,7 +353,7 @@ def _unary(function: Any, name: str) -> None:
         x = RUNTIME.read(x, "")
         if not is_captured(x):
             return on_number(function, (x,))
-        return Number(getattr(as_tensor(number_of(x, float)), name)())
+        return function_of(name, number_of(x, float))
 
 
 for _name in ("exp", "sin", "cos", "tan", "tanh", "atan", "sinh", "cosh", "erf", "fabs", "isnan", "isinf", "isfinite"):

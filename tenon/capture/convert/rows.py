@@ -162,7 +162,7 @@ class Each(Loop):
         self.source = None if capture is None else source_of(iterable)
         self.iterable = iterable
         self.data = self.source is not None or self.elements is not None
-        self.caught = (Exception,) if self.data else ()
+        self.caught = (BaseException,) if self.data else ()
         self.index: Any = 0
         self.unrolling = False
         self.passed = 0
@@ -212,7 +212,7 @@ class Each(Loop):
             there = self.capture.decided(there)
             if there is False:
                 continue
-            self.caught, self.error = (() if there is True else (Exception,)), None
+            self.caught, self.error = (() if there is True else (BaseException,)), None
             if there is not True:
                 with unwatched():
                     self.peels.append(Peel(self, Mark(self.capture, self.scope, self.names), there))

@@ -17,7 +17,7 @@ from tenon.capture.convert.state import World
 from tenon.capture.convert.undecided import is_undecided
 from tenon.capture.effects import MISSING
 from tenon.capture.numbers import KIND_OF, ORDER, Number, as_tensor, is_number, kind_of, number_of, strong, truth
-from tenon.capture.presence import reached_by_any, reached_by_data, requires_by_data
+from tenon.capture.presence import goes_through_released, reached_by_any, reached_by_data, requires_by_data
 from tenon.capture.trace import Capture
 from tenon.capture.watch import UnsafeCall
 from tenon.eager.tape import TapeNode, saved
@@ -88,7 +88,8 @@ class Session(OfCapture, Capture):
     def requires_grad_of(self, tensor: Tensor) -> Any:
         """`tensor.requires_grad`, a bool of the graph where a branch decides."""
         node = tensor.node
-        there = None if node is None else requires_by_data(node.tape(), tensor.slot)
+        whole = node is not None and not goes_through_released(node, {})
+        there = requires_by_data(node.tape(), tensor.slot) if node is not None and whole else None
         return tensor.requires_grad if there is None else number_of(there)
 
     def gradients_by_data(self, ends: Sequence[Tensor]) -> Mapping[int, Tensor]:
