@@ -266,6 +266,8 @@ class Maker:
             outputs = floats
         program = trimmed(replace(program, outputs=outputs, floats=floats, transform=transform,
                                   batch=self.rng.choice((1, 2, 3, 5)) if transform.startswith("vmap") else 0))
+        if not any(x.dtype in ("f16", "bf16", "f32", "f64") for x in program.inputs) and transform != "vmap":
+            program = replace(program, transform="plain", batch=0)      # what is left has no gradients
         calls = tuple(self.other_shapes(program) for _ in range(2)) if self.rng.random() < 0.2 and not program.batch else ()
         return replace(program, calls=calls)
 

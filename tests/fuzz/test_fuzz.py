@@ -60,6 +60,10 @@ def test_a_seed_says_the_whole_program() -> None:
     assert [generate(seed).source for seed in range(5)] == [generate(seed).source for seed in range(5)]
 
 
+def test_a_program_without_floating_inputs_has_no_gradient() -> None:
+    assert generate(402000134).transform == "plain"
+
+
 def test_a_pass_that_is_a_little_wrong_is_found(wrong_pass: None) -> None:
     failure = judge(LONG.source).failure
     assert failure is not None and failure.kind == "compiled wrong"
