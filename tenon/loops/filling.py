@@ -1,6 +1,6 @@
 """Fill rules -> nests: running totals, scattered writes, orders of rows, places in what is ordered: what takes turns.
 
-    fill=lambda s, x, *, axis, reverse: s.scan(x, axis, reverse, [0], lambda state, x, k: (state[0] + x,))
+    fill=lambda s, x, *, axis, reverse: s.scan((x,), axis, reverse, [0], lambda state, x, k: (state[0] + x[0],))
 
 A rule reads its inputs as a compute rule does, so that views are read through; its loops run over places that do not
 depend on one another in parallel, and over the others in order, so the result does not depend on the number of threads.
@@ -31,7 +31,7 @@ BESIDE = 16         # columns that are ordered together, of a line of memory or 
 COPIED = 1 << 19    # where these are so many bytes at most
 PLACES = 512        # that are looked at as vectors, before anything is written there
 TOGETHER, QUICK = 8, 4      # rows that take turns, so that no step waits for the last one, and of quick steps
-Step = Callable[[Sequence[Expr], Expr, Expr], Sequence[Expr]]
+Step = Callable[[Sequence[Expr], Sequence[Expr], Expr], Sequence[Expr]]
 
 
 def fill_node(graph: Graph) -> Node | None:
@@ -62,21 +62,25 @@ class Filling(Scalars):
         """What no element is above."""
         return identity("min", dtype)
 
-    def scan(self, x: Read, axis: int, reverse: bool, start: Sequence[Any], step: Step) -> None:
-        """Along an axis: state = step(state, element, place); the outputs hold the state after each element."""
-        inner = product(x.shape[axis + 1:])
-        along = self._scan_neighbours if not isinstance(inner, int) or inner >= TOGETHER else self._scan_rows
-        along(x, axis, reverse, [lift(s, b.type.dtype) for s, b in zip(start, self.outputs, strict=True)], step)
+    def scan(self, xs: Sequence[Read], axis: int, reverse: bool, start: Sequence[Any], step: Step) -> None:
+        """Along an axis: state = step(state, elements, place); the outputs hold the state after each place.
 
-    def _scan_rows(self, x: Read, axis: int, reverse: bool, start: Sequence[Expr], step: Step) -> None:
+        All that is read is of one shape.
+        """
+        inner = product(xs[0].shape[axis + 1:])
+        along = self._scan_neighbours if not isinstance(inner, int) or inner >= TOGETHER else self._scan_rows
+        along(xs, axis, reverse, [lift(s, b.type.dtype) for s, b in zip(start, self.outputs, strict=True)], step)
+
+    def _scan_rows(self, xs: Sequence[Read], axis: int, reverse: bool, start: Sequence[Expr], step: Step) -> None:
         """Several rows at a time, element after element.
 
         Where rows lie one behind the other, those that take turns are far apart, each in a part of memory that is gone
         through from row to row: short neighbours are more streams within a page than a processor follows.
         """
+        x = xs[0]
         rest = (*x.shape[:axis], *x.shape[axis + 1:])
         rows, last = product(rest), axis == x.ndim - 1
-        together = QUICK if self._is_quick(x, start, step) else TOGETHER
+        together = QUICK if self._is_quick(xs, start, step) else TOGETHER
         together = min(rows, together) if isinstance(rows, int) else together
         states = self._states(start, together)
         turn, k = Index("rows", (rows + (together - 1)) // together), Index("k", x.shape[axis])
@@ -87,18 +91,20 @@ class Filling(Scalars):
             if not isinstance(rows, int) or rows % together:
                 row = Binary("min", row, size(rows) - size(1))      # the last row may be computed again
             clear += [Store(b, size(r), s) for b, s in zip(states, start, strict=True)]
-            body += self._stepped(x, axis, _index(rest, row), k, reverse, states, size(r), step)
+            body += self._stepped(xs, axis, _index(rest, row), k, reverse, states, size(r), step)
         loops = (*clear, Loop(k, size(k.extent), tuple(body)))
         self._parallel(turn, loops, together * _work(x.shape[axis]), states)
 
-    def _is_quick(self, x: Read, start: Sequence[Expr], step: Step) -> bool:
+    def _is_quick(self, xs: Sequence[Read], start: Sequence[Expr], step: Step) -> bool:
         """Whether a state follows from the one before by a few operations."""
         states = [Local(f"state{n}", _wide(s.dtype)) for n, s in enumerate(start)]
-        found = step(states, Local("element", _wide(x.dtype)), Local("place", int64))
+        elements = [Local(f"element{n}", _wide(x.dtype)) for n, x in enumerate(xs)]
+        found = step(states, elements, Local("place", int64))
         return sum(map(operations, walk(*found))) < FUNCTION
 
-    def _scan_neighbours(self, x: Read, axis: int, reverse: bool, start: Sequence[Expr], step: Step) -> None:
+    def _scan_neighbours(self, xs: Sequence[Read], axis: int, reverse: bool, start: Sequence[Expr], step: Step) -> None:
         """Rows of neighbours, row after row."""
+        x = xs[0]
         outer, inner = x.shape[:axis], x.shape[axis + 1:]
         width = TOTALS // sum(_wide(s.dtype).itemsize for s in start) // TILE * TILE
         tiles, lanes, lane = _tiles(product(inner), width)
@@ -108,19 +114,19 @@ class Filling(Scalars):
         count = lanes(tile)
         place = _index(outer, both // size(tiles.extent)) + _index(inner, tile * size(width) + lane)
         clear = Loop(lane, count, tuple(Store(b, lane, s) for b, s in zip(states, start, strict=True)), "vector")
-        body = self._stepped(x, axis, place, k, reverse, states, lane, step)
+        body = self._stepped(xs, axis, place, k, reverse, states, lane, step)
         row = Loop(k, size(k.extent), (Loop(lane, count, tuple(body), "vector"),))
         self._parallel(both, (clear, row), width * _work(x.shape[axis]), states)
 
     def _states(self, start: Sequence[Expr], count: Dim) -> list[Buffer]:
         return [Buffer(f"state{n}", TensorType(_wide(s.dtype), (count,)), "local") for n, s in enumerate(start)]
 
-    def _stepped(self, x: Read, axis: int, others: Sequence[Expr], k: Index, reverse: bool, states: Sequence[Buffer],
-                 at: Expr, step: Step) -> list[Stmt]:
-        """One element of a row: the new state, stored in both places."""
+    def _stepped(self, xs: Sequence[Read], axis: int, others: Sequence[Expr], k: Index, reverse: bool,
+                 states: Sequence[Buffer], at: Expr, step: Step) -> list[Stmt]:
+        """One place of a row: the new state, stored in both places."""
         position = size(k.extent) - size(1) - k if reverse else k
         index = tuple(map(simplify, (*others[:axis], position, *others[axis:])))
-        found = step([Load(b, at, None) for b in states], self.cast(x(index), _wide(x.dtype)), position)
+        found = step([Load(b, at, None) for b in states], [self.cast(x(index), _wide(x.dtype)) for x in xs], position)
         names = [Local(f"v{b.name}_{at}".replace(" ", ""), b.type.dtype) for b in states]
         body: list[Stmt] = [Let(name, self.cast(value, name.dtype)) for name, value in zip(names, found, strict=True)]
         for name, state, out in zip(names, states, self.outputs, strict=True):

@@ -11,12 +11,13 @@ import numpy as np
 from tenon.dims import Dim, product
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.op import Op
-from tenon.graph.promotion import floating, logical
+from tenon.graph.promotion import floating, logical, same
 from tenon.ops.arithmetic import sign
 from tenon.ops.comparison import equal, isfinite, isnan, not_equal, where
 from tenon.ops.complex_parts import conj, real
 from tenon.ops.creation import as_number
 from tenon.ops.define import aliases, check_kind, composite, define, function
+from tenon.ops.linear_recurrence import product_of_others_vjp
 from tenon.ops.shape import cast, reshape_op, restore
 from tenon.ops.short_axes import reduced
 from tenon.types import (
@@ -99,15 +100,24 @@ sum_ = define(
               "sum(f32[2, 3], axis=(0,), keepdims=True) -> f32[1, 3]", "sum(f32[2, 3], axis=(2,)) -> error"])
 
 
-def _prod_vjp(g: Any, y: Any, x: Any, axis: tuple[int, ...], keepdims: bool, dtype: DType) -> tuple[Any]:
-    """y / x; where there is one zero, it gets the product of the others, and these get nothing."""
+@composite(public=False, promote=same, vjp=lambda g, y, x, axis, keepdims: (product_of_others_vjp(g, x, axis),),
+           examples=["product_of_others(f32[2, 3], axis=(1,), keepdims=False) -> f32[2, 3]"])
+def product_of_others(x: Any, *, axis: tuple[int, ...], keepdims: bool) -> Any:
+    """The product over axes of all elements but the one at each place.
+
+    It is that of all, divided; where there is one zero, it gets the product of the others, and these get nothing.
+    """
     zero = equal(x, 0)
     others = where(zero, 1, x)
     lone = equal(cast(zero, dtype=int64).sum(axis=axis, keepdims=keepdims), 1)
     at_zero = where(lone, others.prod(axis=axis, keepdims=keepdims), 0)
-    spread = (restore(t, x.shape, axis, keepdims) for t in (at_zero, y, g))
-    hole, whole, seed = spread
-    return (seed * conj(where(zero, hole, whole / others)),)
+    hole, whole = (restore(t, x.shape, axis, keepdims) for t in (at_zero, x.prod(axis=axis, keepdims=keepdims)))
+    return where(zero, hole, whole / others)
+
+
+def _prod_vjp(g: Any, y: Any, x: Any, axis: tuple[int, ...], keepdims: bool, dtype: DType) -> tuple[Any]:
+    others = product_of_others(x, axis=axis, keepdims=keepdims)
+    return (restore(g, x.shape, axis, keepdims) * conj(others),)
 
 
 prod = define(

@@ -19,6 +19,7 @@ from tenon.ops.complex_parts import conj
 from tenon.ops.creation import iota
 from tenon.ops.cutting import narrow
 from tenon.ops.define import check_kind, composite, define, function, lift
+from tenon.ops.linear_recurrence import cumprod_gradient_vjp
 from tenon.ops.reduction import sum_dtype
 from tenon.ops.shape import cast, full_op
 from tenon.types import DType, TensorType, as_dtype, int64, normalize_axis
@@ -34,7 +35,7 @@ def _scan(name: str, total: Callable[[Any, int], Any], start: float, step: Calla
     def ref(x: Any, axis: int, reverse: bool) -> Any:
         return np.flip(total(np.flip(x, axis), axis), axis) if reverse else total(x, axis)
     def fill(s: Any, x: Any, axis: int, reverse: bool) -> None:
-        s.scan(x, axis, reverse, [start], lambda state, element, place: (step(s, state[0], element),))
+        s.scan((x,), axis, reverse, [start], lambda state, elements, place: (step(s, state[0], elements[0]),))
     return define(name, public=False, type=rule, ref=ref, vjp=vjp, fill=fill, promote=promote, doc=doc,
                   canonical=lambda x, axis, reverse: {"axis": normalize_axis(axis, x.ndim), "reverse": bool(reverse)},
                   examples=[f"{name}(f32[2, 3], axis=1) -> f32[2, 3]",
@@ -42,13 +43,20 @@ def _scan(name: str, total: Callable[[Any, int], Any], start: float, step: Calla
                             f"{name}(f32[2, 3], axis=2) -> error"])
 
 
-def _cumprod_vjp(g: Any, y: Any, x: Any, axis: int, reverse: bool) -> tuple[Any]:
-    """Up to the first zero, by division; at it, from the products without it; after it, nothing."""
+@composite(public=False, promote=same,
+           vjp=lambda h, y, g, x, axis, reverse: cumprod_gradient_vjp(h, g, x, axis, reverse),
+           examples=["cumprod_gradient(f32[2, 3], f32[2, 3], axis=1, reverse=False) -> f32[2, 3]"])
+def cumprod_gradient(g: Any, x: Any, *, axis: int, reverse: bool) -> Any:
+    """The gradient of the running product of x.
+
+    Up to the first zero, by division; at it, from the products without it; after it, nothing.
+    """
+    y = cumprod_op(x, axis=axis, reverse=reverse)
     zero = equal(x, 0)
     first = zero & equal(cumsum_op(cast(zero, dtype=int64), axis=axis, reverse=reverse), 1)
     without = cumprod_op(where(first, 1, x), axis=axis, reverse=reverse)
     before = cumsum_op(g * conj(y), axis=axis, reverse=not reverse) / conj(where(zero, 1, x))
-    return (where(first, cumsum_op(g * conj(without), axis=axis, reverse=not reverse), before),)
+    return where(first, cumsum_op(g * conj(without), axis=axis, reverse=not reverse), before)
 
 
 def _logcumsumexp_vjp(g: Any, y: Any, x: Any, axis: int, reverse: bool) -> tuple[Any]:
@@ -79,7 +87,8 @@ def _log_total(x: Any, axis: int) -> Any:
 cumsum_op: Op = _scan("cumsum", np.cumsum, 0, lambda s, total, x: total + x,
                       lambda g, y, x, axis, reverse: (cumsum_op(g, axis=axis, reverse=not reverse),),
                       "The running sum along an axis.")
-cumprod_op = _scan("cumprod", np.cumprod, 1, lambda s, total, x: total * x, _cumprod_vjp,
+cumprod_op = _scan("cumprod", np.cumprod, 1, lambda s, total, x: total * x,
+                   lambda g, y, x, axis, reverse: (cumprod_gradient(g, x, axis=axis, reverse=reverse),),
                    "The running product along an axis.")
 logcumsumexp_op = _scan("logcumsumexp", _log_total, -np.inf, lambda s, total, x: s.call("logaddexp", total, x),
                         _logcumsumexp_vjp, "The running log(sum(exp(x))) along an axis.", promote=floating, kinds="f")
@@ -103,10 +112,11 @@ def _running_extreme(name: str, extreme: Any, doc: str) -> Op:
         return (where(equal(taken, source), gradient, 0).sum(axis=axis + 1),)
 
     def fill(s: Any, x: Any, axis: int) -> None:
-        def step(state: Any, element: Any, place: Any) -> Any:
+        def step(state: Any, elements: Any, place: Any) -> Any:
+            (element,) = elements
             best = (s.maximum if extreme is np.maximum else s.minimum)(state[0], element)
             return best, s.select(s.eq(element, best) | s.isnan(element), place, state[1])
-        s.scan(x, axis, False, [s.least(x.dtype) if extreme is np.maximum else s.most(x.dtype), 0], step)
+        s.scan((x,), axis, False, [s.least(x.dtype) if extreme is np.maximum else s.most(x.dtype), 0], step)
     return define(name, public=False, type=rule, ref=ref, vjp=vjp, fill=fill, doc=doc,
                   canonical=lambda x, axis: {"axis": normalize_axis(axis, x.ndim)},
                   examples=[f"{name}(f32[2, 3], axis=1) -> f32[2, 3], i64[2, 3]"])
