@@ -173,8 +173,9 @@ class Watch:
                 known = self._known[id(code)] = code, follows(code)
                 if known[1]:
                     self.codes.update(STANDS_FOR.get(code) or (code,))
-                elif not code.co_filename.startswith(OWN):
-                    self.library.add(code)
+            if not known[1] and code not in self.library and not code.co_filename.startswith(OWN) \
+                    and not _of_tenon(frame.f_back):
+                self.library.add(code)
             if code in SIGNALLING and not _of_tenon(frame):
                 self._stop(f"{SIGNALLING[code]}() is between threads", _user_frame(frame))
             if known[1] and self.undecided() and counts_elements(frame):
