@@ -19,6 +19,7 @@ import numpy as np
 
 from tenon.autocast import autocasting
 from tenon.capture.captured import Captured
+from tenon.capture.classes import StandsFor
 from tenon.capture.guards import same_atom
 from tenon.capture.keys import aliases, leaf_key
 from tenon.capture.pattern import pattern_of, rebound
@@ -59,7 +60,7 @@ MOST_SHORT_WAYS = 4     # of one function: each costs calls that go another way
 SHORTEN_AT = frozenset(2 ** k for k in range(1, 16))     # calls by the long way after which a short one is made anew
 
 
-class Jitted:
+class Jitted(StandsFor):
     """A function that runs as compiled graphs."""
 
     def __init__(self, function: Callable[..., Any], fullgraph: bool = False, memory_budget: int | None = None,
@@ -379,6 +380,9 @@ def note_changes(record: Record, leaves: Sequence[Any]) -> None:
             record.moving.setdefault(place.name, place)
             if isinstance(before, Tensor):
                 record.shapes.setdefault(place.name, before.own.payload.shape)
+
+
+Jitted.own = frozenset(vars(Jitted(lambda: None))) - {"function"}
 
 
 # ---------------------------------------------------------------- the public functions

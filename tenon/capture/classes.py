@@ -20,6 +20,13 @@ WRITTEN = (property, functools.cached_property)     # descriptors whose code can
 HEAP_TYPE = 1 << 9      # of the flags of a class
 
 
+class StandsFor:
+    """Base of what stands for a user's `function`, and keeps things beside (`own`) that no guard may depend on."""
+
+    function: Any
+    own: frozenset[str]
+
+
 def has_own(tensor: Tensor) -> bool:
     """Whether a tensor is of a user's class or has a user's attributes."""
     return not module_of(type(tensor)).startswith("tenon.") or bool(getattr(tensor, "__dict__", None))

@@ -32,6 +32,7 @@ import numpy as np
 from numpy.random import Generator, RandomState
 
 from tenon.capture.classes import (
+    StandsFor,
     functions_of,
     has_own,
     hidden_attributes,
@@ -302,6 +303,13 @@ class Reach:
 
     def _add_partial(self, bound: partial[Any], path: str) -> None:
         self._items(PARTIAL, bound, PARTIAL(bound), path, [".func", ".args", ".keywords"])
+
+    def _add_stand_in(self, value: StandsFor, path: str) -> None:
+        """A jitted function: the function, and what users gave it for attributes."""
+        table = vars(value)
+        self._hold(value)
+        self._entries(table, ["function", *(n for n in self._wanted(table) if n not in value.own)], path)
+        self._lacks(table, self._own_names - frozenset(table), path)
 
     def _add_cached(self, function: Any, path: str) -> None:
         """`functools.lru_cache`: what it remembers is good until it is cleared, and may be changed."""
@@ -576,6 +584,7 @@ def kinds() -> tuple[tuple[Any, Callable[[Reach, Any, str], None]], ...]:
         (types.FunctionType, Reach._add_function),
         (types.MethodType, Reach._add_method),
         (partial, Reach._add_partial),
+        (StandsFor, Reach._add_stand_in),
         (functools._lru_cache_wrapper, Reach._add_cached),
         ((operator.attrgetter, operator.methodcaller), Reach._add_getter),
         (types.MappingProxyType, Reach._add_view),
