@@ -43,7 +43,7 @@ class DamagedFile(ArgumentError):
 # ---------------------------------------------------------------- reading
 
 def read(path: str | os.PathLike[str]) -> tuple[dict[str, Array], dict[str, str]]:
-    """(the arrays by name, in the order of the file; the metadata)."""
+    """(the arrays by name, in the order of the header; the metadata)."""
     with open(path, "rb", opener=_open_to_read) as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode):
@@ -152,14 +152,15 @@ def write(path: str | os.PathLike[str], arrays: Mapping[str, Array], metadata: M
 
 
 def _parts(arrays: Mapping[str, Array], metadata: Mapping[str, str]) -> Iterator[Any]:
-    """The header, and the elements of each tensor; the largest elements first, so that all are aligned."""
+    """The header, in the order given, and the elements; the largest ones first, so that all are aligned."""
     ordered = sorted(arrays.items(), key=lambda item: (-item[1].dtype.itemsize, item[0]))
-    header: dict[str, Any] = {METADATA: dict(metadata)} if metadata else {}
-    end = 0
+    places, end = {}, 0
     for name, array in ordered:
+        places[name], end = [end, end + array.nbytes], end + array.nbytes
+    header: dict[str, Any] = {METADATA: dict(metadata)} if metadata else {}
+    for name, array in arrays.items():
         header[name] = {"dtype": NAMES[array.dtype.newbyteorder("<")], "shape": list(array.shape),
-                        "data_offsets": [end, end + array.nbytes]}
-        end += array.nbytes
+                        "data_offsets": places[name]}
     try:
         text = json.dumps(header, separators=(",", ":"), ensure_ascii=False).encode()
     except UnicodeEncodeError as error:

@@ -62,6 +62,13 @@ def test_a_transposed_array_is_saved_in_order(tmp_path: Path) -> None:
     assert tn.load(tmp_path / "x")["x"].tolist() == [[0, 3], [1, 4], [2, 5]]
 
 
+def test_tensors_come_back_in_the_order_in_which_they_were_given(tmp_path: Path) -> None:
+    given = {"z": tn.ones(2, dtype=tn.int8), "b": tn.ones(3), "a": tn.ones(1, dtype=tn.float64), "c": tn.ones(3)}
+    tn.save(given, tmp_path / "x")
+    assert list(tn.load(tmp_path / "x")) == ["z", "b", "a", "c"]
+    assert {name: x.shape for name, x in load_file(tmp_path / "x").items()} == {n: x.shape for n, x in given.items()}
+
+
 def test_nests_and_names_that_clash(tmp_path: Path) -> None:
     nest = {"a": {"b": tn.tensor(1), "tensor": "t"}, "a.b": tn.tensor(2), "list": [1, [2.5, {"dict": True}]], "": "e"}
     tn.save(nest, tmp_path / "x")

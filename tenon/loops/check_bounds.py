@@ -1,6 +1,8 @@
 """Kernel -> one that looks, when it runs, at each position of which nothing proves that it is in its buffer.
 
     words[5 + rank] = ...   ->   words[checked(5 + rank, 10)] = ...     and the run ends in an error that names `words`
+
+Products look at nothing: their positions are proved, by what operators need of sizes if there is such (`size_needs`).
 """
 
 from __future__ import annotations
@@ -16,13 +18,15 @@ from tenon.loops.traversal import walk
 from tenon.loops.verify_bounds import Access, unproved
 
 Accesses = Mapping[Stmt, list[Access]]
+LOOKING = (Let, Loop, Store, Update)        # statements that can
 
 
 def with_checks(kernel: Kernel, where: Location | None) -> Kernel:
     """The kernel, whose failing positions are errors at a line of the user."""
     found: dict[Stmt, list[Access]] = {}
     for access in unproved(kernel):
-        found.setdefault(access.statement, []).append(access)
+        if isinstance(access.statement, LOOKING):
+            found.setdefault(access.statement, []).append(access)
     if not found:
         return kernel
     nests = tuple(replace(nest, body=_block(nest.body, found, kernel.name, where)) for nest in kernel.nests)

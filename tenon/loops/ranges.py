@@ -17,10 +17,11 @@ from collections.abc import Iterator
 from math import gcd
 
 from tenon.dataclasses import dataclass
+from tenon.dataclasses import replace as replaced
 from tenon.dims import Dim
 from tenon.loops.affine import Affine, affine, dim_of, is_same
 from tenon.loops.expressions import Binary, Call, Cast, CheckedIndex, Const, Expr, Index, Local, Select, Size
-from tenon.loops.size_order import common_factor, divided, never_negative
+from tenon.loops.size_order import common_factor, divided, follows, never_negative
 from tenon.loops.traversal import replace
 from tenon.types import DType, bool_, int64
 
@@ -32,11 +33,12 @@ NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "==": "!=", "!=": "=="}
 
 @dataclass(frozen=True, eq=False)
 class Ranges:
-    """Facts, each a form that is never negative; what scalars were defined as; and the order of indices."""
+    """Facts, each a form that is never negative; what scalars were defined as; the order of indices; given sizes."""
 
     facts: tuple[Affine, ...] = ()
     defined: tuple[tuple[Expr, Expr], ...] = ()
     order: tuple[Expr, ...] = ()
+    given: tuple[Dim, ...] = ()         # which are not negative, although their symbols alone do not say so
 
     # ------------------------------------------------------------ what is known
 
@@ -45,21 +47,23 @@ class Ranges:
         extent = self.written_out(extent)
         turns = affine(extent) + Affine({index: -1}, -1)
         defined = tuple(pair for pair in self.defined if pair[0] is not index)
-        return Ranges((*self.facts, Affine({index: 1}, 0), turns), defined, (*self.order, index))
+        facts = (*self.facts, Affine({index: 1}, 0), turns)
+        return replaced(self, facts=facts, defined=defined, order=(*self.order, index))
 
     def let(self, name: Expr, value: Expr) -> Ranges:
         """The same after a scalar was given a name."""
-        return Ranges(self.facts, (*self.defined, (name, self.written_out(value))), self.order)
+        return replaced(self, defined=(*self.defined, (name, self.written_out(value))))
 
     def changing(self, name: Expr) -> Ranges:
         """The same where nothing is known of a scalar but its type."""
-        return Ranges(self.facts, tuple(pair for pair in self.defined if pair[0] is not name), (*self.order, name))
+        defined = tuple(pair for pair in self.defined if pair[0] is not name)
+        return replaced(self, defined=defined, order=(*self.order, name))
 
     def where(self, condition: Expr | None) -> Ranges:
         """The same where a condition holds."""
         if condition is None:
             return self
-        return Ranges((*self.facts, *_facts_of(self.written_out(condition))), self.defined, self.order)
+        return replaced(self, facts=(*self.facts, *_facts_of(self.written_out(condition))))
 
     def written_out(self, x: Expr) -> Expr:
         """The expression without the names that scalars were given."""
@@ -110,6 +114,7 @@ class _Search:
     """One search for a proof, or an interval."""
 
     def __init__(self, ranges: Ranges):
+        self.sizes = ranges.given
         self.place = {x: k + 1 for k, x in enumerate(ranges.order)}
         self.steps = 0
         self.ranks: dict[Expr, tuple[int, int]] = {}
@@ -142,7 +147,7 @@ class _Search:
             return False
         form, slack = _tightened(form, slack)
         if not form.terms:
-            return never_negative(form.constant + slack - 1)
+            return follows(form.constant + slack - 1, self.sizes)
         atom = self.innermost(form)
         by = form.terms[atom]
         rest = form + Affine({atom: -by}, 0)

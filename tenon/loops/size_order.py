@@ -7,6 +7,7 @@ either side.  Sound, not complete: a size of which nothing is found may still ne
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from math import gcd
 
 from tenon.dims import SMALLEST_SYMBOLIC_SIZE, Atom, Dim, Maximum, Quotient, SymbolicDim, product, symbol
@@ -23,6 +24,50 @@ def never_negative(x: Dim) -> bool:
         return x >= 0
     common, _ = common_factor(x)
     return _is_positive(divided(x, common) + 1)
+
+
+def follows(x: Dim, given: Sequence[Dim]) -> bool:
+    """Whether x >= 0 for all sizes for which the given ones are: it is q * f + rest, for one of them, f.
+
+    >>> B, C = symbol("B"), symbol("C")
+    >>> follows(B * B - 9, [B - 3]), follows(C * C - B * C + C - B, [C - B]), follows(B - 4, [B - 3])
+    (True, True, False)
+    """
+    if never_negative(x):
+        return True
+    for k, f in enumerate(given):
+        others = [*given[:k], *given[k + 1:]]
+        for by, rest in _quotients(x, divided(f, common_factor(f)[0] or 1)):
+            if follows(by, others) and follows(rest, others):
+                return True
+    return False
+
+
+def _quotients(x: Dim, f: Dim) -> Iterator[tuple[Dim, Dim]]:
+    """(q, rest) with x = q * f + rest: for each atom that f has once, alone and as it is, which the rest has not."""
+    if isinstance(f, int):
+        return
+    for monomial, sign in f.terms:
+        if len(monomial) == 1 and abs(sign) == 1 and sum(monomial[0] in others for others, _ in f.terms) == 1:
+            (atom,) = monomial
+            root = (f - SymbolicDim(((monomial, sign),))) * -sign
+            quotient: Dim = 0
+            rest: Dim = 0
+            for coefficient in reversed(_powers(x, atom)):      # Horner's rule
+                quotient = quotient * SymbolicDim(((monomial, 1),)) + rest
+                rest = coefficient + root * rest
+            if not isinstance(quotient, int) or quotient:
+                yield quotient * sign, rest
+
+
+def _powers(x: Dim, atom: Atom) -> list[Dim]:
+    """The factors of 1, atom, atom * atom ... in a polynomial."""
+    terms = (((), x),) if isinstance(x, int) else x.terms
+    found: list[Dim] = [0] * (1 + max(monomial.count(atom) for monomial, _ in terms))
+    for monomial, coefficient in terms:
+        without = SymbolicDim(((tuple(a for a in monomial if a != atom), coefficient),))
+        found[monomial.count(atom)] = found[monomial.count(atom)] + without
+    return found
 
 
 def common_factor(x: Dim) -> tuple[int, int]:

@@ -2,15 +2,17 @@
 
     for access in unproved(kernel): print(access)
     verify_bounds(kernel)                           # raises where a position made of loop variables is not proved
+    verify_bounds(kernel, [B - 3])                  # the same where B is at least 3
 
 Positions that data decide (counts of a sort, places of a search) cannot be proved: a kernel can carry checks of these.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 from tenon.dataclasses import dataclass
+from tenon.dims import Dim
 from tenon.errors import BoundsError
 from tenon.loops.expressions import Binary, Buffer, Const, Expr, Index, Load, Size, size
 from tenon.loops.ir import Accumulator, Block, Contraction, Kernel, Let, Loop, Pairs, Stmt, Store, Turn, roots
@@ -41,18 +43,19 @@ class Access:
                 f"elements: the position is in [{low}, {high}]")
 
 
-def verify_bounds(kernel: Kernel) -> Kernel:
+def verify_bounds(kernel: Kernel, given: Iterable[Dim] = ()) -> Kernel:
     """The kernel; raises BoundsError where a position that loops alone decide is not proved."""
-    wrong = [access for access in unproved(kernel) if not access.by_data]
+    wrong = [access for access in unproved(kernel, given) if not access.by_data]
     if wrong:
         raise BoundsError(f"kernel {kernel.name}: {wrong[0]}",
                           hint="a condition of the transformation that made this position does not hold")
     return kernel
 
 
-def unproved(kernel: Kernel) -> list[Access]:
-    """The accesses of which nothing proves that they stay within their buffers."""
-    return [access for number, nest in enumerate(kernel.nests) for access in _block(number, nest.body, Ranges())]
+def unproved(kernel: Kernel, given: Iterable[Dim] = ()) -> list[Access]:
+    """The accesses of which nothing proves that they stay within their buffers; sizes that are `given` are natural."""
+    known = Ranges(given=tuple(given))
+    return [access for number, nest in enumerate(kernel.nests) for access in _block(number, nest.body, known)]
 
 
 def _block(nest: int, body: Block, known: Ranges) -> Iterator[Access]:

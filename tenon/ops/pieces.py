@@ -27,10 +27,14 @@ def _slice_type(x: TensorType, *, start: Any = None, stop: Any = None, step: Any
         raise ShapeError(f"slice: {x} needs a start, a stop and a step for each axis")
     for n, a, b, c in zip(x.shape, start, stop, step, strict=True):
         numbers = all(isinstance(d, int) for d in (n, a, b))
-        if c == 0 or (numbers and b > a and c > 0 and not (a >= 0 and b <= n)) \
-                or (numbers and b < a and c < 0 and not (b >= -1 and a < n)):
+        if c == 0 or (numbers and (b - a) * c > 0 and min(slice_needs(n, a, b, c)) < 0):
             raise ShapeError(f"slice: {a}:{b}:{c} does not lie within an axis of size {n}")
     return x.with_shape([slice_size(*abc) for abc in zip(start, stop, step, strict=True)])
+
+
+def slice_needs(size: Dim, start: Dim, stop: Dim, step: int) -> tuple[Dim, Dim]:
+    """What is not negative where the positions of a slice, if there are any, lie within an axis of this size."""
+    return (start, size - stop) if step > 0 else (stop + 1, size - 1 - start)
 
 
 def slice_size(start: Dim, stop: Dim, step: int) -> Dim:

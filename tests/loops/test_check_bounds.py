@@ -10,10 +10,13 @@ import pytest
 
 from loops.compiled import run
 from tenon.errors import BoundsError, Location
+from tenon.graph.text import parse_graph
 from tenon.loops.check_bounds import with_checks
 from tenon.loops.expressions import Buffer, Index, Load, Local, size
 from tenon.loops.interpret import interpret
-from tenon.loops.ir import Kernel, Let, Loop, Nest, Store
+from tenon.loops.ir import Contraction, Kernel, Let, Loop, Nest, Store
+from tenon.loops.lower import lower
+from tenon.loops.size_needs import size_needs
 from tenon.loops.verify_bounds import unproved, verify_bounds
 from tenon.types import TensorType, float32, int64
 
@@ -50,6 +53,16 @@ def test_a_position_outside_is_an_error_that_names_the_buffer_and_the_users_line
             with pytest.raises(BoundsError, match=message.format(bad)) as raised:
                 call()
             assert raised.value.where == WHERE
+
+
+def test_products_rely_on_what_slices_need_and_look_at_nothing():
+    graph = parse_graph("""def f(x: f32[B, 40], y: f32[40, 50]):
+    v0: f32[30, 40] = slice(x, start=(0, 0), stop=(30, 40), step=(1, 1))
+    v1: f32[30, 50] = matmul(v0, y)
+    return v1""")
+    loops = lower(graph, "k")
+    assert [type(access.statement) for access in unproved(loops)] == [Contraction]
+    assert not with_checks(verify_bounds(loops, size_needs(graph)), WHERE).checks
 
 
 @pytest.mark.parametrize("loops", [READS, READS_WHERE, WRITES])

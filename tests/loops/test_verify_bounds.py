@@ -1,18 +1,24 @@
 """Every load and store of a kernel is proved to stay within its buffer, or said to be decided by data."""
 
+import itertools
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import tenon as tn
 from operator_examples import graph_of
-from tenon.dims import symbol
+from tenon.dims import evaluate, symbol
 from tenon.errors import BoundsError
 from tenon.graph.build import trace
 from tenon.graph.op import OPS
-from tenon.graph.text import parse_example
+from tenon.graph.text import parse_example, parse_graph
 from tenon.loops.expressions import Binary, Buffer, Const, Index, Load, size
 from tenon.loops.ir import Kernel, Loop, Nest, Store
 from tenon.loops.lower import lower
 from tenon.loops.peeling import peeled
+from tenon.loops.size_needs import size_needs
+from tenon.loops.size_order import follows
 from tenon.loops.verify_bounds import unproved, verify_bounds
 from tenon.passes.expand import expand
 from tenon.types import TensorType, float32
@@ -82,3 +88,44 @@ def test_a_kernel_that_reads_or_writes_outside_is_refused(kernel):
 
 def test_a_condition_of_a_load_guards_it_and_nothing_else():
     assert verify_bounds(stores(lambda i: i - 1, 7, 7, lambda i: i >= 1))
+
+
+GIVEN = [   # loops, and the least that has to be known of sizes
+    (stores(lambda i: i, 3, B), B - 3), (stores(lambda i: i * 2, 4, B * 3), B * 3 - 7),
+    (stores(lambda i: i * 64 + i, B, 4096), 64 - B), (stores(lambda i: i * C + i, B, C * C), C - B)]
+
+
+@pytest.mark.parametrize(("kernel", "known"), GIVEN, ids=str)
+def test_what_is_given_of_sizes_proves_a_position_and_one_less_does_not(kernel, known):
+    assert not unproved(kernel, [known])
+    assert unproved(kernel, [known + 1]) and unproved(kernel)
+
+
+def test_a_position_outside_for_all_sizes_is_refused_whatever_is_given():
+    with pytest.raises(BoundsError, match="load of x"):
+        verify_bounds(stores(lambda i: i + 1, B, B), [B - 3, 64 - B])
+
+
+@given(st.lists(st.tuples(*[st.integers(-3, 3)] * 3), min_size=1, max_size=3), st.tuples(*[st.integers(-4, 4)] * 5))
+def test_what_follows_from_given_sizes_holds_for_all_of_them(lines, factors):
+    forms = [B * b + C * c + n for b, c, n in lines]
+    x = sum(k * part for k, part in zip(factors, (B * B, B * C, B, C, 1), strict=True))
+    if follows(x, forms):
+        for b, c in itertools.product(range(2, 12), repeat=2):
+            sizes = {"B": b, "C": c}
+            assert any(evaluate(form, sizes) < 0 for form in forms) or evaluate(x, sizes) >= 0, sizes
+
+
+def test_bodies_say_what_their_slices_need():
+    def needs(text):
+        return list(map(str, size_needs(parse_graph(text))))
+
+    assert needs("""def f(x: f32[B, C]):
+    v0: f32[3, C - 1] = slice(x, start=(0, 0), stop=(3, C - 1), step=(1, 1))
+    return v0""") == ["B - 3"]
+    assert needs("""def f(x: f32[B]):
+    v0: f32[3] = slice(x, start=(6,), stop=(0,), step=(-2,))
+    return v0""") == ["B - 7"]
+    assert needs("""def f(x: f32[B]):
+    v0: f32[C - 2] = slice(x, start=(2,), stop=(C,), step=(1,))
+    return v0""") == []         # it may have no elements

@@ -21,6 +21,7 @@ from tenon.loops.check_bounds import with_checks
 from tenon.loops.expressions import CheckedIndex, Load
 from tenon.loops.ir import Contraction, Kernel, Store, roots, statements
 from tenon.loops.peeling import peeled
+from tenon.loops.size_needs import size_needs
 from tenon.loops.traversal import walk
 from tenon.loops.validate import reproducible
 from tenon.loops.verify_bounds import verify_bounds
@@ -32,7 +33,7 @@ def kernel_of(body: Graph, name: str, text: str | None = None, schedule: str = "
     with reproducible(body):
         kernel = replace(peeled(lowered(body, text or key_of(body))), name=name, sizes=all_symbols(body))
     if always_verify or "bounds" in config().check:
-        verify_bounds(kernel)
+        verify_bounds(kernel, size_needs(body))
     if "bounds" in config().check:
         kernel = with_checks(kernel, next((node.loc for node in reversed(body.nodes) if node.loc), None))
     return scheduled(kernel, schedule) if schedule else kernel

@@ -1,0 +1,36 @@
+"""Body of a kernel -> what its operators ask of sizes, and nothing decides before there are numbers.
+
+`x[:3]` of B elements needs B - 3 not to be negative.  A capture asks its call for that, and holds only where the answer
+is the same; a graph that was read from text is verified for the sizes of each run.  So a kernel may rely on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from tenon.dims import Dim
+from tenon.graph.ir import Graph, Node
+from tenon.loops.size_order import never_negative
+from tenon.ops.pieces import slice_needs, slice_op, slice_size
+
+
+def size_needs(body: Graph) -> tuple[Dim, ...]:
+    """The sizes that are not negative in any run of the body, although they are for some values of the symbols."""
+    needs = dict.fromkeys(need for node in _nodes(body) if node.op is slice_op for need in _of_slice(node))
+    return tuple(need for need in needs if not never_negative(need))
+
+
+def _nodes(body: Graph) -> Iterator[Node]:
+    for node in body.nodes:
+        yield node
+        for inner in node.graphs:
+            yield from _nodes(inner)
+
+
+def _of_slice(node: Node) -> Iterator[Dim]:
+    """Of the axes that have elements for certain: nothing is asked of others."""
+    (x,), (start, stop, step) = node.inputs, (node.attrs[name] for name in ("start", "stop", "step"))
+    assert x is not None
+    for n, a, b, c in zip(x.shape, start, stop, step, strict=True):
+        if all(never_negative(slice_size(*abc) - 1) for abc in zip(start, stop, step, strict=True)):
+            yield from slice_needs(n, a, b, c)
