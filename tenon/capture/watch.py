@@ -276,10 +276,16 @@ def is_taken(lock: Any) -> bool:
 
 
 def place_of(iterator: Any) -> Any:
-    """How far an iterator is, for those that can tell."""
+    """How far an iterator is, for those that can tell.
+
+    Those whose class says how to copy them can.  Python's own way would wrap a file in another, and so close it.
+    """
     if isinstance(iterator, types.GeneratorType):
         frame = iterator.gi_frame
         return frame and (frame.f_lasti, [(name, _held(x)) for name, x in frame.f_locals.items()])
+    kind: Any = type(iterator)
+    if kind.__reduce__ is object.__reduce__:
+        return None
     with suppress(Exception), warnings.catch_warnings(action="ignore"):
         return repr(iterator.__reduce__())
     return None

@@ -122,15 +122,20 @@ def layered(layers, make=optim.Adam):
 
 @pytest.mark.parametrize("make", [optim.Adam, optim.AdamW, lambda p, lr: optim.SGD(p, lr=lr, momentum=0.9)])
 def test_an_optimizer_passes_over_an_expert_that_was_not_chosen(make):
-    seen = []
+    seen, moved = [], []
     for jit in (lambda f: f, lambda f: tn.jit(f, fullgraph=True)):
         step, opt = layered(1, make)
-        step = jit(step)
+        step, parameters = jit(step), opt.param_groups[0]["params"]
         for sign in (1.0, 1.0, -1.0, -1.0, 1.0, -1.0):
+            before = [p.detach().numpy().copy() for p in parameters]
             step(tn.tensor([[1.0, 2.0, 3.0]]) * sign)
-        seen.append([p.detach().numpy() for p in opt.param_groups[0]["params"]])
+            moved.append(max(abs(p.detach().numpy() - b).max() for p, b in zip(parameters, before, strict=True)))
+        seen.append([p.detach().numpy() for p in parameters])
+    # A layer's sums of products have not eager code's bits: each step is off by units of what it moved a parameter by,
+    # which stay where the steps leave a parameter near 0.  An expert that is not passed over moves by far more.
+    rounding = sum(moved) * np.finfo(np.float32).eps
     for a, b in zip(*seen, strict=True):
-        np.testing.assert_allclose(b, a, rtol=1e-5)
+        np.testing.assert_allclose(b, a, rtol=1e-5, atol=rounding)
 
 
 def test_a_result_that_is_cut_off_gives_no_gradient():
