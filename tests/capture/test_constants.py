@@ -115,7 +115,7 @@ def test_memory_that_is_handed_out_later_is_read_in_every_call_from_then_on():
     net, x = network()
     call = in_use(net)
     check(call, net, x)
-    capsule = net[4].weight.detach().__dlpack__()       # somebody else knows the address now, and may write
+    capsule = net[4].weight.detach().__dlpack__(max_version=(1, 0))       # somebody else knows the address now, and may write
     address, count = net[4].weight.numpy().ctypes.data, net[4].weight.size
     memory = np.frombuffer((ctypes.c_float * count).from_address(address), np.float32)
     for factor in (1.0, 0.5, 3.0):
