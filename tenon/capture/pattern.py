@@ -2,7 +2,8 @@
 
 Everything that guards read from such an object is numbered in the order in which it is found; a pattern names objects
 by number and keeps none.  To bind it to others, the same is read from them: plain values must be equal, what is no part
-of the object must be the same, parts must be of the same classes, and distinct where they were distinct.
+of the object must be the same, parts must be of the same classes, and distinct where they were distinct.  What guards
+do not describe (`tenon.capture.alike`) must be the same too.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import types
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from tenon.capture.alike import interchangeable
 from tenon.capture.captured import Captured, Inputs
 from tenon.capture.effects import MISSING
 from tenon.capture.guards import CLASS, Group, Guards, is_atom, same_atom
@@ -20,7 +22,6 @@ from tenon.capture.prologue import Further
 from tenon.capture.roots import direct, reference, roots_of, weakly
 from tenon.capture.trace import GradientOf, Held
 from tenon.dataclasses import dataclass, replace
-from tenon.tensor import Tensor
 
 ANY = object()      # what nobody looks at
 SIMPLE = (FromGraph, FromOutside, FromArguments, FromContainers, FromSize)
@@ -96,6 +97,10 @@ class Pattern:
         objects = self._objects(leaves, lambda expected, value: False)
         return None if objects is None else _Binding(self, objects, [*leaves, *arguments], more).captured()
 
+    def keeps_argument(self) -> bool:
+        """Whether an argument is like no other, which nothing outside keeps alive: nor shall the pattern."""
+        return any(type(x) is not Nth and id(x) not in self.strangers for x, _ in self.roots)
+
     def changed(self, leaves: Sequence[Any]) -> list[Place]:
         """Where other numbers stand than in the objects before, if that is all that is different."""
         objects = self._objects(leaves, are_numbers)
@@ -157,8 +162,7 @@ class _Finder:
         self._tables |= {id(place.holder) for place in places if not isinstance(place.holder, type)}
         for group in groups:
             self._by_holder.setdefault(id(group.holder), []).append(group)
-        roots = [(k, x) for k, x in enumerate(leaves) if reference(x) is not None and id(x) not in shared]
-        self.roots = [(self.number(x), k) for k, x in roots]
+        self.roots = [(self.named(x), k) for k, x in enumerate(leaves) if reference(x) is not None]
         for n, x in enumerate(self._objects):       # which grows meanwhile
             self.open(Nth(n), x)
         self.fixed = [g for g in groups if id(g.holder) not in self.numbers]
@@ -170,9 +174,8 @@ class _Finder:
         """A value by its number, where it belongs to the arguments; itself where it is to be the same for all."""
         if id(x) in self.numbers:
             return Nth(self.numbers[id(x)])
-        belongs = isinstance(x, (Tensor, tuple, types.MethodType)) or id(x) in self._by_holder \
-            or id(x) in self._tables
-        lasting = isinstance(x, (type, types.ModuleType)) or (type(x) is dict and "__builtins__" in x)
+        belongs = interchangeable(x, id(x) in self._by_holder or id(x) in self._tables)
+        lasting = type(x) is dict and "__builtins__" in x       # the globals of a module
         return self.number(x) if belongs and not (lasting or is_plain(x) or id(x) in self._shared) else x
 
     def number(self, x: Any) -> Nth:
@@ -261,7 +264,8 @@ def pattern_of(captured: Captured, leaves: Sequence[Any]) -> Pattern | None:
     chosen = any(isinstance(x, FromGraph) and x.grad is not None for x in left) or any(
         type(k) is OneOf for _, k in captured.gradients)
     tuples = captured.further is not None and captured.further.tuples
-    return Pattern(captured, leaves) if simple and not chosen and not tuples else None
+    pattern = Pattern(captured, leaves) if simple and not chosen and not tuples else None
+    return None if pattern is None or pattern.keeps_argument() else pattern
 
 
 def are_numbers(x: Any, y: Any) -> bool:
@@ -292,8 +296,9 @@ def _place(place: Place, named: Callable[[Any], Any]) -> Place:
 
 
 def parts_of_function(function: types.FunctionType) -> tuple[Any, ...]:
-    """The ways from a function to what belongs to it, beside its defaults."""
-    return (vars(function), function.__globals__, *(function.__closure__ or ()))
+    """All that a function is made of, its attributes first."""
+    return (vars(function), function.__globals__, function.__code__, function.__defaults__, function.__kwdefaults__,
+            function.__name__, function.__qualname__, *(function.__closure__ or ()))
 
 
 def parts_of_method(method: types.MethodType) -> tuple[Any, ...]:

@@ -15,9 +15,10 @@ from typing import Any
 from tenon.capture.effects import Effect
 from tenon.capture.guards import Group, is_atom
 from tenon.dataclasses import replace
+from tenon.graph.op import Op
 from tenon.tensor import Tensor
 
-LASTING = (type, types.ModuleType, types.BuiltinFunctionType)
+LASTING = (type, types.ModuleType, types.BuiltinFunctionType, Op)
 Roots = Mapping[int, int]
 
 

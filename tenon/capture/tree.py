@@ -1,7 +1,7 @@
 """Nested Python containers <-> flat leaves and a structure that can be compared.
 
-Lists, tuples, named tuples, dictionaries and dataclasses are containers; everything else is a leaf.  A dataclass is
-opened into all its attributes and made again without its constructor: it may have changed since.
+Lists, tuples, named tuples, dictionaries and dataclasses are containers; everything else is a leaf, an operator too.
+A dataclass is opened into all its attributes and made again without its constructor: it may have changed since.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 from tenon.capture.effects import slots_of
 from tenon.dataclasses import dataclass, is_dataclass
 from tenon.errors import ArgumentError
+from tenon.graph.op import Op
 from tenon.graph.structure import exactly
 
 
@@ -126,7 +127,7 @@ def _open(tree: Any) -> tuple[tuple[Any, ...], Iterable[Any]] | None:
         return tuple(tree), tree.values()
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         return tree._fields, tree
-    if is_dataclass(kind) and getattr(kind, "__new__", None) is object.__new__:
+    if is_dataclass(kind) and not issubclass(kind, Op) and getattr(kind, "__new__", None) is object.__new__:
         attributes = {**slots_of(tree), **getattr(tree, "__dict__", {})}
         return tuple(attributes), list(attributes.values())
     return None
