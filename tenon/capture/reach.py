@@ -189,9 +189,10 @@ class Reach:
 
     def _only_counted(self, path: str) -> bool:
         """Whether the code does nothing with what it finds under the last name of a path but append, and ask for its
-        length."""
+        length, all in one function: another one's appends would not be seen."""
         name = self._last_name(path)
-        return bool(name) and all(only_counts(c, name) for c in self.codes or ())
+        using = [c for c in self.codes or () if name in (*c.co_names, *c.co_freevars, *c.co_cellvars)]
+        return bool(name) and len(using) == 1 and only_counts(using[0], name)
 
     def _only_stored(self, path: str) -> frozenset[Any] | None:
         """The keys that the code sets, where it does nothing else with what it finds under the last name of a path."""
