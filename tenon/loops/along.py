@@ -47,7 +47,7 @@ class Along:
 def opened(targets: Sequence[Target]) -> list[Target]:
     """The targets as they are computed: a sum that goes along with rows in their loops."""
     found = []
-    sums = {t for along in _found(targets) for t in along.sums}
+    sums = {t for along in _found(targets) for t in along.sums if may_go_along(t)}
     for target in targets:
         if target in sums:
             found += [Target(target.buffer, (*x.indices, *target.indices), target.offset, x.body)

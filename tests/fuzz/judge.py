@@ -102,6 +102,9 @@ class Judge:
             if captured.failures and captured.failed is None:
                 assert captured.program is not None
                 raise RuntimeError("a graph failed, and the function was run instead")
+        for record in self.jitted.records.values():
+            if record.eager is not None and record.eager.bug:
+                raise RuntimeError(f"the function runs by part, by a mistake of Tenon's: {record.eager.what}")
 
     def compare(self, eager: Sequence[np.ndarray], compiled: Sequence[np.ndarray], arrays: Sequence[np.ndarray]) -> None:
         for k, (x, y) in enumerate(zip(eager, compiled, strict=True)):

@@ -126,6 +126,7 @@ def namespace() -> Namespace:
         "clip": lambda x, low, high: torch.clamp(x, low, high), "normalize": lambda x, axis=1: functional.normalize(x, dim=axis),
         "interpolate": lambda x, size=None, scale_factor=None, mode="nearest", align_corners=False: functional.interpolate(
             x, size, scale_factor, mode, align_corners if mode in ("bilinear", "bicubic") else None),
+        "meshgrid": lambda *xs: torch.meshgrid(*xs, indexing="xy"),
         "unfold": functional.unfold, "where": torch.where, "astype": cast, "eye": lambda n, dtype=None: torch.eye(n).double(),
         "sort": lambda x, axis=-1, descending=False: torch.sort(x, axis, descending, stable=True)[0],
         "argsort": lambda x, axis=-1, descending=False: torch.argsort(x, axis, descending, stable=True),
