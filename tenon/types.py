@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import cache
 from math import prod
-from typing import Any
+from typing import Any, NewType
 
 import ml_dtypes
 import numpy as np
@@ -20,6 +20,7 @@ from tenon.errors import ArgumentError, AxisError, DTypeError, ShapeError
 from tenon.locks import cached_property
 
 Shape = tuple[Dim, ...]
+Unsigned = NewType("Unsigned", int)      # of an attribute: a whole number of up to 64 bits, none of them a sign
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,8 +18,9 @@ from typing import Any, get_args, get_origin
 from tenon.dims import SymbolicDim
 from tenon.errors import GraphError
 from tenon.graph.op import Op
+from tenon.types import Unsigned
 
-LARGEST = 1 << 63       # no size or count goes as far
+LARGEST = 1 << 63       # no size goes as far
 
 
 def check_attributes(op: Op, attrs: Mapping[str, Any]) -> None:
@@ -64,6 +65,8 @@ def is_of(value: Any, kind: Any) -> bool:
 def _is_plain(value: Any, kind: Any) -> bool:
     if kind is int:
         return type(value) is int and -LARGEST <= value < LARGEST
+    if kind is Unsigned:
+        return type(value) is int and 0 <= value < 2 * LARGEST
     if kind is float:
         return type(value) is float or _is_plain(value, int)
     if kind is SymbolicDim:
@@ -72,4 +75,5 @@ def _is_plain(value: Any, kind: Any) -> bool:
 
 
 def _shown(kind: Any) -> str:
-    return kind.__name__ if isinstance(kind, type) and not get_args(kind) else str(kind).replace("tenon.", "")
+    named = kind is Unsigned or (isinstance(kind, type) and not get_args(kind))
+    return str(kind.__name__) if named else str(kind).replace("tenon.", "")

@@ -29,6 +29,7 @@ from tenon.types import (
     DType,
     Shape,
     TensorType,
+    Unsigned,
     as_dtype,
     bfloat16,
     float16,
@@ -216,7 +217,7 @@ def _integers_compute(s: Any, i: Any, state: Any, low: int, count: int, shape: A
     return s.cast(((high << 32) ^ rest) % s.const(count, uint64), int64) + low
 
 
-def _integers_type(state: TensorType, *, low: int, count: int, shape: Shape, stream: int = 0) -> TensorType:
+def _integers_type(state: TensorType, *, low: int, count: Unsigned, shape: Shape, stream: int = 0) -> TensorType:
     if count < 1 or low + count > 1 << 63:
         raise ArgumentError(f"random_integers: there are no {count} integers from {low} on")
     return _drawn("random_integers", state, int64, shape)
