@@ -142,7 +142,7 @@ def _check_of_user(op: Op, what: str, found: Sequence[Any], types: Sequence[Tens
         array = np.asarray(x)
         if array.shape != type.shape:
             raise ShapeError(f"{op.name}: its {what} gave an array of shape {list(array.shape)}; {rule}")
-        if not np.can_cast(array.dtype, type.dtype.numpy, "same_kind"):
+        if type != TOKEN and not np.can_cast(array.dtype, type.dtype.numpy, "same_kind"):   # a token holds nothing
             raise DTypeError(f"{op.name}: its {what} gave elements of type {array.dtype}; {rule}")
 
 
