@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
-from threading import main_thread
 from typing import Any
 
 import numpy as np
@@ -101,10 +100,10 @@ def _in_order(load: Callable[[Any], Any], jobs: Iterator[Any], workers: int, mos
     def begin(job: Any) -> Callable[[], Any]:
         try:
             return pool.submit(load, job).result
-        except RuntimeError:
-            if main_thread().is_alive():
+        except RuntimeError as error:
+            if "shutdown" not in str(error):
                 raise
-            return partial(load, job)       # once the main thread has ended Python's pools take no more work
+            return partial(load, job)       # pools close just before the main thread counts as ended
 
     try:
         ahead = deque(map(begin, islice(jobs, most)))
