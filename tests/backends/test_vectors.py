@@ -13,6 +13,7 @@ from tenon.backends.cpu.arithmetic import I64
 from tenon.backends.cpu.lowering import ir_of, kernel_of
 from tenon.backends.cpu.values import Values
 from tenon.backends.cpu.vectors import in_flight, masked_lanes
+from tenon.backends.plain import NO_VECTORS
 from tenon.backends.processor import has_feature
 from tenon.graph.text import parse_graph
 from tenon.loops.expressions import Const, Index
@@ -84,6 +85,29 @@ def test_what_lies_side_by_side_is_masked() -> None:
                        x=f"f32[9, {31 * step + 1}]")
         assert masked_lanes(innermost(apart), 31) == lanes
         assert masked_lanes(innermost(apart), None) is None
+
+
+def phases(places: int = 8, function: str = "negative") -> Kernel:
+    """What four phases of an image are together, as an input gradient of a strided convolution puts them."""
+    one, line, both = (f"f32[{', '.join(map(str, (96, *shape)))}]" for shape in
+                       ((1, places, 1), (1, places, 2), (2, places, 2)))
+    return kernel_of(parse_graph("\n".join((
+        f"def f(a: {one}, b: {one}, c: {one}, d: {one}):",
+        f"    ab: {line} = concat(a, b, axis=3)",
+        f"    cd: {line} = concat(c, d, axis=3)",
+        f"    v1: {both} = concat(ab, cd, axis=1)",
+        f"    v2: {both} = {function}(v1)",
+        "    return v2", ""))), "f")
+
+
+def test_turns_that_write_a_line_each_are_not_made_vectors() -> None:
+    assert scattered(phases())
+    assert not scattered(phases(function="exp"))    # a function of many elements is worth taking vectors apart
+    assert not scattered(phases(2))             # two turns write one line
+
+
+def scattered(found: Kernel) -> bool:
+    return NO_VECTORS in ir_of(found, ())
 
 
 @with_masks

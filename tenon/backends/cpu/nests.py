@@ -19,7 +19,16 @@ from tenon.backends.cpu.contraction.turning import turn
 from tenon.backends.cpu.shares import Share
 from tenon.backends.cpu.streams import AHEAD, elements_of_a_line, streams
 from tenon.backends.cpu.values import ONE, ZERO, Values
-from tenon.backends.cpu.vectors import has_gaps, in_flight, is_unrolled, masked_lanes, nearness, reads_over_gaps
+from tenon.backends.cpu.vectors import (
+    has_gaps,
+    in_flight,
+    is_unrolled,
+    masked_lanes,
+    nearness,
+    reads_over_gaps,
+    scatters,
+)
+from tenon.backends.plain import NO_VECTORS
 from tenon.loops.affine import is_multiple
 from tenon.loops.expressions import OPERATION, Binary, Buffer, Const, Expr, Index, Local, identity
 from tenon.loops.ir import Accumulator, Fetch, Kernel, Loop, Nest, Stmt, Turn, Update, statements
@@ -222,6 +231,8 @@ class Loops(Values):
         again = b.cbranch(b.icmp_signed("<", following, stop), body, done)
         if MASKED not in flags and reads_over_gaps(statement):
             flags = (*flags, MASKED)
+        if scatters(statement):
+            flags = (*flags, f"{NO_VECTORS}=1")
         again.set_metadata("llvm.loop", loop_flags(b.module, *flags))
         b.position_at_end(done)
 

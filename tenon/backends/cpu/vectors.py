@@ -35,6 +35,7 @@ FEW = 16                # of so many vectors one may be left over, to be compute
 STEPS = 1, 2, 3, 4      # elements from one turn to the next, up to which shuffles take less time than gathering does
 UNROLLED = 8            # turns of the longest loop that is unrolled wholly: a longer one is to be vectorised first
 LEAST_LANES = 4         # of a vector that is shuffled together
+LINE = 64               # bytes of memory that a cache fetches at once
 MOST_COPIES = 36        # of the innermost statements, where such loops are nested: 2 x 2 phases of 3 x 3 taps
 
 
@@ -104,6 +105,20 @@ def masked_lanes(loop: Loop, turns: int | None) -> int | None:
 def has_gaps(loop: Loop) -> bool:
     """Whether turns touch elements some apart; LLVM goes along gaps without a mask for all but the last vectors."""
     return any(step not in (0, 1) for _, step in _touched(loop, _written_out(loop) or ()))
+
+
+def scatters(loop: Loop) -> bool:
+    """Whether each turn writes other lines of memory than the next, by loops inside that are written out.
+
+    Vectors of turns would be taken apart to be stored; LLVM makes vectors of a turn's own stores.  In a loop that adds
+    up, or calls functions, vectors of turns pay all the same.
+    """
+    body = _written_out(loop)
+    if body is None or not any(isinstance(x, Loop) for x in loop.body) or any(isinstance(x, Update) for x in body):
+        return False
+    steps = [(x, step) for x, step in _touched(loop, body) if isinstance(x, Store)]
+    return all(operations(x) < FUNCTION for x in _parts(body)) and all(
+        isinstance(step, int) and abs(step) * x.buffer.type.dtype.itemsize >= LINE for x, step in steps)
 
 
 def reads_over_gaps(loop: Loop) -> bool:
