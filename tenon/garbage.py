@@ -17,8 +17,8 @@ import gc
 import os
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
-from threading import RLock
+from contextlib import contextmanager, suppress
+from threading import RLock, Thread
 
 
 class Collector:
@@ -107,6 +107,13 @@ def give_back(compiler: str = "libllvmlite") -> None:
         library.madvise(ctypes.c_void_p(start), ctypes.c_size_t(size), DO_NOT_NEED)
 
 
+def give_back_soon() -> None:
+    """The same by another thread: Linux takes 10 ms to say what is mapped.  Left, where there can be no more threads.
+    """
+    with suppress(RuntimeError):
+        Thread(target=give_back, name="tenon-give-back").start()
+
+
 DO_NOT_NEED = 4         # of Linux
 
 
@@ -121,15 +128,18 @@ def _unchanged_pages(library: str) -> Iterator[tuple[int, int]]:
             text = file.read()
     except OSError:
         return
-    for found in re.finditer(_MAPPING, text, re.MULTILINE):
-        start, end = (int(found[part], 16) for part in ("start", "end"))
-        of_file = all(re.search(rf"^{name}: +0 kB", found["fields"], re.MULTILINE) for name in ("Anonymous", "Swap"))
-        if library in found["file"] and "w" not in found["rights"] and of_file:
+    at = text.find(library)     # a search for the pattern would go through what hundreds of other files are mapped to
+    while at >= 0:
+        found = _MAPPING.match(text, text.rfind("\n", 0, at) + 1)
+        if found is not None and "w" not in found["rights"] and all(
+                re.search(rf"^{name}: +0 kB", found["fields"], re.MULTILINE) for name in ("Anonymous", "Swap")):
+            start, end = int(found["start"], 16), int(found["end"], 16)
             yield start, end - start
+        at = text.find(library, at + len(library) if found is None else found.end())
 
 
-_MAPPING = (r"^(?P<start>[0-9a-f]+)-(?P<end>[0-9a-f]+) (?P<rights>\S+) \S+ \S+ \d+ +(?P<file>/.*)\n"
-            r"(?P<fields>(?:[A-Z]\w+:.*\n)+)")
+_MAPPING = re.compile(r"(?P<start>[0-9a-f]+)-(?P<end>[0-9a-f]+) (?P<rights>\S+) \S+ \S+ \d+ +/.*\n"
+                      r"(?P<fields>(?:[A-Z]\w+:.*\n)+)")
 
 
 def _after_fork() -> None:

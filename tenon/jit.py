@@ -42,7 +42,7 @@ from tenon.dims import (
 )
 from tenon.eager.recording import modes, recording
 from tenon.errors import ArgumentError, CaptureError, CompilerDefect
-from tenon.garbage import MANY, give_back
+from tenon.garbage import MANY, give_back_soon
 from tenon.graph.ir import AUTOTUNE, DONATED, MEMORY_BUDGET, UPDATES, Graph
 from tenon.graph.op import current
 from tenon.locks import Lock, unforked
@@ -111,7 +111,7 @@ class Jitted(StandsFor):
                     if captured is None:
                         captured, arguments = self._capture(record, leaves, structure, containers)
             if captured is not None:
-                if captured.calls == 0 and len(captured.graph.nodes) >= MANY:
+                if captured.calls == 0:
                     make_ready()
                 captured.calls += 1
                 if captured.calls in SHORTEN_AT:        # before the run, while all is as the capture needs it
@@ -155,7 +155,7 @@ class Jitted(StandsFor):
             captured.short = call
             self._short_ways = ((*modes(), call), *others[:MOST_SHORT_WAYS - 1])
             if len(captured.graph.nodes) >= MANY:
-                give_back()         # the short way is machine code too
+                give_back_soon()    # the short way is machine code too
 
     def _by_part(self, record: Record, args: Any, keywords: Any) -> Any:
         if record.eager is not None:

@@ -16,7 +16,7 @@ from contextlib import suppress
 from functools import cache
 from itertools import chain
 from operator import itemgetter, not_
-from threading import Thread
+from threading import Event, Thread
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -103,10 +103,10 @@ def _read_anew(prologue: Prologue, made: Callable[[tuple[Any, ...]], Any], leave
 
 
 def make_ready() -> None:
-    """Let another thread make the native functions of short ways, while a first program is compiled: the memory that
-    LLVM takes is given back after that, and would be taken again by the second call.  Nothing is lost but that where
-    the system has no more threads, or Python is about to end."""
-    if objects.READABLE:
+    """Let another thread make the native functions of short ways, while a first program is compiled: the second call
+    would wait for LLVM, and take the memory again that is given back once the program is there.  Nothing is lost but
+    that where the system has no more threads, or Python is about to end."""
+    if objects.READABLE and not _ready.is_set():
         with suppress(RuntimeError):
             Thread(target=_load_natives, name="tenon-compile").start()
 
@@ -115,7 +115,12 @@ def _load_natives() -> None:
     with COLLECTOR:
         with unforked:
             from tenon.backends.cpu.calls import library  # local: LLVM is slow to load, and not always needed
+            from tenon.capture.conditions import GuardConditions  # noqa: F401  # a second call loads it
         library(_slots())
+        _ready.set()
+
+
+_ready = Event()
 
 
 def _is_plain(structure: Structure) -> bool:
