@@ -19,6 +19,7 @@ try:
     from tenon.array_api import namespace_info as __array_namespace_info__
     from tenon.autocast import autocast, get_autocast_dtype, is_autocast_enabled
     from tenon.capture.watch import unwatched as _unwatched
+    from tenon.config import VERSION as __version__
     from tenon.config import read_show as _read_show
     from tenon.eager.recording import enable_grad, is_grad_enabled, no_grad
     from tenon.extend import graph_pass, kernel, register_backend, remove_kernel, remove_pass
@@ -77,7 +78,7 @@ _MODULES = ("data", "debug", "fft", "nn", "optim")
 _LATER = dict.fromkeys(("alpha_dropout", "scaled_dot_product_attention"), "tenon.nn.functional")
 _LATER |= dict.fromkeys(("cond", "switch"), "tenon.capture.control")
 _LATER |= dict.fromkeys(("fori_loop", "map", "scan", "while_loop"), "tenon.capture.loops")
-_LATER |= {"save": "tenon.storage", "load": "tenon.storage", "explain": "tenon.debug.explain"}
+_LATER |= {"save": "tenon.serialization.files", "load": "tenon.serialization.files", "explain": "tenon.debug.explain"}
 _LATER |= dict.fromkeys(("get_num_threads", "set_num_threads"), "tenon.runtime.scheduler")
 _LATER |= dict.fromkeys(("autograd", "checkpoint", "custom_vjp", "grad", "hessian", "hvp", "jacfwd", "jacobian",
                          "jacrev", "jvp", "value_and_grad", "vjp", "vmap"), "tenon.transforms")
@@ -106,7 +107,6 @@ def _html(view: str) -> _Callable[[object], str]:
 
 Tensor._repr_html_ = _html("tensor_html")       # type: ignore[attr-defined]
 Graph._repr_html_ = _html("graph_html")         # type: ignore[attr-defined]
-__version__ = "0.1.0"
 
 if _words := _read_show(_environ):
     _import_module("tenon.debug.show").show(_words)

@@ -25,6 +25,7 @@ from tenon.errors import TenonError
 if TYPE_CHECKING:
     from pathlib import Path
 
+VERSION = "0.1.0"       # of Tenon
 SHOWABLE = ("graph", "loops", "llvm", "asm", "guards", "fallbacks", "time", "memory")
 CHECKABLE = ("bounds", "passes", "guard", "guard_before")
 VECTORS = ("128", "256", "512")

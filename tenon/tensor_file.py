@@ -66,7 +66,7 @@ def _header(file: IO[bytes], size: int) -> tuple[dict[str, Any], dict[str, str],
     if not text.startswith(b"{"):
         raise DamagedFile("its header does not begin with {")
     try:
-        header = json.loads(text.decode(), object_pairs_hook=_distinct, parse_constant=_no_number)
+        header = json.loads(text.decode(), object_pairs_hook=distinct, parse_constant=no_number)
     except (ValueError, RecursionError) as error:
         raise DamagedFile(f"its header is no JSON: {str(error)[:200]}") from None
     if not isinstance(header, dict):
@@ -78,7 +78,7 @@ def _header(file: IO[bytes], size: int) -> tuple[dict[str, Any], dict[str, str],
     return header, metadata, LENGTH + length
 
 
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a name stands twice")
@@ -87,7 +87,7 @@ def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _no_number(text: str) -> Any:
+def no_number(text: str) -> Any:
     raise ValueError(f"{text} is no number of JSON")
 
 

@@ -24,7 +24,7 @@ pipeline
 autocast state elements arrays tensor eager
 capture
 jit transforms random linalg extend
-array_api distributed fft nn optim data interop storage debug
+array_api distributed fft nn optim data interop serialization debug
 __init__
 demos
 serve cli

@@ -43,10 +43,10 @@ def verify(graph: Graph) -> Graph:
 def verify_sizes(graph: Graph, sizes: Mapping[str, int]) -> None:
     """Raise GraphError where a rule is broken once the symbols have these sizes."""
     try:
-        sized = _sized(graph, sizes, {})
+        with_numbers = sized(graph, sizes)
     except ArithmeticError as error:
         raise GraphError(f"{graph.name}: with {dict(sizes)} a size is no number: {error}") from None
-    _verify(sized, set())
+    _verify(with_numbers, set())
 
 
 # ---------------------------------------------------------------- the whole
@@ -207,8 +207,13 @@ def _broken(graph: Graph, node: Node, problem: str) -> GraphError:
 
 # ---------------------------------------------------------------- with sizes
 
-def _sized(graph: Graph, sizes: Mapping[str, int], known: dict[Graph, Graph]) -> Graph:
+def sized(graph: Graph, sizes: Mapping[str, int]) -> Graph:
     """The graph with numbers for its symbols."""
+    return _sized(graph, sizes, {})
+
+
+def _sized(graph: Graph, sizes: Mapping[str, int], known: dict[Graph, Graph]) -> Graph:
+    """The same, as far as the sub-graphs that are known."""
     if graph not in known:
         values: dict[Value, Value] = {p: Value(concrete_type(p.type, sizes), name=p.name) for p in graph.params}
         nodes = []

@@ -7,7 +7,6 @@ stands as JSON in the header under "tenon".  Reading never runs anything; `tenon
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,26 +20,15 @@ from tenon.tensor import Tensor
 STRUCTURE = "tenon"
 
 
-def save(obj: Any, path: str | os.PathLike[str], metadata: Mapping[str, str] | None = None) -> None:
-    """Write a module's state, or nested dicts and lists of tensors, arrays, numbers, strings and None.
-
-    The file is complete, or the one before it still there: it is written under another name and then renamed.
-
-    >>> import tempfile, pathlib
-    >>> path = pathlib.Path(tempfile.mkdtemp()) / "model.safetensors"
-    >>> tn.save({"w": tn.ones(2), "epoch": 3}, path)
-    >>> tn.load(path)
-    {'w': tensor([1., 1.]), 'epoch': 3}
-    """
+def tensors_and_structure(obj: Any) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """(arrays by name, metadata) of a module's state, or of nested dicts and lists."""
     tensors: dict[str, np.ndarray] = {}
     structure = _flatten(obj.state_dict() if isinstance(obj, Module) else obj, "", tensors)
-    header = _texts(metadata or {})
-    if structure != {name: {"tensor": name} for name in tensors}:
-        header[STRUCTURE] = json.dumps(structure)
-    tensor_file.write(path, tensors, header)
+    flat = structure == {name: {"tensor": name} for name in tensors}
+    return tensors, {} if flat else {STRUCTURE: json.dumps(structure)}
 
 
-def _texts(metadata: Mapping[str, str]) -> dict[str, str]:
+def texts(metadata: Mapping[str, str]) -> dict[str, str]:
     """Metadata as the file holds them; raises ArgumentError for what is no text."""
     for name, text in metadata.items():
         if not isinstance(name, str) or not isinstance(text, str):
@@ -48,26 +36,15 @@ def _texts(metadata: Mapping[str, str]) -> dict[str, str]:
     return dict(metadata)
 
 
-def load(path: str | os.PathLike[str]) -> Any:
-    """What `save` wrote, or the tensors of any safetensors file by name.
-
-    Raises ArgumentError where the file is no safetensors file or is damaged.
-    """
-    if not isinstance(path, (str, bytes, os.PathLike)):
-        raise ArgumentError(f"load: a path was expected, not {type(path).__name__}")
-    if os.path.isdir(path):
-        raise ArgumentError(f"load: {os.fspath(path)!r} is a directory", hint="give the file that tn.save wrote in it")
-    try:
-        arrays, header = tensor_file.read(path)
-    except tensor_file.DamagedFile as error:
-        raise ArgumentError(f"{os.fspath(path)!r} is not a safetensors file, or is damaged: {error.what}") from None
+def nest_of(arrays: Mapping[str, np.ndarray], header: Mapping[str, str], path: str) -> Any:
+    """What a file holds: the nest that was saved, or its tensors by name."""
     tensors = {name: Tensor(array) for name, array in arrays.items()}
     if STRUCTURE not in header:
         return tensors
     try:
         return _build(json.loads(header[STRUCTURE]), tensors)
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise ArgumentError(f"{os.fspath(path)!r} has a damaged structure in its header: {error!r}") from None
+        raise ArgumentError(f"{path!r} has a damaged structure in its header: {error!r}") from None
 
 
 def _flatten(obj: Any, name: str, tensors: dict[str, np.ndarray]) -> Any:
