@@ -1,7 +1,8 @@
 """Deep image networks learn as PyTorch's do: losses and gradients of five steps, eager and compiled.
 
-In float64 they agree to 1e-8. In float32 deep networks with batch norm are chaotic, so the measure is PyTorch itself: its
-own distance from its float64 run where the images are moved by a unit of the last place.
+In float64 the first step agrees to 1e-10, and five steps to 1e-8. Deep networks with batch norm are chaotic: what the last
+place holds grows up to a hundred times a step. So where PyTorch's own runs part more, the measure is PyTorch itself: its
+distance from the run whose images are moved by a unit of the last place, in float32 from its float64 run.
 
 Thin networks by default; `TENON_EXPLORE=1` builds them as published, at two sizes of images (an hour).
 """
@@ -9,6 +10,7 @@ Thin networks by default; `TENON_EXPLORE=1` builds them as published, at two siz
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -22,7 +24,6 @@ EXPLORE = bool(os.environ.get("TENON_EXPLORE"))
 SCALE, SIZES = (FULL, (32, 64)) if EXPLORE else (TINY, (32,))
 STEPS, BATCH = 5, 4
 CHAOTIC = IMAGE_NETWORKS if EXPLORE else ("efficientnet", "shufflenet_v2", "senet")
-Losses = list[float]
 
 
 def weights(name: str) -> dict[str, np.ndarray]:
@@ -35,9 +36,17 @@ def images(size: int) -> tuple[np.ndarray, np.ndarray]:
     return data.normal(size=(BATCH, 3, size, size)).astype("float32").astype("float64"), data.integers(0, 10, BATCH)
 
 
+@dataclass(frozen=True)
+class Run:
+    """The loss of each step, and the gradients and buffers after the first step and after the last."""
+
+    losses: np.ndarray
+    first: list[np.ndarray]
+    last: list[np.ndarray]
+
+
 def trained(library: Any, name: str, state: dict[str, np.ndarray], x: np.ndarray, y: np.ndarray,
-            jitted: bool = False) -> tuple[Losses, list[np.ndarray]]:
-    """The loss of each step, and the gradients and buffers of the last one."""
+            jitted: bool = False) -> Run:
     given = torch.from_numpy if library is torch else tn.asarray
     net = IMAGE_NETWORKS[name](Library(library), SCALE)
     net = net.double() if x.dtype == np.float64 else net
@@ -51,34 +60,52 @@ def trained(library: Any, name: str, state: dict[str, np.ndarray], x: np.ndarray
         optimizer.step()
         return loss.detach()
 
+    def kept() -> list[np.ndarray]:
+        return [np.array(v.detach().numpy()) for v in [*(p.grad for p in net.parameters()), *net.buffers()]]
+
     step = tn.jit(step, fullgraph=True) if jitted else step
-    losses = [float(step(given(x), given(y))) for _ in range(STEPS)]
-    return losses, [np.array(v.detach().numpy()) for v in [*(p.grad for p in net.parameters()), *net.buffers()]]
+    losses = [float(step(given(x), given(y)))]
+    first = kept()
+    losses += [float(step(given(x), given(y))) for _ in range(1, STEPS)]
+    return Run(np.array(losses), first, kept())
+
+
+def distance(run: Run, other: Run) -> float:
+    """How far two runs are apart: of losses, relative; of gradients and buffers, relative to the largest of each."""
+    return max(float((abs(run.losses - other.losses) / abs(other.losses)).max()), apart(run.last, other.last))
+
+
+def apart(arrays: list[np.ndarray], others: list[np.ndarray]) -> float:
+    return max(abs(a - b).max() / max(1.0, abs(b).max()) for a, b in zip(arrays, others, strict=True))
+
+
+def moved(x: np.ndarray) -> list[np.ndarray]:
+    """The same images, each number a unit of the last place away: upwards, downwards, towards zero."""
+    return [np.nextafter(x, x.dtype.type(end)) for end in (np.inf, -np.inf, 0)]
 
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", IMAGE_NETWORKS)
 def test_losses_and_gradients_in_float64_are_those_of_pytorch(name: str, size: int) -> None:
     state, (x, y) = weights(name), images(size)
-    losses, gradients = trained(torch, name, state, x, y)
-    for jitted in (False, True):
-        found, found_gradients = trained(tn, name, state, x, y, jitted)
-        np.testing.assert_allclose(found, losses, rtol=1e-8)
-        for got, want in zip(found_gradients, gradients, strict=True):
-            np.testing.assert_allclose(got, want, rtol=0, atol=1e-8 * max(1.0, abs(want).max()))
+    exact = trained(torch, name, state, x, y)
+    found = [trained(tn, name, state, x, y, jitted) for jitted in (False, True)]
+    assert max(apart(run.first, exact.first) for run in found) <= 1e-10
+    ours = max(distance(run, exact) for run in found)
+    if ours > 1e-8:
+        assert ours <= 4 * max(distance(trained(torch, name, state, x, y), exact) for x in moved(x))
 
 
 @pytest.mark.parametrize("size", SIZES)
 @pytest.mark.parametrize("name", CHAOTIC)
 def test_losses_in_float32_are_as_close_as_those_of_pytorch(name: str, size: int) -> None:
     state, (x, y) = weights(name), images(size)
-    exact = np.array(trained(torch, name, state, x, y)[0])
+    exact = trained(torch, name, state, x, y).losses
     narrow = x.astype("float32")
-    moved = [narrow, *(np.nextafter(narrow, np.float32(end)) for end in (np.inf, -np.inf, 0))]
 
     def error(library: Any, x: np.ndarray, jitted: bool = False) -> float:
-        return float(abs(np.array(trained(library, name, state, x, y, jitted)[0]) - exact).max())
+        return float(abs(trained(library, name, state, x, y, jitted).losses - exact).max())
 
-    theirs = max(error(torch, x) for x in moved)
+    theirs = max(error(torch, x) for x in [narrow, *moved(narrow)])
     for jitted in (False, True):
         assert error(tn, narrow, jitted) <= max(4 * theirs, 1e-5 * abs(exact).max())
