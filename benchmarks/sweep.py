@@ -50,8 +50,9 @@ def runs_of(case: Case) -> tuple[Callable[[], Any], Callable[[], Any]]:
     ours = [tn.asarray(a).astype(getattr(tn, i.dtype)) for a, i in zip(arrays, case.inputs, strict=True)]
     function = case.torch or case.tenon
     if not case.gradient:
-        compiled = tn.jit(lambda *inputs: case.tenon(tn, *inputs))
-        return lambda: compiled(*ours), lambda: function(torch, *theirs)
+        changing, weights = ours[:case.changing], [x * 1 for x in ours[case.changing:]]   # arrays of nobody else's
+        compiled = tn.jit(lambda *inputs: case.tenon(tn, *inputs, *weights))
+        return lambda: compiled(*changing), lambda: function(torch, *theirs)
     seed = np.random.default_rng(9).standard_normal(tuple(function(torch, *theirs).shape)).astype(arrays[0].dtype)
     wanted = [x.requires_grad_() for x in theirs if x.is_floating_point()]
     pulled, given, backward = tn.jit(pullback(case)), tn.asarray(seed), torch.from_numpy(seed)

@@ -54,9 +54,16 @@ class Case:
     torch: Function | None = None           # where PyTorch says it otherwise
     gradient: bool = False
     random: bool = False                    # results of two libraries differ
+    constants: int = 0                      # how many of the last inputs are weights of a network in use
 
     def __str__(self) -> str:
-        return f"{self.name}{' + gradient' if self.gradient else ''}  {' '.join(map(str, self.inputs))}"
+        shapes = [str(x) + (" constant" if k >= self.changing else "") for k, x in enumerate(self.inputs)]
+        return f"{self.name}{' + gradient' if self.gradient else ''}  {' '.join(shapes)}"
+
+    @property
+    def changing(self) -> int:
+        """How many inputs differ from call to call."""
+        return len(self.inputs) - self.constants
 
 
 def f32(*shape: int, positive: bool = False) -> Input:
@@ -167,6 +174,8 @@ def reductions() -> Iterator[Case]:
     yield Case("max, integers", lambda m, x: m.amax(x, 1), [i64(1021, 1031)])
     for kind in (f32, f64):
         yield Case("cumsum", lambda m, x: m.cumsum(x, 0), [kind(1_000_003)])
+    for shape in ((1021, 1031), (4099, 67), (67, 4099)):
+        yield Case("cumsum over 0", lambda m, x: m.cumsum(x, 0), [f32(*shape)])
     yield Case("cumsum, integers", lambda m, x: m.cumsum(x, 1), [i64(1021, 1031)])
     yield Case("cumprod over 1", lambda m, x: m.cumprod(x, 1), [f32(1021, 1031)])
     yield Case("cummax over 1", lambda tn, x: tn.cummax(x, 1), [f32(1021, 1031)],
@@ -281,6 +290,9 @@ def orders() -> Iterator[Case]:
                    lambda torch, x, axis=axis: torch.argsort(x, axis))
         yield Case(f"topk 5, axis {axis}", lambda tn, x, axis=axis: tn.topk(x, 5, axis)[0], [f32(1021, 1031)],
                    lambda torch, x, axis=axis: torch.topk(x, 5, axis)[0])
+    for rows in (1, 8, 67):
+        yield Case("topk 50", lambda tn, x: tn.topk(x, 50)[0], [f32(rows, 30_000)],
+                   lambda torch, x: torch.topk(x, 50)[0])
     yield Case("topk 100", lambda tn, x: tn.topk(x, 100)[0], [f32(17, 30011)], lambda torch, x: torch.topk(x, 100)[0])
     yield Case("median", lambda tn, x: tn.quantile(x, 0.5, 1), [f32(257, 1021)],
                lambda torch, x: torch.quantile(x, 0.5, 1))
@@ -314,6 +326,23 @@ def products() -> Iterator[Case]:
                    lambda torch, *xs, text=text: torch.einsum(text, *xs).contiguous())
     yield Case("linear", lambda tn, x, w, b: tn.linear(x, w, b), [f32(127, 769), f32(3073, 769), f32(3073)],
                lambda torch, x, w, b: torch.nn.functional.linear(x, w, b), gradient=True)
+
+
+def constant_factors() -> Iterator[Case]:
+    """One operator with a weight, as it is in a network in use: nothing around it pays for another layout."""
+    for n, channels, filters, size, kernel, stride in (
+            (1, 96, 1, 56, 3, 1), (8, 96, 1, 56, 3, 1), (1, 144, 1, 56, 3, 2), (1, 192, 1, 28, 5, 1),
+            (1, 3, 64, 224, 7, 2), (1, 64, 64, 56, 3, 1), (1, 64, 256, 56, 1, 1), (1, 256, 64, 56, 1, 1),
+            (1, 512, 512, 7, 3, 1), (1, 2048, 512, 7, 1, 1), (8, 64, 16, 28, 3, 1)):
+        groups = channels if filters == 1 else 1        # one filter for each channel
+        yield Case("depthwise conv" if groups > 1 else "conv",
+                   lambda tn, x, w, a=(stride, kernel // 2, 1, groups): tn.conv2d(x, w, None, *a),
+                   [f32(n, channels, size, size), f32(filters * groups, channels // groups, kernel, kernel)],
+                   lambda torch, x, w, a=(stride, kernel // 2, 1, groups):
+                   torch.nn.functional.conv2d(x, w, None, *a), constants=1)
+    for kind in (f32, f64):
+        for m, k, n in ((512, 512, 512), (1024, 1024, 1024), (16, 1021, 1031)):
+            yield Case("x @ w", lambda _, x, w: x @ w, [kind(m, k), kind(k, n)], constants=1)
 
 
 def windows() -> Iterator[Case]:
@@ -385,6 +414,6 @@ def learning() -> Iterator[Case]:
 
 def cases() -> list[Case]:
     """All of them."""
-    families = (elementwise, conversions, reductions, norms, moves, indexing, orders, products, windows, chances,
-                learning)
+    families = (elementwise, conversions, reductions, norms, moves, indexing, orders, products,
+                constant_factors, windows, chances, learning)
     return [case for family in families for case in family()]

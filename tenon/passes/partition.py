@@ -14,10 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
+from math import prod
+from typing import Any
 
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.op import Op
-from tenon.ops.shape import reshape_op
+from tenon.loops.cost import known
+from tenon.ops.channels_last import conv_channels_last, depthwise_channels_last
+from tenon.ops.shape import permute, reshape_op
 from tenon.passes.grouped import in_order
 from tenon.passes.groups import Group, Order, bytes_of, elements, largest, now, try_nodes, union
 from tenon.passes.kinds import Kind, kind_of
@@ -25,6 +29,9 @@ from tenon.passes.worth import MOST_INPUTS, Worth
 
 MOST_NODES = 48             # in one kernel; beyond, compiling costs more than memory traffic
 SIMILAR = 4                 # bits by which sizes differ that are taken for different
+LINE = 64                   # bytes of a cache line
+PANEL = 16                  # filters that meet an element of an image at once
+OFTEN = 8                   # times that an element of an image is read, for which a copy pays
 MOST_APART = 200            # places in the graph; what is further apart lies in memory for long anyway
 RENAMES: tuple[Op, ...] = (reshape_op,)     # what a backend does by giving the same memory another type
 
@@ -322,12 +329,37 @@ class Groups:
 
 
 def _hides_windows(view: Value, user: Node) -> bool:
-    """Whether a convolution of groups of channels is no product any more if it reads through the view: windows have to
-    slide along what lies side by side, and a plain loop takes a hundred times as long."""
-    if user.attrs.get("groups", 1) == 1 or view.node is None:
+    """Whether a convolution reads much slower through the view."""
+    if view.node is None:
         return False
+    if user.op in (conv_channels_last, depthwise_channels_last):
+        return view is user.inputs[0] and _scatters_channels(view.node) and _reads_often(user)
+    if user.attrs.get("groups", 1) == 1:
+        return False
+    # One of groups of channels is no product any more: windows have to slide along what lies side by side, and a plain
+    # loop takes a hundred times as long.
     alone, through = (try_nodes(nodes, user.outputs) for nodes in ([user], [view.node, user]))
     return alone is not None and alone.products > 0 and (through is None or through.products == 0)
+
+
+def _scatters_channels(view: Node) -> bool:
+    """Whether the elements of a line of channels lie in more lines of memory than one."""
+    shape, axis, source = view.output.shape, view.output.ndim - 1, view.output
+    while source.node is not None and source.node.op is permute:
+        axis = source.node.attrs["axes"][axis]
+        source = source.node.inputs[0]                              # type: ignore[assignment]
+    return axis != source.ndim - 1 and known(shape[-1]) * source.dtype.itemsize > LINE
+
+
+def _reads_often(user: Node) -> bool:
+    """Whether each element of an image is read so often that copying it first is little beside that: once for every
+    tap that meets it, and every panel of filters.  One channel after the other is read as vectors only from a copy."""
+    if user.op is depthwise_channels_last:
+        return True
+    *_, filters = user.output.shape
+    weight: Any = user.inputs[1]
+    taps: float = prod(weight.shape[2:]) / prod(user.attrs["stride"])
+    return taps * -(-known(filters) // PANEL) >= OFTEN
 
 
 def _memory_of(x: Value) -> Value:

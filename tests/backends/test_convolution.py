@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 import tenon as tn
 from tenon.backends.cpu import driver
 from tenon.backends.cpu.convolution import WinogradPlan, plan_of
+from tenon.backends.cpu.convolution.plan import direct_plan_of
 from tenon.backends.cpu.prepack import Packed
 from tenon.backends.cpu.steps import KernelStep
 from tenon.capture.constants import WithConstants
@@ -17,6 +18,7 @@ from tenon.debug.profiler import DRIVE
 from tenon.errors import ShapeError
 from tenon.runtime.frame import Frame
 from tenon.runtime.scheduler import get_num_threads, set_num_threads
+from tests.layouts import facing, turned
 
 # batch, channels, sizes, filters, kernel, stride, padding, dilation
 CASES = [
@@ -24,7 +26,7 @@ CASES = [
     (1, 64, (28, 28), 64, (3, 3), 1, 1, 1),             # several blocks of rows
     (2, 5, (9, 11), 37, (3, 3), 2, 1, 1),               # filters that do not fill a vector
     (2, 5, (9, 11), 37, (3, 2), 1, 2, 2),
-    (1, 3, (40, 40), 64, (7, 7), 2, 3, 1),              # from an image with its channels first
+    (1, 3, (40, 40), 64, (7, 7), 2, 3, 1),              # few channels
     (3, 7, (7, 7), 50, (3, 3), 1, 1, 1),                # tiles of two rows, and one that is left over
     (1, 33, (7, 7), 48, (3, 3), 1, 0, 1),               # no window reaches over the edge
     (1, 24, (14, 14), 40, (1, 1), 2, 0, 1),
@@ -91,13 +93,15 @@ def check(case, dtype, act, tolerance):
     x, w, b = arrays(case, dtype)
     weight, bias = owned(w), owned(b)
 
+    @facing
     def network(x, more):
         y = tn.conv(x, weight, stride=stride, padding=padding, dilation=dilation) + bias
         return epilogue(y, more, act)
 
     with tn.no_grad():
         shape = tn.conv(tn.asarray(x), weight, stride=stride, padding=padding, dilation=dilation).shape
-        given = tn.asarray(x), tn.asarray(np.random.default_rng(1).uniform(-1, 1, shape).astype(dtype))
+        more = np.random.default_rng(1).uniform(-1, 1, shape).astype(dtype)
+        given = tn.asarray(turned(x)), tn.asarray(turned(more))
         expected = np.asarray(network(*given))
         compiled = tn.jit(network)
         found = np.asarray(compiled(*given))
@@ -139,8 +143,8 @@ def check_squares(case, dtype=np.float32, seed=0):
     x = random.standard_normal((batch, 8, *sizes)).astype(dtype)
     network, exact = after_another(channels, filters, padding, dtype, seed)
     with tn.no_grad():
-        compiled, given = tn.jit(lambda x: network(x)), tn.asarray(x)
-        found, expected = np.asarray(compiled(given)), exact(x)
+        compiled, given = tn.jit(facing(lambda x: network(x))), tn.asarray(turned(x))
+        found, expected = np.asarray(compiled(given)), turned(exact(x))
         scale = np.sqrt(8 * 9 * channels)               # about the size of a sum before anything cancels
         assert np.abs(found - expected).max() <= scale * 100 * np.finfo(dtype).eps
         return compiled.capture(given)
@@ -196,9 +200,9 @@ def test_a_small_image_has_tasks_for_several_threads(case, least):
     *_, stride, padding, dilation = case
     x, w, _ = arrays(case, np.float32)
     weight = owned(w)
-    captured = tn.jit(lambda x: tn.conv(x, weight, stride=stride, padding=padding, dilation=dilation)).capture(
-        tn.asarray(x))
-    plan = plan_of(steps_of(captured)[0].unit.kernel.nests[0].body[0])
+    captured = tn.jit(facing(lambda x: tn.conv(x, weight, stride=stride, padding=padding, dilation=dilation))).capture(
+        tn.asarray(turned(x)))
+    plan = direct_plan_of(steps_of(captured)[0].unit.kernel.nests[0].body[0])
     assert plan is not None and plan.blocks * plan.panels >= least
 
 
@@ -206,7 +210,7 @@ def test_a_small_image_has_tasks_for_several_threads(case, least):
 def test_a_small_image_of_windows_of_three_by_three_has_tasks_too(channels, side, tasks):
     network, _ = after_another(channels, channels, 1, np.float32)
     with tn.no_grad():
-        captured = tn.jit(lambda x: network(x)).capture(tn.ones((1, 8, side, side)))
+        captured = tn.jit(facing(lambda x: network(x))).capture(tn.ones((1, side, side, 8)))
     plans = [plan_of(step.unit.kernel.nests[0].body[0]) for step in steps_of(captured) if isinstance(step.unit, Packed)]
     assert all(plan.blocks * plan.count >= tasks for plan in plans if isinstance(plan, WinogradPlan))
     assert any(isinstance(plan, WinogradPlan) for plan in plans) or tasks == 1

@@ -12,6 +12,7 @@ from tenon.capture.constants import WithConstants
 from tenon.config import config
 from tenon.errors import ShapeError
 from tenon.loops.ir import Contraction
+from tests.layouts import facing, turned
 
 # batch, channels, sizes, kernel, stride, padding, dilation
 CASES = [
@@ -48,10 +49,10 @@ def check(case, act=tn.relu, dtype=np.float32, tolerance=1e-5):
     x, network = network_of(case, dtype, act)
     with tn.no_grad():
         expected = np.asarray(network(tn.asarray(x)))
-        compiled = tn.jit(network)
-        found = np.asarray(compiled(tn.asarray(x)))
+        compiled, given = tn.jit(facing(network)), tn.asarray(turned(x))
+        found = np.moveaxis(np.asarray(compiled(given)), -1, 1)
     np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance * case[1])
-    return compiled.capture(tn.asarray(x))
+    return compiled.capture(given)
 
 
 def ways(captured):

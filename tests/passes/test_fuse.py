@@ -108,6 +108,16 @@ def test_a_view_that_hides_the_windows_of_a_convolution_is_stored(groups: int, e
     assert operators(graph) == expected
 
 
+@pytest.mark.parametrize(("channels", "kernel", "stored"), [(32, 3, True), (3, 3, False), (32, 1, False)])
+def test_channels_that_lie_apart_are_copied_for_a_convolution_that_reads_them_often(channels: int, kernel: int,
+                                                                                   stored: bool) -> None:
+    graph = fused(f"def f(x: f32[2, {channels}, 9, 9], w: f32[16, {channels}, {kernel}, {kernel}]):",
+                  f"v0: f32[2, 9, 9, {channels}] = permute(x, axes=(0, 2, 3, 1))",
+                  f"v1: f32[2, {10 - kernel}, {10 - kernel}, 16] = conv_channels_last(v0, w, stride=(1, 1), "
+                  "padding=((0, 0), (0, 0)), dilation=(1, 1))", "return v1")
+    assert operators(graph) == (["permute", "conv_channels_last"] if stored else ["permute+conv_channels_last"])
+
+
 def test_a_product_takes_elementwise_work_on_its_result_only() -> None:
     graph = fused("def f(x: f32[8, 4], w: f32[4, 8], b: f32[8]):", "v0: f32[8, 4] = exp(x)",
                   "v1: f32[8, 8] = matmul(v0, w)", "v2: f32[8, 8] = broadcast_to(b, shape=(8, 8))",
