@@ -293,6 +293,8 @@ def orders() -> Iterator[Case]:
     for rows in (1, 8, 67):
         yield Case("topk 50", lambda tn, x: tn.topk(x, 50)[0], [f32(rows, 30_000)],
                    lambda torch, x: torch.topk(x, 50)[0])
+    yield Case("topk 50", lambda tn, x: tn.topk(x, 50)[0], [i32(67, 30_000, most=1_000_000)],
+               lambda torch, x: torch.topk(x, 50)[0])
     yield Case("topk 100", lambda tn, x: tn.topk(x, 100)[0], [f32(17, 30011)], lambda torch, x: torch.topk(x, 100)[0])
     yield Case("median", lambda tn, x: tn.quantile(x, 0.5, 1), [f32(257, 1021)],
                lambda torch, x: torch.quantile(x, 0.5, 1))

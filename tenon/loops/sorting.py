@@ -5,9 +5,9 @@ An element becomes a key, an unsigned integer that is ordered as elements are, N
 ordered digit after digit, from the lowest one on: how often each digit occurs says where words go that have it (radix
 sort).  A digit that all words share takes no pass, so small integers are as quick as narrow ones.
 
-Where few places of many are wanted, the elements are dealt out to so many groups that the smallest of the groups alone
-tell a highest digit that enough elements do not exceed.  Only those that do not are ordered.  For very few places of a
-row that is not long, the smallest word of every block is known, and each word that is found is taken away.
+Where few places of many are wanted, the elements are dealt out to more groups than places.  The key that as many of the
+groups' smallest do not exceed is found bit by bit, and only elements that do not exceed it are ordered.  For very few
+places of a row that is not long, the smallest word of every block is known, and each word that is found is taken away.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ from tenon.loops.expressions import (
 from tenon.loops.ir import Accumulator, Let, Loop, Stmt, Store, Update
 from tenon.types import DType, TensorType, int32, int64, uint8, uint16, uint32, uint64
 
-DIGIT, FIRST_DIGIT = 8, 11      # bits: of a pass, whose counts stay in the first cache; to choose by
+DIGIT = 8                       # bits of a pass, whose counts stay in the first cache
+MANY = 2048                     # elements of a row of which few are chosen before they are ordered
 RANKED = 64                     # elements of a row that is ordered by counting smaller ones
 GROUPS = 4                      # for each place that is wanted, at least
 LEAST = 4                       # elements of a group: where there would be fewer, all elements are ordered
@@ -74,9 +75,8 @@ class Ordering:
         self.passes = dtype.bits // DIGIT
         self.ranked = isinstance(count, int) and count <= RANKED and not self.few
         groups = -(-GROUPS * first // BLOCK) * BLOCK if isinstance(first, int) else 0
-        self.chosen = few and not self.few and known(count) > 1 << FIRST_DIGIT and 0 < groups <= known(count) // LEAST
-        digits = max(self.passes << DIGIT, self.chosen << FIRST_DIGIT)
-        self.counts = Buffer("counts", TensorType(int64, (digits,)), "local")
+        self.chosen = few and not self.few and known(count) > MANY and 0 < groups <= known(count) // LEAST
+        self.counts = Buffer("counts", TensorType(int64, (self.passes << DIGIT,)), "local")
         self.first, self.smallest = first, Buffer("smallest", TensorType(UNSIGNED[dtype.bits], (groups,)), "local")
         self.turned = Local("turned", int64)        # how many passes there were; each moves the words to the other half
         self.key = Local("key", UNSIGNED[dtype.bits])
@@ -207,25 +207,20 @@ class Ordering:
         return [Loop(group, size(groups), (nothing,), "vector"), Loop(turn, size(turn.extent), (dealt,))]
 
     def _choose(self, given: Callable[[Expr], list[Stmt]]) -> list[Stmt]:
-        """The words whose highest digit is one of those that the first elements have, in the order of their places."""
-        groups, bits = self.smallest.elements, min(self.dtype.bits, FIRST_DIGIT)
-        group, last = Index("group", groups), Local("last", self.key.dtype)
+        """The words whose keys are no larger than `first` groups have one, in the order of their places."""
+        limit = Local("limit", self.key.dtype)
+        return [*self._dealt(given), *self._limit(limit), self._below(given, Binary("<=", self.key, limit))]
 
-        def digit(key: Expr) -> Expr:
-            return key >> (self.dtype.bits - bits)
-        here = Cast(digit(Load(self.smallest, group, None)), int64)
-        counted = Store(self.counts, here, Load(self.counts, here, None) + 1)
-        taken = Binary("<=", digit(self.key), last)
-        return [*self._dealt(given), self._clear(), Loop(group, size(groups), (counted,)), *self._limit(bits),
-                Let(last, Cast(_limit - 1, last.dtype)), self._below(given, taken)]
-
-    def _limit(self, bits: int) -> list[Stmt]:
-        """How many digits, from the lowest one on, enough of the smallest have."""
-        total, j = Local("before", int64), Index("j", 1 << bits)
-        reached = Binary("<", total, size(self.first))
-        return [Accumulator(_limit, "add"), Accumulator(total, "add"),
-                Loop(j, size(1 << bits), (Update(_limit, "add", Cast(reached, int64)),
-                                          Update(total, "add", Load(self.counts, j, None))))]
+    def _limit(self, limit: Local) -> list[Stmt]:
+        """The key of this rank among the groups' smallest ones: the largest of which fewer are smaller, bit by bit."""
+        group, step, bits = Index("group", self.smallest.elements), Index("step", self.dtype.bits), self.dtype.bits
+        tried, less = Local("tried", limit.dtype), Local("less", int64)
+        bit = constant(1 << (bits - 1), limit.dtype) >> Cast(step, limit.dtype)
+        smaller = Binary("<", Load(self.smallest, group, None), tried)
+        return [Accumulator(limit, "add"), Loop(step, size(bits), (
+            Let(tried, limit + bit), Accumulator(less, "add"),
+            Loop(group, size(group.extent), (Update(less, "add", Cast(smaller, int64)),), "vector"),
+            Update(limit, "add", Select(Binary("<", less, size(self.first)), bit, constant(0, limit.dtype)))))]
 
     def _below(self, given: Callable[[Expr], list[Stmt]], taken: Expr) -> Stmt:
         """Keep the words that are taken; most blocks have none."""
@@ -266,6 +261,3 @@ class Ordering:
                 word = Select(Binary("==", Load(columns[0], start + j, None), key), word, identity("min", word.dtype))
             found += [Accumulator(name, "min"), Loop(j, size(count), (Update(name, "min", word),), "vector")]
         return found
-
-
-_limit = Local("limit", int64)
