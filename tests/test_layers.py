@@ -21,7 +21,7 @@ autodiff passes loops dataflow
 backends
 runtime
 pipeline
-autocast state elements arrays tensor eager
+autocast state in_place elements arrays tensor eager
 capture
 jit transforms random linalg extend
 array_api distributed fft nn optim data interop serialization debug

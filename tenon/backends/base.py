@@ -11,7 +11,8 @@ from tenon.dataclasses import dataclass
 from tenon.graph.ir import Graph, Node
 
 Array = np.ndarray[Any, np.dtype[Any]]
-Then = Callable[[list[Array]], Iterator[Any] | None]     # what is stored, for `tenon.atomic.at_once`
+Then = Callable[[list[Array], Any], Iterator[Any] | None]    # what is stored, for `tenon.atomic.at_once`
+IDLE, READING, WRITING, LOST = range(4)     # what a run that is to write in tensors' memory does; who wrote is gone
 
 
 class Executable(Protocol):
@@ -24,7 +25,8 @@ class Executable(Protocol):
     def run(self, arrays: Sequence[Array], donated: Collection[int] = (), then: Then | None = None) -> list[Array]:
         """The results, in memory of their own; `donated` are the arguments whose memory they may take.
 
-        `then` says, given the results to be, what is stored when they are there, before Python does anything else.
+        `then` says, given the results to be, what is stored when they are there, before Python does anything else.  It
+        is also given the phase of the run (`tenon.runtime.forks`): whether it has begun to write in donated memory.
         """
 
 

@@ -27,7 +27,7 @@ class ReferenceProgram:
                 results[k] = result.copy()
             taken.append(results[k])
         if then is not None:
-            at_once(then(results) or ())
+            at_once(then(results, None) or ())
         return results
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from functools import partial
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,8 @@ from tenon.config import ConfigError
 from tenon.eager.recording import is_grad_enabled
 from tenon.errors import CompilerDefect, TenonError
 from tenon.graph.ir import Value
+from tenon.in_place import Loans
+from tenon.runtime.forks import FORKING, Phase
 from tenon.state import last_change
 from tenon.tensor import Tensor
 
@@ -84,6 +88,7 @@ def run(captured: Captured, leaves: Sequence[Any], containers: Sequence[Any] = (
     except Exception as error:
         raise Stopped(error, broken=True) from error
     donated: tuple[int, ...] = ()
+    loans: Loans | None = None
     try:
         if captured.differentiable and is_grad_enabled():
             parts = captured.halves
@@ -93,10 +98,11 @@ def run(captured: Captured, leaves: Sequence[Any], containers: Sequence[Any] = (
         else:
             arrays: Any = [x.own.payload for x in holders]
             given = captured.donations
-            if given and are_alone(holders, arrays, given):
+            if given and not FORKING[0] and are_alone(holders, arrays, given):
                 donated = given
                 move_to_lines(holders, arrays, given)
-                captured.program.run(arrays, given, lambda made: settlement.stores(Results(made)))
+                loans = Loans([holders[k].own for k in given])
+                captured.program.run(arrays, given, partial(_stores, settlement, loans))
                 return settlement.value()
             results = Results(captured.program.run(arrays))
     except (ConfigError, CompilerDefect, Stopped):
@@ -105,8 +111,17 @@ def run(captured: Captured, leaves: Sequence[Any], containers: Sequence[Any] = (
         if donated and not isinstance(error, TenonError):
             raise               # what was in their memory may be gone
         raise Stopped(error) from error
+    finally:
+        if loans is not None and loans.out:         # it failed, before it wrote
+            at_once(loans.taken_back())
     at_once(settlement.stores(results) or ())
     return settlement.value()
+
+
+def _stores(settlement: Settlement, loans: Loans, made: list[np.ndarray], phase: Phase) -> Iterator[Any]:
+    """What is done where a run ends that updates tensors in their memory; until then others see loans of them."""
+    stores = settlement.stores(Results(made)) or ()
+    return chain(loans.begin(phase), stores)
 
 
 def why_not(captured: Captured, leaves: Sequence[Any]) -> str:

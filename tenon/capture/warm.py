@@ -37,6 +37,7 @@ from tenon.capture.trace import Argument, GradientOf, Held, Source
 from tenon.capture.tree import LEAF, Structure, unfold
 from tenon.dataclasses import replace
 from tenon.garbage import COLLECTOR
+from tenon.in_place import Loan, UpdatedState
 from tenon.locks import unforked
 from tenon.runtime.results import SMALLEST, Lease, take
 from tenon.sharing import EXPORTS
@@ -230,12 +231,14 @@ class _Maker:
         return self.native.Input(0, leaf, id(type(x)), self.native.PLAIN, id(x), self.native.ANY, 0, 0, 0, 0,
                                  self.native.ANY, 0, 0)
 
-    def table(self, inputs: Sequence[Input], frame: Any = None, places: Sequence[int] = ()) -> Calls:
+    def table(self, inputs: Sequence[Input], frame: Any = None, places: Sequence[int] = (),
+              loans: Sequence[Loan] = ()) -> Calls:
         conditions, run = self.guards.native, None
         if frame is not None:
             run = self.calls.Run(frame.objects_at, len(frame.objects), frame.address, places,
                                  frame.pool, frame.takes_long,
-                                 (frame.statuses.ctypes.data, len(frame.statuses)))
+                                 (frame.statuses.ctypes.data, len(frame.statuses)),
+                                 loans, (id(UpdatedState), id(TensorState)))
             conditions = replace(conditions, words=[*conditions.words, *frame.conditions])
         return self.calls.Calls(_slots(), conditions, inputs, Lease, (frame, self.kept), run)
 
@@ -273,11 +276,14 @@ class _Maker:
             for k, array in enumerate(ready.made, len(ready.parts.reads)):
                 frame.objects[k] = id(array)
         taken = {donor for _, _, donor in frame.layout.results if donor is not None}
-        inputs = [replace(row, alone=1) if row.place in taken else row for row in inputs]
+        lent = [k for k, row in enumerate(inputs) if row.place in taken]
+        for number, k in enumerate(lent, 1):
+            inputs[k] = replace(inputs[k], alone=number)
         donors = [None if donor is None else reads[donor] for _, _, donor in frame.layout.results]
         places = [len(arrays) + k for k, donor in enumerate(donors) if donor is None]
         made = [(shape, dtype) for shape, dtype, donor in frame.layout.results if donor is None]
-        return self.quick_call(self.table(inputs, frame, places), places, made, donors)
+        loans = [Loan(frame.phase) for _ in lent]
+        return self.quick_call(self.table(inputs, frame, places, loans), places, made, donors)
 
     def quick_call(self, calls: Calls, new: Sequence[int], made: Sequence[Any],
                    donors: Sequence[int | None]) -> Callable[[tuple[Any, ...]], Any]:
@@ -352,4 +358,5 @@ def _slots() -> Slots:
         from tenon.backends.cpu.conditions import Slots  # local: as above
     names = "payload", "requires_grad", "grad", "node", "index"
     state = [objects.slot_offset(TensorState, name) for name in names]
-    return Slots(objects.slot_offset(Tensor, "own"), *state)
+    loan = [objects.slot_offset(Loan, name) for name in ("array", "copy")]
+    return Slots(objects.slot_offset(Tensor, "own"), *state, *loan)

@@ -23,6 +23,7 @@ from tenon.graph.ir import Input, Literal, Value
 from tenon.graph.kernels import kernel_for
 from tenon.ops.stacks import not_pushed
 from tenon.runtime.cells import Cells
+from tenon.runtime.forks import Phase
 from tenon.runtime.guard_pages import guarded_copy, guarding
 from tenon.runtime.layout import QUICK_WORK, Layout
 from tenon.runtime.memory import aligned_bytes
@@ -55,6 +56,7 @@ class Frame:
         self.statuses = np.zeros(layout.status_words, np.int64)
         self.noted, self.nothing_noted = self.statuses.data, np.zeros_like(self.statuses).data
         self.context = np.zeros(native.CONTEXT_WORDS, np.int64)
+        self.phase = Phase(self.context[native.PHASE:native.PHASE + 2])
         self.claims = aligned_bytes(native.CLAIM_BYTES * layout.threads)
         self.address = self.context.ctypes.data
         self.arena: Array | None = None
@@ -91,11 +93,14 @@ class Frame:
             objects[k] = id(array)
             k += 1
         self.use(arena)
-        stores = None if then is None else then(results)
-        if layout.host or layout.checked:
-            return self.run_checked(arrays, results, stores)
-        self.drive(stores)
-        return results
+        try:
+            stores = None if then is None else then(results, self.phase)
+            if layout.host or layout.checked:
+                return self.run_checked(arrays, results, stores)
+            self.drive(stores)
+            return results
+        finally:
+            self.phase.end()
 
     def use(self, arena: Array | None) -> None:
         """Let steps keep in this arena what lives between them."""

@@ -30,6 +30,7 @@ from tenon.graph.ir import AS_READ, Graph, Node
 from tenon.graph.verify import verify_sizes
 from tenon.locks import Lock
 from tenon.observe import emit, span, timed
+from tenon.runtime.forks import FORKING
 from tenon.runtime.frame import Frame
 from tenon.runtime.guard_pages import guarded_arena, guarding
 from tenon.runtime.layout import Layout, make_layout, take_donated
@@ -152,7 +153,7 @@ class Program:
         frame = Frame(layout, self._native)
         frame.use(self._take_arena(layout))
         if frame.takes_long:
-            frame.conditions = (unchanged,)
+            frame.conditions = (unchanged, *([(FORKING.ctypes.data, 0)] if donated else []))
         if layout.threads > 1:
             frame.pool, frame.keeps = (threads.state, threads.parallel or 0), threads
             frame.context[native.POOL] = threads.state

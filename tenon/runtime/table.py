@@ -69,6 +69,8 @@ class Table(Rows):
         self.unchecked = False                          # a kernel that can fail ran, and nobody looked yet
         self.alone = threads == 1                       # nobody else is here now
         self.leaving: list[int] = []                    # rows from which thread 0 may leave what it runs alone
+        self.writes = False                             # all who come here have said that arguments are written
+        self.depth = 0                                  # of branches and loops
 
     # ------------------------------------------------------------ one step
 
@@ -92,20 +94,21 @@ class Table(Rows):
 
     def meet_before(self, region: Mapping[Step, int]) -> None:
         """The barrier that any step of the region needs, before all of them."""
-        if self.unchecked and any(x.kind == "argument" for step in region for x in self.memory(step.outputs)):
-            self.check()
+        self.before_writing([x for step in region for x in self.memory(step.outputs)])
         for step, thread in region.items():
             self.meet(self.memory(step.inputs), self.memory(step.outputs), thread)
 
     def add(self, step: Step, thread: int | None = None) -> None:
         """The rows of one step, for one thread, or whoever is of use."""
         match step:
-            case BranchStep():
+            case BranchStep() | LoopStep():
+                self.depth += 1
                 with self.structure(step):
-                    self.branch(step)
-            case LoopStep():
-                with self.structure(step):
-                    self.loop(step)
+                    if isinstance(step, BranchStep):
+                        self.branch(step)
+                    else:
+                        self.loop(step)
+                self.depth -= 1
             case _:
                 self.leaf(step, thread)
 
@@ -113,8 +116,7 @@ class Table(Rows):
         reads, writes = self.memory(step.inputs), self.memory(step.outputs)
         if thread is None:
             thread = EVERYONE if not self.alone and is_parallel(step, self.sizes) else 0
-        if self.unchecked and any(x.kind == "argument" for x in writes):
-            self.check()
+        self.before_writing(writes)
         self.meet(reads, writes, thread)
         used = self.memory(touched(step))
         if thread == EVERYONE and self.room.is_worth_meeting(used):
@@ -189,6 +191,16 @@ class Table(Rows):
                 self.row(unit.functions[stage], driver.KERNEL_ALL, *words, least_claim(step, self.sizes, self.threads))
             else:
                 self.row(unit.functions[stage], driver.KERNEL_ONE, *words, thread)
+
+    def before_writing(self, memory: Sequence[Storage]) -> None:
+        """Stop here if anything failed, else say so, where memory of arguments is written from now on."""
+        if not any(x.kind == "argument" for x in memory):
+            return
+        if self.unchecked:
+            self.check()
+        if not self.writes:
+            self.row("write", driver.WRITE)
+            self.writes = not self.depth
 
     def check(self) -> None:
         """Stop here if a kernel has failed, or a signal ends the program."""

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from tenon.backends import native
+from tenon.backends.base import IDLE, READING
 from tenon.backends.builtin import builtin
 from tenon.backends.cpu import objects
 from tenon.backends.cpu.conditions import (
@@ -30,6 +31,9 @@ from tenon.backends.cpu.conditions import (
     INPUTS,
     LEASE,
     LISTS,
+    LOAN_COUNT,
+    LOAN_WORDS,
+    LOANS,
     NONE,
     OBJECTS,
     VERSIONS,
@@ -40,7 +44,7 @@ from tenon.backends.cpu.conditions import (
     define_conditions,
 )
 from tenon.backends.cpu.conditions import DICTIONARY as DICTIONARY_ENTRY
-from tenon.backends.cpu.driver import driver
+from tenon.backends.cpu.driver import PHASE, RUNNER, driver
 from tenon.backends.interrupts import RAISE, interrupts
 from tenon.backends.llvm import Library
 from tenon.backends.native import Function, Module
@@ -51,8 +55,8 @@ from tenon.locks import Lock
 # Words of a table behind those of its conditions.
 (PLACES, PLACE_COUNT, OBJECT_COUNT, CONTEXT, RUN, BIND, DRIVE, POOL, PARALLEL, RELEASE, BUSY, INCREF, DECREF, SAVE,
  RESTORE, TRUE, FALSE, LEAVES, DICT_SIZE, MISS, VECTORCALL, EMPTY, EMPTY_ARGUMENTS, PLACE, ALLOCATE, TENSOR, STATE,
- ZERO, STATUSES, STATUS_COUNT) = range(CONDITION_WORDS, CONDITION_WORDS + 30)
-TABLE_WORDS = CONDITION_WORDS + 30
+ ZERO, STATUSES, STATUS_COUNT, UPDATED, NOT_UPDATED) = range(CONDITION_WORDS, CONDITION_WORDS + 32)
+TABLE_WORDS = CONDITION_WORDS + 32
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,8 @@ class Run:
     pool: tuple[int, int] = (0, 0)      # the state of the pool of threads, what runs a region on it; 0: no pool
     release: bool = False               # let other Python threads go on meanwhile
     statuses: tuple[int, int] = (0, 0)  # the words that kernels write where they fail, 0 until then: where, how many
+    loans: Sequence[Any] = ()           # what the states of the tensors that it updates hold meanwhile
+    updated: tuple[int, int] = (0, 0)   # the classes of such a state then, and else
 
 
 @dataclass(frozen=True)
@@ -94,17 +100,19 @@ class Calls:
         entries[refers, 1] = self.versions.ctypes.data + 16 * entries[refers, 1]
         rows = [(WORDS, _words(conditions.words, 2)), (VERSIONS, self.versions), (ENTRIES, entries),
                 (LISTS, _words(conditions.lists, 3)), (PLACES, _words(run.places if run else (), 1)),
-                (INPUTS, _words([astuple(x) for x in inputs], INPUT_WORDS))]
+                (INPUTS, _words([astuple(x) for x in inputs], INPUT_WORDS)),
+                (LOANS, _words([(0, id(loan)) for loan in run.loans] if run else (), LOAN_WORDS))]
         for place, values in rows:
             self.table[place:place + 2] = values.ctypes.data, len(values)
-        self.kept: tuple[Any, ...] = rows, kept
+        self.kept: tuple[Any, ...] = rows, kept, run
         self._set({ARRAY: id(np.ndarray), LEASE: id(lease), NONE: id(None), TRUE: id(True), FALSE: id(False),
                    GET_ITEM: _python("PyDict_GetItem"), INCREF: _python("Py_IncRef"), DECREF: _python("Py_DecRef")})
         if run is not None:
             program = driver()
             self._set({OBJECTS: run.objects_at, OBJECT_COUNT: run.objects, CONTEXT: run.context, POOL: run.pool[0],
                        PARALLEL: run.pool[1], RELEASE: run.release, STATUSES: run.statuses[0],
-                       STATUS_COUNT: run.statuses[1], RUN: program.library.address("run_alone"),
+                       STATUS_COUNT: run.statuses[1], UPDATED: run.updated[0], NOT_UPDATED: run.updated[1],
+                       RUN: program.library.address("run_alone"),
                        BIND: program.library.address("bind"), DRIVE: program.drive,
                        SAVE: _python("PyEval_SaveThread"), RESTORE: _python("PyEval_RestoreThread")})
         self.check: Callable[[tuple[Any, ...]], bool] = self._builtin("check")
@@ -163,6 +171,8 @@ def _module(slots: Slots) -> Module:
     module.define("ready", _ready, BOOLEAN, POINTER, POINTER)
     module.define("each", _each, NOTHING, POINTER, WORD)
     module.define("succeeded", _succeeded, BOOLEAN, POINTER)
+    for name, writes in (("lend", _lend), ("take_back", _take_back)):
+        module.define(name, writes(slots), NOTHING, POINTER)
     module.define("execute", _execute, BOOLEAN, POINTER)
     module.define("boolean", _boolean, POINTER, POINTER, BOOLEAN)
     module.define("distinct", _distinct, BOOLEAN, POINTER, WORD)
@@ -202,17 +212,61 @@ def _execute(f: Function, table: Pointer) -> None:
         f.give(f.call("succeeded", table))
     table.put(1, BUSY)
     f.call("each", table, INCREF)
+    f.call("lend", table)
     state = f.through(table.at(SAVE), POINTER)
+    context.put(state, RUNNER)
     with f.where(pool.is_null()):
         f.through(table.at(RUN), NOTHING, context)
     with f.unless(pool.is_null()):
         f.through(table.at(BIND), NOTHING, context)
         f.through(table.at(PARALLEL), HALF, pool, table.pointer(DRIVE), context)
     f.through(table.at(RESTORE), NOTHING, state)
+    f.call("take_back", table)
     f.call("each", table, DECREF)
     good = f.call("succeeded", table)
     table.put(0, BUSY)
     f.give(good)
+
+
+def _lend(slots: Slots) -> Callable[[Function, Pointer], None]:
+    def lend(f: Function, table: Pointer) -> None:
+        """Let the states of tensors that are updated hold loans, which take their arrays."""
+        f.require(table.word(LOAN_COUNT) != 0)
+        table.pointer(CONTEXT).put(0, RUNNER)           # not yet known
+        table.pointer(CONTEXT).put(READING, PHASE)
+        with f.each(table.word(LOAN_COUNT)) as k:
+            state, loan = _loan(table, k)
+            for held in (state, loan):
+                f.through(table.at(INCREF), NOTHING, held)
+            loan.behind(slots.lent).put(state.field(slots.payload))
+            state.behind(slots.payload).put(loan)
+            state.behind(objects.TYPE).put(table.pointer(UPDATED))
+        f.give()
+    return lend
+
+
+def _take_back(slots: Slots) -> Callable[[Function, Pointer], None]:
+    def take_back(f: Function, table: Pointer) -> None:
+        """Let all hold their arrays again; then only let go of anything, since that may run Python."""
+        with f.each(table.word(LOAN_COUNT)) as k:
+            state, loan = _loan(table, k)
+            state.behind(slots.payload).put(loan.field(slots.lent))
+            loan.behind(slots.lent).put(table.pointer(NONE))
+            state.behind(objects.TYPE).put(table.pointer(NOT_UPDATED))
+        table.pointer(CONTEXT).put(IDLE, PHASE)
+        with f.each(table.word(LOAN_COUNT)) as k:
+            state, loan = _loan(table, k)
+            copy = loan.field(slots.copy)
+            loan.behind(slots.copy).put(_new(f, table, NONE))
+            for held in (copy, loan, state):
+                _drop(f, table, held)
+        f.give()
+    return take_back
+
+
+def _loan(table: Pointer, k: Word) -> tuple[Pointer, Pointer]:
+    row = table.pointer(LOANS).at(k * LOAN_WORDS)
+    return row.pointer(), row.pointer(1)
 
 
 def _new(f: Function, table: Pointer, place: int) -> Pointer:

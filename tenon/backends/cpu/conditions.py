@@ -30,8 +30,9 @@ ANY = -1
 
 # Words of a table, 8 bytes each; `calls` has more.
 (WORDS, WORD_COUNT, VERSIONS, VERSION_COUNT, LISTS, LIST_COUNT, ENTRIES, ENTRY_COUNT, INPUTS, INPUT_COUNT, OBJECTS,
- GET_ITEM, NONE, ARRAY, LEASE) = range(15)
-CONDITION_WORDS = 15
+ GET_ITEM, NONE, ARRAY, LEASE, LOANS, LOAN_COUNT) = range(17)
+CONDITION_WORDS = 17
+LOAN_WORDS = 2              # a state, and what it holds while the program writes in its array (`tenon.in_place`)
 
 
 @dataclass
@@ -59,7 +60,8 @@ class Input:
     shape: int                  # the address of its sizes
     flags: int                  # of the array that must be set
     place: int                  # among the program's objects; ANY: it is only looked at
-    alone: int                  # 1: nobody else may hold the tensor's state, its array, or the memory of that
+    alone: int                  # nobody else may hold the tensor's state, its array, or the memory of that: 1 and the
+                                # place of its loan; 0: they may
     gradient: int               # the type of the gradient, where that is read
     array: int = 0              # which array it must be; 0: any
 
@@ -78,6 +80,8 @@ class Slots:
     grad: int
     node: int
     index: int
+    lent: int       # of a loan: the array, and a copy of it
+    copy: int
 
 
 # ---------------------------------------------------------------- the native functions
@@ -196,6 +200,7 @@ def _tensor_with(slots: Slots) -> Callable[[Function, Pointer, Pointer, Pointer]
         with f.where(row.word(_AT["alone"]) != 0):
             f.require(owner().half() == 1)
             f.require(owner().field(slots.node) == table.pointer(NONE))     # it would stay
+            table.pointer(LOANS).put(owner(), (row.word(_AT["alone"]) - 1) * LOAN_WORDS)
         f.give(f.call("elements", owner().field(slots.payload), row, table))
     return tensor
 

@@ -17,6 +17,7 @@ A step is six words: what it does, and up to five operands.
     CHOOSE operands count      JUMP_WHILE  step operands - - leave           while the pointer, a counter, is not 0
                                AGAIN       step - - - leave                  the next turn of a loop
     FOLLOW operands pointer step kind leave                                    thread 0, unless the cell is another
+    WRITE                                                                      arguments are written from now on
     ALLOCATE operands pointer step sizes leave                                 thread 0
 
 `operands` is the place in the context's table of pointers where those of the step begin; `status` the place of the
@@ -41,6 +42,7 @@ from collections.abc import Callable
 from functools import cache, partial
 
 from tenon.backends import native
+from tenon.backends.base import WRITING
 from tenon.backends.cpu.shares import PARTS
 from tenon.backends.interrupts import INTERRUPTED, OFTEN, STOPPING, interrupts
 from tenon.backends.llvm import Library
@@ -51,7 +53,7 @@ from tenon.dataclasses import dataclass
 from tenon.locks import Lock
 
 END, KERNEL_ALL, KERNEL_ONE, BARRIER, HOST, COPY, JUMP, JUMP_UNLESS, JUMP_WHILE, MOVE, SKIP, CHOOSE, \
-    ALLOCATE, FOLLOW, AGAIN = range(15)
+    ALLOCATE, FOLLOW, AGAIN, WRITE = range(16)
 MOVE_WORDS = 3
 STEP_WORDS = 6
 CELL_KIND = 1                # the word of a cell that says what was pushed
@@ -61,8 +63,8 @@ CHECK = -1                   # the HOST step that only looks whether a kernel fa
 # Words of the context, 8 bytes each.
 (STEPS, POINTERS, SIZES, SCRATCH, SCRATCH_STRIDE, POOL, CALLBACK, FRAME, STATUSES, STATUS_COUNT, STOP, OBJECTS,
  BINDINGS, BINDING_COUNT, DATA_OFFSET, ARENA, PLACES, PLACE_COUNT, MOVES, CELL_NEXT, CELL_END, ASKS, CLAIMS,
- CLAIM_COUNT) = range(24)
-CONTEXT_WORDS = 24
+ CLAIM_COUNT, PHASE, RUNNER) = range(26)
+CONTEXT_WORDS = 26
 LEAST = 5                    # the word of a step that says how many parts of a kernel are worth a call of their own
 CLAIM_BYTES = 64             # between the words in which threads note what of their parts is done, or being done
 
@@ -291,6 +293,10 @@ def _copy(f: Function, walk: Walk) -> None:
         f.call(MOVE_BYTES, walk.place(1).pointer(), walk.place(1).pointer(1), walk.operand(2), 0)
 
 
+def _write(f: Function, walk: Walk) -> None:
+    walk.context.at(PHASE).shared(kind=WORD).set(WRITING, "acq_rel")
+
+
 def _move(f: Function, walk: Walk) -> None:
     with f.where(walk.is_first), f.each(walk.operand(2)) as k:
         move = walk.moves.at((walk.operand(1) + k) * MOVE_WORDS)
@@ -365,4 +371,4 @@ def _lacks(f: Function, context: Pointer, step: Word, kind: Word, handle: Pointe
 
 _STEPS = {END: _end, KERNEL_ALL: _kernel_all, KERNEL_ONE: _kernel_one, BARRIER: _barrier, HOST: _host, COPY: _copy,
           JUMP: _jump, JUMP_UNLESS: _jump_unless, JUMP_WHILE: _jump_while, MOVE: _move, SKIP: _skip, CHOOSE: _choose,
-          ALLOCATE: _allocate, FOLLOW: _follow, AGAIN: _again}
+          ALLOCATE: _allocate, FOLLOW: _follow, AGAIN: _again, WRITE: _write}
