@@ -159,6 +159,11 @@ def steps(t: Tools) -> dict[str, Callable[[], Any]]:
             optimizer.step()
         return run
 
+    def asked() -> Callable[[], Any]:
+        net = nn.Sequential(nn.Linear(10, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 10))
+        parameters = list(net.parameters())
+        return lambda: t.m.autograd.grad(f.cross_entropy(net(t.small), t.labels), parameters)
+
     def only(of: Callable[[Any], Any]) -> Callable[[], Any]:
         net = nn.Sequential(nn.Linear(32, 64), nn.Linear(64, 64), nn.Linear(64, 10))
         for p in net.parameters():
@@ -167,6 +172,7 @@ def steps(t: Tools) -> dict[str, Callable[[], Any]]:
     x = t.m.tensor(np.random.default_rng(1).standard_normal((32, 32)).astype(np.float32))
     o = t.optim
     return {"step, Adam": step(lambda p: o.Adam(p, lr=1e-3), x), "step, SGD": step(lambda p: o.SGD(p, lr=1e-3), x),
+            "autograd.grad": asked(),
             "Adam alone": only(lambda p: o.Adam(p, lr=1e-3)), "AdamW alone": only(lambda p: o.AdamW(p, lr=1e-3)),
             "SGD alone": only(lambda p: o.SGD(p, lr=1e-3)),
             "momentum alone": only(lambda p: o.SGD(p, lr=1e-3, momentum=0.9))}

@@ -28,10 +28,12 @@ def is_plain(tape: Sequence[Any]) -> bool:
     return {type(payload) for node in tape for payload in node.payloads} <= {Array}
 
 
-def descend(tape: Sequence[Any], end: Tensor, seed: Array) -> dict[Any, Tensor]:
-    """The gradient of every leaf, given that of `end`, by what it is accumulated under."""
+def descend(tape: Sequence[Any], ends: Sequence[Tensor], seeds: Sequence[Array]) -> dict[Any, Tensor]:
+    """The gradient of every leaf, given those of `ends`, by what it is accumulated under; and that of what other nodes
+    than those of the tape have made, by the node where it has one output."""
     found = Sums()
-    found.add(end, seed)
+    for end, seed in zip(ends, seeds, strict=True):
+        found.add(end, seed)
     with np.errstate(all="ignore"):
         ways.down(tape, found, found.pull, found.add)
     return {slot: fresh(total) for slot, total in found.items()}

@@ -70,7 +70,7 @@ class TapeNode:
     def gradients(self, tape: list[TapeNode], end: Tensor, seed: Tensor) -> dict[Any, Any] | None:
         """The gradients that flow from `end`, which this call made, through its tape on arrays; None where that is not
         what operators mean."""
-        return descend(tape, end, seed.own.payload) if is_plain(tape) else None    # type: ignore[arg-type]
+        return descend(tape, [end], [seed.own.payload]) if is_plain(tape) else None    # type: ignore[list-item]
 
     def tape(self) -> list[TapeNode]:
         """This call and the recorded ones that it depends on, in the order they ran."""

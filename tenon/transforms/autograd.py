@@ -6,12 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from tenon.autodiff import backward
+from tenon.eager.descent import descend, is_plain
 from tenon.eager.recording import differentiating
-from tenon.eager.tape import tape_of
+from tenon.eager.tape import TapeNode, tape_of
 from tenon.errors import ArgumentError, GradientError, ShapeError
 from tenon.ops.creation import ones_like
 from tenon.tensor import Tensor
 from tenon.transforms.follow import depending
+
+SMALL = 4096        # elements of an array, which NumPy goes through while Python calls an operator
 
 
 def grad(outputs: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor], grad_outputs: Any = None,
@@ -41,22 +44,55 @@ def grad(outputs: Tensor | Sequence[Tensor], inputs: Tensor | Sequence[Tensor], 
                                     hint="pass requires_grad=True where the inputs are made")
     with differentiating(create_graph):
         tape = tape_of(ends)
-        slots = [x.slot for x in starts]
-        reached = depending(tape, slots)
-        gradients: dict[Any, Any] = {}
-        for end, weight in zip(ends, weights, strict=True):
-            seed = _seed(end, weight)
-            gradients[end.slot] = gradients[end.slot] + seed if end.slot in gradients else seed
-        backward(tape, gradients, lambda x: isinstance(x, Tensor) and x.slot in reached)
+        seeds = list(map(_seed, ends, weights))
+        plain = None if create_graph else _on_arrays(tape, ends, seeds, starts)
+        found = _by_operators(tape, ends, seeds, starts) if plain is None else plain
     if not (create_graph if retain_graph is None else retain_graph):
-        for node in tape:
-            node.release()
-    found = tuple(gradients.get(slot) for slot in slots)
+        TapeNode.release_all(tape)
     if not allow_unused and any(g is None for g in found):
         unused = next(k for k, g in enumerate(found) if g is None)
         raise GradientError(f"autograd.grad: the outputs do not depend on input {unused}",
                             hint="allow_unused=True gives None for it")
     return found
+
+
+def _by_operators(tape: Sequence[TapeNode], ends: Sequence[Tensor], seeds: Sequence[Tensor],
+                  starts: Sequence[Tensor]) -> tuple[Tensor | None, ...]:
+    """The gradients of `starts`, computed by operator calls, which may be recorded; and of nothing else."""
+    slots = [x.slot for x in starts]
+    reached = depending(tape, slots)
+    gradients: dict[Any, Any] = {}
+    for end, seed in zip(ends, seeds, strict=True):
+        gradients[end.slot] = gradients[end.slot] + seed if end.slot in gradients else seed
+    backward(tape, gradients, lambda x: isinstance(x, Tensor) and x.slot in reached)
+    return tuple(gradients.get(slot) for slot in slots)
+
+
+def _on_arrays(tape: Sequence[TapeNode], ends: Sequence[Tensor], seeds: Sequence[Tensor],
+               starts: Sequence[Tensor]) -> tuple[Tensor | None, ...] | None:
+    """The same as `backward()` does it, which goes down to all leaves; None where that takes more, or is not to be.
+
+    Where it would find gradients that nobody asks for, it is taken if arrays are so small that a call counts more.
+    """
+    if not is_plain(tape):
+        return None
+    slots = {x.slot for x in starts}
+    if any(x.own.node is not None for x in starts) or any(
+            x.slot not in slots for node in tape for x in node.inputs
+            if isinstance(x, Tensor) and x.own.node is None and x.own.requires_grad):
+        reached = depending(tape, slots)
+        tape = [node for node in tape if any(isinstance(x, Tensor) and x.slot in reached for x in node.inputs)]
+        arrays: list[Any] = [array for node in tape for array in node.payloads]
+        if any(array.size > SMALL for array in arrays) or not {x.own.node for x in starts}.isdisjoint(tape):
+            return None
+    gradients = descend(tape, ends, [seed.own.payload for seed in seeds])      # type: ignore[misc]
+    return tuple(gradients.get(_place(x)) for x in starts)
+
+
+def _place(x: Tensor) -> Any:
+    """Under what `descend` leaves the gradient of a tensor."""
+    node = x.own.node
+    return x.slot if node is None or len(node.payloads) != 1 else node
 
 
 def _seed(end: Tensor, weight: Any) -> Tensor:

@@ -41,6 +41,54 @@ def test_gradients_are_those_of_the_rules(name, dtype):
         np.testing.assert_array_equal(x.grad.numpy(), want.numpy())
 
 
+@pytest.mark.parametrize("chosen", [(0, 1, 2), (0,), (2, 1), (0, 0)])
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_gradients_that_are_asked_for_are_those_of_the_rules(name, chosen):
+    """Of all leaves, or of some of them; `.grad` is left alone."""
+    given = leaves("float32")
+    starts = [given[k] for k in chosen]
+    expected = tn.autograd.grad(PROGRAMS[name](*given), starts, create_graph=True)    # by rules on tensors
+    found = tn.autograd.grad(PROGRAMS[name](*given), starts)
+    for ours, want in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(ours.numpy(), want.numpy())
+        assert not ours.requires_grad
+    assert all(x.grad is None for x in given)
+
+
+def test_gradients_of_what_was_computed_are_those_of_the_rules():
+    """Of what an operator made, alone, beside a leaf, or beside what it depends on; and of one of several outputs."""
+    def found(**options):
+        x, y, z = leaves("float32")
+        h, (first, second) = x * y, tn.split(z * 2, [2])
+        g = h * x
+        out = (g * h).sum() * first.sum() + second.sum()
+        return [gradient.numpy() for starts in ([h], [x, g], [x, h], [h, y], [first, z], [out], [second])
+                for gradient in tn.autograd.grad(out, starts, retain_graph=True, **options)]
+    for ours, want in zip(found(), found(create_graph=True), strict=True):
+        np.testing.assert_array_equal(ours, want)
+
+
+def test_several_outputs_are_differentiated_together_with_their_weights():
+    x, y, _ = leaves("float32")
+    weight = tn.arange(5, dtype=tn.float32)
+    found = tn.autograd.grad([(x * y).sum(), x * 3, x * 3], [x, y], [None, weight, weight])
+    np.testing.assert_allclose(found[0].numpy(), y.numpy() + 6 * np.arange(5), rtol=1e-6)
+    np.testing.assert_array_equal(found[1].numpy(), x.numpy())
+
+
+def test_what_nobody_asks_for_may_have_no_gradient():
+    x, y, _ = leaves("float32")
+    noted = []
+
+    def refuse(_, g):
+        noted.append(g)
+        raise RuntimeError("a gradient that nobody asked for")
+    refusing = tn.custom_vjp(lambda y: y * 2)
+    refusing.defvjp(lambda y: (y * 2, y), refuse)
+    np.testing.assert_array_equal(tn.autograd.grad((x * refusing(y)).sum(), x)[0].numpy(), 2 * y.numpy())
+    assert not noted
+
+
 def test_a_sum_of_gradients_is_nobody_elses():
     x, y, z = leaves("float32")
     total = x + y                       # both have the one gradient of the sum
