@@ -344,7 +344,8 @@ class _Maker:
 
 def _only_updates(frame: Any, reads: Sequence[int], captured: Captured) -> bool:
     """Whether results take no memory but that of the tensors they are assigned to."""
-    return all(donor is None or (reads[donor], k) in captured.updates
+    updates = set(captured.updates)
+    return all(donor is None or (reads[donor], k) in updates
                for k, (_, _, donor) in enumerate(frame.layout.results))
 
 
