@@ -39,7 +39,7 @@ from tenon.runtime.scheduler import pool, pool_version
 from tenon.runtime.table import unit_for
 from tenon.types import TensorType, as_dtype, has_arrays
 
-MOST_LAYOUTS = 64
+MOST_LAYOUTS = 256     # of sizes: of all convolutions of a network, which are one program
 MOST_QUICK_MEMORY = 1 << 25    # bytes that a quick call keeps for itself
 CONTIGUOUS_AND_ALIGNED = 0x101      # of ndarray.flags
 

@@ -10,9 +10,11 @@ import pytest
 
 import tenon as tn
 from tenon.eager import heavy, remembered, rules, warming
+from tenon.eager.shared_sizes import is_shared
 from tenon.errors import TenonError
 from tenon.graph.interpret import interpret
 from tenon.graph.kernels import KERNELS
+from tenon.ops.convolution import conv, conv_input_grad, conv_weight_grad
 from tenon.types import TensorType, as_dtype
 
 
@@ -184,6 +186,50 @@ def test_a_function_of_elements_is_one_program_for_all_shapes(monkeypatch):
         x = tn.tensor(arrays_of(shape)[0])
         np.testing.assert_array_equal(tn.erf(x).numpy(), twice(lambda x=x: tn.erf(x)).numpy())
     assert heavy._program.cache_info().currsize == 1
+
+
+# of images and of filters, and the step: what is one is another program
+CONVOLUTIONS = {
+    "a tap": [((4, 64, 8, 8), (96, 64, 1, 1), 1), ((2, 48, 16, 31), (72, 48, 1, 1), 1), ((9, 2, 3, 40), (700, 2, 1, 1), 1)],
+    "windows": [((4, 16, 12, 8), (32, 16, 3, 3), 1), ((2, 24, 16, 31), (8, 24, 3, 3), 1), ((6, 2, 9, 40), (70, 2, 3, 3), 1)],
+    "one image": [((1, 32, 12, 20), (64, 32, 3, 3), 1), ((1, 24, 31, 5), (52, 24, 3, 3), 1)],
+    "steps": [((4, 32, 17, 17), (16, 32, 3, 3), 2), ((2, 64, 17, 17), (24, 64, 3, 3), 2)],
+    "double": [((4, 64, 8, 8), (96, 64, 1, 1), 1), ((2, 48, 16, 31), (72, 48, 1, 1), 1)],
+}
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions_of_other_sizes_are_one_program(name):
+    heavy._program.cache_clear()
+    for images, filters, step in CONVOLUTIONS[name]:
+        x, w = (tn.tensor(a.astype(np.float64 if name == "double" else np.float32), requires_grad=True)
+                for a in arrays_of(images, filters))
+        attrs = {"stride": (step, step), "padding": ((1, 1),) * 2, "dilation": (1, 1), "groups": 1}
+
+        def results(x=x, w=w, step=step):
+            x.grad = w.grad = None
+            y = tn.nn.functional.conv2d(x, w, stride=step, padding=1)
+            (y * y).sum().backward()
+            return y, x.grad, w.grad
+        y, *gradients = twice(results)
+        expected = conv.ref(x.numpy(), w.numpy(), **attrs)
+        close(y, expected)
+        close(gradients[0], conv_input_grad.ref(2 * expected, w.numpy(), sizes=images[2:], **attrs))
+        close(gradients[1], conv_weight_grad.ref(x.numpy(), 2 * expected, kernel=filters[2:], **attrs))
+    assert heavy._program.cache_info().currsize == 3
+
+
+def close(found, expected):
+    np.testing.assert_allclose(found.numpy(), expected, rtol=0, atol=4e-6 * np.abs(expected).max())
+
+
+def test_large_windows_and_groups_have_programs_of_their_own():
+    attrs = {"stride": (1, 1), "padding": ((1, 1),) * 2, "dilation": (1, 1)}
+    def types(*shapes):
+        return [TensorType(as_dtype("f32"), shape) for shape in shapes]
+    assert is_shared(conv, types((1, 64, 16, 16), (64, 64, 3, 3)), attrs | {"groups": 1})
+    assert not is_shared(conv, types((8, 64, 16, 16), (64, 64, 3, 3)), attrs | {"groups": 1})
+    assert not is_shared(conv, types((1, 64, 16, 16), (64, 1, 3, 3)), attrs | {"groups": 64})
 
 
 def test_an_index_out_of_range_of_a_heavy_call_is_told():
