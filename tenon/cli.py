@@ -128,6 +128,26 @@ def show(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def info(arguments: argparse.Namespace) -> int:
+    from tenon.serialization.describe import describe
+
+    for line in describe(existing(arguments.file)):
+        print(line)
+    return 0
+
+
+def run_saved(arguments: argparse.Namespace) -> int:
+    from tenon.serialization.run_file import run_file, write_results
+
+    results = run_file(str(existing(arguments.file)), arguments.input, arguments.function)
+    if arguments.output:
+        write_results(arguments.output, results)
+    for name, value in results.items():
+        shown = f"written to {arguments.output}" if arguments.output and isinstance(value, tenon.Tensor) else value
+        print(f"{name}: {shown}")
+    return 0
+
+
 def load(files: Sequence[str]) -> None:
     """Run Python files for what they register: operators, passes, backends, kernels."""
     from tenon.debug.stages import run_file
@@ -166,11 +186,20 @@ COMMANDS = {
         argument("--epochs", type=int, help="how often all images are seen"),
         argument("--classify", type=Path, metavar="WEIGHTS", help="only load these weights and classify"))),
     "show": Command("a function at every stage: graph, passes, loops, llvm, asm", show, (
-        argument("function", metavar="FILE:FUNCTION", help="of a Python file, which is run as `python FILE` would"),
+        argument("function", metavar="FILE:FUNCTION",
+                 help="of a Python file, which is run as `python FILE` would, or of a file that tn.save wrote"),
         argument("types", nargs="*", metavar="TYPE", help="of the arguments, such as f32[8, 784] or f32[B, 784]"),
         argument("--stages", default="graph,passes,loops",
                  help="comma-separated, of graph, passes, loops, llvm, asm (default: %(default)s)"),
         LOAD)),
+    "info": Command("what is in a saved file: functions, tensors, versions", info, (
+        argument("file", metavar="FILE", help="a safetensors file, of tn.save or of any other tool"),)),
+    "run": Command("a saved function on inputs from files", run_saved, (
+        argument("file", metavar="FILE", help="that tn.save(path, function, inputs) wrote"),
+        argument("--input", action="append", default=[], metavar="[NAME=]FILE.npy",
+                 help="an argument, in order or by name; a number may stand for a file"),
+        argument("--function", metavar="NAME", help="which of several (default: the first)"),
+        argument("--output", metavar="FILE", help="where results go: .npy for one, .safetensors for any number"))),
     "opt": Command("run passes on the text of a graph", opt, (
         argument("file", nargs="?", default="-", metavar="FILE", help="text of one graph; - reads standard input"),
         argument("--passes", default="", help="comma-separated names, in order; none prints the graph as it was read"),

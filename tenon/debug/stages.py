@@ -18,6 +18,7 @@ from tenon.graph.verify import verify
 from tenon.jit import Jitted, jit
 from tenon.ops.creation import zeros
 from tenon.pipeline import PASSES, Step, optimize, run_passes
+from tenon.serialization.run_file import function_of
 from tenon.tensor import Tensor
 from tenon.types import TensorType
 
@@ -38,15 +39,27 @@ def run_on_text(text: str, names: Sequence[str], each: bool = False) -> Iterator
 def show_function(where: str, types: Sequence[str], stages: Sequence[str]) -> Iterator[str]:
     """The stages of a function in a file, captured for arguments of these types.
 
-    `where` is `FILE:FUNCTION`.  The file is run, as `python FILE` would but for its `__main__` part.
+    `where` is `FILE:FUNCTION`.  The file is run, as `python FILE` would but for its `__main__` part.  One that
+    `tn.save` wrote is only read; its function, the first where none is named, has types of its own.
     """
     if unknown := [stage for stage in stages if stage not in STAGES]:
         raise ArgumentError(f"no stage named {unknown[0]!r}", hint=f"the stages are {', '.join(STAGES)}")
+    if (saved := saved_capture(where)) is not None:
+        yield from stage_texts(saved, stages)
+        return
     function, wanted = load_function(where), [parse_type(text) for text in types]
     with blaming(where):
         for size in SAMPLE_SIZES:       # a size that differs from one capture to the next becomes a symbol
             captured = function.capture(*(sample(type, size) for type in wanted))
     yield from stage_texts(captured, stages)
+
+
+def saved_capture(where: str) -> Any:
+    """What is captured in a file of saved functions, `FILE` or `FILE:FUNCTION`; None where the file is Python."""
+    file, _, name = (where, "", "") if Path(where).is_file() else where.rpartition(":")
+    if not Path(file).is_file() or Path(file).suffix == ".py":
+        return None
+    return function_of(file, name or None).variants[0].capture()
 
 
 def stage_texts(captured: Any, stages: Sequence[str]) -> Iterator[str]:

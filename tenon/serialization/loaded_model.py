@@ -155,16 +155,17 @@ class Runnable:
         for source in self.variant.sources:
             if isinstance(source, GradientOf) and (x := _holder(source.source, leaves)).grad is None:
                 x.grad = zeros(x.shape, dtype=x.dtype)
-        wanted = self.wanted(leaves) if is_grad_enabled() else ()
-        captured = self.captures.get(wanted)
-        if captured is None:
-            captured = self.captures.setdefault(wanted, _captured(self.variant, wanted, self.options))
         try:
-            return run(captured, leaves)
+            return run(self.capture(self.wanted(leaves) if is_grad_enabled() else ()), leaves)
         except Stopped as stopped:
             if isinstance(stopped.error, TenonError):
                 raise stopped.error from None
             raise
+
+    def capture(self, wanted: tuple[int, ...] = ()) -> Captured:
+        """What `tn.jit` would have captured, with gradients of these parameters."""
+        found = self.captures.get(wanted)
+        return found or self.captures.setdefault(wanted, _captured(self.variant, wanted, self.options))
 
     def applied(self, leaves: Sequence[Any], sizes: Mapping[str, int]) -> Any:
         """The same by operator calls, which the innermost interpreter understands."""
@@ -180,7 +181,7 @@ class Runnable:
         finally:
             narrowing.reset(token)
         results = [x if k in variant.carrying else x.detach() for k, x in enumerate(results)]
-        fill = FillApplied(_captured(variant, (), self.options), leaves, Applied(results), ())
+        fill = FillApplied(self.capture(), leaves, Applied(results), ())
         for source, k, carries in variant.assigned:
             if carries:
                 _holder(source, leaves)._rebind(results[k])

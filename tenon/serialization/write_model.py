@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from tenon.capture.leaves import FromGraph, FromOutside, FromSize, Nest, OneOf, Shared
-from tenon.capture.trace import Argument, GradientOf, Source
+from tenon.capture.trace import Argument, GradientOf, Held, Source
 from tenon.errors import ArgumentError, DTypeError
 from tenon.graph.text import print_graph
 from tenon.nn.module import Parameter
@@ -50,8 +50,18 @@ def write_model(model: Model, version: str) -> tuple[dict[str, np.ndarray], dict
     for function in model.functions.values():
         metadata[FUNCTION + function.name] = json.dumps(_function_as_json(function, names))
         for k, variant in enumerate(function.variants):
+            _name_parameters(function, variant, names)
             metadata[f"{GRAPH}{function.name}.{k}"] = print_graph(variant.graph)
     return arrays, metadata
+
+
+def _name_parameters(function: Function, variant: Variant, names: Mapping[int, str]) -> None:
+    """Let the text of a graph say what it reads; a name decides nothing."""
+    for param, source in zip(variant.graph.params, variant.sources, strict=True):
+        if isinstance(source, Argument):
+            param.name = function.arguments[source.position]
+        elif isinstance(source, Held):
+            param.name = names[id(source.holder)].replace(".", "_")
 
 
 def _array(name: str, x: Tensor) -> np.ndarray:
