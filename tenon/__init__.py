@@ -78,7 +78,8 @@ _MODULES = ("data", "debug", "fft", "nn", "optim")
 _LATER = dict.fromkeys(("alpha_dropout", "scaled_dot_product_attention"), "tenon.nn.functional")
 _LATER |= dict.fromkeys(("cond", "switch"), "tenon.capture.control")
 _LATER |= dict.fromkeys(("fori_loop", "map", "scan", "while_loop"), "tenon.capture.loops")
-_LATER |= {"save": "tenon.serialization.files", "load": "tenon.serialization.files", "explain": "tenon.debug.explain"}
+_LATER |= {"save": "tenon.serialization.files", "load": "tenon.serialization.files",
+           "Checkpoint": "tenon.serialization.run_checkpoint", "explain": "tenon.debug.explain"}
 _LATER |= dict.fromkeys(("get_num_threads", "set_num_threads"), "tenon.runtime.scheduler")
 _LATER |= dict.fromkeys(("autograd", "checkpoint", "custom_vjp", "grad", "hessian", "hvp", "jacfwd", "jacobian",
                          "jacrev", "jvp", "value_and_grad", "vjp", "vmap"), "tenon.transforms")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
@@ -12,10 +12,19 @@ from typing import Any
 import numpy as np
 
 from tenon.data.dataset import IterableDataset
-from tenon.data.sampler import BatchSampler, RandomSampler, SequentialSampler
+from tenon.data.sampler import BatchSampler, RandomSampler, SequentialSampler, WeightedRandomSampler
+from tenon.dataclasses import dataclass
 from tenon.errors import ArgumentError, ShapeError
-from tenon.random import Generator
+from tenon.random import Generator, default_generator
 from tenon.tensor import Tensor, tensor
+
+
+@dataclass
+class Place:
+    """Where in an epoch a loader is: the batches that were given, and the state of its generator at the start."""
+
+    taken: int = 0
+    start: Tensor | None = None
 
 
 class DataLoader:
@@ -24,6 +33,7 @@ class DataLoader:
     `shuffle` draws a new order every epoch from Tenon's generator, or from one of its own with `seed` or `generator`.
     `num_workers` threads make up to `num_workers * prefetch_factor` batches ahead; the order is the same for any
     number, and an error in a worker is raised where the loader is read, with the worker's traceback.
+    `state_dict()` says where in an epoch it is: one that takes it over goes on with the next batch, in the same order.
 
     >>> data = tn.data.TensorDataset(tn.arange(5))
     >>> [x.tolist() for x, in tn.data.DataLoader(data, batch_size=2)]
@@ -56,6 +66,8 @@ class DataLoader:
         if not stream and batch_sampler is None and batch_size is not None:
             batch_sampler = BatchSampler(sampler, batch_size, drop_last)
         self.batch_sampler = batch_sampler
+        self._place = Place()
+        self._resumed: Place | None = None
 
     def __len__(self) -> int:
         if isinstance(self.dataset, IterableDataset):
@@ -65,13 +77,64 @@ class DataLoader:
         return len(self.sampler if self.batch_sampler is None else self.batch_sampler)
 
     def __iter__(self) -> Iterator[Any]:
+        resumed, self._resumed = self._resumed, None
+        generator = self._generator
+        self._place = place = resumed or Place(start=None if generator is None else generator.get_state())
+        for batch in self._batches(place.taken, generator if resumed else None, place.start):
+            place.taken += 1
+            yield batch
+        if self._place is place:
+            self._place = Place()
+
+    def _batches(self, passed: int, generator: Generator | None, start: Tensor | None) -> Iterator[Any]:
+        """The batches of an epoch behind the first ones; its order is drawn from a generator as it was at the start."""
         if isinstance(self.dataset, IterableDataset):
-            batches = self._of_stream(self.dataset)
+            batches = islice(self._of_stream(self.dataset), passed, None)
             return batches if not self.num_workers else _ahead(batches, self.prefetch_factor)
-        jobs: Iterable[Any] = self.sampler if self.batch_sampler is None else self.batch_sampler
+        jobs = iter(self.sampler if self.batch_sampler is None else self.batch_sampler) if generator is None \
+            else self._jobs_again(passed, generator, start)
+        if generator is None:
+            jobs = islice(jobs, passed, None)
         if not self.num_workers:
             return map(self._load, jobs)
-        return _in_order(self._load, iter(jobs), self.num_workers, self.num_workers * self.prefetch_factor)
+        return _in_order(self._load, jobs, self.num_workers, self.num_workers * self.prefetch_factor)
+
+    def _jobs_again(self, passed: int, generator: Generator, start: Tensor | None) -> Iterator[Any]:
+        """The jobs of an epoch that had begun, behind those that are done; the generator stays where it is."""
+        now = generator.get_state()
+        generator.set_state(start)
+        jobs: Iterator[Any] = iter(self.sampler if self.batch_sampler is None else self.batch_sampler)
+        for _ in range(passed):
+            next(jobs, None)
+        generator.set_state(now)
+        return jobs
+
+    @property
+    def _generator(self) -> Generator | None:
+        """What the order of an epoch is drawn from."""
+        sampler = self.sampler if self.sampler is not None else getattr(self.batch_sampler, "sampler", None)
+        if isinstance(sampler, (RandomSampler, WeightedRandomSampler)):
+            return sampler.generator or default_generator
+        return None
+
+    def state_dict(self) -> dict[str, Any]:
+        """How many batches of this epoch were given, and the generator at its start; `tn.save` takes it."""
+        place, generator = self._resumed or self._place, self._generator
+        return {"taken": place.taken, "start": place.start if place.taken else None,
+                "generator": None if generator in (None, default_generator) else generator.get_state()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on from there, where a loader is read next."""
+        if not isinstance(state, Mapping) or state.keys() != {"taken", "start", "generator"}:
+            raise ArgumentError("DataLoader.load_state_dict: what state_dict() gives was expected")
+        taken, start, own = state["taken"], state["start"], state["generator"]
+        if type(taken) is not int or taken < 0 or not all(
+                x is None or (isinstance(x, Tensor) and str(x.type) == "u64[2]") for x in (start, own)):
+            raise ArgumentError("DataLoader.load_state_dict: a number of batches and states of a generator were "
+                                f"expected, not {taken!r}")
+        if own is not None and self._generator is not None:
+            self._generator.set_state(own)
+        self._place, self._resumed = Place(), Place(taken, start) if taken else None
 
     def _load(self, job: Any) -> Any:
         """The batch of a list of indices, or the sample of one."""

@@ -121,12 +121,13 @@ def changed_text(text: str, rng: Random) -> str:
 
 # ---------------------------------------------------------------- what becomes of a file
 
-def outcome(content: bytes, path: Path, run: bool) -> str:
-    """`refused`, `accepted`, `ran`, `failed`, or what is wrong."""
+def outcome(content: bytes, path: Path, run: bool, measure: bool) -> str:
+    """`refused`, `accepted`, `ran`, `failed`, or what is wrong; `measure`: memory too, which takes time."""
     path.write_bytes(content)
-    tracemalloc.start()
+    if measure:
+        tracemalloc.start()
     found, model = loaded(path)
-    peak = tracemalloc.get_traced_memory()[1]
+    peak = tracemalloc.get_traced_memory()[1] if measure else 0
     tracemalloc.stop()
     if peak > 2 * len(content) + PARSING:
         return f"took {peak} bytes for {len(content)}"
@@ -138,8 +139,8 @@ def outcome(content: bytes, path: Path, run: bool) -> str:
 def loaded(path: Path) -> tuple[str, Any]:
     """(`accepted`, `refused`, or what is wrong; what was loaded)."""
     import tenon as tn
-    from tenon.errors import ArgumentError
     from robustness.mutated_graphs import within
+    from tenon.errors import ArgumentError
     try:
         with within(SECONDS):
             return "accepted", tn.load(path)
@@ -153,8 +154,8 @@ def ran(model: Any) -> str:
     """What becomes of calls of its functions: `ran`, `failed`, or what is wrong."""
     import numpy as np
 
-    from tenon.errors import TenonError
     from robustness.mutated_graphs import Stopped, within
+    from tenon.errors import TenonError
     try:
         for function in model.functions.values():
             data = function.function
@@ -191,7 +192,7 @@ def findings(files: list[bytes], folder: Path, count: int, seed: int, share: flo
             break
         rng = Random(f"{seed}/{number}")
         content = mutated(rng.choice(files), rng)
-        found = outcome(content, folder / "mutated", rng.random() < share)
+        found = outcome(content, folder / "mutated", rng.random() < share, number % 10 == 0)
         counts[found if found in GOOD else "bad"] += 1
         if found not in GOOD:
             bad.append((number, found))
