@@ -39,12 +39,14 @@ def run_file(path: str, inputs: Sequence[str], name: str | None = None) -> dict[
     loaded = function_of(path, name)
     args, keywords = loaded.function.structure.build(_leaves(loaded.function, inputs))
     leaves, structure = flatten(loaded(*args, **keywords))
-    return {f"result_{k}" if structure.kind is not None else "result": x for k, x in enumerate(leaves)}
+    several = structure.kind is not None
+    return {f"result_{k}" if several else "result": x.detach() if isinstance(x, Tensor) else x
+            for k, x in enumerate(leaves)}
 
 
 def write_results(path: str, results: dict[str, Any]) -> None:
     """Write the tensors among them: one to a `.npy` file, any number to a safetensors file."""
-    arrays = {key: np.ascontiguousarray(x.detach().numpy()) for key, x in results.items() if isinstance(x, Tensor)}
+    arrays = {key: np.ascontiguousarray(x.numpy()) for key, x in results.items() if isinstance(x, Tensor)}
     if os.path.splitext(path)[1] != ".npy":
         tensor_file.write(path, arrays, {})
     elif len(arrays) == 1:
