@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tenon.autocast import autocasting
+from tenon.capture.background import InTheBackground
 from tenon.capture.captured import Captured
 from tenon.capture.classes import StandsFor
 from tenon.capture.guards import same_atom
@@ -64,12 +65,12 @@ class Jitted(StandsFor):
     """A function that runs as compiled graphs."""
 
     def __init__(self, function: Callable[..., Any], fullgraph: bool = False, memory_budget: int | None = None,
-                 constants: bool = True, autotune: bool = False):
+                 constants: bool = True, autotune: bool = False, background: bool = False):
         functools.update_wrapper(self, function)
         name = getattr(function, "__name__", type(function).__name__)
         self.__name__: str = name if name.isidentifier() else "function"
         self.function, self.fullgraph, self.memory_budget = function, fullgraph, memory_budget
-        self.constants, self.autotune = constants, autotune
+        self.constants, self.autotune, self.background = constants, autotune, background
         self.converting = False         # whether its control flow depends on tensors
         self.records: dict[Any, Record] = {}
         self.families: dict[Any, Family] = {}
@@ -111,6 +112,8 @@ class Jitted(StandsFor):
                     if captured is None:
                         captured, arguments = self._capture(record, leaves, structure, containers)
             if captured is not None:
+                if self.background and not is_made(captured, arguments):
+                    return self.function(*args, **keywords)
                 if captured.calls == 0:
                     make_ready()
                 captured.calls += 1
@@ -359,6 +362,13 @@ class Jitted(StandsFor):
             raise CaptureError(reason.what, where=reason.where, hint=reason.hint) from None
 
 
+def is_made(captured: Captured, arguments: Sequence[Any]) -> bool:
+    """Whether the code of a capture is there, or it is up to the call to make it; another thread is asked to, once."""
+    if captured.making is None:
+        captured.making = InTheBackground(captured, arguments)
+    return bool(captured.making.done)
+
+
 def _forget(jitted: weakref.ref[Jitted], key: Any, _: Any) -> None:
     """An argument that a key names is gone, and what is known of such calls with it."""
     if (function := jitted()) is not None and (record := function.records.pop(key, None)) is not None:
@@ -403,7 +413,7 @@ def _innermost(function: Any) -> Any:
 
 
 def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: float | None = None,
-        constants: bool = True, autotune: bool = False) -> Any:
+        constants: bool = True, autotune: bool = False, background: bool = False) -> Any:
     """Run a function as one compiled graph: forward, backward and the optimizer's update included.
 
     Works on functions and methods, with arguments nested in containers; tensors among them are inputs of the graph,
@@ -417,6 +427,8 @@ def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: float |
     they change; `constants=False` saves the memory that this takes.
     `autotune=True` measures, where several schedules claim a product, which is the fastest on this machine, once: it is
     remembered beside the code, so that later runs are the same to the bit.
+    `background=True` lets another thread compile: until that is done, calls run eagerly.  What goes wrong there is told
+    by the call that comes then.
 
     >>> @tn.jit
     ... def f(x):
@@ -425,7 +437,7 @@ def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: float |
     tensor([3., 5.])
     """
     options: dict[str, Any] = {"fullgraph": fullgraph, "memory_budget": memory_budget, "constants": constants,
-                               "autotune": autotune}
+                               "autotune": autotune, "background": background}
     if isinstance(memory_budget, float) and memory_budget.is_integer():        # 8e9
         options["memory_budget"] = memory_budget = int(memory_budget)
     if memory_budget is not None and (isinstance(memory_budget, bool) or not isinstance(memory_budget, int)

@@ -91,6 +91,7 @@ class Captured:
     succeeded: bool = False                     # whether there was another one
     short: Any = None                           # the short way of calls like an earlier one (`tenon.capture.warm`)
     checked: object = None                      # the last change of a tensor when the held tensors were right
+    making: Any = None                      # its code, where another thread makes it (`tenon.capture.background`)
     seconds: dict[str, float] = field(default_factory=dict)     # that capturing and compiling took
     compiling: Lock = field(default_factory=Lock)
 

@@ -119,7 +119,7 @@ def profile(function: Any, *args: Any, repeats: int = 5, **keywords: Any) -> Pro
 
 def _timed(program: Program, arrays: Sequence[np.ndarray], donated: Sequence[int], repeats: int) -> Iterator[Timed]:
     program.run(arrays, donated)                # compiles what is missing
-    layout = program._layout_for(arrays, donated)
+    layout = program._layout_for([a.shape for a in arrays], donated)
     frame = Frame(layout, native.driver())
     arena = np.zeros(layout.memory.size + layout.scratch * layout.threads + 64, np.uint8)
     results = frame.run(arrays, arena)          # from here on every pointer is bound, and all memory holds numbers

@@ -117,7 +117,7 @@ class Program:
         layout = known = self._by_shapes.get(key)
         if layout is None or layout.pool_threads != pool().threads:
             arrays = self._accept(arrays)
-            layout = self._by_shapes[key] = self._layout_for(arrays, donated)
+            layout = self._by_shapes[key] = self._layout_for(key[0], donated)
         elif not _fit(arrays, layout):
             arrays = self._accept(arrays)
         try:
@@ -139,13 +139,17 @@ class Program:
             if arena is not None and not layout.memory.walls:
                 self._arenas.append(arena)
 
+    def prepare(self, shapes: Sequence[tuple[int, ...]], donated: Collection[int] = ()) -> None:
+        """Make all code that a run with arguments of these shapes needs."""
+        self._layout_for(shapes, donated)
+
     def quick_frame(self, arrays: Sequence[Array], donated: Collection[int] = ()) -> Frame | None:
         """A frame with an arena of its own for calls with arrays like these; None where a call is not quick: it asks
         Python for something, or needs more memory than to keep for it alone."""
         if guarding():              # arguments are copied
             return None
         unchanged, threads = pool_version(), pool()     # in this order: another thread may set the number between
-        layout = self._layout_for(self._accept(arrays), donated)
+        layout = self._layout_for([a.shape for a in self._accept(arrays)], donated)
         if layout.host or layout.memory.size + layout.scratch * layout.threads > MOST_QUICK_MEMORY:
             return None
         if layout.pool_threads != threads.threads or (layout.threads > 1 and threads.parallel is None):
@@ -223,8 +227,8 @@ class Program:
                 name, where = ("", None) if result.node is None else (f"{result.node.op.name}: ", result.node.loc)
                 raise ShapeError(f"{name}{type} has larger sizes than an array may have", where)
 
-    def _layout_for(self, arrays: Sequence[Array], donated: Collection[int]) -> Layout:
-        sizes = bind_sizes(self.graph, [a.shape for a in arrays]) if arrays or self.graph.symbols() else {}
+    def _layout_for(self, shapes: Sequence[tuple[int, ...]], donated: Collection[int]) -> Layout:
+        sizes = bind_sizes(self.graph, shapes) if shapes or self.graph.symbols() else {}
         threads = pool().threads
         key = tuple(sizes.values()), frozenset(donated), threads
         layout = self._layouts.get(key)
