@@ -90,7 +90,8 @@ def fuzz(arguments: argparse.Namespace) -> int:
         raise TenonError("fuzz: the tests are not installed with the package", hint="run this in the repository")
     files = [existing(name) for name in arguments.files]
     sys.path[:0] = [str(root), str(root / "tests")]
-    code: int = importlib.import_module("fuzz.campaign").run(files, arguments.minutes, arguments.seed, arguments.keep)
+    code: int = importlib.import_module("fuzz.campaign").run(
+        files, arguments.minutes, arguments.seed, arguments.keep, arguments.workers)
     return code
 
 
@@ -212,6 +213,7 @@ COMMANDS = {
         argument("files", nargs="*", metavar="FILE", help="judge these programs instead, as they were kept"),
         argument("--minutes", type=float, default=60.0, help="how long (default: %(default)s)"),
         argument("--seed", type=int, help="the same programs each time (default: new ones)"),
+        argument("--workers", type=int, default=1, metavar="N", help="processes at a time (default: %(default)s)"),
         argument("--keep", type=Path, metavar="FOLDER", help="for what is found (default: tests/fuzz/found)"))),
     "env": Command("versions, CPU, cores, settings: what to paste into a bug report", env),
 }

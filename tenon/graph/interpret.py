@@ -123,7 +123,7 @@ def evaluate_op(op: Op, arrays: Sequence[Any], attrs: Mapping[str, Any],
         if kernel is not None:
             out = kernel.run(*arrays, **attrs)
         elif op.ref is not None:
-            out = op.ref(*map(_widen, arrays), **attrs)
+            out = op.ref(*(arrays if op.handles else map(_widen, arrays)), **attrs)     # a stack hands back what it got
         else:
             body = expansion(op, tuple(map(type_of, arrays)), attrs)
             return tuple(interpret(body, [a for a in arrays if a is not None]))

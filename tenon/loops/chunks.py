@@ -19,6 +19,7 @@ from tenon.loops.expressions import Binary, Buffer, Cast, Expr, Index, Load, Red
 from tenon.loops.folding import folded
 from tenon.loops.middle import lines_first
 from tenon.loops.simplify import simplify, substitute
+from tenon.loops.strips import Strips, is_partition, may_be_factored
 from tenon.loops.target import Target
 from tenon.loops.traversal import parts
 from tenon.loops.traversal import replace as replaced
@@ -49,7 +50,7 @@ def _parted(target: Target, way: Way, temporary: Callable[[TensorType], Buffer])
     listed = parts(target.value, Reduce)
     inside = {y for x in listed for y in parts(x.body, Reduce)}
     for x in listed:
-        if x in inside or parts(x.body, Reduce) or x.extents != tuple(size(index.extent) for index in x.indices):
+        if x in inside or not may_be_factored(x, target.indices):
             continue
         if (found := way(x, target.indices, temporary)) is not None:
             before.append(found[0])
@@ -73,6 +74,7 @@ def _cut(x: Reduce, indices: Sequence[Index],
     chunks: Dim = (first.extent + (length - 1)) // length
     if isinstance(chunks, int) and chunks < FEWEST:
         return None
+    assert is_partition(first.extent, [Strips(0, chunks, length)])
     chunk, within = Index("chunk", chunks), Index(first.name, length)
     position = chunk * size(length) + within
     wide = float32 if x.dtype.kind == "f" and x.dtype.bits < 32 else x.dtype

@@ -38,7 +38,7 @@ def column_nest(targets: Sequence[Target]) -> Nest | None:
     if not loops or any(t.indices != loops or t.combine or t.extents for t in targets):
         return None
     found = [x for x in walk(*(t.value for t in targets)) if isinstance(x, Reduce)]
-    if not found or not all(_stands_alone(x) and loops[-1] in x.free and lies_across(x, loops[-1]) for x in found):
+    if not found or not all(may_be_interchanged(x, loops[-1]) and lies_across(x, loops[-1]) for x in found):
         return None
     return _tiled(targets, found)
 
@@ -56,14 +56,19 @@ def in_columns(target: Target) -> frozenset[Index] | None:
         return None
     if count(*around, column) < ENOUGH or count(*inside) > MOST_ROWS:
         return None
-    alike = all(x.free.intersection(others) == around and _stands_alone(x) and column in x.free
-                and lies_across(x, column) for x in found)
+    alike = all(x.free.intersection(others) == around and may_be_interchanged(x, column) and lies_across(x, column)
+                for x in found)
     return around if alike else None
 
 
-def _stands_alone(x: Reduce) -> bool:
-    """Whether all reductions inside of x can be finished before it."""
-    return all(y.free.isdisjoint(x.indices) for y in parts(x.body, Reduce))
+def may_be_interchanged(x: Reduce, column: Index) -> bool:
+    """Whether the loop over columns may stand inside of those of x, with a row of partial results (loop interchange).
+
+    Each column's elements are still combined in the order in which they were: only the columns take turns.  So it is
+    legal where the loops of x run as far for each column, and all reductions inside of x are finished before it.
+    """
+    rectangular = not any(column in extent.free for extent in x.extents)
+    return column in x.free and rectangular and all(y.free.isdisjoint(x.indices) for y in parts(x.body, Reduce))
 
 
 def is_across(x: Reduce, index: Index) -> bool:

@@ -15,6 +15,7 @@ from tenon.loops.build import offset
 from tenon.loops.columns import LEAST, TILE
 from tenon.loops.expressions import OPERATION, Binary, Buffer, Cast, Expr, Index, Load, Reduce, size
 from tenon.loops.simplify import simplify, substitute
+from tenon.loops.strips import Strips, is_partition
 from tenon.loops.target import Target
 from tenon.loops.traversal import parts
 from tenon.types import TensorType, float32
@@ -34,6 +35,7 @@ def folded(x: Reduce, indices: Sequence[Index],
     if not isinstance(line.extent, int) or line.extent < FEWEST * together:
         return None
     turns, left = divmod(line.extent, together)
+    assert is_partition(line.extent, [Strips(0, turns, together), Strips(turns * together, left, 1)])
     turn, one, rest = Index(line.name, turns), Index("fold", together), Index(f"{line.name}_left", left)
     wide = float32 if x.dtype.kind == "f" and x.dtype.bits < 32 else x.dtype
 

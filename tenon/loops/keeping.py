@@ -5,6 +5,7 @@
         for j: out[i, j] = exp(x[i, j]) / m                 for j: out[i, j] = row[j] / m
 
 A row is kept where computing an element again costs more than storing it once and loading it, and where it is of sums.
+Who reads it is decided where loops are placed: `tenon.loops.placing.is_available`.
 """
 
 from __future__ import annotations

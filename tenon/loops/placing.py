@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
 
 from tenon.dataclasses import dataclass, field
-from tenon.loops.expressions import OPERATION, Binary, Buffer, Const, Expr, Index, Load, Local, Reduce, Size
+from tenon.loops.expressions import OPERATION, Binary, Buffer, Const, Expr, Index, Load, Local, Reduce, Size, size
 from tenon.loops.ir import Accumulator, Let, Loop, Stmt, Store, Update
 from tenon.loops.keeping import Kept
 from tenon.loops.target import Target
@@ -27,6 +27,7 @@ class Scope:
     outer: Scope | None = None
     index: Index | None = None
     reduces: bool = False       # whether the loop is one of a reduction, over before anything else is placed around it
+    whole: bool = False         # whether it has all turns that its index may have
     body: list[Stmt] = field(default_factory=list)
     known: dict[Expr, Expr] = field(default_factory=dict)    # what has been computed here, by the name it got
 
@@ -73,10 +74,10 @@ class Placing:
     def _value(self, x: Expr, home: Scope) -> tuple[Expr, Kept | None]:
         """(x as it is computed here, or loaded from a row; the row that is to be filled with it)."""
         kept = self.kept.get(x)
-        if kept is not None and any(scope is self.filled.get(kept.buffer) for scope in home.chain()):
+        if kept is not None and is_available(self.filled.get(kept.buffer), home):
             return Load(kept.buffer, kept.index, None), None
         parts = tuple(self.place(child, home) for child in x.children())
-        if kept is None or not home.reduces or home.index is not kept.index or home.outer is None:
+        if kept is None or not fills_row(home, kept.index) or home.outer is None:
             kept = None
         else:
             self.filled[kept.buffer] = home.outer
@@ -117,8 +118,8 @@ class Placing:
         for needed in hoisted(x):
             self.place(needed, home)
         inner = [home]
-        for index in x.indices:
-            inner.append(Scope(inner[-1], index, reduces=True))
+        for index, extent in zip(x.indices, x.extents, strict=True):
+            inner.append(Scope(inner[-1], index, reduces=True, whole=extent is size(index.extent)))
         group = [x, *(y for y in self.reductions if y is not x and self._fits(y, x, home))]
         accumulators = []
         for y in group:
@@ -140,6 +141,19 @@ class Placing:
 
     def _local(self, x: Expr, letter: str) -> Local:
         return Local(f"{letter}{next(self.numbers)}", x.dtype)
+
+
+def is_available(filled: Scope | None, scope: Scope) -> bool:
+    """Whether a row that was filled around there may be read here: its loop is over, in each turn of those around it.
+
+    The loop dominates this place, and what it computed is an available expression here (Aho, Lam, Sethi and Ullman).
+    """
+    return any(outer is filled for outer in scope.chain())
+
+
+def fills_row(scope: Scope, index: Index) -> bool:
+    """Whether what is computed here, each turn of the index, is a row from end to end."""
+    return scope.reduces and scope.whole and scope.index is index
 
 
 def home_of(x: Expr, scope: Scope) -> Scope:

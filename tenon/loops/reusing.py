@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tenon.dataclasses import replace as changed
-from tenon.loops.expressions import Buffer, Expr, Load
+from tenon.loops.affine import affine
+from tenon.loops.expressions import Buffer, Expr, Index, Load
 from tenon.loops.ir import Accumulator, Block, Let, Loop, Stmt, Store, Update, roots, statements
 from tenon.loops.traversal import replace, walk
 
@@ -21,18 +22,19 @@ def with_fewer_rows(body: Block, rows: Sequence[Buffer]) -> tuple[Block, list[Bu
     """The same with as few rows as do, and those."""
     left = list(rows)
     for row in rows:
-        taken = next((other for other in left if other is not row and _gives_way(body, other, row)), None)
+        taken = next((other for other in left if other is not row and may_share_memory(body, other, row)), None)
         if taken is not None:
             body = tuple(_renamed(statement, row, taken) for statement in body)
             left.remove(row)
     return body, left
 
 
-def _gives_way(body: Block, old: Buffer, new: Buffer) -> bool:
-    """Whether the loop that fills the new row is the last to read the old one, each element before it is overwritten.
+def may_share_memory(body: Block, old: Buffer, new: Buffer) -> bool:
+    """Whether no element of the old row is read after that of the new one was stored: no dependence is reversed.
 
-    All loops that touch the rows stand beside each other, so that what is overwritten is not read in another turn of
-    some loop around them.
+    The loop that fills the new row is the last to read the old one.  The anti-dependences between them are of
+    distance 0 (Wolfe 1989): both elements are at the same place, another one each turn, and the read comes first.  All
+    loops that touch the rows stand beside each other, so nothing is read in another turn of some loop around them.
     """
     found = next((x for x in map(_flat_loops, _blocks(body)) if any(_touches(loop.body, old) for loop in x)), [])
     first, second = ([loop for loop in found if _touches(loop.body, row)] for row in (old, new))
@@ -47,7 +49,14 @@ def _gives_way(body: Block, old: Buffer, new: Buffer) -> bool:
     if len(stores) != 1 or not isinstance(stores[0], Store) or stores[0].buffer is old:
         return False
     same = all(x.offset is stores[0].offset for x in _loads(filling, old))
-    return same and not _loads(filling[written[0] + 1:], old)
+    return same and is_injective(stores[0].offset, second[0].index) and not _loads(filling[written[0] + 1:], old)
+
+
+def is_injective(offset: Expr, index: Index) -> bool:
+    """Whether the place is another one each turn: it is affine in the index, which has a step that is not 0."""
+    terms = affine(offset).terms
+    step = terms.get(index, 0)
+    return isinstance(step, int) and step != 0 and not any(index in atom.free for atom in terms if atom is not index)
 
 
 def _blocks(body: Block) -> Iterator[Block]:

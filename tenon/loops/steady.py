@@ -10,6 +10,7 @@ that is left out makes code of its own.
 from __future__ import annotations
 
 from tenon.dataclasses import replace
+from tenon.dims import Dim
 from tenon.loops.affine import Affine, affine, affine_bounds, from_affine
 from tenon.loops.expressions import Binary, CheckedIndex, Const, Expr, Index, Load, Local, Select, Size, constant, size
 from tenon.loops.ir import Accumulator, Block, Let, Loop, Stmt, Store, Update, roots, statements
@@ -30,6 +31,16 @@ def read_elsewhere(line: Loop) -> Loop:
             or not all(isinstance(x, (Let, Store, Update, Accumulator, Loop)) for x in inside):
         return line
     return replace(line, body=_Line(line).block(line.body))
+
+
+def is_speculable(along: Affine, elements: Dim) -> bool:
+    """Whether a line that moves so far may be read from some place in the memory, wherever it would begin.
+
+    Its mask and its beginning are invariant in the line: where the mask holds, each read is the one that it guards.
+    Elsewhere the line begins where its least place is 0, and ends inside.  So the loads are speculated without faults.
+    """
+    low, high = affine_bounds(along)
+    return isinstance(low, int) and isinstance(high, int) and isinstance(elements, int) and high - low < elements
 
 
 class _Line:
@@ -77,9 +88,9 @@ class _Line:
         along = Affine({atom: step for atom, step in form.terms.items() if atom in self.indices
                         and not (mask is not None and atom in mask.free)}, 0)
         rest = from_affine(form + along.scaled(-1))
-        low, high = affine_bounds(along)
-        if mask is None or not self.is_steady(mask) or not self.is_steady(rest) or not (
-                isinstance(low, int) and isinstance(high, int) and isinstance(elements, int) and high - low < elements):
+        if mask is None or not self.is_steady(mask) or not self.is_steady(rest) or not is_speculable(along, elements):
             return load
+        low = affine_bounds(along)[0]
+        assert isinstance(low, int)
         place = from_affine(affine(Select(mask, rest, size(-low))) + along)
         return Select(mask, Load(load.buffer, place, None), constant(0, load.dtype))

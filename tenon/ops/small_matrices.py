@@ -10,12 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from tenon.errors import ShapeError
 from tenon.graph.op import Op
 from tenon.ops.define import define
 from tenon.ops.factors import cholesky_op, solve_op, triangular_op
 from tenon.ops.solving import det_op, inv_op, slogdet_op
-from tenon.types import int64
+from tenon.types import TensorType, int64
 
+MOST_ROWS, MOST_COLUMNS = 6, 12         # elimination that is written out grows with their third power
 Rows = list[list[Any]]
 Keep = Callable[[Any], Any]
 
@@ -29,8 +31,21 @@ def _small(op: Op, matrices: Callable[..., Any], examples: list[str], domain: An
             return matrices(s, keep, *([[keep(x((*place, i, j))) for j in range(x.shape[-1])]
                                         for i in range(x.shape[-2])] for x in xs), **attrs)
         s.each(lead, elements)
-    return define(f"small_{op.name}", public=False, type=op.type, ref=op.ref, promote=op.promote, fill=fill,
+
+    def type(*xs: TensorType, **attrs: Any) -> Any:
+        found = op.type(*xs, **attrs)
+        if not all(is_small(x) for x in xs):
+            raise ShapeError(f"small_{op.name}: expected 1 to {MOST_ROWS} rows and 1 to {MOST_COLUMNS} columns, "
+                             f"got {', '.join(map(str, xs))}")
+        return found
+    return define(f"small_{op.name}", public=False, type=type, ref=op.ref, promote=op.promote, fill=fill,
                   doc=f"`{op.name}` of few rows, written out.", examples=examples, domain=domain)
+
+
+def is_small(x: TensorType) -> bool:
+    """Whether matrices are known to have so few rows and columns that working with each can be written out."""
+    rows, columns = map(int, x.shape[-2:])
+    return 0 < rows <= MOST_ROWS and 0 < columns <= MOST_COLUMNS
 
 
 # ---------------------------------------------------------------- elimination

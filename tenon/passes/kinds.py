@@ -69,8 +69,8 @@ def signature(node: Node) -> Signature:
 def _kind(op: Op, inputs: tuple[Literal | TensorType | None, ...], attrs: Exact) -> Kind:
     values = [Value(x) if isinstance(x, TensorType) else x for x in inputs]
     node = Node(op, tuple(values), attrs.values)
-    type = op.type(*types_of(values), **node.attrs)
-    assert isinstance(type, TensorType)
+    found = op.type(*types_of(values), **node.attrs)
+    type, = found if isinstance(found, tuple) else (found,)
     node.outputs = (Value(type, node),)
     buffers = {x: Buffer(f"x{k}", x.type, "input") for k, x in enumerate(values) if isinstance(x, Value)}
     try:

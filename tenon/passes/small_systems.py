@@ -9,11 +9,8 @@ from typing import Any
 
 from tenon.graph.build import copy, current_builder, rebuild
 from tenon.graph.ir import Graph, Input, Node, Value
-from tenon.ops.small_matrices import SMALL
+from tenon.ops.small_matrices import SMALL, is_small
 from tenon.passes.nested import nested
-
-MOST_ROWS = 6           # elimination that is written out grows with their third power
-MOST_COLUMNS = 12
 
 
 @nested
@@ -31,6 +28,5 @@ def _is_small(node: Node) -> bool:
 
 
 def _fits(x: Value) -> bool:
-    rows, columns = x.shape[-2:]
-    return x.dtype.short in ("f32", "f64") and isinstance(rows, int) and isinstance(columns, int) \
-        and 0 < rows <= MOST_ROWS and 0 < columns <= MOST_COLUMNS
+    known = all(isinstance(n, int) for n in x.shape[-2:])
+    return x.dtype.short in ("f32", "f64") and known and is_small(x.type)

@@ -3,13 +3,14 @@
 Values are computed while the program is made, so each step fits the shapes and types that there are; a step that an
 operator refuses is dropped, and so is one whose numbers leave the range in which roundings say anything.  Steps are
 elementwise operators, examples of operators with other sizes, and phrases; of these each program uses some kinds only.
+Seeds that follow each other take turns in an operator that is wanted, so a few hundred programs reach all of them.
 """
 
 from __future__ import annotations
 
 import random
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -35,7 +36,9 @@ MOST = {"f16": 300.0, "bf16": 1e4, "f32": 1e4, "f64": 1e6, "c64": 1e4, "c128": 1
 ASCENDING = ("searchsorted",)       # promise nothing where the rows of their first input do not ascend
 LEFT_OUT = {"eig": "order and phases", "eigh": "signs", "svd": "signs", "qr": "signs", "lu": "order", "pinv": "rank",
             "lstsq": "rank", "empty_like": "no values", "nextafter": "of other types it is another number",
-            "frexp": "of other types it is another number", "empty_stack": "lives in a run", "is_empty": "lives in a run"}
+            "frexp": "of other types it is another number", "empty_stack": "lives in a run", "is_empty": "lives in a run",
+            "push": "lives in a run", "pop": "lives in a run", "fused": "made by a pass", "call": "made by a capture",
+            "custom_call": "the user's own"}
 
 
 @dataclass(frozen=True)
@@ -55,14 +58,15 @@ def generate(seed: int) -> Program:
     """The program of this seed."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
-        return Maker(random.Random(seed)).program()
+        wanted = operators_with_examples()
+        return Maker(random.Random(seed), wanted[seed % len(wanted)]).program()
 
 
 class Maker:
     """Makes one program."""
 
-    def __init__(self, rng: random.Random):
-        self.rng = rng
+    def __init__(self, rng: random.Random, wanted: Op):
+        self.rng, self.wanted, self.shown = rng, wanted, ""
         self.dtype = rng.choice(TYPES[:18])
         self.special = rng.random() < 0.06
         self.big = rng.random() < 0.05
@@ -102,10 +106,21 @@ class Maker:
             dtype = self.dtype if self.rng.random() < 0.8 else self.rng.choice(TYPES)
             self.input(dtype, self.shape())
         wanted = self.rng.choice((2, 3, 3, 4, 4, 5, 5, 6, 7, 8, 10, 12))
+        early = self.rng.choice((0, 0, 1, 2))
         for _ in range(3 * wanted):
+            if len(self.steps) >= early and not self.shown:
+                self.show()
             if len(self.steps) < wanted:
-                self.attempt()
+                self.attempt(self.step)
         return self.finished()
+
+    def show(self) -> None:
+        """A step by the operator that is wanted, if one of a few tries is allowed."""
+        for _ in range(4):
+            if self.attempt(lambda: self.example(self.wanted)):
+                self.shown = self.steps[-1].targets[0]
+                return
+        self.shown = "nothing"
 
     def shape(self) -> Shape:
         most = 40_000 if self.big else 1500
@@ -117,17 +132,23 @@ class Maker:
             if np.prod(sizes, dtype=int) <= most:
                 return tuple(sizes)
 
-    def attempt(self) -> None:
-        """One more step, if what is tried first is allowed."""
+    def attempt(self, make: Callable[[], Step]) -> bool:
+        """One more step, if what is tried is allowed."""
         inputs = len(self.inputs)
         try:
-            kind = self.rng.random()
-            step = self.elementwise() if kind < self.plain else self.example() if kind < self.plain + 0.12 else self.phrase()
-            self.run(step)
+            self.run(make())
+            return True
         except Exception:           # an operator refuses types or sizes: what was made for it goes again
             for made in self.inputs[inputs:]:
                 del self.values[made.name], self.env[made.name]
             del self.inputs[inputs:]
+            return False
+
+    def step(self) -> Step:
+        kind = self.rng.random()
+        if kind < self.plain:
+            return self.elementwise()
+        return self.example(self.rng.choice(operators_with_examples())) if kind < self.plain + 0.12 else self.phrase()
 
     def some(self) -> str:
         """A value, of the last ones mostly."""
@@ -196,9 +217,8 @@ class Maker:
         low, high = interval
         return f"(tn.sigmoid({text}) * {high - low:.3g} + {low:.3g})"
 
-    def example(self) -> Step:
+    def example(self, op: Op) -> Step:
         """An operator of any kind, by one of its examples with other sizes."""
-        op = self.rng.choice(operators_with_examples())
         example = self.resized(parse_example(self.rng.choice([e for e in op.examples if not e.endswith("error")])))
         inputs: list[str] = []
         parts = [self.given(example, k, inputs) for k in range(len(example.inputs))]
@@ -258,9 +278,14 @@ class Maker:
         transform = self.rng.choices(("plain", "grad", "value_and_grad", "backward", "second", "jvp", "vmap", "vmap_grad"),
                                      (40, 18, 6, 8, 6, 6, 8, 4))[0]
         program = trimmed(Program(tuple(self.inputs), tuple(self.steps), outputs))
+        if not self.shows(program):
+            outputs = (self.shown, *outputs)
+        program = trimmed(Program(tuple(self.inputs), tuple(self.steps), outputs))
         floats = tuple(name for name in outputs if self.values[name].dtype.is_floating)
         if transform != "plain" and transform != "vmap" and not (
                 floats and any(x.dtype in ("f16", "bf16", "f32", "f64") for x in program.inputs)):
+            transform = "plain"
+        if transform in SCALAR and not self.shows(trimmed(replace(program, outputs=floats))):
             transform = "plain"
         if transform in SCALAR:
             outputs = floats
@@ -269,7 +294,13 @@ class Maker:
         if not any(x.dtype in ("f16", "bf16", "f32", "f64") for x in program.inputs) and transform != "vmap":
             program = replace(program, transform="plain", batch=0)      # what is left has no gradients
         calls = tuple(self.other_shapes(program) for _ in range(2)) if self.rng.random() < 0.2 and not program.batch else ()
-        return replace(program, calls=calls)
+        again = (tuple(x.shape for x in program.inputs),) if self.rng.random() < 0.4 else ()     # by the same code
+        return replace(program, calls=again + calls, again=self.rng.random() < 0.15)
+
+    def shows(self, program: Program) -> bool:
+        """Whether the operator that is wanted is part of it, if it could be made at all."""
+        made = {name for step in self.steps for name in step.targets}
+        return self.shown not in made or any(self.shown in step.targets for step in program.steps)
 
     def other_shapes(self, program: Program) -> tuple[Shape, ...]:
         """The shapes of another call: sizes that were equal stay equal."""

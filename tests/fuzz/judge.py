@@ -57,15 +57,16 @@ def judge(source: str, name: str = "<fuzzed program>") -> Verdict:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         module = load(source, name)
-        return Judge(module.program, module.CALLS, source).verdict()
+        return Judge(module.program, module.CALLS, source, getattr(module, "BUDGET", None)).verdict()
 
 
 class Judge:
     """One program: `function` and the arrays of its calls."""
 
-    def __init__(self, function: Callable[..., Any], calls: Sequence[Sequence[np.ndarray]], source: str):
+    def __init__(self, function: Callable[..., Any], calls: Sequence[Sequence[np.ndarray]], source: str,
+                 budget: float | None = None):
         self.function, self.calls, self.source = function, calls, source
-        self.jitted = tn.jit(function)
+        self.jitted = tn.jit(function, memory_budget=budget)
         self.found = Verdict()
 
     def verdict(self) -> Verdict:
@@ -136,7 +137,8 @@ class Judge:
         _, captured = self.jitted.look(*tensors)
         if captured is None:
             return None
-        return captured.graph, [np.array(x.detach().numpy()) for x in captured.inputs.holders(tensors)]
+        given = zip(captured.inputs.holders(tensors), captured.graph.params, strict=True)
+        return captured.graph, [np.array(x.detach().numpy()).astype(value.dtype.numpy) for x, value in given]
 
     def decide(self, graph: Graph, arrays: Sequence[np.ndarray], native: Sequence[np.ndarray],
                eager: Sequence[np.ndarray], compiled: Sequence[np.ndarray]) -> None:

@@ -259,15 +259,15 @@ f 0-3 | tn.fori_loop(0, {int:0,4}, lambda k, a: {fn}, {x})
 f 0-3 | tn.fori_loop(0, {int:1,4}, lambda k, a: tn.sin(a) * 0.5 + {x}, {x})
 f 0-3 | tn.while_loop(lambda s: s[0] < {int:0,4}, lambda s: (s[0] + 1, (lambda a: {fn})(s[1])), (0, {x}))[1]
 f 1-3 | tn.while_loop(lambda a: tn.abs((a * a).sum() - 5) < 4, lambda a: a * 0.5, {x})
-f 1-3 | tn.scan(lambda a, r: ({fn}, a * r), {x}[0] * 0.5, {x})
-f 1-3 | tn.scan(lambda c, a: (c + a, {fn}), {x}[0] * 0, {x})[1]
-f 2-3 | tn.map(lambda a: {fn}, {x})
+f 1-3 400 | tn.scan(lambda a, r: ({fn}, a * r), {x}[0] * 0.5, {x})
+f 1-3 400 | tn.scan(lambda c, a: (c + a, {fn}), {x}[0] * 0, {x})[1]
+f 2-3 400 | tn.map(lambda a: {fn}, {x})
 f 1-3 | tn.vmap(lambda a: {fn})({x})
 f 2-3 | tn.vmap(lambda a: {fn}, in_axes=1)({x})
 f 0-3 | if {x}.sum() > {num}:\n    {t} = (lambda a: {fn})({x})\nelse:\n    {t} = {x} * {num}
 f 0-3 | {t} = {x}\nfor k in range({int:1,4}):\n    {t} = tn.sin({t}) + {x} * k
 f 0-3 | {t} = {x}\nwhile tn.abs(({t} * {t}).sum() - 5) < 4:\n    {t} = {t} * 0.5
-f 1-3 | {t} = {x}[0]\nfor row in {x}:\n    {t} = {t} * 0.5 + row
+f 1-3 400 | {t} = {x}[0]\nfor row in {x}:\n    {t} = {t} * 0.5 + row
 f 1-3 | {t} = {x}\nfor k in range(3):\n    if {t}.max() < 0.7:\n        break\n    {t} = {t} * 0.6
 f 1-3 | tn.checkpoint(lambda a: {fn})({x})
 f 0-3 | tn.grad(lambda a: tn.square({fn}).sum())({x})

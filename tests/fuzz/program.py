@@ -4,8 +4,8 @@
     Input(name, dtype, shape, values, seed, layout)     an array, written as an expression of NumPy
     Step(targets, template, inputs)                     statements; `{0}` is the first input, `{t}` the first target
 
-The source has a function `program` and a list `CALLS` of lists of arrays.  Nothing else of a program is looked at, so
-that a program found by somebody else, written by hand, is judged in the same way.
+The source has a function `program` and a list `CALLS` of lists of arrays, and may say in which memory `BUDGET` it is
+compiled.  Nothing else of a program is looked at, so that one written by hand is judged in the same way.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ import numpy as np
 import tenon as tn
 from tenon.types import BY_SHORT
 
-HEADER = "import ml_dtypes\nimport numpy as np\n\nimport tenon as tn\nfrom tenon.graph.op import OPS\n"
+HEADER = "import ml_dtypes\nimport numpy as np\n\nimport tenon as tn\n"
+OF_OPS = "from tenon.graph.op import OPS\n"    # where it is used only: a capture looks at all that globals reach
+BUDGET = "BUDGET = 0\n"
 INDENT = "    "
 Shape = tuple[int, ...]
 
@@ -98,6 +100,7 @@ class Program:
     transform: str = "plain"
     batch: int = 0                      # of tn.vmap: the length of the axis in front of every input
     calls: tuple[tuple[Shape, ...], ...] = ()
+    again: bool = False                 # computed again, whatever need not be kept: in a memory budget of nothing
 
     @cached_property
     def source(self) -> str:
@@ -106,7 +109,9 @@ class Program:
                                  zip(self.inputs, shapes, strict=True)] for k, shapes in enumerate(self.calls, 1))]
         written = "".join(f"{INDENT}[{f',{chr(10)}{INDENT} '.join(self.batched(x).text for x in call)}],\n"
                           for call in calls)
-        return f"{HEADER}\n\n{chr(10).join(self.functions())}\n\n\nCALLS = [\n{written}]\n"
+        functions = chr(10).join(self.functions())
+        header = HEADER + OF_OPS * ("OPS[" in functions)
+        return f"{header}\n\n{functions}\n\n\nCALLS = [\n{written}]\n{BUDGET * self.again}"
 
     def batched(self, x: Input) -> Input:
         return replace(x, shape=(self.batch, *x.shape)) if self.batch else x

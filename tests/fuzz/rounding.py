@@ -35,6 +35,8 @@ SUMS = ("add", "subtract", "sum")
 DECIDING = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "where", "maximum", "minimum", "fmax",
             "fmin", "max", "min", "argmax", "argmin", "sort", "argsort", "clip", "sign", "floor", "ceil", "trunc", "round",
             "cummax", "cummin", "searchsorted", "first_places", "max_pool_op", "max_pool_taps", "max_pool_positions")
+# Promised to be right to so many units of the last place of this number, where the value is smaller.
+ABSOLUTE = {"normal_cdf": 0.5}
 OF_F64, LEAST_OF_F64 = 2.0 ** -53, 1e-300
 
 
@@ -125,7 +127,8 @@ def evaluate_wide(op: Op, arrays: Sequence[Any], attrs: Mapping[str, Any],
     given, wide_attrs = [widened(a) for a in arrays], {name: wide_attribute(x) for name, x in attrs.items()}
     if op.ref is not None and (op.expand is None or any(isinstance(x, Graph) for x in attrs.values())):
         found: Any = exact_op(op, given, wide_attrs, [wide_type(t) for t in types], kernel)
-        return tuple(move(np.asarray(x), t.dtype, noise) for x, t in zip(found, types, strict=True))
+        return tuple(move(np.asarray(x), t.dtype, noise, least=ABSOLUTE.get(op.name, 0.0))
+                     for x, t in zip(found, types, strict=True))
     wide_attrs = {name: wide_graph(x) if isinstance(x, Graph) else x for name, x in wide_attrs.items()}
     token = _noise.set(Noise(noise.rng, noise.loudness, noise.apart, max(noise.unit, *(unit_of(t.dtype) for t in types))))
     try:
@@ -135,11 +138,15 @@ def evaluate_wide(op: Op, arrays: Sequence[Any], attrs: Mapping[str, Any],
         _noise.reset(token)
 
 
-def move(x: np.ndarray, dtype: DType, noise: Noise, exactly: bool = True) -> np.ndarray:
-    """`x` off by a random part of half a unit of the last place, where the type does not hold it exactly."""
-    if dtype.kind not in "fc" or not noise.loudness:
+def move(x: np.ndarray, dtype: DType, noise: Noise, exactly: bool = True, least: float = 0.0) -> np.ndarray:
+    """`x` off by a random part of half a unit of the last place, where the type does not hold it exactly.
+
+    Numbers smaller than `least` are moved as if they were as large.
+    """
+    if dtype.kind not in "fc" or as_dtype(x.dtype).kind not in "fc" or not noise.loudness:
         return x
-    unit, least = max(unit_of(dtype), noise.unit) * noise.loudness, LEAST.get(dtype.short, LEAST_OF_F64)
+    unit = max(unit_of(dtype), noise.unit) * noise.loudness
+    least = max(LEAST.get(dtype.short, LEAST_OF_F64), least * unit)
     with np.errstate(all="ignore"):
         off = x * (noise.rng.uniform(-unit, unit, x.shape)) + noise.rng.uniform(-least, least, x.shape)
         rounds = widened(x.astype(dtype.numpy)) != x if exactly and dtype is not float64 else np.isfinite(x)

@@ -16,13 +16,15 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from fuzz.generate import generate
 from fuzz.judge import Failure, judge
 from fuzz.program import Input, Program, Step, load, trimmed
 
-SECONDS = 30            # of one try
+SECONDS = 30            # of the processor, for one try
+ASLEEP = 10             # times as many seconds in which it may do nothing, for others do
 Moves = Iterator[Program]
 
 
@@ -66,7 +68,10 @@ def judged_apart(source: str, seconds: float = SECONDS) -> Failure | None:
 
 def answer(child: int, reader: int, seconds: float) -> Failure | None:
     """What a child says, or how it ended."""
-    ready, _, _ = select.select([reader], [], [], seconds)
+    ready: list[int] = []
+    used, end = processor_seconds(child), time.monotonic() + ASLEEP * seconds
+    while not ready and processor_seconds(child) - used < seconds and time.monotonic() < end:
+        ready, _, _ = select.select([reader], [], [], 0.2)
     if not ready:
         os.kill(child, signal.SIGKILL)
     said = os.read(reader, 65536) if ready else b""
@@ -78,6 +83,15 @@ def answer(child: int, reader: int, seconds: float) -> Failure | None:
         return Failure("crashes", f"by signal {signal.Signals(os.WTERMSIG(status)).name}")
     found = json.loads(said) if said else None
     return Failure(*found) if found else None
+
+
+def processor_seconds(process: int) -> float:
+    """How long a process has computed, as Linux tells; time that passes, elsewhere."""
+    try:
+        fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    except OSError:
+        return time.monotonic()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 # ---------------------------------------------------------------- moves
@@ -94,6 +108,8 @@ def moves(program: Program) -> Moves:
 
 
 def without_transform(p: Program) -> Moves:
+    if p.again:
+        yield replace(p, again=False)
     for simpler in ("plain", "grad"):
         if p.transform not in (simpler, "plain"):
             yield replace(p, transform=simpler, batch=0)

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 import tenon as tn
+from fuzz import campaign
 from fuzz.campaign import Campaign
-from fuzz.generate import generate
+from fuzz.generate import called, generate, operators_with_examples
 from fuzz.judge import Failure, judge
 from fuzz.program import HEADER, Input, Program, Step
 from fuzz.shrink import judged_apart, shrunk
@@ -58,6 +59,29 @@ def program(body: str, *arrays: str) -> str:
 
 def test_a_seed_says_the_whole_program() -> None:
     assert [generate(seed).source for seed in range(5)] == [generate(seed).source for seed in range(5)]
+
+
+def test_programs_that_follow_each_other_take_turns_in_all_operators() -> None:
+    wanted = operators_with_examples()
+    shown = [op.name for seed, op in enumerate(wanted) if f'{called(op)}(' in generate(seed).source]
+    assert len(shown) > 0.9 * len(wanted)       # the others' examples are refused at times, in this seed
+
+
+def test_workers_judge_each_program_once_and_batches_have_vectors_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever judges a batch, and however often its worker crashes."""
+    judged: list[tuple[int, str]] = []
+    run = Campaign(3, 60.0, keep=None, workers=3)
+
+    def crashes_after_two(first: int, count: int, vectors: str) -> int:
+        judged.extend((seed, vectors) for seed in range(first, first + min(count, 2)))
+        run.end = 0.0 if len(judged) >= 60 else run.end
+        return min(count, 2)
+    monkeypatch.setattr(campaign, "BATCH", 5)
+    monkeypatch.setattr(run, "batch", crashes_after_two)
+    run.run()
+    seeds = sorted(seed for seed, _ in judged)
+    assert len(seeds) == len(set(seeds)) and set(range(3_000_000, 3_000_040)) <= set(seeds)
+    assert all(vectors == run.lengths[(seed - 3_000_000) // 5 % len(run.lengths)] for seed, vectors in judged)
 
 
 def test_a_program_without_floating_inputs_has_no_gradient() -> None:

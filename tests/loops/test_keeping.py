@@ -1,5 +1,8 @@
 """Rows that several loops need are computed once, where that is worth a store and a load."""
 
+import random
+
+import numpy as np
 import pytest
 
 from loops import toy
@@ -7,7 +10,14 @@ from loops.compiled import check
 from loops.test_maps import data, type_of
 from tenon.dims import symbol
 from tenon.graph.build import trace
+from tenon.loops.evaluate_targets import evaluate_targets
+from tenon.loops.expressions import Buffer, Call, Index, Load, Reduce, size
+from tenon.loops.interpret import interpret
+from tenon.loops.ir import Kernel
+from tenon.loops.schedule import schedule
+from tenon.loops.target import Target
 from tenon.loops.text import print_kernel
+from tenon.types import TensorType, float64
 
 
 def activated_softmax(x, axis):
@@ -72,3 +82,55 @@ def test_a_row_of_another_loop_is_not_read_before_it_is_filled():
         return toy.div(e, toy.spread(toy.mul(rows, toy.spread(toy.max_(rows, axis=1), axis=1, n=3)), axis=2, n=5))
 
     check(trace(body, t), data(t, -1, 1))
+
+
+X, Y, OUT = (Buffer(name, TensorType(float64, shape), role) for name, shape, role in (
+    ("x", (3, 5), "input"), ("y", (3, 2, 5), "input"), ("out", (3, 2, 5), "output")))
+I, R, J = Index("i", 3), Index("r", 2), Index("j", 5)
+
+
+def any_rows(choose):
+    """Sums over rows of what takes work, some of them up to the middle of the row, some once more for each line inside."""
+    def total(depth):
+        k = Index(choose.choice("km"), 5)
+        parts = [Call("exp", (Load(X, I * size(5) + k, None),))]
+        if choose.random() < 0.4:
+            parts.append(Load(Y, (I * size(2) + R) * size(5) + k, None))
+        if depth and choose.random() < 0.6:
+            parts.append(total(depth - 1))
+        body = parts[0]
+        for part in parts[1:]:
+            body = body * part
+        return Reduce(choose.choice(("add", "max")), (k,), body, (size(choose.choice((5, 5, 5, 3))),))
+    found = total(2)
+    for _ in range(choose.randint(1, 3)):
+        found = choose.choice((found + total(1), total(1) + found))
+    return found + Call("exp", (Load(X, I * size(5) + J, None),))
+
+
+def test_a_row_is_read_where_it_is_available_and_nowhere_else():
+    """Random sums: the interpreter knows which elements of local memory were written."""
+    choose, kept = random.Random(0), 0
+    data = [np.random.default_rng(k).uniform(-1, 1, b.elements) for k, b in enumerate((X, Y))]
+    for _ in range(300):
+        target = Target(OUT, (I, R, J), (I * size(2) + R) * size(5) + J, any_rows(choose))
+        nest = schedule([target])
+        kept += bool(nest.locals)
+        memory = {X: data[0], Y: data[1], OUT: np.zeros(30)}
+        evaluate_targets([target], memory, {})
+        found, = interpret(Kernel("k", (X, Y), (OUT,), (), (), (nest,)), data)
+        np.testing.assert_allclose(np.ravel(found), memory[OUT], rtol=1e-12)
+    assert kept > 100
+
+
+def test_a_loop_that_ends_early_fills_no_row():
+    k, q = Index("k", 5), Index("q", 5)
+
+    def total(kind, index, last, times):
+        return Reduce(kind, (index,), Call("exp", (Load(X, I * size(5) + index, None),)) * times, (size(last),))
+    value = total("add", k, 3, 1.0) + total("add", k, 5, 2.0) + total("max", q, 5, 1.0)
+    target = Target(OUT, (I, R, J), (I * size(2) + R) * size(5) + J, value)
+    data = np.linspace(0, 1, 15)
+    found, = interpret(Kernel("k", (X,), (OUT,), (), (), (schedule([target]),)), [data])
+    e = np.exp(data.reshape(3, 5))
+    np.testing.assert_allclose(np.reshape(found, (3, 10))[:, 0], e[:, :3].sum(1) + 2 * e.sum(1) + e.max(1))

@@ -1,14 +1,17 @@
 """Masks that a line does not change: the line asks nothing, and everywhere stand the same elements."""
 
+import itertools
+
 import numpy as np
 import pytest
 
 from loops.test_peeling import KINDS, check, lowered, pooling, square
 from tenon.graph.text import parse_graph
+from tenon.loops.affine import affine
 from tenon.loops.expressions import Buffer, Index, Load, Local, Select, constant, size
 from tenon.loops.interpret import interpret
 from tenon.loops.ir import Kernel, Let, Loop, Nest, Store, roots, statements
-from tenon.loops.steady import read_elsewhere
+from tenon.loops.steady import is_speculable, read_elsewhere
 from tenon.loops.traversal import walk
 from tenon.types import TensorType, bool_, float32
 
@@ -72,3 +75,34 @@ def test_places_that_are_not_there(columns, offset, mask, asks):
     x = np.arange(5, dtype=np.float32)
     for found, want in zip(interpret(kernel(made), [x], {}), interpret(kernel(line), [x], {}), strict=True):
         np.testing.assert_array_equal(found, want)
+
+
+@pytest.mark.parametrize("elements", [0, 1, 5, 8])
+def test_a_line_is_speculable_exactly_where_it_fits_somewhere(elements):
+    i, k = Index("i", 3), Index("k", 2)
+    for a, b in itertools.product(range(-3, 4), repeat=2):
+        places = [a * x + b * y for x in range(3) for y in range(2)]
+        somewhere = any(all(0 <= start + p < elements for p in places) for start in range(-20, 20))
+        assert is_speculable(affine(i * size(a) + k * size(b)), elements) is somewhere
+
+
+def test_random_lines_are_what_they_were():
+    choose = np.random.default_rng(0)
+    moved = 0
+    for _ in range(300):
+        a, b, c, n = (int(x) for x in choose.integers((-3, -6, -3, 1), (4, 7, 7, 6)))
+        below = int(choose.integers(0, 4))
+
+        def offset(j, i, a=a, b=b, c=c):
+            return i * size(a) + j * size(b) + size(c)
+
+        def mask(j, i, below=below):
+            return j < size(below)
+        if not all(0 <= a * i + b * j + c < 5 for j in range(min(below, 3)) for i in range(n)):
+            continue                # what the mask lets through is there
+        line, kernel = line_of(n, offset, mask)
+        made = read_elsewhere(line)
+        moved += not masks(made.body)
+        x = np.arange(5, dtype=np.float32)
+        np.testing.assert_array_equal(*(interpret(kernel(body), [x], {})[0] for body in (made, line)))
+    assert moved > 30

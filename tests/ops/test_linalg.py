@@ -7,7 +7,9 @@ from hypothesis import strategies as st
 
 import tenon as tn
 from gradients import check_gradient
-from tenon.errors import ArgumentError, GradientError, LinearAlgebraError, ShapeError
+from tenon.errors import ArgumentError, GradientError, LinearAlgebraError, ShapeError, TenonError
+from tenon.graph.text import parse_graph
+from tenon.graph.verify import verify
 
 RNG = np.random.default_rng(3)
 
@@ -339,6 +341,15 @@ def test_what_is_nearly_nothing_of_a_singular_matrix() -> None:
     sign, size = tn.jit(tn.linalg.slogdet)(zero)
     assert (tn.jit(tn.linalg.det)(zero).item(), sign.item(), size.item()) == (0, 0, -np.inf)
     assert not np.signbit(tn.jit(tn.linalg.det)(-zero).item())
+
+
+@pytest.mark.parametrize("rows", ["7, 7", "3, 13", "0, 0"])
+def test_only_small_matrices_are_written_out(rows) -> None:
+    """Elimination of many rows is code without end, and a text may ask for it."""
+    text = f"def f(x: f32[2, {rows.split(',')[0]}, {rows.split(',')[0]}], y: f32[2, {rows}]):\n" \
+           f"    v0: f32[2, {rows}] = small_solve(x, y)\n    return v0\n"
+    with pytest.raises(TenonError, match="expected 1 to 6 rows"):
+        verify(parse_graph(text))
 
 
 def test_gradients_of_a_filter_with_small_systems() -> None:
