@@ -517,6 +517,25 @@ def test_requirement_42_the_gradient_runs_as_often_as_the_loop() -> None:
     assert [node.op.name for node in nodes_of(graph)].count("while_loop") == 2
 
 
+@pytest.mark.parametrize("wrap", [lambda f: tn.jit(tn.grad(f), fullgraph=True),
+                                  lambda f: tn.grad(tn.jit(f, fullgraph=True))], ids=["jit(grad)", "grad(jit)"])
+def test_a_gradient_inside_a_loop_has_a_gradient(wrap: Any) -> None:
+    """Descent by gradients, differentiated by where it began: who computes the inner gradient is not its last reader."""
+    def turn(x: Any) -> Any:
+        return x - 0.1 * tn.grad(lambda z: (z ** 3).sum())(x)
+
+    def by_function(x: Any) -> Any:
+        return tn.while_loop(lambda s: s[1] < 3, lambda s: (turn(s[0]), s[1] + 1), (x, 0))[0].sum()
+
+    def by_statement(x: Any) -> Any:
+        while x.sum() > 1:
+            x = turn(x)
+        return x.sum()
+    x = tn.tensor([0.5, 1.0], dtype="f64")
+    for f in (by_function, by_statement):
+        same(wrap(f)(x), tn.grad(f)(x))
+
+
 def test_checkpoint_bounds_what_a_loop_keeps() -> None:
     def step(c: Any) -> Any:
         return tn.tanh(tn.sin(tn.exp(c * 0.3)) * tn.cos(c)) + 0.2

@@ -105,8 +105,10 @@ class Branch(Session):
                                           "Python"))
 
     def refusal(self, unsafe: UnsafeCall) -> BaseException:
-        """What stops a capture; an error where there is none around."""
-        return unsafe if self.around is not None else CaptureError(unsafe.what, where=unsafe.where, hint=unsafe.hint)
+        """What stops a capture; an error where there is none around, nor examples whose function can be rewritten."""
+        if self.around is not None or (unsafe.convertible and not self.converting):
+            return unsafe
+        return CaptureError(unsafe.what, where=unsafe.where, hint=unsafe.hint)
 
     def value(self, tensor: Tensor) -> Value:
         """The edge that holds a tensor's elements, to be a result of the graph."""
@@ -174,6 +176,7 @@ class _Entry:
     """The rule of the tape at the edge of a branch: gradients inside do not flow across it."""
 
     name = "the body of a branch or loop"
+    is_edge = True          # somebody beyond it may want the gradient of a gradient
 
     def vjp(self, g: Any, y: Any) -> Any:
         """Let the whole function run eagerly, where they do."""

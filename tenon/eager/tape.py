@@ -191,7 +191,10 @@ def carries(x: Tensor) -> bool:
 
 
 def _root(start: TapeNode) -> Any:
-    """A leaf or active fork that `start` depends on; None if there is none any more.  Remembered along the way."""
+    """A leaf, active fork, or edge of the graph being captured that `start` depends on; None if there is none any more.
+
+    Remembered along the way.
+    """
     above: dict[TapeNode, TapeNode | None] = {start: None}
     pending, root = [start], None
     while pending and root is None:
@@ -200,7 +203,7 @@ def _root(start: TapeNode) -> Any:
         known = node.root
         if known is not None and (known is not DEAD) and not (isinstance(known, Fork) and not known.active):
             root = known
-        elif isinstance(node, Fork) and node.active:
+        elif (isinstance(node, Fork) and node.active) or getattr(node.op, "is_edge", False):
             root = node
         elif known is not DEAD:
             for x in node.inputs:

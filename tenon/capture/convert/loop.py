@@ -46,6 +46,7 @@ class Earlier:
     """Stands on the tape for the iterations before the one that is recorded."""
 
     name = "an earlier iteration"
+    is_edge = True          # where somebody may want the gradient of a gradient
 
     @staticmethod
     def vjp(*_: Any, **__: Any) -> Any:
