@@ -57,6 +57,22 @@ def test_return_from_nested_loops():
     check(f)
 
 
+def test_return_of_what_a_turn_computes():
+    def f(x):
+        k = 0
+        while True:
+            x = x * 0.8
+            k += 1
+            if x.abs().sum() < 0.3:
+                break
+            if k > 6:
+                return x * 0 - 1, k
+            if x[0] < -0.5:
+                return x + 5, 0
+        return x, k
+    check(f)
+
+
 def test_return_from_while_loops():
     def f(x):
         n = 0

@@ -12,6 +12,7 @@ from tenon.capture.convert.nests import are_lists, matches, parts_of, rebuilt
 from tenon.capture.convert.several import FirstRows, Several
 from tenon.capture.guards import same_atom
 from tenon.capture.numbers import Number, as_tensor, is_number, kind_of
+from tenon.ops.creation import zeros
 from tenon.tensor import Tensor
 
 
@@ -35,6 +36,8 @@ def widened(entry: Any, exit: Any, is_new: IsNew, grow: Grow) -> Any:
                    for (p, x), (q, y) in zip(entry.options, exit.options, strict=True)]
         same = all(p is q and x is y for (p, x), (q, y) in zip(options, entry.options, strict=True))
         return entry if same else Choice(tuple(options))
+    if entry is UNBOUND and isinstance(exit, Choice) and (choice := unbound_at_first(exit)) is not None:
+        return choice
     try:
         if entry is not UNBOUND and matches(entry, exit, is_new):
             before, after = parts_of(entry), parts_of(exit)
@@ -47,6 +50,25 @@ def widened(entry: Any, exit: Any, is_new: IsNew, grow: Grow) -> Any:
     if are_lists(entry, exit, is_new) and (grown := grow(entry, exit)) is not None:
         return rebuilt(entry, grown)
     raise Unstable(f"{words(entry)} before an iteration and {words(exit)} after it")
+
+
+def unbound_at_first(exit: Choice) -> Choice | None:
+    """What an iteration may bind to data, as it is before the first one: a result that it returns."""
+    if not any(x is UNBOUND for _, x in exit.options) or not all(is_data(x) for _, x in exit.options):
+        return None
+    return Choice(tuple((Number(as_tensor(x is UNBOUND)), nothing_like(x)) for _, x in exit.options))
+
+
+def is_data(x: Any) -> bool:
+    """Whether it is a tensor, a number, a tuple of such, or nothing."""
+    return all(map(is_data, x)) if type(x) is tuple else x is UNBOUND or isinstance(x, Tensor) or is_number(x)
+
+
+def nothing_like(x: Any) -> Any:
+    """Data of the same types that nobody is going to read."""
+    if type(x) is tuple:
+        return tuple(map(nothing_like, x))
+    return x if x is UNBOUND else Number(as_tensor(kind_of(x)(0))) if is_number(x) else zeros(x.shape, dtype=x.dtype)
 
 
 def renewed(entry: Any, exit: Any) -> Iterator[Any]:
