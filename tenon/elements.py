@@ -47,6 +47,8 @@ class Elements(Operators):
         capture = recorder.get()
         if capture is None:
             raise CaptureError(f"{what} of a tensor that belongs to a capture that has ended")
+        if (known := capture.known(self)) is not None:
+            return known
         raise capture.needs_value(self, what)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
@@ -89,9 +91,9 @@ class Elements(Operators):
         if isinstance(self.payload, Deferred):
             self._concrete("the text of a tensor")
         if not isinstance(self.payload, np.ndarray):
-            if (capture := recorder.get()) is not None:
-                capture.shown()
-            return f"tensor(<{'captured' if isinstance(self.payload, Value) else 'one of a batch'} {self.type}>)"
+            capture = recorder.get()
+            what = "captured" if capture is None else capture.shown()
+            return f"tensor(<{what if isinstance(self.payload, Value) else 'one of a batch'} {self.type}>)"
         body = np.array2string(self.payload, separator=", ", prefix="tensor(", threshold=100, edgeitems=3, precision=4)
         usual = (DEFAULT_OF_KIND[self.dtype.kind], int64)
         notes = [] if self.dtype in usual else [f"dtype={self.dtype.name}"]

@@ -16,7 +16,6 @@ import numpy as np
 
 from tenon.atomic import Store
 from tenon.dims import Dim, product
-from tenon.errors import CaptureError
 from tenon.graph.ir import Value
 from tenon.types import DType, Shape
 
@@ -57,8 +56,8 @@ class Examples:
         """The same, cut off from what it was computed from."""
         raise NotImplementedError
 
-    def needs_value(self, what: str) -> CaptureError:
-        """The error for Python code that needs the elements of one example."""
+    def needs_value(self, what: str) -> BaseException:
+        """What is raised where Python code needs the elements of one example."""
         raise NotImplementedError
 
     @property
@@ -187,11 +186,14 @@ class Recorder(Protocol):
     def fail_if(self, condition: Any) -> None:
         """Let calls in which this bool of the graph holds run eagerly."""
 
+    def known(self, tensor: Any) -> np.ndarray | None:
+        """The elements of a tensor that are at hand all the same."""
+
     def needs_value(self, tensor: Any, what: str) -> BaseException:
         """What is raised where Python code needs the elements of a captured tensor."""
 
-    def shown(self) -> None:
-        """Called when the text of a captured tensor is asked for."""
+    def shown(self) -> str:
+        """What a captured tensor is, for its text."""
 
     def differentiating(self, tape: Any) -> AbstractContextManager[None]:
         """The block that goes through a tape."""
@@ -203,6 +205,16 @@ recorder: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
 # ---------------------------------------------------------------- what a block changed
 
 journal: ContextVar[list[tuple[Any, Any]] | None] = ContextVar("journal", default=None)   # by `Tensor._rebind`
+
+
+@contextmanager
+def unnoted() -> Iterator[None]:
+    """A block that gives tensors new elements in a program, and not outside of it."""
+    token = journal.set(None)
+    try:
+        yield
+    finally:
+        journal.reset(token)
 
 
 class Changes:

@@ -125,7 +125,7 @@ def test_keywords_are_batched_along_their_first_axis() -> None:
     (lambda: tn.vmap(lambda x: x, in_axes=([0],))(tn.ones(3)), ArgumentError, "does not have the form"),
     (lambda: tn.vmap(lambda x: x, out_axes=None)(tn.ones(3)), ArgumentError, "differs between the examples"),
     (lambda: tn.vmap(lambda x: x, out_axes=1)(tn.ones(3)), ShapeError, "out_axes 1 is out of range"),
-    (lambda: tn.vmap(lambda x: x.item())(tn.ones(3)), CaptureError, "item() needs the elements of one example"),
+    (lambda: tn.vmap(lambda x: x.numpy())(tn.ones(3)), CaptureError, "numpy() needs the elements of one example"),
     (lambda: tn.vmap(tn.nonzero)(tn.ones((3, 2))), CaptureError, "the shape of the result depends on the data"),
     (lambda: tn.vmap(tn.ones(3)), ArgumentError, "takes a function"),
 ])

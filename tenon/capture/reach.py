@@ -41,6 +41,7 @@ from tenon.capture.classes import (
     is_library,
     looks_at_its_own,
 )
+from tenon.capture.convert.reachable import OfCapture
 from tenon.capture.guards import CLASS, Group, Guards, is_atom
 from tenon.capture.names import formatted, module_of, names_of, only_appends, only_counts, stored_keys
 from tenon.capture.places import Key, places_of, without
@@ -138,7 +139,7 @@ class Reach:
 
     def add(self, value: Any, path: str) -> None:
         """Follow a value that needs no guard of its own, such as an argument."""
-        if type(value) is SymNumber:
+        if isinstance(value, (SymNumber, OfCapture)):
             return
         if is_atom(value):
             self._add_atom(value, path)

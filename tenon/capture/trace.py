@@ -319,6 +319,10 @@ class Capture(TensorInterpreter):
         """A capture that does not convert has no such conditions."""
         raise UnsafeCall("an operation fails for some data", where=user_location(), convertible=True)
 
+    def known(self, tensor: Tensor) -> np.ndarray | None:
+        """The elements of a tensor are those of this call alone."""
+        return None
+
     def needs_value(self, tensor: Tensor, what: str) -> UnsafeCall:
         """Python asked for the elements of a tensor that will only be known when the graph runs."""
         return UnsafeCall(
@@ -326,7 +330,7 @@ class Capture(TensorInterpreter):
             where=user_location(), hint="tn.where(condition, a, b) chooses between values within the graph",
             convertible=True)
 
-    def shown(self) -> None:
+    def shown(self) -> str:
         """The text of a tensor holds its elements, so a function that asks for it runs by part."""
         raise UnsafeCall("the text of a tensor shows its elements", where=user_location(),
                          hint="print and format outside of the jitted function")

@@ -58,16 +58,16 @@ class UnsafeCall(BaseException):
         self.convertible = convertible      # whether the function may be one graph once it is rewritten
         self.passing = passing              # whether another call may be one graph, as after one that made parameters
         self.what, self.where, self.hint = what, where or (frame and location_of(frame)), hint
-        if (noted := _noted.get()) is not None:
-            noted.append(self)
-            if len(noted) > MOST_CAUGHT:
+        if (watch := _watching.get()) is not None:
+            watch.noted.append(self)
+            if len(watch.noted) > MOST_CAUGHT:
                 leave_by_force(what)
 
 
 def leave_by_force(what: str) -> None:
     """Let the code that catches this stop raise in its handler, which takes it out of the loop that it may be in."""
     def leave(frame: types.FrameType, event: str, arg: Any) -> Any:
-        if event == "line" and _noted.get() is not None:
+        if event == "line" and _watching.get() is not None:
             sys.settrace(None)
             raise UnsafeCall(what)
         return leave
@@ -87,13 +87,14 @@ IN_PLACE: set[types.CodeType] = set()
 # Code that was rewritten for a capture -> the code that names what it may read.
 STANDS_FOR: dict[types.CodeType, tuple[types.CodeType, ...]] = {}
 
-_noted: ContextVar[list[UnsafeCall] | None] = ContextVar("_noted", default=None)
+_watching: ContextVar[Watch | None] = ContextVar("_watching", default=None)
 
 
 def _ask() -> None:
     """Stop a captured function before it writes to a standard stream."""
     frame = sys._getframe(2)
-    if _noted.get() is not None and not _of_tenon(frame):
+    watch = _watching.get()
+    if watch is not None and not (watch.rests is not None and watch.rests()) and not _of_tenon(frame):
         raise UnsafeCall("print() acts outside the program", _user_frame(frame))
 
 
@@ -110,29 +111,49 @@ class Watch:
     cached: frozenset[types.CodeType] = frozenset()     # of functions whose results a cache keeps
     locks: dict[int, Any] = field(default_factory=dict)         # that were taken, and were not before
     library: set[types.CodeType] = field(default_factory=set)   # of libraries, that ran
+    rests: Callable[[], bool] | None = None         # whether what acts may act, at this place of the program
+    noted: list[UnsafeCall] = field(default_factory=list)       # stops, which the program may have caught
     _entered: types.FrameType | None = None
     _known: dict[int, tuple[types.CodeType, bool]] = field(default_factory=dict)     # and whether it is followed
 
     @contextmanager
     def running(self) -> Iterator[Watch]:
         """Take note of everything this thread runs in the block; stop it before an unrepeatable call."""
-        before: Any = sys.getprofile()
         sources = _Sources()
         places = [place_of(x) for x in self.iterators]
-        noted: list[UnsafeCall] = []
-        token, tracing, self._entered = _noted.set(noted), sys.gettrace(), sys._getframe(2)
+        entered = sys._getframe(2)
+        try:
+            with self.stopping():
+                self._entered = entered
+                yield self
+        except BaseException:
+            sources.put_back()
+            self._left_locks()
+            raise
+        moved, left = sources.put_back(), self._left_locks()
+        if left:
+            raise UnsafeCall("the function leaves a lock taken")
+        if moved:
+            raise UnsafeCall(f"{moved} draws from a generator that is not Tenon's")
+        if places != [place_of(x) for x in self.iterators]:
+            raise CaptureError("the captured function moved an iterator from outside, which a graph cannot repeat",
+                               hint="take the items outside of the jitted function, and pass them in")
+
+    @contextmanager
+    def stopping(self) -> Iterator[None]:
+        """The same, without a look at what has happened when it ends."""
+        before: Any = sys.getprofile()
+        token, tracing, self._entered = _watching.set(self), sys.gettrace(), sys._getframe(2)
         STREAMS.begin()
         sys.setprofile(self._event)
         try:
-            yield self
-        except BaseException as error:
-            sources.put_back()
-            self._left_locks()
-            if noted and isinstance(error, Exception):
-                raise noted[0] from None
+            yield
+        except Exception:
+            if self.noted:
+                raise self.noted[0] from None
             raise
         finally:
-            _noted.reset(token)
+            _watching.reset(token)
             self._entered = None
             sys.settrace(tracing)
             sys.setprofile(None)
@@ -141,16 +162,8 @@ class Watch:
                 before.enable()     # cProfile's profiler, which is no function
             else:
                 sys.setprofile(before)
-        moved, left = sources.put_back(), self._left_locks()
-        if noted:
-            raise noted[0]
-        if left:
-            raise UnsafeCall("the function leaves a lock taken")
-        if moved:
-            raise UnsafeCall(f"{moved} draws from a generator that is not Tenon's")
-        if places != [place_of(x) for x in self.iterators]:
-            raise CaptureError("the captured function moved an iterator from outside, which a graph cannot repeat",
-                               hint="take the items outside of the jitted function, and pass them in")
+        if self.noted:
+            raise self.noted[0]
 
     def stored(self) -> frozenset[str] | None:
         """The globals that the users' code can have set; None: any."""
@@ -166,6 +179,8 @@ class Watch:
 
     def _event(self, frame: types.FrameType, event: str, arg: Any) -> None:
         """One of the hundreds of thousands of events of a capture; what was looked at before is known by identity."""
+        if self.rests is not None and self.rests():
+            return
         if event == "call":
             code = frame.f_code
             known = self._known.get(id(code))
@@ -229,7 +244,7 @@ class Watch:
     def _stop(self, what: str, frame: types.FrameType) -> None:
         """Python ends the watch with this exception; should the program catch it, its next line begins it again."""
         def again(frame: types.FrameType, event: str, arg: Any) -> Any:
-            if _noted.get() is not None:
+            if _watching.get() is not None:
                 sys.setprofile(self._event)
                 return again
             return None
@@ -268,6 +283,11 @@ def unwatched_calls(function: Any, values: Iterable[Any]) -> Iterator[None]:
     watch.codes.add(function.__code__)
     with unwatched():
         yield
+
+
+def is_watched() -> bool:
+    """Whether this code is watched."""
+    return _watching.get() is not None
 
 
 def is_taken(lock: Any) -> bool:

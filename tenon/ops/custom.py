@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tenon.errors import GraphError
+from tenon.errors import GraphError, TenonError, user_location
 from tenon.graph.interpret import concrete, interpret_within
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import interpreter
@@ -19,7 +19,12 @@ def apply_graph(graph: Graph, inputs: Sequence[Any], sizes: Mapping[str, Any] | 
     values: dict[Value, Any] = dict(zip(graph.params, inputs, strict=True))
     for node in graph.nodes:
         given = tuple(values[x] if isinstance(x, Value) else x for x in node.inputs)
-        out = interpreter().apply(node.op, given, concrete(node.attrs, sizes) if sizes else dict(node.attrs))
+        try:
+            out = interpreter().apply(node.op, given, concrete(node.attrs, sizes) if sizes else dict(node.attrs))
+        except TenonError as error:
+            if node.loc is not None and error.where == user_location():     # where the graph is run
+                error.where = node.loc
+            raise
         values.update(zip(node.outputs, out if isinstance(out, tuple) else (out,), strict=True))
     return tuple(values[r] for r in graph.results)
 

@@ -19,11 +19,12 @@ from tenon.eager.recording import no_grad
 from tenon.graph.build import Builder, call_graph
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import Op, using
+from tenon.ops.barrier import stop_gradient
 from tenon.ops.call import one_or_all
 from tenon.ops.comparison import equal, where
 from tenon.ops.control import all_of, cond, recomputed, switch
 from tenon.ops.creation import zeros_like
-from tenon.ops.custom import apply_graph
+from tenon.ops.custom import apply_graph, custom_call
 from tenon.ops.indexing import take
 from tenon.ops.loops import scan, while_gradient, while_loop
 from tenon.ops.shape import broadcast_to, cast, permute, reshape_op
@@ -85,9 +86,14 @@ def chosen(op: Op, a: Arguments, **attrs: Any) -> Any:
 
 
 def taking_part(x: Any, mask: Any) -> Any:
-    """A batch in which examples outside of the mask have the values of the first one within."""
+    """A batch in which examples outside of the mask have the values of the first one within.
+
+    No gradient goes back along such a copy: a weight of zero times an infinite slope would be nan.
+    """
+    if x.shape[0] == 0:
+        return x
     first = mask.astype("int64").argmax(axis=0)
-    return select(mask, x, broadcast_to(take(x, first, axis=0), shape=x.shape))
+    return select(mask, x, stop_gradient(broadcast_to(take(x, first, axis=0), shape=x.shape)))
 
 
 def select(mask: Any, x: Any, y: Any) -> Any:
@@ -105,6 +111,13 @@ def nothing(graph: Graph) -> Graph:
 def recomputed_batch(op: Op, a: Arguments, body: Graph) -> Any:
     """recomputed."""
     return op(*tensors(a), body=batched_graph(body, a, a.batched, (True,) * len(body.results))[0])
+
+
+def custom_batch(op: Op, a: Arguments, body: Graph, forward: Graph, backward: Graph, given: Flags) -> Any:
+    """custom_call: the batch of the function, with the batch of its rule."""
+    def batch(graph: Graph) -> Graph:
+        return batched_graph(graph, a, (True,) * len(graph.params), (True,) * len(graph.results))[0]
+    return op(*a.all_whole(), body=batch(body), forward=batch(forward), backward=batch(backward), given=given)
 
 
 # ---------------------------------------------------------------- loops
@@ -195,5 +208,5 @@ def with_active(turn: Graph, constants: int, size: Dim, results: Callable[[Any, 
 
 
 CONTROL: dict[Op, Callable[..., Any]] = {
-    cond: chosen, switch: chosen, recomputed: recomputed_batch, scan: scanned, while_loop: looped,
-    while_gradient: gradient_of_loop}
+    cond: chosen, switch: chosen, recomputed: recomputed_batch, custom_call: custom_batch, scan: scanned,
+    while_loop: looped, while_gradient: gradient_of_loop}

@@ -14,14 +14,16 @@ from typing import Any
 import numpy as np
 
 from tenon.capture.tree import Structure, flatten
+from tenon.capture.watch import UnsafeCall
 from tenon.dims import Dim
 from tenon.eager.calls import TensorInterpreter
-from tenon.errors import ArgumentError, CaptureError, ShapeError
+from tenon.errors import ArgumentError, CaptureError, ShapeError, user_location
 from tenon.graph.op import Op, interpreter, using
 from tenon.ops.arranging import stack
 from tenon.ops.shape import broadcast_to, permute
 from tenon.state import Changes, Examples, Payload
 from tenon.tensor import Tensor, asarray
+from tenon.transforms.batch_calls import run_batched
 from tenon.transforms.batch_control import CONTROL
 from tenon.transforms.batch_rules import Arguments, rule_of
 from tenon.types import normalize_axis
@@ -48,12 +50,9 @@ class Batched(Examples):
             outer = outer.outer
         return outer
 
-    def needs_value(self, what: str) -> CaptureError:
-        """The error for Python code that needs the elements of one example."""
-        return CaptureError(
-            f"{what} needs the elements of one example, and tn.vmap runs all examples at once",
-            why=f"the tensor is {self.inner.type} with the batch along its first axis",
-            hint="use tn.where(condition, a, b) for a choice of values, or a Python loop over the examples")
+    def needs_value(self, what: str) -> UnsafeCall:
+        """Python code needs the elements of one example: its graph may do without (`tenon.transforms.one_example`)."""
+        return UnsafeCall(f"{what} needs the elements of one example", where=user_location(), convertible=True)
 
 
 class Batching(TensorInterpreter):
@@ -169,11 +168,9 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
         level = Batching(outer, batch_size(leaves, axes))
         examples = [x if axis is None else level.enter(x, axis) for x, axis in zip(leaves, axes, strict=True)]
         changes = Changes()
-        with using(level), changes.noted():
-            given, named = structure.build(examples)
-            result = f(*given, **named)
+        result = run_batched(f, examples, structure, level, changes)
         results, form = flatten(result)
-        del given, named, examples, result
+        del examples, result
         refuse_leaks(changes, results, level)
         return form.build(map(level.leave, results, spread(out_axes, form, "out_axes")))
     return batched

@@ -14,6 +14,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tenon.capture.control import rewritten
 from tenon.capture.convert.choice import Choice, resolved
 from tenon.errors import ArgumentError, GradientError
 from tenon.ops.creation import ones_like, zeros_like
@@ -76,7 +77,7 @@ def vjp(f: Function, *primals: Any, has_aux: bool = False) -> Any:
     (tensor(2.),)
     """
     check_callable("vjp", f)
-    inputs = Nest.of(primals)
+    f, inputs = rewritten(f), Nest.of(primals)
     run = Followed(lambda forks: f(*inputs.replace(forks)), inputs.tensors)
     result, aux = split_aux("vjp", run.result, has_aux)
     outputs = Nest.of(result)
