@@ -20,7 +20,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from benchmarks.processes import environment
+from benchmarks.processes import environment, module
 from tenon.config import config
 
 
@@ -29,7 +29,7 @@ class Library:
 
     def __init__(self, name: str, row: str, threads: int):
         self.name = f"{name} {row}"
-        command = [sys.executable, "-m", "benchmarks.bursts", name, row, str(threads)]
+        command = [sys.executable, *module("bursts", name, row, str(threads))]
         self.log = TemporaryFile("w+")          # noqa: SIM115   closed with the process
         self.process = subprocess.Popen(command, env=environment(threads), text=True, stdin=subprocess.PIPE,
                                         stdout=subprocess.PIPE, stderr=self.log)

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import Any
 
 from benchmarks.models import gpt
+from benchmarks.processes import module
 
 LAYERS = 12
 GOAL = 0.5
@@ -34,7 +35,7 @@ def main(arguments: list[str] | None = None) -> None:
         print(json.dumps(measure(given.rows[0])))
         return
     for row in given.rows:
-        command = [sys.executable, "-m", "benchmarks.capture_time", row, "--child"]
+        command = [sys.executable, *module("capture_time", row, "--child")]
         found = [json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
                  for _ in range(given.repeat)]
         first, again = (statistics.median(run[kind] for run in found) for kind in ("first", "again"))

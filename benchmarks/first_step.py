@@ -14,7 +14,7 @@ import tempfile
 import time
 
 from benchmarks.peers import able, network
-from benchmarks.processes import caches, number
+from benchmarks.processes import caches, module, number
 from tenon.config import config
 
 
@@ -41,7 +41,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def measure(library: str, name: str, threads: int) -> list[float]:
     """Seconds for the first step in a new process, cold and warm."""
-    command = ["-m", "benchmarks.first_step", name, "--child", library]
+    command = module("first_step", name, "--child", library)
     with tempfile.TemporaryDirectory() as folder:
         return [number(command, threads, caches(folder)) for _ in range(2)]
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from benchmarks.models import WORKLOADS, weights
 from benchmarks.peers import PACKAGES, able, network
-from benchmarks.processes import caches, number
+from benchmarks.processes import caches, module, number
 
 COMPILES = ("tenon", "compiled", "jax", "tensorflow", "xla")  # for which it matters whether code was kept
 
@@ -56,7 +56,7 @@ def parameters(row: str) -> float:
 
 def measure(name: str, row: str, steps: int, threads: int) -> list[float]:
     """Megabytes: cold and warm, or one number for a library that compiles nothing."""
-    command = ["-m", "benchmarks.memory", row, "--child", name, "--steps", str(steps)]
+    command = module("memory", row, "--child", name, "--steps", str(steps))
     with tempfile.TemporaryDirectory() as folder:
         return [number(command, threads, caches(folder)) for _ in range(2 if name in COMPILES else 1)]
 

@@ -1,6 +1,6 @@
 """Processes of Python with as many threads as asked for, and what they print.
 
-    number(["-m", "benchmarks.memory", "gpt", "--child", "torch"], threads=1)       # the last line, a number
+    number(module("memory", "gpt", "--child", "torch"), threads=1)      # the last line, a number
 """
 
 from __future__ import annotations
@@ -10,9 +10,24 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "1", "JAX_PLATFORMS": "cpu"}
 COMPILED = {"PYTHONDONTWRITEBYTECODE": ""}      # installed libraries have bytecode; a checkout keeps it where it may
+
+RUN = """
+import runpy, sys, types
+_, folder, name, *arguments = sys.argv
+package = sys.modules["benchmarks"] = types.ModuleType("benchmarks")
+package.__path__ = [folder]
+sys.argv = [name, *arguments]
+runpy.run_module(name, run_name="__main__", alter_sys=True)
+"""
+
+
+def module(name: str, *arguments: str) -> list[str]:
+    """What Python is given to run a module of this folder, wherever that is: an installed one is on nobody's path."""
+    return ["-c", RUN, str(Path(__file__).resolve().parent), f"benchmarks.{name}", *arguments]
 
 
 def environment(threads: int) -> dict[str, str]:

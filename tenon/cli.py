@@ -8,6 +8,7 @@ import platform
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import tenon
@@ -71,17 +72,27 @@ def env(arguments: argparse.Namespace) -> int:
 
 
 def bench(arguments: argparse.Namespace) -> int:
-    root = Path(tenon.__file__).resolve().parent.parent
     wrong = [name for name in arguments.names if name not in BENCHMARKS]
     if wrong:
         raise TenonError(f"bench: {wrong[0]!r} is unknown", hint=f"there are {', '.join(BENCHMARKS)}")
-    if not (root / "benchmarks").is_dir():
-        raise TenonError("bench: the benchmarks are not installed with the package", hint="run this in the repository")
-    sys.path.insert(0, str(root))
+    find_benchmarks()
     for name in arguments.names or BENCHMARKS[:1]:
         print(f"== {name}", flush=True)
         importlib.import_module(f"benchmarks.{name}").main(["--seconds", str(arguments.seconds)])
     return 0
+
+
+def find_benchmarks() -> None:
+    """Let `benchmarks` be the folder that was installed with the package, or that of the repository."""
+    package = Path(tenon.__file__).resolve().parent
+    found = next((folder for folder in (package / "benchmarks", package.parent / "benchmarks")
+                  if (folder / "timing.py").is_file()), None)
+    if found is None:
+        raise TenonError("bench: there are no benchmarks beside the package",
+                         hint="install Tenon from a wheel, or run this in the repository")
+    if "benchmarks" not in sys.modules:
+        module = sys.modules["benchmarks"] = ModuleType("benchmarks")
+        module.__path__ = [str(found)]          # whatever else has this name on the path
 
 
 def fuzz(arguments: argparse.Namespace) -> int:

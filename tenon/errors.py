@@ -141,7 +141,7 @@ def failed_check(operator: str, index: int, size: int, where: Location | None) -
 
 
 class CompilerDefect(TenonError):
-    """What Tenon's own compiler did wrong, found by TENON_CHECK: no fallback may hide it."""
+    """What a compiler did wrong, found by TENON_CHECK, or a pass that a user added: no fallback may hide it."""
 
 
 class BoundsError(CompilerDefect):

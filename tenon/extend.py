@@ -18,7 +18,7 @@ from typing import Any
 
 from tenon.backends.base import Backend
 from tenon.eager.calls import program_of
-from tenon.errors import ArgumentError
+from tenon.errors import ArgumentError, CompilerDefect
 from tenon.graph.ir import Graph
 from tenon.graph.kernels import Kernel, add_kernel, forget_kernel, kernels_of
 from tenon.graph.op import OPS, Op
@@ -65,6 +65,8 @@ def graph_pass(function: Any = None, *, before: str = "fuse") -> Any:
     """Decorate a function from graph to graph: it becomes a pass of the pipeline, run before the pass named.
 
     `tenon opt --passes` knows it by the function's name.  Raises ArgumentError for a name that is taken or unknown.
+    What it returns must be a graph with the same types of parameters and results, else InvalidPass is raised; where
+    TENON_CHECK=passes asks for it, what both compute is compared.
     """
     if function is None:
         return lambda decorated: graph_pass(decorated, before=before)
@@ -75,11 +77,34 @@ def graph_pass(function: Any = None, *, before: str = "fuse") -> Any:
         raise ArgumentError(f"tn.graph_pass: a pass named {name!r} exists already")
     if before not in pipeline.OPTIMIZE:
         raise ArgumentError(f"tn.graph_pass: no pass named {before!r}", hint=f"one of {', '.join(pipeline.OPTIMIZE)}")
-    wrapped: Callable[[Graph], Graph] = function
-    pipeline.PASSES[name] = wrapped
+    pipeline.PASSES[name] = _of_one_type(name, function)
     pipeline.OPTIMIZE.insert(pipeline.OPTIMIZE.index(before), name)
     program_of.cache_clear()
     return function
+
+
+class InvalidPass(CompilerDefect):
+    """A pass of a user that returns something else than a function of the same type."""
+
+
+def _of_one_type(name: str, function: Callable[[Graph], Any]) -> Callable[[Graph], Graph]:
+    """The pass, which must return a function of the type that it was given."""
+    def run(graph: Graph) -> Graph:
+        found = function(graph)
+        if not isinstance(found, Graph):
+            raise InvalidPass(f"the pass {name} returned {type(found).__name__} for the graph {graph.name}",
+                              hint="return the new graph, or the one that was given")
+        before, after = _signature(graph), _signature(found)
+        if before != after:
+            raise InvalidPass(f"the pass {name} made {after} of {before}, the graph {graph.name}",
+                              hint="the types of parameters and results must stay what they were")
+        return found
+    return run
+
+
+def _signature(graph: Graph) -> str:
+    params, results = (", ".join(str(x.type) for x in values) for values in (graph.params, graph.results))
+    return f"({params}) -> ({results})"
 
 
 def remove_pass(name: str) -> None:

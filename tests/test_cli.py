@@ -2,6 +2,8 @@
 
 import argparse
 import io
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -40,6 +42,29 @@ def test_the_benchmarks_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Tenon/NumPy" in capsys.readouterr().out
     assert cli.main(["bench", "nothing"]) == 1
     assert "there are table, machine" in capsys.readouterr().err
+
+
+def test_the_benchmarks_run_from_an_installed_package(tmp_path: Path) -> None:
+    """They lie in the package, which has no repository around it; its processes find them too, and no namesake does."""
+    root = Path(cli.__file__).parent.parent
+    shutil.copytree(root / "tenon", tmp_path / "site" / "tenon", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(root / "benchmarks", tmp_path / "site" / "tenon" / "benchmarks",
+                    ignore=shutil.ignore_patterns("__pycache__"))
+    (tmp_path / "benchmarks").mkdir()
+    program = ("from tenon import cli; assert cli.main(['bench', 'elementwise', '--seconds', '0.001']) == 0; "
+               "from benchmarks.processes import module; import subprocess, sys; "
+               "subprocess.run([sys.executable, *module('matmul', '--help')], check=True)")
+    done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False,
+                          env=os.environ | {"PYTHONPATH": str(tmp_path / "site")})
+    assert done.returncode == 0, done.stderr
+    assert "Tenon/NumPy" in done.stdout and "Products of f32 matrices" in done.stdout
+
+
+def test_a_package_without_benchmarks_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path,
+                                              capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(cli.tenon, "__file__", str(tmp_path / "tenon" / "__init__.py"))
+    assert cli.main(["bench", "elementwise"]) == 1
+    assert "there are no benchmarks beside the package" in capsys.readouterr().err
 
 
 def test_an_unknown_subcommand_is_refused_with_the_known_ones(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,10 +9,14 @@ import tenon as tn
 from tenon import pipeline
 from tenon.backends.base import Backend
 from tenon.backends.reference import ReferenceProgram
+from tenon.config import config
+from tenon.dataclasses import replace
 from tenon.errors import ArgumentError, TenonError
+from tenon.extend import InvalidPass
 from tenon.graph.build import copy, rebuild
 from tenon.graph.kernels import Kernel, add_kernel, forget_kernel
 from tenon.graph.op import OPS
+from tenon.graph.validate import ChangedValue
 
 
 @pytest.fixture
@@ -59,6 +63,57 @@ def test_a_pass_runs_in_the_pipeline():
     assert float(tn.jit(lambda x: tn.sin(x))(tn.tensor(1.0))) == pytest.approx(np.sin(1.0))
     with pytest.raises(ArgumentError, match="no pass named 'nowhere'"):
         tn.graph_pass(lambda graph: graph, before="nowhere")
+
+
+@pytest.fixture
+def passing():
+    """`tn.graph_pass`, whose passes are taken out again."""
+    names = []
+
+    def add(function, **options):
+        names.append(function.__name__)
+        return tn.graph_pass(function, **options)
+    yield add
+    for name in names:
+        tn.remove_pass(name)
+
+
+@pytest.fixture
+def checking(monkeypatch):
+    """Set TENON_CHECK."""
+    def check(words):
+        monkeypatch.setenv("TENON_CHECK", words)
+        config.cache_clear()
+    yield check
+    monkeypatch.undo()
+    config.cache_clear()
+
+
+@pytest.mark.parametrize("before", ["simplify", "fuse"])
+@pytest.mark.parametrize(("returned", "said"), [
+    (lambda graph: None, "returned NoneType"),
+    (lambda graph: replace(graph, results=()), r"made \(f32\[3\]\) -> \(\) of \(f32\[3\]\) -> \(f32\[3\]\)"),
+    (lambda graph: rebuild(graph, lambda node, inputs: tn.cast(inputs[0], dtype=tn.float64)), r"f64\[3\]"),
+], ids=["nothing", "fewer results", "another type"])
+def test_a_pass_must_return_a_function_of_the_same_type(passing, returned, said, before):
+    def changing(graph):
+        return returned(graph)
+    passing(changing, before=before)
+    with pytest.raises(InvalidPass, match=f"the pass changing .*{said}"):
+        tn.jit(lambda x: tn.sin(x))(tn.ones(3))
+
+
+@pytest.mark.parametrize("before", ["simplify", "fuse"])
+@pytest.mark.parametrize("constant", [False, True])
+def test_a_pass_of_a_user_is_compared_with_the_reference_on_request(passing, checking, constant, before):
+    """Also where it meets the part of a graph that is computed from constants alone."""
+    def doubles_sines(graph):
+        return rebuild(graph, lambda node, inputs: tn.sin(*inputs) * 2.0 if node.op is tn.sin else copy(node, inputs))
+    passing(doubles_sines, before=before)
+    checking("passes")
+    weight = tn.ones(3) * 1
+    with pytest.raises(ChangedValue, match="the pass doubles_sines changes a value"):
+        tn.jit(lambda x: tn.sin(weight) * x if constant else tn.sin(x))(tn.ones(3))
 
 
 def test_a_backend_is_a_name():
