@@ -2,7 +2,8 @@
 
 Inside, a tensor that differs from example to example shows the function the shape of one and holds all of them, the
 batch axis in front.  An operator call on such tensors is the same operator on the whole batch, as its batching rule
-(`tenon.transforms.batch_rules`) says; an operator without one runs example by example.
+(`tenon.transforms.batch_rules`) says; an operator without one runs example by example.  Where Python asks for the
+elements of an example, the function goes another way (`tenon.transforms.batch_calls`).
 """
 
 from __future__ import annotations
@@ -146,8 +147,9 @@ def vmap(f: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable
 
     `in_axes` says along which axis an argument holds the examples, None that all share it: one number for all
     arguments, or a tuple with an entry an argument, which may itself be a nest that begins as the argument does.
-    `out_axes` says the same of the results.  Arguments by keyword are batched along their first axis.  Random numbers
-    drawn inside are the same for all examples.  Raises ShapeError when the sizes of the batch differ.
+    `out_axes` says the same of the results.  Arguments by keyword are batched along their first axis.  Python's control
+    flow may decide by the elements of an example, each its own way.  Random numbers drawn inside are the same for all
+    examples.  Raises ShapeError when the sizes of the batch differ.
 
     >>> dot = lambda x, y: (x * y).sum()
     >>> tn.vmap(dot, in_axes=(0, None))(tn.ones((3, 2)), tn.tensor([1.0, 2.0]))
