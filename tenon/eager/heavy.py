@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from tenon.backends.base import Executable
 from tenon.config import config
 from tenon.dims import symbol
-from tenon.eager.shared_sizes import CONVOLUTIONS, is_shared, of_all_sizes
+from tenon.eager.shared_sizes import of_other_sizes
 from tenon.graph.build import Builder
 from tenon.graph.ir import Graph
 from tenon.graph.op import OPS, Op
@@ -93,8 +93,7 @@ def heavy_program(op: Op, types: Types, outputs: Types, attrs: Mapping[str, Any]
 def program_of_call(op: Op, types: Types, attrs: Mapping[str, Any]) -> Runs:
     """The compiled form of a call with inputs of these types; one for many shapes where that is as fast, or nearly so.
     """
-    if op in CONVOLUTIONS and is_shared(op, types, attrs):
-        types, attrs = of_all_sizes(op, types, attrs)
+    types, attrs = of_other_sizes(op, types, attrs)
     known = Exact(attrs)
     return OfElements(_program(op, (TensorType(types[0].dtype, (symbol("N"),)),), known)) if op in FUNCTIONS \
         else _program(op, tuple(types), known)

@@ -10,11 +10,12 @@ import pytest
 
 import tenon as tn
 from tenon.eager import heavy, remembered, rules, warming
-from tenon.eager.shared_sizes import is_shared
+from tenon.eager.shared_sizes import is_shared, of_other_sizes
 from tenon.errors import TenonError
 from tenon.graph.interpret import interpret
 from tenon.graph.kernels import KERNELS
 from tenon.ops.convolution import conv, conv_input_grad, conv_weight_grad
+from tenon.ops.normalization import batch_norm_train
 from tenon.types import TensorType, as_dtype
 
 
@@ -219,6 +220,33 @@ def test_convolutions_of_other_sizes_are_one_program(name):
     assert heavy._program.cache_info().currsize == 3
 
 
+PLANES = {
+    "norm": lambda x: tn.nn.functional.batch_norm(x, None, None, x.mean((0, 2, 3)), x.mean((0, 2, 3)), training=True),
+    "pool": lambda x: tn.nn.functional.max_pool2d(x, 3, 1, 1),
+}
+
+
+@pytest.mark.parametrize("name", PLANES)
+def test_planes_of_one_size_are_one_program_however_many(name, monkeypatch):
+    shapes = [(8, 48, 32, 32), (3, 110, 32, 32), (90, 3, 32, 32)]
+
+    def results():
+        found = []
+        for a in arrays_of(*shapes):
+            x = tn.tensor(a, requires_grad=True)
+            y = PLANES[name](x)
+            (y * y).sum().backward()
+            found += y, x.grad
+        return found
+    asked, make = [], heavy._program
+    monkeypatch.setattr(heavy, "_program", lambda *key: asked.append(key) or make(*key))
+    found = twice(results)
+    assert len({op for op, *_ in asked}) == len(set(asked)) < len(asked)
+    without_machine_code(monkeypatch)
+    for one, expected in zip(found, results(), strict=True):
+        close(one, expected.numpy())
+
+
 def close(found, expected):
     np.testing.assert_allclose(found.numpy(), expected, rtol=0, atol=4e-6 * np.abs(expected).max())
 
@@ -230,6 +258,12 @@ def test_large_windows_and_groups_have_programs_of_their_own():
     assert is_shared(conv, types((1, 64, 16, 16), (64, 64, 3, 3)), attrs | {"groups": 1})
     assert not is_shared(conv, types((8, 64, 16, 16), (64, 64, 3, 3)), attrs | {"groups": 1})
     assert not is_shared(conv, types((1, 64, 16, 16), (64, 1, 3, 3)), attrs | {"groups": 64})
+
+
+def test_norms_of_small_planes_have_programs_of_their_own():
+    for shape, shared in (((256, 64, 4, 4), False), ((256, 64), False), ((256, 64, 8, 8), True)):
+        types = [TensorType(as_dtype("f32"), x) for x in (shape, (64,), (64,))]
+        assert (of_other_sizes(batch_norm_train, types, {"eps": 1e-5})[0] != types) == shared
 
 
 def test_an_index_out_of_range_of_a_heavy_call_is_told():
