@@ -26,6 +26,7 @@ from tenon.loops.expressions import (
     Binary,
     Call,
     Cast,
+    CheckedIndex,
     Const,
     Expr,
     Index,
@@ -35,6 +36,7 @@ from tenon.loops.expressions import (
     Size,
     constant,
 )
+from tenon.loops.traversal import parts
 from tenon.types import bool_, int64
 
 TRUE, FALSE = Const(True, bool_), Const(False, bool_)
@@ -47,8 +49,8 @@ def simplify(x: Expr) -> Expr:
     except AttributeError:
         pass
     children = x.children()
-    parts = tuple([simplify(child) for child in children])
-    same = x if parts == children else x.rebuilt(parts)
+    simpler = tuple([simplify(child) for child in children])
+    same = x if simpler == children else x.rebuilt(simpler)
     found = _RULES.get(type(same), _unchanged)(same)
     if found is not same:
         found = simplify(found)
@@ -84,8 +86,8 @@ class Substitution:
         return found
 
     def _rebuilt(self, x: Expr, children: tuple[Expr, ...]) -> Expr:
-        parts = tuple([self(child) for child in children])
-        return simplify(x if parts == children else x.rebuilt(parts))
+        put_in = tuple([self(child) for child in children])
+        return simplify(x if put_in == children else x.rebuilt(put_in))
 
     def _reduction(self, x: Reduce) -> Expr:
         """Its extents stand outside of its indices, its body inside."""
@@ -174,7 +176,7 @@ _COMPARE: dict[str, Callable[[Expr, Dim | None, Dim | None], Expr]] = {
 def _logic(x: Binary) -> Expr:
     neutral, absorbing = (TRUE, FALSE) if x.op == "&" else (FALSE, TRUE)
     if absorbing in (x.left, x.right):
-        return absorbing
+        return x if _is_checked(x) else absorbing
     if x.left is neutral or x.left is x.right:
         return x.right
     return x.left if x.right is neutral else x
@@ -200,14 +202,21 @@ _FOLD: dict[str, Callable[[int, int], int]] = {
 
 def _select(x: Expr) -> Expr:
     assert isinstance(x, Select)
-    if x.condition is TRUE or x.then is x.otherwise:
-        return x.then
+    if x.condition is TRUE:
+        return x if _is_checked(x.otherwise) else x.then
     if x.condition is FALSE:
-        return x.otherwise
+        return x if _is_checked(x.then) else x.otherwise
+    if x.then is x.otherwise:
+        return x if _is_checked(x.condition) else x.then
     match x.then:       # a masked load is zero by itself
         case Load(mask=Expr() as mask) if x.otherwise is constant(0, x.dtype) and x.condition in _conjuncts(mask):
             return x.then
     return x
+
+
+def _is_checked(x: Expr) -> bool:
+    """Whether computing it looks at indices among the data, which may be out of range: an error that is to be found."""
+    return any(part.mask is not FALSE for part in parts(x, CheckedIndex))
 
 
 def _conjuncts(mask: Expr) -> tuple[Expr, ...]:

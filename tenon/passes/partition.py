@@ -102,7 +102,7 @@ class Groups:
         """Whether a result, or a node that is no kernel, needs the value in memory, by itself or renamed."""
         return value in self.results or any(
             self.kinds[user].name == "opaque" or (user.op in RENAMES and self.is_stored(user.output))
-            or (self.kinds[user].checks and value.node is not None and kind_of(value.node).repeats)
+            or (self.kinds[user].checks and _repeats(value))
             or _hides_windows(value, user)
             for user in self.users[value])
 
@@ -326,6 +326,13 @@ class Groups:
             elif user not in group.members:
                 return True
         return False
+
+
+def _repeats(value: Value) -> bool:
+    """Whether views show some element again and again, so that not every index into the value is looked at."""
+    if value.node is None or (kind := kind_of(value.node)).name != "view":
+        return False
+    return kind.repeats or any(_repeats(x) for x in value.node.inputs if isinstance(x, Value))
 
 
 def _hides_windows(view: Value, user: Node) -> bool:

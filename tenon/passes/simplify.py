@@ -18,6 +18,7 @@ from tenon.ops.comparison import logical_not, maximum, minimum, where
 from tenon.ops.pieces import slice_op
 from tenon.ops.shape import broadcast_to, cast, full_op, permute, reshape_op
 from tenon.passes.nested import nested
+from tenon.passes.order import can_fail
 from tenon.passes.rules import COMMUTATIVE, Rule
 from tenon.types import DType
 
@@ -33,6 +34,19 @@ def rule(before: Callable[..., Any], after: Callable[..., Any], when: Callable[.
 def whole(x: Any, *_: Any, **__: Any) -> bool:
     """The elements are integers."""
     return x.dtype.kind in "ui"
+
+
+def cannot_fail(x: Any) -> bool:
+    """Nothing that it is computed from may find an error in the data, which would be lost with it."""
+    waiting, seen = [x], set[Any]()
+    while waiting:
+        node = getattr(waiting.pop(), "node", None)
+        if node is not None and node not in seen:
+            if can_fail(node):
+                return False
+            seen.add(node)
+            waiting.extend(node.inputs)
+    return True
 
 
 def power_of_two(x: Any, c: Any) -> bool:
@@ -63,8 +77,9 @@ rule(lambda x: x - 0, lambda x: x)
 rule(lambda x: x + -0.0, lambda x: x)
 rule(lambda x: x + 0, lambda x: x, when=whole)
 rule(lambda x: x * 0, lambda x: full_op(Literal(x.dtype.numpy.type(0).item(), x.type.with_shape(())), shape=x.shape),
-     when=whole)
-rule(lambda x: x - x, lambda x: full_op(Literal(0, x.type.with_shape(())), shape=x.shape), when=whole)
+     when=lambda x: whole(x) and cannot_fail(x))
+rule(lambda x: x - x, lambda x: full_op(Literal(0, x.type.with_shape(())), shape=x.shape),
+     when=lambda x: whole(x) and cannot_fail(x))
 rule(lambda x: x * -1, lambda x: -x)
 rule(lambda x: 0 - x, lambda x: -x, when=whole)
 rule(lambda x: negative(negative(x)), lambda x: x)
@@ -86,7 +101,7 @@ rule(lambda x: minimum(x, x), lambda x: x)
 
 rule(lambda x: logical_not(logical_not(x)), lambda x: x)
 rule(lambda c, x, y: where(logical_not(c), x, y), lambda c, x, y: where(c, y, x), examples=[{"c": "bool[2, 3]"}])
-rule(lambda c, x: where(c, x, x), lambda c, x: x, when=lambda c, x: c.shape == () or c.shape == x.shape,
+rule(lambda c, x: where(c, x, x), lambda c, x: x, when=lambda c, x: c.shape in ((), x.shape) and cannot_fail(c),
      examples=[{"c": "bool[2, 3]"}])
 
 # ---------------------------------------------------------------- types and shapes

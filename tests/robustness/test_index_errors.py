@@ -1,0 +1,37 @@
+"""An index out of range is an error of compiled code too, where the result does not depend on what is read there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import tenon as tn
+
+PROGRAMS: dict[str, Callable[[Any, Any], Any]] = {
+    "rows that are all alike": lambda x, i: tn.take(tn.broadcast_to(x, (5, 3)), i, axis=0),
+    "rows that repeat": lambda x, i: tn.take(tn.repeat(x[None], 5, axis=0), i, axis=0),
+    "rows of tiles": lambda x, i: tn.take(tn.tile(x[None], (5, 1)), i, axis=0),
+    "rows of tiles, turned": lambda x, i: tn.take(tn.tile(x[:, None], (1, 5)).T, i, axis=0),
+    "elements of tiles": lambda x, i: tn.take_along_axis(tn.tile(x[None], (5, 1)), i[:, None], axis=0),
+    "one number": lambda x, i: tn.take(tn.full((5, 3), 2.0), i, axis=0) + x,
+    "multiplied by zero": lambda x, i: tn.take(tn.astype(x, tn.int32), i % 7) * 0,
+    "subtracted from itself": lambda x, i: (lambda y: y - y)(tn.take(tn.astype(x, tn.int32), i)),
+    "never chosen": lambda x, i: tn.where(tn.tensor(True), x[0], tn.take(x, i)),
+    "a choice of two that are alike": lambda x, i: tn.where(tn.take(x > 0, i), x[:2], x[:2]),
+    "a truth that does not matter": lambda x, i: tn.logical_and(tn.take(x > 0, i), tn.tensor(False)),
+    "nobody reads it": lambda x, i: (tn.take(x, i), x * 2)[1],
+    "cut off": lambda x, i: tn.take(x, i)[:1],
+}
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_an_index_out_of_range_is_an_error_eagerly_and_compiled(name: str) -> None:
+    program, x, inside, outside = PROGRAMS[name], tn.ones(3), tn.tensor([0, 1]), tn.tensor([1, 6])
+    compiled = tn.jit(program, fullgraph=True)
+    for _ in range(3):
+        assert compiled(x, inside).tolist() == program(x, inside).tolist()
+    for run in (program, compiled):
+        with pytest.raises(IndexError, match="index 6 is out of range"):
+            run(x, outside)
