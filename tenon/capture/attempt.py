@@ -24,6 +24,7 @@ from tenon.capture.places import LENGTH, Key, Place
 from tenon.capture.reach import Reach
 from tenon.capture.record import argument_names
 from tenon.capture.settle import Stopped, sizes_of
+from tenon.capture.signals import handled_later
 from tenon.capture.trace import Capture, Held, capturing
 from tenon.capture.tree import Structure, unfold
 from tenon.capture.watch import UnsafeCall, Watch
@@ -62,7 +63,7 @@ class Attempt:
         Once more, where another thread set a global that it reads meanwhile: nobody can say which value it read.
         """
         for _ in range(MOST_CALLS):
-            with suppress(Disturbed):
+            with suppress(Disturbed), handled_later():
                 return self._capture()
         raise UnsafeCall("other threads set what the function reads, again and again", passing=True)
 

@@ -129,7 +129,11 @@ class Optimizer:
     # ------------------------------------------------------------ a step
 
     def step(self) -> None:
-        """Change every parameter that has a gradient."""
+        """Change every parameter that has a gradient.
+
+        In a compiled step all change at once.  Eagerly one does after the other, as in PyTorch, so an error or Ctrl-C
+        midway leaves the later ones as they were.
+        """
         with no_grad():
             for group in self.param_groups:
                 group["step"].assign(group["step"] + 1)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import tenon as tn
 from robustness import interrupted
 
 START = """
@@ -181,3 +184,41 @@ def test_what_an_interrupt_finds_is_a_state_of_the_undisturbed_run(name: str) ->
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout.splitlines()[-1])
     assert found["wrong"] == 0 and found["raised"] + found["looked"] >= INTERRUPTS * 3 // 4, found
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize("converting", [False, True])
+def test_what_a_handler_does_while_a_function_is_captured_is_no_part_of_it(converting: bool) -> None:
+    weight, rate, seen = tn.ones(2), tn.tensor(1.0), []
+
+    def handler(*_: Any) -> None:
+        seen.append(weight.numpy().tolist())
+        rate.assign(0.5)
+        model.asked = True
+
+    class Model:
+        asked = False
+
+        def step(self) -> Any:
+            x = weight
+            for _ in range(400):
+                x = x + 0.0
+            if converting and x.sum() < 0:
+                x = -x
+            weight.assign(x + rate * self.asked)
+    model = Model()
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        step = tn.jit(model.step)
+        signal.setitimer(signal.ITIMER_REAL, 0.01)
+        step()
+        assert seen == [[1.0, 1.0]] and rate.item() == 0.5 and model.asked
+        rate.assign(2.0)
+        model.asked = False
+        now = weight.tolist()
+        for _ in range(4):
+            step()
+        assert seen == [[1.0, 1.0]] and rate.item() == 2.0 and not model.asked and weight.tolist() == now
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
