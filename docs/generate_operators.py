@@ -120,7 +120,7 @@ def gradient(op: Op) -> str:
 
 def meaning(op: Op) -> str:
     if op.data_dependent:
-        return "not possible, since the shape of the result depends on the data; it runs eagerly"
+        return "a step that NumPy does, between two stages: the data decide the size of the result"
     if op.effect:
         return "an effect, kept in order"
     if op.compute is not None:

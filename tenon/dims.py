@@ -7,6 +7,8 @@ answer as a guard.
 
 Users take sizes for integers: what a polynomial cannot be (a float, a key of a dictionary, text) needs the number, and
 `PinnedSize` asks for a capture in which the size is one.  What numbers say of dimensions is `tenon.sizes`.
+
+A symbol such as `data_0` is a size that the data decide while the graph runs (`x[mask]` has one); it may be 0 or 1.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from __future__ import annotations
 import ast
 import sys
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from numbers import Integral, Number
 from types import FrameType
@@ -24,6 +26,7 @@ from tenon.dataclasses import dataclass
 from tenon.errors import PACKAGE, TenonError
 
 SMALLEST_SYMBOLIC_SIZE = 2
+BY_DATA = "data_"       # begins the names of sizes that the data decide
 METHODS = ("/dataclasses.py", "/reprlib.py")      # where those of dataclasses are, Python's and ours
 
 
@@ -164,9 +167,9 @@ class SymbolicDim:
         return not _ask(self, "==", 0)
 
     def __index__(self) -> int:
-        if innermost.get() is None:
+        if (asked := innermost.get()) is None:
             raise UndecidedSize(f"the size {self} is symbolic, and an exact number is needed here")
-        raise PinnedSize(self)
+        raise asked.needed(self)
 
     __int__ = __index__
 
@@ -178,6 +181,9 @@ class Answering(Protocol):
     """Who is asked what the normal form cannot say: `tenon.sizes.Assumptions`."""
 
     def answer(self, left: Dim, relation: str, right: Dim) -> bool: ...
+
+    def needed(self, dim: Dim) -> BaseException:
+        """What to raise where the number behind a size is needed."""
 
 
 innermost: ContextVar[Answering | None] = ContextVar("innermost", default=None)
@@ -238,6 +244,30 @@ def symbols(dim: Dim) -> set[str]:
     atoms = [atom for monomial, _ in dim.terms for atom in monomial]
     nested = (symbols(part) for atom in atoms if not isinstance(atom, str) for part in atom.parts())
     return {atom for atom in atoms if isinstance(atom, str)}.union(*nested)
+
+
+def is_by_data(dim: Dim) -> bool:
+    """Whether the data decide a size.
+
+    >>> is_by_data(symbol("data_0") + 1), is_by_data(symbol("B")), is_by_data(3)
+    (True, False, False)
+    """
+    return not isinstance(dim, int) and any(name.startswith(BY_DATA) for name in symbols(dim))
+
+
+def is_one(dim: Dim) -> bool:
+    """Whether an axis of this size is repeated where it meets a longer one; one whose size the data decide is not."""
+    return dim == 1 if isinstance(dim, int) or not is_by_data(dim) else False
+
+
+def same_sizes(*shapes: Sequence[Dim]) -> bool:
+    """Whether shapes are spelled alike, whatever their symbols stand for: nothing is asked."""
+    first = shapes[0] if shapes else ()
+    if all(shape is first for shape in shapes):
+        return True
+    return all(len(shape) == len(first) and all(x is y or (type(x) is type(y) and (
+        x.terms == y.terms if isinstance(x, SymbolicDim) and isinstance(y, SymbolicDim) else x == y))
+        for x, y in zip(shape, first, strict=True)) for shape in shapes)
 
 
 def substitute(dim: Dim, values: Mapping[str, Dim]) -> Dim:
@@ -368,9 +398,14 @@ def bounds(dim: Dim) -> tuple[int | None, int | None]:
         return dim, dim
     if any(not isinstance(atom, str) for monomial, _ in dim.terms for atom in monomial):
         return None, None
-    smallest = evaluate(dim, dict.fromkeys(symbols(dim), SMALLEST_SYMBOLIC_SIZE))
+    smallest = evaluate(dim, {name: smallest_size(name) for name in symbols(dim)})
     signs = {coefficient > 0 for monomial, coefficient in dim.terms if monomial}
     return (smallest if signs == {True} else None), (smallest if signs == {False} else None)
+
+
+def smallest_size(name: str) -> int:
+    """The least that a symbol stands for."""
+    return 0 if name.startswith(BY_DATA) else SMALLEST_SYMBOLIC_SIZE
 
 
 def _terms(dim: Dim) -> tuple[tuple[Monomial, int], ...]:

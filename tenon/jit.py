@@ -11,8 +11,9 @@ import functools
 import inspect
 import types
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 import numpy as np
@@ -39,12 +40,14 @@ from tenon.dims import (
     Dim,
     PinnedSize,
     UndecidedSize,
+    is_by_data,
     substitute,
+    symbol,
 )
 from tenon.eager.recording import modes, recording
 from tenon.errors import ArgumentError, CaptureError, CompilerDefect
 from tenon.garbage import MANY, give_back_soon
-from tenon.graph.ir import AUTOTUNE, DONATED, MEMORY_BUDGET, UPDATES, Graph
+from tenon.graph.ir import AUTOTUNE, DONATED, MEMORY_BUDGET, SIZES, UPDATES, Graph
 from tenon.graph.op import current
 from tenon.locks import Lock, unforked
 from tenon.observe import emit, span, timed
@@ -282,6 +285,7 @@ class Jitted(StandsFor):
         notes = {MEMORY_BUDGET: self.memory_budget, AUTOTUNE: self.autotune or None,
                  DONATED: None if captured.differentiable else captured.donations or None,
                  UPDATES: None if captured.differentiable else captured.updates or None}
+        notes[SIZES] = captured.graph.notes.get(SIZES)
         captured.graph.notes = {name: value for name, value in notes.items() if value is not None}
         if not self.constants:
             captured.constants = ()
@@ -324,13 +328,16 @@ class Jitted(StandsFor):
                      moving: Sequence[Place]) -> Captured:
         """A capture with symbols for the sizes that change, as far as the function does not need their numbers."""
         known: dict[str, Dim] = {}
+        told: dict[str, Dim] = {}       # of sizes that the data decide
         agreed: set[tuple[int, int]] = set()    # axes whose sizes are numbers in this capture
         while True:
             types = argument_types(leaves, record, known, moving, agreed)
             try:
-                return self._attempt(leaves, structure, types, moving)
+                return self._attempt(leaves, structure, types, moving, told)
             except PinnedSize as pinned:
-                if pinned.solution is None:
+                if pinned.solution is not None and is_by_data(symbol(pinned.solution[0])):
+                    told |= [pinned.solution]
+                elif pinned.solution is None:
                     (agreed if pinned.agreed else record.exact).update(places(types, pinned.names))
                 else:
                     known = {name: substitute(dim, dict([pinned.solution])) for name, dim in known.items()}
@@ -339,12 +346,12 @@ class Jitted(StandsFor):
                 return self._attempt(leaves, structure, argument_types(leaves, None, places=moving), moving)
 
     def _attempt(self, leaves: list[Any], structure: Structure, types: list[TensorType],
-                 moving: Sequence[Place]) -> Captured:
+                 moving: Sequence[Place], told: Mapping[str, Dim] = MappingProxyType({})) -> Captured:
         with unforked:
             from tenon.capture.attempt import Attempt  # local: what captures is loaded when something is first captured
 
-        return Attempt(self.function, self.__name__, self.converting, leaves, structure, types,
-                       moving).capture()
+        return Attempt(self.function, self.__name__, self.converting, leaves, structure, types, moving,
+                       told).capture()
 
     def _refuse(self, record: Record, reason: Reason) -> None:
         """Let calls like this one run by part, or say that they cannot be one graph."""

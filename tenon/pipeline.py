@@ -23,6 +23,7 @@ from tenon.errors import ArgumentError
 from tenon.garbage import collect_young, collected_at_the_end
 from tenon.graph.ir import AUTOTUNE, CONSTANTS, Graph, Node
 from tenon.graph.kernels import KERNELS, has_kernel
+from tenon.graph.stages import is_sized_by_data
 from tenon.graph.text import print_graph
 from tenon.graph.validate import Watch
 from tenon.graph.verify import verify
@@ -30,6 +31,7 @@ from tenon.locks import unforked
 from tenon.loops.claims import is_attention
 from tenon.observe import emit, span
 from tenon.passes.bodies import forget_lowered
+from tenon.runtime.staged import Staged
 
 Pass = Callable[..., Graph]
 
@@ -125,7 +127,13 @@ class Step:
 
 
 def optimize(graph: Graph, trace: list[Step] | None = None, backend: Backend | str | None = None) -> Graph:
-    """The same function, in the form that the backend runs best."""
+    """The same function, in the form that the backend runs best.
+
+    Raises ArgumentError where the data decide sizes, since stages are optimised one by one.
+    """
+    if is_sized_by_data(graph):
+        raise ArgumentError(f"optimize: the data decide sizes in {graph.name}, which is run in stages",
+                            hint="tenon.graph.stages.stages_of gives their graphs")
     return _run(graph, OPTIMIZE, choose(backend), trace)
 
 
@@ -133,6 +141,8 @@ def compile(graph: Graph, backend: Backend | str | None = None, trace: list[Step
     """The program for `graph` on this backend (TENON_BACKEND where none is named)."""
     chosen = choose(backend)
     emit("graph", name=graph.name, captured=graph)
+    if is_sized_by_data(graph):
+        return Staged(graph, partial(compile, backend=chosen, trace=trace))
     with _compiling(graph, chosen):
         optimized = _run(graph, OPTIMIZE, chosen, trace) if trace is not None else _remembered(graph, OPTIMIZE, chosen)
         return _made(optimized, chosen)

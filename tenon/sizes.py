@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from tenon.dataclasses import dataclass, field
@@ -15,30 +15,72 @@ from tenon.dims import (
     compare,
     evaluate,
     innermost,
+    is_by_data,
+    smallest_size,
     symbol,
     symbols,
 )
 
+Answers = dict[tuple[Dim, str, Dim], bool]
+
+
+def _not_at_hand(name: str) -> int:
+    return SMALLEST_SYMBOLIC_SIZE
+
 
 @dataclass
 class Assumptions:
-    """The sizes at hand, and the answers given from them; each answer is a condition for the capture to hold."""
+    """The sizes at hand, and the answers given from them; each answer is a condition for the capture to hold.
+
+    Sizes that the data decide are looked up where a question is about one; what follows from an answer is known when
+    the graph runs.
+    """
 
     sizes: Mapping[str, int]
-    recorded: dict[tuple[Dim, str, Dim], bool] = field(default_factory=dict)
+    recorded: Answers = field(default_factory=dict)
+    by_data: Answers = field(default_factory=dict)          # on sizes that the data decide
+    look_up: Callable[[str], int] = _not_at_hand            # one of them, as it is in this call
+    refuse: Callable[[Dim], BaseException] = PinnedSize     # what to raise where its number is needed
 
     def answer(self, left: Dim, relation: str, right: Dim) -> bool:
         """What the sizes at hand say; an equality that holds for them is raised, as a PinnedSize that solves it."""
+        if decided := {name for name in symbols(left - right) if is_by_data(symbol(name))}:
+            return self._answer_by_data(left, relation, right, decided)
         found = compare(evaluate(left, self.sizes), relation, evaluate(right, self.sizes))
         if relation == "==" and found:
             raise PinnedSize(left, right, solution(left - right, self.sizes), agreed=True)
         self.recorded[left, relation, right] = found
         return found
 
+    def _answer_by_data(self, left: Dim, relation: str, right: Dim, names: set[str]) -> bool:
+        """The same where the data decide some sizes: none of them is taken for 0 or 1, which it is in few calls."""
+        if (known := self.by_data.get((left, relation, right))) is not None:
+            return known
+        sizes = {**self.sizes, **{name: max(self.look_up(name), SMALLEST_SYMBOLIC_SIZE) for name in names}}
+        found = compare(evaluate(left, sizes), relation, evaluate(right, sizes))
+        if relation == "==" and found:
+            newest = max(names, key=lambda name: (len(name), name))
+            rest = symbol(newest) - (left - right)
+            rest = rest if newest not in symbols(rest) else symbol(newest) + (left - right)
+            if newest in symbols(rest):
+                raise self.refuse(left)
+            raise PinnedSize(left, right, (newest, rest))
+        self.by_data[left, relation, right] = found
+        return found
+
+    def needed(self, dim: Dim) -> BaseException:
+        """What to raise where the number behind a size is needed."""
+        return self.refuse(dim) if is_by_data(dim) else PinnedSize(dim)
+
     def hold(self, sizes: Mapping[str, int]) -> bool:
         """Whether every recorded answer is the same for these sizes."""
-        return all(compare(evaluate(left, sizes), relation, evaluate(right, sizes)) == answer
-                   for (left, relation, right), answer in self.recorded.items())
+        return answers_hold(self.recorded, sizes)
+
+
+def answers_hold(answers: Mapping[tuple[Dim, str, Dim], bool], sizes: Mapping[str, int]) -> bool:
+    """Whether these sizes give the same answers."""
+    return all(compare(evaluate(left, sizes), relation, evaluate(right, sizes)) == answer
+               for (left, relation, right), answer in answers.items())
 
 
 @contextmanager
@@ -84,7 +126,7 @@ def learn(dim: Dim, size: int, sizes: dict[str, int]) -> bool:
     if (name := told_by(dim)) is not None:
         low, step = evaluate(dim, {name: 0}), evaluate(dim, {name: 1}) - evaluate(dim, {name: 0})
         sizes[name], rest = divmod(size - low, step)
-        return rest == 0 and sizes[name] >= SMALLEST_SYMBOLIC_SIZE
+        return rest == 0 and sizes[name] >= smallest_size(name)
     return True     # not known yet; to be asked again when all are
 
 

@@ -159,6 +159,9 @@ class TensorState:
 class Recorder(Protocol):
     """A capture in progress: tensors from outside show it a state of their own, so that they stay untouched."""
 
+    def as_size(self, number: Any) -> Any:
+        """A Python number that the graph computes, where a size is wanted."""
+
     def state_of(self, tensor: Tensor) -> TensorState:
         """The state of a tensor as the captured program sees it."""
 

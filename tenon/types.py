@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from tenon.dataclasses import dataclass
-from tenon.dims import Dim, product
+from tenon.dims import Dim, is_one, product, same_sizes
 from tenon.errors import ArgumentError, AxisError, DTypeError, ShapeError
 from tenon.locks import cached_property
 
@@ -222,12 +222,12 @@ def broadcast_shapes(*shapes: Sequence[Dim]) -> Shape:
     first = shapes[0] if shapes else ()
     if len(shapes) == 2 and (not shapes[1] or not first):
         return tuple(first or shapes[1])
-    if shapes.count(first) == len(shapes):
+    if same_sizes(*shapes):
         return tuple(first)
     result: list[Dim] = []
     for axis in range(1, max(map(len, shapes), default=0) + 1):
         sizes = [shape[-axis] for shape in shapes if len(shape) >= axis]
-        wide = [size for size in sizes if size != 1]
+        wide = [size for size in sizes if not is_one(size)]
         if any(size != wide[0] for size in wide[1:]):
             shown = " and ".join("[" + ", ".join(map(str, shape)) + "]" for shape in shapes)
             raise ShapeError(f"shapes {shown} do not broadcast: sizes {' and '.join(map(str, wide))} "

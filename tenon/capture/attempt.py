@@ -6,13 +6,14 @@ raises UnsafeCall, a size whose number is asked for PinnedSize or UndecidedSize,
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from types import CodeType
 from typing import Any
 
 from tenon.capture.captured import Captured
 from tenon.capture.conclude import conclude
+from tenon.capture.convert.data_sizes import DataSizes, refusal
 from tenon.capture.convert.entry import convert
 from tenon.capture.convert.session import Session
 from tenon.capture.convert.state import World
@@ -28,8 +29,8 @@ from tenon.capture.signals import handled_later
 from tenon.capture.trace import Capture, Held, capturing
 from tenon.capture.tree import Structure, unfold
 from tenon.capture.watch import UnsafeCall, Watch
-from tenon.dataclasses import dataclass
-from tenon.dims import UndecidedSize
+from tenon.dataclasses import dataclass, field
+from tenon.dims import Dim, UndecidedSize
 from tenon.errors import CompilerDefect
 from tenon.sizes import Assumptions, assuming
 from tenon.tensor import Tensor
@@ -56,6 +57,7 @@ class Attempt:
     structure: Structure
     types: list[TensorType]
     places: Sequence[Place] = ()        # where other numbers and tensors stand in every call
+    told: Mapping[str, Dim] = field(default_factory=dict)       # what sizes that the data decide are known to be
 
     def capture(self) -> Captured:
         """Call the function; the graph of what it did, with all that it read and changed.
@@ -88,7 +90,10 @@ class Attempt:
             capture.numbers, moving.numbers.converting = moving.numbers, self.converting
         watch = Watch(iterators=before.iterators, undecided=lambda: capture.undecided, cached=before.cached())
         given = [*self.leaves, *(x for _, x in moving.tensors)]
-        assumptions = Assumptions(sizes_of(self.types, given))
+        assumptions = Assumptions(sizes_of(self.types, given), refuse=refusal)
+        if isinstance(capture, Session):
+            capture.data_sizes = DataSizes(self.told, assumptions.sizes, lambda x: capture.array_of(x, given))
+            assumptions.look_up = capture.data_sizes.look_up
         with assuming(assumptions), capturing(capture):
             self._add_arguments(capture, moving)
             result, changes = self._observe(capture, watch, snapshot, before, args, keywords)

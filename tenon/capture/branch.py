@@ -42,6 +42,7 @@ class Branch(Session):
         self.around, self.first = around, next(NUMBERS)
         self.numbers = around.numbers if isinstance(around, Capture) else None
         self.converting = isinstance(around, Session) and around.converting
+        self.sized = isinstance(around, Capture) and around.sized
         known = _surroundings.get(self.around) if self.around is not None else None
         self.surroundings = known or Surroundings()
         for capture in (self, self.around or self):

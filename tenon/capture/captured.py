@@ -27,6 +27,7 @@ from tenon.capture.tree import Structure
 from tenon.dataclasses import dataclass, field
 from tenon.eager.calls import program_of
 from tenon.graph.ir import Graph
+from tenon.graph.stages import is_sized_by_data
 from tenon.locks import Lock, cached_property
 from tenon.observe import timed
 from tenon.sizes import Assumptions
@@ -161,9 +162,10 @@ class Captured:
     def donations(self) -> tuple[int, ...]:
         """The inputs that the program assigns: they may give their memory to the results.
 
-        Only where all that is stored is known before a run, since a run that has begun to write must not be seen.
+        Only where all that is stored is known before a run, since a run that has begun to write must not be seen; and
+        none where a run is several stages.
         """
-        if self.failed is not None or (self.effects and not self._known_before) or any(
+        if is_sized_by_data(self.graph) or self.failed is not None or (self.effects and not self._known_before) or any(
                 isinstance(position, OneOf) for _, position in self.gradients):
             return ()
         return tuple(k for k, _ in self.updates)

@@ -23,8 +23,8 @@ from tenon.capture.roots import on_argument, roots_of
 from tenon.capture.symnumber import SymNumber
 from tenon.capture.trace import Argument, Capture, GradientOf, Held, Source, capturing
 from tenon.capture.watch import UnsafeCall
-from tenon.dims import SymbolicDim
-from tenon.graph.ir import Graph, Value
+from tenon.dims import SymbolicDim, is_by_data
+from tenon.graph.ir import SIZES, Graph, Value
 from tenon.sizes import Assumptions
 from tenon.state import TensorState
 from tenon.tensor import Tensor
@@ -56,6 +56,8 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
         flowing = [leaves.values[p] for x in ends if isinstance(p := x.payload, Value) and p in leaves.values]
         there = {source: leaves.index_of(flag) for source, flag in capture.gradients_by_data(ends).items()}
     graph, sources = capture.finish(list(leaves.values))
+    if assumptions.by_data:
+        graph.notes = {SIZES: assumptions.by_data}
     held = [(seen.tensor, seen.tensor.own.requires_grad, seen.tensor.own.grad is None, seen.start.type)
             for seen in capture.seen.values() if isinstance(seen.source, Held)]
     same = [(seen.source.position, seen.tensor) for key, seen in capture.seen.items()
@@ -63,7 +65,7 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
     further = moving.further()
     listed = [*moving.leaves, *(x for _, x in moving.tensors)]
     outside = reach.tensors.union(id(x) for x, *_ in held).difference(id(x) for _, x in same)
-    constants = () if capture.recorded or differentiable else _constants(sources, assigned)
+    constants = () if capture.recorded or differentiable or capture.sized else _constants(sources, assigned)
     by_data = tuple((k, there[id(source)]) for k, source in enumerate(sources) if id(source) in there)
     wanted = _wanted(capture, graph, sources, flowing)
     return Captured(graph, sources, [*types, *further.types], reach.guards(leaves.roots), assumptions, output, assigned,
@@ -109,7 +111,7 @@ class _Leaves:
             assert not isinstance(source, GradientOf)
             return FromOutside(GradientOf(source))
         if type(x) is SymbolicDim:
-            return FromSize(x)
+            return self._counted(x) if is_by_data(x) else FromSize(x)
         if type(x) is SymNumber:
             return x.value if x.numbers.is_settled(x) else self.result(x)
         if type(x) in (Several, FirstRows):
@@ -120,6 +122,11 @@ class _Leaves:
         if type(x) is Choice:
             return self.one_of(x)
         return self._made(x) if isinstance(x, Tensor) and isinstance(x.own.payload, Value) else self._plain(x)
+
+    def _counted(self, x: SymbolicDim) -> FromGraph:
+        """A size that the data decide."""
+        with capturing(self.capture):
+            return self._made(self.capture.seen_by_user(x))
 
     def result(self, x: SymNumber) -> FromArguments:
         """A number that is computed before the graph runs."""

@@ -53,6 +53,11 @@ class Number(Tensor):
     def __index__(self) -> int:
         return int(self._concrete("an index").item())
 
+    def as_size(self) -> Any:
+        """The symbolic size that it is."""
+        capture = recorder.get()
+        return self.__index__() if capture is None else capture.as_size(self)
+
     def __round__(self, digits: int | None = None) -> Any:
         if digits is not None:
             return Number(strong(self).round(decimals=digits))

@@ -21,6 +21,7 @@ from tenon.capture.presence import reached_by_data
 from tenon.capture.symnumber import Numbers, SymNumber, nest_known
 from tenon.capture.watch import UnsafeCall, Watch, unwatched
 from tenon.dataclasses import dataclass
+from tenon.dims import Dim
 from tenon.eager.calls import TensorInterpreter
 from tenon.eager.recording import is_grad_enabled
 from tenon.eager.tape import TapeNode, linked, saved_as
@@ -94,6 +95,7 @@ class Capture(TensorInterpreter):
     first = -1                  # the number of the last value that was there before
     converting = False          # whether control flow on tensors is captured
     undecided = False           # whether the data decide what containers hold
+    sized = False               # whether the data decide sizes of tensors
     numbers: Numbers | None = None      # those that change from call to call
     recorded = False            # whether a call was recorded on the tape
     failed: Any = False         # or the bool of the graph that says that the call has to run eagerly after all
@@ -183,8 +185,8 @@ class Capture(TensorInterpreter):
 
     def emit(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[Value, ...]:
         """Append the node of these edges; its outputs."""
-        if op.data_dependent:
-            raise UnsafeCall(f"the shape of {op.name} depends on the data", where=user_location(),
+        if op.data_dependent and attrs["size"] is None:
+            raise UnsafeCall(f"the shape of {op.name} depends on the data", where=user_location(), convertible=True,
                              hint="keep the shape: tn.where(mask, x, other)")
         if any(map(_holds_a_tensor, attrs.values())):
             raise UnsafeCall(f"a size or setting of {op.name} is only known when the graph runs", where=user_location(),
@@ -269,6 +271,10 @@ class Capture(TensorInterpreter):
         self.seen[id(tensor)] = Seen(tensor, source, start, grad, state)
         return self.seen[id(tensor)]
 
+    def array_of(self, param: Value, leaves: Sequence[Any]) -> Any:
+        """What a parameter of the graph is in a call with these leaves."""
+        return _array(self.sources[self.builder.params.index(param)], leaves)
+
     def array(self, array: np.ndarray, own: bool = False) -> Value:
         """The parameter that is this NumPy array, whatever it holds at each call."""
         if id(array) not in self._arrays:
@@ -330,6 +336,14 @@ class Capture(TensorInterpreter):
             where=user_location(), hint="tn.where(condition, a, b) chooses between values within the graph",
             convertible=True)
 
+    def as_size(self, number: Tensor) -> Any:
+        """A Python number that the graph computes, where a size is wanted."""
+        raise self.needs_value(number, "a size")
+
+    def seen_by_user(self, size: Dim) -> Any:
+        """A size as the program sees it."""
+        return size
+
     def shown(self) -> str:
         """The text of a tensor holds its elements, so a function that asks for it runs by part."""
         raise UnsafeCall("the text of a tensor shows its elements", where=user_location(),
@@ -366,6 +380,13 @@ def _holds_a_tensor(attribute: Any) -> bool:
     if type(attribute) is tuple:
         return any(map(_holds_a_tensor, attribute))
     return isinstance(attribute, Tensor)
+
+
+def _array(source: Source, leaves: Sequence[Any]) -> Any:
+    holder: Any = source.source if isinstance(source, GradientOf) else source
+    holder = leaves[holder.position] if isinstance(holder, Argument) else holder.holder
+    holder = holder.own.grad if isinstance(source, GradientOf) else holder
+    return np.asarray(holder.own.payload if isinstance(holder, Tensor) else getattr(holder, "value", holder))
 
 
 def _type_of(state: TensorState) -> TensorType:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dims import SymbolicDim
+from tenon.dims import SymbolicDim, is_by_data, same_sizes
 from tenon.errors import CaptureError, DTypeError, GraphError, Location, TenonError, user_location
 from tenon.graph.ir import Graph, Input, Literal, Node, Value
 from tenon.graph.op import OPS, Op, interpreter, using
@@ -56,7 +56,7 @@ class Builder:
     def emit(self, op: Op, inputs: tuple[Input, ...], attrs: Mapping[str, Any], loc: Location | None = None,
              after: tuple[Value, ...] = ()) -> Any:
         """The strict form: record exactly this node; its outputs, one value or a tuple."""
-        if op.data_dependent:
+        if op.data_dependent and attrs.get("size") is None:
             raise CaptureError(f"{op.name}: the shape of the result depends on the data, so it cannot be in a graph",
                                where=loc or self.loc,
                                hint="call it before the captured function, or keep the shape: tn.where(mask, x, other)")
@@ -116,11 +116,11 @@ class Builder:
     def broadcast(self, values: tuple[Input, ...]) -> tuple[Input, ...]:
         """The inputs of an elementwise operator, all of one shape; literals stay scalars."""
         shapes = [x.shape for x in values if isinstance(x, Value)]
-        if shapes.count(shapes[0] if shapes else ()) == len(shapes):
+        if same_sizes(*shapes):
             return values
         shape = broadcast_shapes(*shapes)
         return tuple(self.emit(OPS["broadcast_to"], (x,), {"shape": shape})
-                     if isinstance(x, Value) and x.shape != shape else x for x in values)
+                     if isinstance(x, Value) and not same_sizes(x.shape, shape) else x for x in values)
 
 
 def current_builder() -> Builder:
@@ -252,7 +252,13 @@ def call_graph(graph: Graph, inputs: Sequence[Input]) -> tuple[Value, ...]:
 
 
 def expansion(op: Op, types: tuple[TensorType | None, ...], attrs: Mapping[str, Any]) -> Graph:
-    """The graph of a composite operator's definition for inputs of these types."""
+    """The graph of a composite operator's definition for inputs of these types.
+
+    Not remembered where it may ask about sizes that the data decide: other captures have others by the same names.
+    """
+    assert op.expand is not None
+    if any(is_by_data(dim) for type in types if type is not None for dim in type.shape):
+        return trace(op.expand, *types, name=op.name, **attrs)
     return _expansion(op, types, Exact(attrs))
 
 

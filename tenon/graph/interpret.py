@@ -13,7 +13,7 @@ from tenon.dataclasses import dataclass, field
 from tenon.dims import SymbolicDim, evaluate
 from tenon.errors import DTypeError, GraphError, ShapeError
 from tenon.graph.build import expansion
-from tenon.graph.ir import Graph, Literal, Value
+from tenon.graph.ir import Graph, Literal, Node, Value
 from tenon.graph.kernels import Kernel
 from tenon.graph.op import Op
 from tenon.sizes import learn
@@ -104,10 +104,30 @@ def _interpret(graph: Graph, arrays: Sequence[np.ndarray], sizes: Mapping[str, i
     for node in graph.nodes:
         inputs = [None if x is None else np.asarray(x.value, x.dtype.numpy) if isinstance(x, Literal) else values[x]
                   for x in node.inputs]
+        if node.op.data_dependent:
+            sizes = _say_sizes(node, inputs, values, sizes)
+            continue
         attrs = concrete(node.attrs, sizes) if sizes else node.attrs
         types = tuple(concrete_type(x.type, sizes) for x in node.outputs)
         values.update(zip(node.outputs, evaluate_op(node.op, inputs, attrs, types), strict=True))
     return [values[r] for r in graph.results]
+
+
+def _say_sizes(node: Node, inputs: Sequence[Any], values: dict[Value, Any], sizes: Mapping[str, int]) -> dict[str, int]:
+    """Run a node whose results have sizes that the data decide; the sizes that are known then."""
+    known = dict(sizes)
+    for x, array in zip(node.outputs, evaluate_op(node.op, inputs, {"size": None}), strict=True):
+        learn_shape(x, array, known)
+        values[x] = array
+    return known
+
+
+def learn_shape(value: Value, array: np.ndarray, sizes: dict[str, int]) -> None:
+    """Add the sizes that an array tells; raises ShapeError where it does not have the shape that is stated."""
+    pairs = zip(value.shape, array.shape, strict=False)
+    if value.ndim != array.ndim or not all(
+            dim == size if isinstance(dim, int) else learn(dim, size, sizes) for dim, size in pairs):
+        raise ShapeError(f"the data give a tensor of shape {list(array.shape)} where {value.type} is expected")
 
 
 def evaluate_op(op: Op, arrays: Sequence[Any], attrs: Mapping[str, Any],

@@ -78,7 +78,8 @@ def _check_ends(graph: Graph) -> None:
 
 def _check_symbols(graph: Graph) -> None:
     """The size of every symbol follows from that of an axis of a parameter."""
-    told = {told_by(dim) for p in graph.params for dim in p.shape}
+    said = [x for node in graph.nodes if node.op.data_dependent for x in node.outputs]
+    told = {told_by(dim) for x in (*graph.params, *said) for dim in x.shape}
     if unknown := [name for name in graph.symbols() if name not in told]:
         raise GraphError(f"{graph.name}: the size {unknown[0]} follows from no parameter's shape",
                          hint=f"an axis of size {unknown[0]}, or 2*{unknown[0]} + 1, says what it is")
@@ -100,6 +101,8 @@ def _verify(graph: Graph, seen: set[Graph]) -> None:
             if value not in defined:
                 raise _broken(graph, node, "reads a value before it is made, or from another graph")
         for body in node.graphs:
+            if any(inner.op.data_dependent for inner in body.nodes):
+                raise _broken(graph, node, "holds a graph in which the data decide a size")
             _verify(body, seen)
         _check_node(graph, node)
         for output in node.outputs:
@@ -146,8 +149,8 @@ def _check_inputs(node: Node) -> None:
         raise GraphError(f"takes ({signature}), and is given {len(given)} inputs")
     if None in given[:least] or None in given[len(signature.data):]:
         raise GraphError(f"takes ({signature}), and input {given.index(None)} is left out")
-    if node.op.data_dependent:
-        raise GraphError("has results whose shapes depend on the data")
+    if node.op.data_dependent and node.attrs.get("size") is None:
+        raise GraphError("has results whose shapes depend on the data, and no symbol for their size")
     if any(x.type != TOKEN for x in node.after):
         raise GraphError("waits for a value that is no token")
 

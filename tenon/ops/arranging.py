@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from tenon.dims import product
+from tenon.dims import product, same_sizes
 from tenon.errors import ArgumentError, ShapeError
 from tenon.ops.define import aliases, function, lift, remembering
 from tenon.ops.pieces import concat_op
@@ -140,7 +140,7 @@ def broadcast_arrays(*xs: Any) -> tuple[Any, ...]:
     """The tensors, each repeated to the shape that all broadcast to."""
     tensors = [lift(x) for x in listed(xs)]
     shape = broadcast_shapes(*(x.shape for x in tensors))
-    return tuple(x if x.shape == shape else broadcast_to(x, shape=shape) for x in tensors)
+    return tuple(x if same_sizes(x.shape, shape) else broadcast_to(x, shape=shape) for x in tensors)
 
 
 def _atleast(n: int, front: int, xs: Sequence[Any]) -> Any:

@@ -175,7 +175,8 @@ def _scalar(x: Any) -> Any:
         return int(x) if isinstance(x, bool) else x
     if not hasattr(x, "item"):
         raise DTypeError(f"arange: expected a number, not {x!r}")
-    return x.item()
+    number = x.item()
+    return number.as_size() if hasattr(number, "as_size") and number.dtype.kind == "i" else number
 
 
 @function

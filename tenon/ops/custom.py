@@ -19,13 +19,17 @@ def apply_graph(graph: Graph, inputs: Sequence[Any], sizes: Mapping[str, Any] | 
     values: dict[Value, Any] = dict(zip(graph.params, inputs, strict=True))
     for node in graph.nodes:
         given = tuple(values[x] if isinstance(x, Value) else x for x in node.inputs)
+        attrs = {"size": None} if node.op.data_dependent else concrete(node.attrs, sizes) if sizes else dict(node.attrs)
         try:
-            out = interpreter().apply(node.op, given, concrete(node.attrs, sizes) if sizes else dict(node.attrs))
+            out = interpreter().apply(node.op, given, attrs)
         except TenonError as error:
             if node.loc is not None and error.where == user_location():     # where the graph is run
                 error.where = node.loc
             raise
         values.update(zip(node.outputs, out if isinstance(out, tuple) else (out,), strict=True))
+        if node.op.data_dependent:
+            sizes = {**(sizes or {}), **{str(dim): size for x in node.outputs
+                                         for dim, size in zip(x.shape, values[x].shape, strict=True)}}
     return tuple(values[r] for r in graph.results)
 
 

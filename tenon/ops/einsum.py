@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dims import Dim, product
+from tenon.dims import Dim, is_one, product
 from tenon.errors import ArgumentError, ShapeError
 from tenon.ops.arithmetic import multiply
 from tenon.ops.define import function, lift
@@ -101,7 +101,7 @@ def _sizes(terms: Sequence[Term]) -> dict[Any, Dim]:
             known = sizes.get(label, 1)
             if known != 1 and size != 1 and known != size:
                 raise ShapeError(f"einsum: the axis {label!r} has the sizes {known} and {size}")
-            sizes[label] = size if known == 1 else known
+            sizes[label] = size if is_one(known) else known
     return sizes
 
 
@@ -123,7 +123,7 @@ def _without_repeats(x: Any, labels: Labels) -> Term:
 def _narrow(term: Term, sizes: dict[Any, Dim]) -> Term:
     """Axes of size 1 that are longer elsewhere broadcast: they are left out."""
     x, labels = term
-    kept = [k for k, label in enumerate(labels) if x.shape[k] != 1 or sizes[label] == 1]
+    kept = [k for k, label in enumerate(labels) if not is_one(x.shape[k]) or is_one(sizes[label])]
     if len(kept) == len(labels):
         return term
     return reshape_op(x, shape=tuple(x.shape[k] for k in kept)), tuple(labels[k] for k in kept)

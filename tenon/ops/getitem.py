@@ -13,14 +13,14 @@ from typing import Any
 import numpy as np
 
 from tenon.dataclasses import dataclass, field
-from tenon.dims import Dim, product
+from tenon.dims import Dim, is_by_data, product, same_sizes
 from tenon.errors import DTypeError, OutOfRange, ShapeError
 from tenon.graph.build import literal
 from tenon.graph.op import current
-from tenon.ops.comparison import where
+from tenon.ops.comparison import less, maximum, minimum, where
 from tenon.ops.define import function
 from tenon.ops.indexing import check_range, put, take, wrap_index
-from tenon.ops.searching import argwhere
+from tenon.ops.searching import argwhere_op, as_size, in_graph, is_in_graph
 from tenon.ops.shape import broadcast_to, cast, full_op, inverse_permutation, permute, reshape_op
 from tenon.ops.slicing import box, slice_update
 from tenon.types import Shape, broadcast_shapes, int64
@@ -38,7 +38,7 @@ class Selection:
 
     def whole(self, x: Any) -> bool:
         """Whether the box is all of `x`, in order."""
-        return tuple(self.size) == tuple(x.shape) and all(d == 1 for d in self.step)
+        return same_sizes(tuple(self.size), tuple(x.shape)) and all(d == 1 for d in self.step)
 
 
 @function
@@ -50,8 +50,8 @@ def getitem(x: Any, key: Any) -> Any:
     (tensor([6, 5, 4]), tensor([[3, 1],
             [6, 4]]), tensor([5, 6]))
     """
-    mask = _mask_of(key) if current() is None else None
-    if mask is not None:
+    mask = _mask_of(key)
+    if mask is not None and (current() is None or not isinstance(mask, np.ndarray)):
         return _chosen(x, mask)
     selection = _read(x, key)
     part = _box(x, selection)
@@ -191,15 +191,15 @@ def _item(item: Any) -> list[Any]:
 
 
 def _chosen(x: Any, mask: Any) -> Any:
-    """x[mask], eagerly: rows of the axes that the mask stands for, as one axis."""
+    """x[mask]: rows of the axes that the mask stands for, as one axis."""
     _check_mask(x, mask, ())
     rows = reshape_op(x, shape=(product(x.shape[:mask.ndim]), *x.shape[mask.ndim:]))
-    places = argwhere(mask.reshape(-1))
+    places = argwhere_op(mask.reshape(-1))
     return take(rows, reshape_op(places, shape=(places.shape[0],)), axis=0)
 
 
 def _nonzero(mask: Any) -> list[Any]:
-    places = argwhere(mask)
+    places = argwhere_op(mask)
     return [reshape_op(box(places, (0, k), (places.shape[0], 1), (1, 1)), shape=(places.shape[0],))
             for k in range(mask.ndim)] if mask.ndim else [np.asarray(bool(mask))]
 
@@ -223,6 +223,8 @@ def _slice(item: slice, size: Any) -> tuple[Any, Any, int]:
     step = 1 if item.step is None else operator.index(item.step)
     if step == 0:
         raise ShapeError("x[key]: the step of a slice must not be 0")
+    if any(map(_is_decided_by_data, (size, item.start, item.stop))):
+        return _slice_by_data(item, size, step)
     if not any(hasattr(x, "terms") for x in (size, item.start, item.stop)):     # no size is symbolic
         places = range(*slice(_whole(item.start), _whole(item.stop), step).indices(size))
         return (places.start if places else 0), len(places), step
@@ -232,6 +234,35 @@ def _slice(item: slice, size: Any) -> tuple[Any, Any, int]:
     if (isinstance(span, int) or item.start is not None or item.stop is not None) and span <= 0:
         return 0, 0, step
     return start, (span + abs(step) - 1) // abs(step), step
+
+
+def _is_decided_by_data(x: Any) -> bool:
+    """Whether a size or a bound is one that the graph computes."""
+    if hasattr(x, "terms"):
+        return is_by_data(x)
+    return hasattr(x, "as_size") or (is_in_graph(x) and x.ndim == 0 and x.dtype.kind in "iu")
+
+
+def _slice_by_data(item: slice, size: Any, step: int) -> tuple[Any, Any, int]:
+    """The same where the data decide a bound, or the size: computed in the graph, as far as it has to be."""
+    if item.start is None and item.stop is None and step in (1, -1):
+        return (0 if step > 0 else size - 1), size, step
+    if step < 0:
+        operator.index(size if item.start is None else item.start)      # which says that it must be known
+    low = 0 if item.start is None else _bound_by_data(item.start, size)
+    high = in_graph(size) if item.stop is None else _bound_by_data(item.stop, size)
+    span = high - low
+    count = as_size(high if isinstance(low, int) and step == 1 else maximum((span + (step - 1)) // step, 0))
+    return (low if isinstance(low, int) else as_size(low)), count, step
+
+
+def _bound_by_data(value: Any, size: Any) -> Any:
+    """A bound counted from the front, within an axis of this size."""
+    whole = in_graph(size)
+    if isinstance(value, int):
+        return 0 if value == 0 else minimum(whole, value) if value > 0 else maximum(whole + value, 0)
+    bound = in_graph(value)
+    return where(less(bound, 0), maximum(bound + whole, 0), minimum(bound, whole))
 
 
 def _whole(value: Any) -> int | None:
@@ -254,7 +285,7 @@ def _bound(value: Any, size: Any, default: Any, step: int) -> Any:
 def _box(x: Any, selection: Selection) -> Any:
     if not selection.whole(x):
         x = box(x, selection.start, selection.size, selection.step)
-    return x if tuple(x.shape) == tuple(selection.shape) else reshape_op(x, shape=tuple(selection.shape))
+    return x if same_sizes(tuple(x.shape), tuple(selection.shape)) else reshape_op(x, shape=tuple(selection.shape))
 
 
 def _rows(part: Any, arrays: dict[int, Any]) -> tuple[Any, Any, int, tuple[int, ...]]:

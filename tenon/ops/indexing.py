@@ -14,13 +14,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tenon.dims import Dim
+from tenon.dims import Dim, product
 from tenon.errors import ArgumentError, DTypeError, OutOfRange, ShapeError
 from tenon.graph.build import literal
 from tenon.graph.op import Op
 from tenon.graph.promotion import Kinds, like_first, separate
 from tenon.ops.comparison import equal, where
-from tenon.ops.creation import zeros_like
+from tenon.ops.creation import arange_op, zeros_like
 from tenon.ops.define import define, function, lift
 from tenon.ops.shape import broadcast_to, cast, full_op, reshape_op
 from tenon.ops.windows import shown
@@ -120,7 +120,8 @@ def _written_vjp(read: Callable[..., Any], write: Callable[..., Any]) -> Callabl
     """The gradient of writing, from reading and writing the same places."""
     def last(at: Any, updates: Any, x: Any, axis: int) -> Any:
         """Whether each update is the last one written to its place."""
-        number = np.arange(int(np.prod(updates.shape))).reshape(updates.shape)
+        count = arange_op(start=0, step=1, size=product(updates.shape), dtype=int64)
+        number = reshape_op(count, shape=tuple(updates.shape))
         numbers = write(full_op(literal(-1, int64), shape=x.shape), at, number, axis=axis, reduce="set")
         return equal(read(numbers, at, axis=axis), number)
 
@@ -334,4 +335,4 @@ def _spread(x: Any, shape: Any, dtype: Any = None) -> Any:
 
 def flat(x: Any) -> Any:
     """The elements in one axis."""
-    return x if x.ndim == 1 else reshape_op(x, shape=(-1,) if 0 not in x.shape else (0,))
+    return x if x.ndim == 1 else reshape_op(x, shape=(product(x.shape),))

@@ -13,11 +13,15 @@ import numpy as np
 
 from tenon.errors import ArgumentError, DTypeError, ShapeError
 from tenon.ops.arranging import expand_dims, listed, ravel, replaced, swapaxes
+from tenon.ops.comparison import less, where
+from tenon.ops.creation import arange
 from tenon.ops.cutting import narrow
 from tenon.ops.define import aliases, function, lift
+from tenon.ops.indexing import take
 from tenon.ops.pieces import concat_op, pad_op, slice_op
-from tenon.ops.shape import as_shape, broadcast_to, reshape_op
-from tenon.types import normalize_axes, normalize_axis
+from tenon.ops.searching import as_size, is_in_graph, searchsorted
+from tenon.ops.shape import as_shape, broadcast_to, cast, reshape_op
+from tenon.types import int64, normalize_axes, normalize_axis
 
 
 @function
@@ -114,17 +118,33 @@ def repeat(x: Any, repeats: Any, axis: int | None = None) -> Any:
         return repeat(ravel(x), repeats, 0)
     axis = normalize_axis(axis, x.ndim)
     size = x.shape[axis]
+    if is_in_graph(repeats):
+        return _repeat_by_data(x, repeats, axis)
     counts = repeats if isinstance(repeats, int) else np.asarray(repeats)
     if not isinstance(counts, int) and counts.size and counts.dtype.kind not in "biu":
         raise DTypeError(f"repeat: counts must be integers, not {repeats!r}")
     if not isinstance(counts, int) and counts.size != 1:
         if counts.ndim != 1 or counts.size != size:
             raise ShapeError(f"repeat: {counts.size} counts for axis {axis} of {x.type}")
-        parts = [repeat(narrow(x, axis, k, k + 1), int(n), axis) for k, n in enumerate(counts) if n]
-        return concat_op(*parts, axis=axis) if parts else narrow(x, axis, 0, 0)
+        if (counts < 0).any():
+            raise ShapeError(f"repeat: a count must not be negative: {counts.min()}")
+        return take(x, np.repeat(np.arange(counts.size), counts), axis=axis)
     times = counts if isinstance(counts, int) else int(counts.item())
     wide = broadcast_to(expand_dims(x, axis + 1), shape=replaced(x.shape, axis, size, times))
     return reshape_op(wide, shape=replaced(x.shape, axis, size * times))
+
+
+def _repeat_by_data(x: Any, counts: Any, axis: int) -> Any:
+    """The same where the graph computes the counts: behind element k stand as many as all up to it are repeated."""
+    size = x.shape[axis]
+    if counts.dtype.kind not in "biu":
+        raise DTypeError(f"repeat: counts must be integers, not {counts.type}")
+    if counts.ndim > 1 or not (counts.size == 1 or counts.size == size):
+        raise ShapeError(f"repeat: {counts.size} counts for axis {axis} of {x.type}")
+    counts = broadcast_to(cast(counts, dtype=int64), shape=(size,))
+    ends = counts.cumsum(axis=0)
+    total = as_size(where(less(counts, 0).any(), -1, counts.sum()))      # which is refused
+    return take(x, searchsorted(ends, arange(total), "right"), axis=axis)
 
 
 @function

@@ -1,6 +1,6 @@
-"""Search: searchsorted, bincount; and what has the size that the data says.
+"""Search: searchsorted, bincount; and what has the size that the data decide: argwhere, nonzero, unique, masked_select.
 
-The last kind (argwhere, nonzero, unique, masked_select) runs eagerly only: a graph states the shape of every value.
+In a graph that size is a symbol of its own, the attribute `size`, which is known when the operator has run.
 """
 
 from __future__ import annotations
@@ -10,17 +10,18 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dims import symbol
+from tenon.dims import Dim, symbol
 from tenon.errors import ArgumentError, ShapeError
-from tenon.graph.op import Op
+from tenon.graph.op import Op, current
 from tenon.graph.promotion import same
 from tenon.ops.arranging import broadcast_arrays
+from tenon.ops.comparison import less, maximum, where
 from tenon.ops.define import define, function
 from tenon.ops.indexing import flat, gather, put, take
 from tenon.ops.ordering import comparable, ordered, ordered_places
-from tenon.ops.shape import full_op, reshape_op
+from tenon.ops.shape import cast, dimension, full_op, reshape_op
 from tenon.ops.windows import shown
-from tenon.types import TensorType, int64
+from tenon.types import TensorType, bool_, int64
 
 # ---------------------------------------------------------------- search
 
@@ -71,14 +72,17 @@ def bucketize(x: Any, boundaries: Any, right: bool = False) -> Any:
 def bincount(x: Any, weights: Any = None, minlength: int = 0, length: int | None = None) -> Any:
     """How often each of 0, 1, 2 ... occurs in x, or the sum of its weights.
 
-    `length` fixes the number of bins, which otherwise depends on the data and cannot be captured.
+    `length` fixes the number of bins, which otherwise depends on the data.
 
     >>> tn.bincount(tn.tensor([0, 1, 1, 3]))
     tensor([1, 2, 0, 1])
     """
     if x.ndim != 1:
         raise ShapeError(f"bincount: {shown(x)} has more or less than one axis")
-    if length is None:
+    if length is None and is_in_graph(x):
+        empty = isinstance(x.shape[0], int) and x.shape[0] == 0
+        length = minlength if empty else as_size(where(less(x.min(), 0), -1, maximum(x.max() + 1, minlength)))
+    elif length is None:
         counts = x.tolist()
         if min(counts, default=0) < 0:
             raise ArgumentError("bincount: negative numbers have no bin")
@@ -90,16 +94,71 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0, length: int | None
 
 # ---------------------------------------------------------------- as many elements as the data says
 
-argwhere: Op = define(
-    "argwhere", data_dependent=True, type=lambda x: TensorType(int64, (symbol("count"), x.ndim)),
-    ref=lambda x: np.argwhere(x) if x.ndim else np.zeros((int(bool(x)), 0), np.int64),
-    doc="The indices of the elements that are not zero, one row each.  Eager only.",
+def _size(size: Dim | None) -> Dim:
+    """The size of a result; eagerly nobody needs to know it."""
+    return symbol("count") if size is None else size
+
+
+def _argwhere_type(x: TensorType, *, size: Dim | None = None) -> TensorType:
+    return TensorType(int64, (_size(size), x.ndim))
+
+
+argwhere_op: Op = define(
+    "argwhere", public=False, data_dependent=True, type=_argwhere_type,
+    ref=lambda x, size: np.argwhere(x) if x.ndim else np.zeros((int(bool(x)), 0), np.int64),
+    doc="The indices of the elements that are not zero, one row each.",
     examples=["argwhere(f32[2, 3]) -> i64[count, 2]"])
+
+
+def _counted_ref(count: Any, size: Any) -> Any:
+    if count < 0:
+        raise ShapeError(f"a size must not be negative: {int(count)}")
+    return np.zeros(int(count), np.bool_)
+
+
+def _counted_type(count: TensorType, *, size: Dim | None = None) -> TensorType:
+    if count.shape or count.dtype.kind not in "iu":
+        raise ShapeError(f"counted: a size is an integer, not {count}")
+    return TensorType(bool_, (_size(size),))
+
+
+counted: Op = define(
+    "counted", public=False, data_dependent=True, type=_counted_type, ref=_counted_ref,
+    doc="As many elements as a number says, which makes the number a size.",
+    examples=["counted(i64) -> bool[count]"])
+
+
+def as_size(number: Any) -> Any:
+    """A whole number of the graph as a size."""
+    return counted(number).shape[0]
+
+
+def is_in_graph(x: Any) -> bool:
+    """Whether a tensor is one that a graph computes."""
+    interpreter = current()
+    return interpreter is not None and interpreter.records and hasattr(x, "dtype") and not isinstance(
+        x, (np.ndarray, np.generic))
+
+
+def in_graph(size: Any) -> Any:
+    """A size, or a number that the graph computes, as a scalar of 64 bits."""
+    return cast(size, dtype=int64) if hasattr(size, "dtype") else dimension(size=size, dtype=int64)
+
+
+@function
+def argwhere(x: Any) -> Any:
+    """The indices of the elements that are not zero, one row each.
+
+    >>> tn.argwhere(tn.tensor([[0, 3], [4, 0]]))
+    tensor([[0, 1],
+            [1, 0]])
+    """
+    return argwhere_op(x)
 
 
 @function
 def nonzero(x: Any) -> tuple[Any, ...]:
-    """The indices of the elements that are not zero, one array an axis.  Eager only.
+    """The indices of the elements that are not zero, one array an axis.
 
     >>> tn.nonzero(tn.tensor([0, 3, 4]))
     (tensor([1, 2]),)
@@ -112,12 +171,12 @@ def nonzero(x: Any) -> tuple[Any, ...]:
 
 @function
 def masked_select(x: Any, mask: Any) -> Any:
-    """The elements of x where the mask holds, in one axis; the two broadcast against each other.  Eager only."""
+    """The elements of x where the mask holds, in one axis; the two broadcast against each other."""
     x, mask = broadcast_arrays(x, mask)
     return take(flat(x), reshape_op(argwhere(flat(mask)), shape=(-1,)), axis=0)
 
 
-def _unique_ref(x: Any) -> tuple[Any, ...]:
+def _unique_ref(x: Any, size: Any = None) -> tuple[Any, ...]:
     if (beyond := _beyond_least(x)) is not None:
         counts = np.bincount(beyond.ravel())
         values = np.flatnonzero(counts)
@@ -135,7 +194,7 @@ def _unique_ref(x: Any) -> tuple[Any, ...]:
     return x_flat[first], first, inverse.reshape(x.shape), np.diff(starts, append=x.size)
 
 
-def _distinct_ref(x: Any) -> Any:
+def _distinct_ref(x: Any, size: Any = None) -> Any:
     if (beyond := _beyond_least(x)) is not None:
         return np.flatnonzero(np.bincount(beyond.ravel())).astype(x.dtype) + x.min()
     elements = ordered(x.ravel(), 0, False, False)
@@ -154,9 +213,13 @@ def _differs(elements: Any) -> Any:
     return np.concatenate([np.ones(min(1, len(elements)), bool), elements[1:] != elements[:-1]])
 
 
-def _unique_type(x: TensorType) -> tuple[TensorType, ...]:
-    count = TensorType(int64, (symbol("count"),))
+def _unique_type(x: TensorType, *, size: Dim | None = None) -> tuple[TensorType, ...]:
+    count = TensorType(int64, (_size(size),))
     return count.with_dtype(x.dtype), count, x.with_dtype(int64), count
+
+
+def _distinct_type(x: TensorType, *, size: Dim | None = None) -> TensorType:
+    return _unique_type(x, size=size)[0]
 
 
 def _shared(g: Any, inverse: Any, counts: Any) -> Any:
@@ -166,13 +229,13 @@ def _shared(g: Any, inverse: Any, counts: Any) -> Any:
 
 unique_op: Op = define(
     "unique", public=False, data_dependent=True, type=_unique_type, ref=_unique_ref,
-    vjp=lambda g, y, x: (_shared(g[0], y[2], y[3]),),
+    vjp=lambda g, y, x, size: (_shared(g[0], y[2], y[3]),),
     doc="The different elements in order, where each stands first, which one each element is, how often each occurs.",
     examples=["unique(f32[2, 3]) -> f32[count], i64[count], i64[2, 3], i64[count]"])
 
 distinct: Op = define(
-    "distinct", public=False, data_dependent=True, type=lambda x: _unique_type(x)[0], ref=_distinct_ref,
-    vjp=lambda g, y, x: (_shared(g, *unique_op(x)[2:]),),
+    "distinct", public=False, data_dependent=True, type=_distinct_type, ref=_distinct_ref,
+    vjp=lambda g, y, x, size: (_shared(g, *unique_op(x, size=size)[2:]),),
     doc="The different elements in order.",
     examples=["distinct(f32[2, 3]) -> f32[count]"])
 
@@ -183,33 +246,33 @@ UniqueInverse = namedtuple("UniqueInverse", "values inverse_indices")
 
 @function
 def unique_all(x: Any) -> Any:
-    """The different elements in ascending order, their first places, inverse indices and counts.  Eager only."""
+    """The different elements in ascending order, their first places, inverse indices and counts."""
     return UniqueAll(*unique_op(x))
 
 
 @function
 def unique_counts(x: Any) -> Any:
-    """The different elements in ascending order and how often each occurs.  Eager only."""
+    """The different elements in ascending order and how often each occurs."""
     values, _, _, counts = unique_op(x)
     return UniqueCounts(values, counts)
 
 
 @function
 def unique_inverse(x: Any) -> Any:
-    """The different elements in ascending order and, for every element, which of them it is.  Eager only."""
+    """The different elements in ascending order and, for every element, which of them it is."""
     values, _, inverse, _ = unique_op(x)
     return UniqueInverse(values, inverse)
 
 
 @function
 def unique_values(x: Any) -> Any:
-    """The different elements in ascending order.  Eager only."""
+    """The different elements in ascending order."""
     return distinct(x)
 
 
 @function
 def unique(x: Any, return_inverse: bool = False, return_counts: bool = False) -> Any:
-    """The different elements in ascending order; with the flags, also inverse indices and counts.  Eager only.
+    """The different elements in ascending order; with the flags, also inverse indices and counts.
 
     >>> tn.unique(tn.tensor([3, 1, 3]), return_counts=True)
     (tensor([1, 3]), tensor([1, 2]))

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dims import Dim, SymbolicDim, product
+from tenon.dims import Dim, SymbolicDim, is_one, product, same_sizes
 from tenon.errors import ArgumentError, DTypeError, ShapeError
 from tenon.graph.op import Op
 from tenon.ops.define import define
@@ -245,13 +245,13 @@ def inverse_permutation(axes: Sequence[int]) -> tuple[int, ...]:
 
 def sum_to(g: Any, shape: Shape) -> Any:
     """Sum a gradient over the axes along which its tensor was broadcast, back to `shape`."""
-    if g.shape == shape:
+    if same_sizes(g.shape, shape):
         return g
     extra = len(g.shape) - len(shape)
     pairs = enumerate(zip(shape, g.shape[extra:], strict=True), extra)
-    repeated = tuple(range(extra)) + tuple(k for k, (small, wide) in pairs if small == 1 and wide != 1)
+    repeated = tuple(range(extra)) + tuple(k for k, (small, wide) in pairs if is_one(small) and not is_one(wide))
     g = g.sum(axis=repeated) if repeated else g
-    return g if g.shape == shape else reshape_op(g, shape=shape)
+    return g if same_sizes(g.shape, shape) else reshape_op(g, shape=shape)
 
 
 def restore(g: Any, shape: Shape, axis: tuple[int, ...], keepdims: bool) -> Any:
@@ -269,7 +269,8 @@ def _permutation(x: TensorType, axes: Any) -> tuple[int, ...]:
 
 
 def _broadcast_type(x: TensorType, shape: Shape) -> TensorType:
-    if broadcast_shapes(x.shape, shape) != shape:
+    found = broadcast_shapes(x.shape, shape)
+    if not same_sizes(found, shape) and found != shape:
         raise ShapeError(f"broadcast_to: {x} does not broadcast to {list(shape)}")
     return x.with_shape(shape)
 

@@ -100,9 +100,9 @@ def test_an_error_of_the_program_is_no_bug() -> None:
 
 
 def test_fullgraph_is_refused_at_every_call() -> None:
-    jitted = tn.jit(lambda x: x[x > 0], fullgraph=True)
+    jitted = tn.jit(lambda x: max(x.tolist()), fullgraph=True)
     for _ in range(3):
-        with pytest.raises(CaptureError, match="depends on the data"):
+        with pytest.raises(CaptureError, match="needs the value of a tensor"):
             jitted(tn.tensor([1.0, -1.0]))
 
 

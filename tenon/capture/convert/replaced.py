@@ -62,6 +62,8 @@ def len_(x: Any) -> Any:
     capture = capture_now()
     if capture is not None and capture.numbers is not None and type(x) is list:
         return capture.numbers.length(x)
+    if capture is not None and capture.sized and isinstance(x, Tensor) and x.ndim:
+        return capture.seen_by_user(x.shape[0])
     if capture is None or not capture.irregular:
         return len(x)
     if type(x) is Choice and type(x := capture.settled(x)) is Choice:

@@ -169,6 +169,9 @@ class Runtime(OfCapture, local):
         capture = capture_now()
         if name == "requires_grad" and capture is not None and isinstance(holder, Tensor):
             return capture.requires_grad_of(holder)
+        if name in ("shape", "size") and capture is not None and capture.sized and isinstance(holder, Tensor):
+            found = getter(holder, name)
+            return tuple(map(capture.seen_by_user, found)) if name == "shape" else capture.seen_by_user(found)
         if capture is None or not capture.irregular:
             return getter(holder, name)
         if type(holder) is Choice:

@@ -9,6 +9,7 @@ from typing import Any
 
 from tenon.capture.convert.callees import own_truth
 from tenon.capture.convert.choice import UNBOUND, Choice, refusal
+from tenon.capture.convert.data_sizes import DataSizes
 from tenon.capture.convert.fork import decide
 from tenon.capture.convert.indexing import truth as undecided_truth
 from tenon.capture.convert.reachable import OfCapture
@@ -18,18 +19,21 @@ from tenon.capture.convert.undecided import is_undecided
 from tenon.capture.effects import MISSING
 from tenon.capture.numbers import KIND_OF, ORDER, Number, as_tensor, is_number, kind_of, number_of, strong, truth
 from tenon.capture.presence import goes_through_released, reached_by_any, reached_by_data, requires_by_data
+from tenon.capture.subgraph import InnerBuilder
 from tenon.capture.trace import Capture
 from tenon.capture.watch import UnsafeCall
+from tenon.dims import Dim, SymbolicDim, is_by_data
 from tenon.eager.tape import TapeNode, saved
 from tenon.errors import user_location
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import Op
 from tenon.ops.arithmetic import add
 from tenon.ops.comparison import logical_not, logical_or, where
-from tenon.ops.shape import cast, reshape_op
+from tenon.ops.searching import counted
+from tenon.ops.shape import cast, dimension, reshape_op
 from tenon.state import Payload, TensorState
 from tenon.tensor import Tensor
-from tenon.types import DType, bool_
+from tenon.types import DType, bool_, int64
 
 UNRESOLVED = object()       # a choice that is no one value
 
@@ -44,6 +48,13 @@ def holds(dtype: DType, numbers: Sequence[Any]) -> bool:
     return all(ORDER.index(kind_of(x)) <= ORDER.index(KIND_OF[dtype.kind]) for x in numbers)
 
 
+def sized(attribute: Any) -> Any:
+    """An attribute, with sizes for the numbers in it that the graph computes."""
+    if type(attribute) in (tuple, list):
+        return type(attribute)(map(sized, attribute))
+    return attribute.as_size() if type(attribute) is Number else attribute
+
+
 Path = Mapping[Any, bool]       # edges that are known to be true or false where the recording is
 
 
@@ -51,6 +62,7 @@ class Session(OfCapture, Capture):
     """Records control flow on tensors as well."""
 
     converting = True
+    data_sizes: DataSizes | None = None     # None where no size may be decided: in a branch or loop
 
     def __init__(self, name: str, world: World):
         super().__init__(name)
@@ -134,7 +146,31 @@ class Session(OfCapture, Capture):
         for x in inputs:
             if type(x) is Choice:
                 return self._apply_to_each(op, inputs, attrs)
-        return super().apply(op, inputs, attrs)
+        return super().apply(op, inputs, {name: sized(value) for name, value in attrs.items()})
+
+    def emit(self, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[Value, ...]:
+        """Append the node; where the data decide the size of its results, that is a new symbol."""
+        if not op.data_dependent:
+            return super().emit(op, inputs, attrs)
+        if self.data_sizes is None or isinstance(self.builder, InnerBuilder):
+            raise UnsafeCall(f"the shape of {op.name} depends on the data, within a branch or loop",
+                             where=user_location(), hint="keep the shape: tn.where(mask, x, other)")
+        if op is counted and inputs[0] in self.data_sizes.counted:
+            return self.data_sizes.counted[inputs[0]]
+        size = attrs["size"]
+        outputs = super().emit(op, inputs, {"size": self.data_sizes.fresh() if size is None else size})
+        self.data_sizes.note(op, inputs, outputs)
+        self.sized = True
+        return outputs
+
+    def as_size(self, number: Tensor) -> Any:
+        if self.data_sizes is None or not isinstance(number, Number) or number.weak is not int:
+            return super().as_size(number)
+        return self.data_sizes.size_of(number)
+
+    def seen_by_user(self, size: Dim) -> Any:
+        """A size as the program sees it: a number where the data decide it."""
+        return Number(dimension(size=size, dtype=int64)) if is_by_data(size) else size
 
     def _apply_to_each(self, op: Op, inputs: tuple[Any, ...], attrs: dict[str, Any]) -> Any:
         inputs = tuple([self.settled(x, blended=True) if type(x) is Choice else x for x in inputs])
@@ -202,6 +238,8 @@ class Session(OfCapture, Capture):
             return self.each(x, self.truth) if asks else self.each_option(x, self.truth)
         if self.undecided and is_undecided(x):
             return undecided_truth(self, x)
+        if type(x) is SymbolicDim:
+            x = self.seen_by_user(x)
         if not self.is_data(x) and not self.is_data(x := own_truth(x)):
             return bool(x)
         x = self.decided(x)
