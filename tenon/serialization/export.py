@@ -76,9 +76,7 @@ def _for_symbols(plain: PlainFunction, sample: Sample) -> list[Variant]:
         try:
             variants += without_conditions(plain.variants(sample, sizes), sample, plain.variants)
         except TenonError as error:
-            problem = problem or error
-            if not variants and not isinstance(error, Coincidence):
-                break
+            problem = problem or error      # another size may be one that the function takes
     if not variants and problem is not None:
         raise problem
     return variants
@@ -251,7 +249,8 @@ def _variant(name: str, captured: Captured, before: Sequence[Any], known: dict[A
         raise ArgumentError(f"save: {name} sets requires_grad of a tensor", hint="set it before")
     source_of = partial(_source, before=before, known=known)
     output, kept = kept_effects(name, captured)
-    leaves = tuple(_leaf(name, x, source_of) for x in output.leaves)
+    numbered = _Numbers()
+    leaves = tuple(_leaf(x, source_of, numbered) for x in output.leaves)
     carrying = frozenset(_carrying(output.leaves))
     gradients = []
     for source, result in captured.gradients:
@@ -285,22 +284,30 @@ def _source(source: Source, before: Sequence[Any], known: dict[Any, Tensor]) -> 
     return Held(known.setdefault(key, Tensor(array.copy())))
 
 
-def _leaf(name: str, leaf: Any, source_of: Callable[[Source], Source]) -> Any:
+class _Numbers(dict[Any, int]):
+    """Names of what is left in several places -> numbers from 0."""
+
+    def __missing__(self, name: Any) -> int:
+        self[name] = len(self)
+        return self[name]
+
+
+def _leaf(leaf: Any, source_of: Callable[[Source], Source], numbered: _Numbers) -> Any:
     """A leaf of the result, with the sources of a file."""
     if isinstance(leaf, FromOutside):
         return FromOutside(source_of(leaf.source))
     if isinstance(leaf, OneOf):
-        return OneOf(tuple((p if p is True else _leaf(name, p, source_of), _nest(name, nest, source_of))
+        return OneOf(tuple((p if p is True else _leaf(p, source_of, numbered), _nest(nest, source_of, numbered))
                            for p, nest in leaf.options))
     if isinstance(leaf, Shared):
-        return Shared(leaf.name, _nest(name, leaf.nest, source_of))
+        return Shared(numbered[leaf.name], _nest(leaf.nest, source_of, numbered))
     if isinstance(leaf, FromGraph):
-        return replace(leaf, kind=None, grad=None)
+        return replace(leaf, kind=None, grad=None, name=None if leaf.name is None else numbered[leaf.name])
     return leaf
 
 
-def _nest(name: str, nest: Nest, source_of: Callable[[Source], Source]) -> Nest:
-    return Nest(nameless(nest.structure), tuple(_leaf(name, x, source_of) for x in nest.leaves))
+def _nest(nest: Nest, source_of: Callable[[Source], Source], numbered: _Numbers) -> Nest:
+    return Nest(nameless(nest.structure), tuple(_leaf(x, source_of, numbered) for x in nest.leaves))
 
 
 def _carrying(leaves: Sequence[Any]) -> Iterator[int]:

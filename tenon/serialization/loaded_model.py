@@ -16,18 +16,22 @@ from typing import Any
 from tenon.autocast import narrowing
 from tenon.capture.captured import Captured, Inputs
 from tenon.capture.guards import Guards
+from tenon.capture.leaves import FromGraph
 from tenon.capture.presence import use
 from tenon.capture.replay import run
 from tenon.capture.settle import Fill, Results, Stopped, fits
 from tenon.capture.trace import Argument, GradientOf, Held, Source
+from tenon.capture.tree import unfold
+from tenon.capture.warm import MISS, Call, short_way
 from tenon.dataclasses import dataclass, field, replace
-from tenon.eager.recording import is_grad_enabled, no_grad
+from tenon.eager.recording import is_grad_enabled, no_grad, recording
 from tenon.errors import ArgumentError, ShapeError, TenonError
 from tenon.graph.ir import AUTOTUNE, DONATED, MEMORY_BUDGET, UPDATES, Graph, Value
 from tenon.graph.op import current, interpreter
 from tenon.graph.remember import once_a_graph
 from tenon.graph.verify import sized, verify_sizes
 from tenon.hints import MODULE
+from tenon.jit import MOST_SHORT_WAYS, SHORTEN_AT
 from tenon.nn.module import Module, Parameter
 from tenon.ops.creation import zeros
 from tenon.serialization.arguments import leaves_of, signature
@@ -42,6 +46,7 @@ class LoadedModel(Module):
     def __init__(self, model: Model):
         self.__dict__["model"] = model
         self.__dict__["functions"] = {name: LoadedFunction(f) for name, f in model.functions.items()}
+        self.__dict__["first"] = next(iter(self.functions.values()))
         self.__dict__["_buffers"] = {name: True for name, x in model.state.items() if not isinstance(x, Parameter)}
 
     def _members(self) -> Iterator[tuple[str, Any]]:
@@ -57,9 +62,12 @@ class LoadedModel(Module):
     def __dir__(self) -> list[str]:
         return [*super().__dir__(), *self.functions]
 
-    def forward(self, *args: Any, **keywords: Any) -> Any:
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
         """The first of its functions."""
-        return next(iter(self.functions.values()))(*args, **keywords)
+        first: LoadedFunction = self.__dict__["first"]
+        return first(*args, **keywords)
+
+    forward = __call__
 
     def __repr__(self) -> str:
         rows = [f"  {function!r}" for function in self.functions.values()]
@@ -77,6 +85,7 @@ class LoadedFunction:
     def __init__(self, function: Function):
         self.function, self.__name__ = function, function.name
         self.variants = [Runnable(variant, function.options) for variant in function.variants]
+        self._short_ways: tuple[tuple[bool, Call], ...] = ()
 
     def __repr__(self) -> str:
         return f"{self.function.name}({signature(self.function)})"
@@ -87,16 +96,38 @@ class LoadedFunction:
         return self.function.variants[0].graph
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
+        inside = current() is not None or recorder.get() is not None
+        if not inside:
+            for recorded, call in self._short_ways:
+                if recorded is recording():
+                    result = call(args, keywords)
+                    if result is not MISS:
+                        return result
         leaves = leaves_of(self.function, args, keywords)
-        recording = is_grad_enabled()
         for runnable in self.variants:
             sizes = runnable.sizes(leaves)
-            if sizes is not None and runnable.serves(leaves, recording):
-                return runnable.applied(leaves, sizes) if current() is not None or recorder.get() is not None \
-                    else runnable.run(leaves, sizes)
+            if sizes is not None and runnable.serves(leaves, is_grad_enabled()):
+                if inside:
+                    return runnable.applied(leaves, sizes)
+                captured = runnable.ready(leaves, sizes)
+                captured.calls += 1
+                if captured.calls in SHORTEN_AT:
+                    self._shorten(captured, args, keywords, leaves)
+                return runnable.run(captured, leaves)
         given = ", ".join(str(x.type) for k, x in enumerate(leaves) if k not in self.function.values)
         raise ShapeError(f"{self.function.name} takes ({signature(self.function)}), and is given ({given})",
                          hint="it was saved for other sizes: name the axes that change, as in 'f32[B, 3]'")
+
+    def _shorten(self, captured: Captured, args: Any, keywords: Any, leaves: Sequence[Any]) -> None:
+        """Make a short way for calls like this one, as `tn.jit` does, where its leaves stand as the file has them."""
+        given, structure, _ = unfold((args, keywords))
+        if len(given) != len(leaves) or any(x is not y for x, y in zip(given, leaves, strict=True)):
+            return
+        call = short_way(captured, structure, given)
+        if call is not None:
+            others = [way for way in self._short_ways if way[1] is not captured.short]
+            captured.short = call
+            self._short_ways = ((recording(), call), *others[:MOST_SHORT_WAYS - 1])
 
 
 @dataclass(eq=False)
@@ -149,14 +180,18 @@ class Runnable:
                                         f"was saved with {self.variant.graph.params[k].type}")
             self.checked = now
 
-    def run(self, leaves: Sequence[Any], sizes: Mapping[str, int]) -> Any:
-        """A call."""
+    def ready(self, leaves: Sequence[Any], sizes: Mapping[str, int]) -> Captured:
+        """What runs a call."""
         self.check(sizes)
         for source in self.variant.sources:
             if isinstance(source, GradientOf) and (x := _holder(source.source, leaves)).grad is None:
                 x.grad = zeros(x.shape, dtype=x.dtype)
+        return self.capture(self.wanted(leaves) if is_grad_enabled() else ())
+
+    def run(self, captured: Captured, leaves: Sequence[Any]) -> Any:
+        """A call; raises what the graph raises."""
         try:
-            return run(self.capture(self.wanted(leaves) if is_grad_enabled() else ()), leaves)
+            return run(captured, leaves)
         except Stopped as stopped:
             if isinstance(stopped.error, TenonError):
                 raise stopped.error from None
@@ -237,14 +272,23 @@ def apply_graph(graph: Graph, inputs: Sequence[Any]) -> list[Any]:
 def _captured(variant: Variant, wanted: tuple[int, ...], options: Mapping[str, Any]) -> Captured:
     """What `tn.jit` would have captured here, with gradients of these inputs."""
     constants = () if wanted or not options.get("constants", True) else variant.constants
+    returned = variant.output
+    output = returned if wanted else replace(returned, leaves=tuple(map(_without_tape, returned.leaves)))
     captured = Captured(
         variant.graph, list(variant.sources), list(variant.types), Guards([]), variant.assumptions,
-        variant.output, list(variant.assigned), list(variant.gradients), effects=[], flags=[],
-        differentiable=bool(wanted), wanted=wanted, held=[], same=[], inputs=Inputs(variant.sources),
-        outside=frozenset(), apart=frozenset(), codes=frozenset(), constants=constants, by_data=variant.by_data,
-        failed=variant.failed)
+        output, list(variant.assigned), list(variant.gradients), effects=[], flags=[],
+        differentiable=bool(wanted), wanted=wanted,
+        held=[(x, x.requires_grad, x.grad is None, x.type) for x in variant.all_held()], same=[],
+        inputs=Inputs(variant.sources), outside=frozenset(), apart=frozenset(), codes=frozenset(),
+        constants=constants, by_data=variant.by_data, failed=variant.failed)
     notes = {MEMORY_BUDGET: options.get("memory_budget"), AUTOTUNE: options.get("autotune"),
              DONATED: None if wanted else captured.donations or None,
              UPDATES: None if wanted else captured.updates or None}
     captured.graph = replace(variant.graph, notes={name: x for name, x in notes.items() if x is not None})
     return captured
+
+
+def _without_tape(leaf: Any) -> Any:
+    """A result of a call that is not recorded."""
+    carried = isinstance(leaf, FromGraph) and not (leaf.released or leaf.is_leaf)
+    return replace(leaf, requires_grad=False) if carried else leaf

@@ -251,3 +251,43 @@ def test_a_generator_goes_on_where_it_was(tmp_path: Path) -> None:
     tn.save(tmp_path / "f", lambda: tn.randn(3), ())
     model = tn.load(tmp_path / "f")
     assert [model().tolist() for _ in range(2)] == [tn.randn(3).tolist() for _ in range(2)]
+
+
+def test_what_is_left_in_two_places_is_one_tensor_there_too(tmp_path: Path) -> None:
+    def f(x: Any) -> Any:
+        y = x * 2
+        return y, [y], x
+    tn.save(tmp_path / "f", f, ["f32[2]"])
+    x = tn.ones(2)
+    one, (two,), three = tn.load(tmp_path / "f")(x)
+    assert one is two and three is x
+
+
+def test_sizes_that_fail_are_no_reason_against_others(tmp_path: Path) -> None:
+    tn.save(tmp_path / "f", lambda x: x.reshape(-1, 2).sum(axis=1), ["f32[N]"])
+    pairs = tn.load(tmp_path / "f")
+    assert [pairs(tn.ones(n)).shape[0] for n in (0, 2, 4, 100)] == [0, 1, 2, 50]
+    with pytest.raises(ShapeError, match="saved for other sizes"):
+        pairs(tn.ones(5))
+
+
+def test_calls_that_come_often_see_what_changes(net: Net, loaded: Any) -> None:
+    """They take a short way, which looks at types, sizes, flags, gradients and weights."""
+    x = tn.randn(3, 4)
+    for _ in range(20):
+        before = loaded(x)
+    assert loaded(x).requires_grad and not before.grad
+    with tn.no_grad():
+        for _ in range(20):
+            silent = loaded(x)
+        assert not silent.requires_grad
+        next(loaded.parameters()).assign(tn.zeros(8, 4))
+        assert loaded(x).tolist() != silent.tolist()
+        assert loaded(x[:2]).shape == (2, 4)
+    with pytest.raises(DTypeError):
+        loaded(x.astype("float64"))
+    loaded.requires_grad_(False)
+    assert not loaded(x).requires_grad
+    y = x.detach().requires_grad_()
+    loaded(y).sum().backward()
+    assert y.grad is not None and tn.jit(lambda x: loaded(x))(x).shape == (3, 4)
