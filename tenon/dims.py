@@ -348,6 +348,18 @@ def _atoms(dim: Dim) -> int:
     return sum(1 + len(monomial) for monomial, _ in terms) + sum(map(_atoms, inner))
 
 
+def hold_where_natural(*needs: Dim) -> None:
+    """Let a capture hold only where these are not negative; for what rules refuse, of sizes that are numbers.
+
+    Where the sizes at hand say otherwise they become numbers in this capture, and the rules decide.  Outside of
+    captures nothing is asked: kernels rely on what was answered.
+    """
+    if innermost.get() is not None:
+        for need in needs:
+            if isinstance(need, SymbolicDim) and need < 0:
+                raise PinnedSize(need, agreed=True)
+
+
 def _quotient(left: Dim, right: Dim) -> Dim:
     if isinstance(right, int) and right == 0:
         raise ValueError("a size divided by 0")

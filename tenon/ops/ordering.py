@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from tenon.dims import hold_where_natural
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.op import Op
 from tenon.ops.comparison import isnan, where
@@ -84,6 +85,7 @@ def _first_type(x: TensorType, *, k: int, axis: int, descending: bool) -> Tensor
     _sort_type(x)
     if k < 0 or (isinstance(x.shape[axis], int) and k > x.shape[axis]):
         raise ShapeError(f"first_places: there are no {k} places along axis {axis} of {x}")
+    hold_where_natural(x.shape[axis] - k)
     return TensorType(int64, tuple(k if place == axis else n for place, n in enumerate(x.shape)))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dims import Dim
+from tenon.dims import Dim, hold_where_natural
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.build import literal
 from tenon.graph.promotion import like_first, same
@@ -29,6 +29,7 @@ def _slice_type(x: TensorType, *, start: Any = None, stop: Any = None, step: Any
         numbers = all(isinstance(d, int) for d in (n, a, b))
         if c == 0 or (numbers and (b - a) * c > 0 and min(slice_needs(n, a, b, c)) < 0):
             raise ShapeError(f"slice: {a}:{b}:{c} does not lie within an axis of size {n}")
+        hold_where_natural(*slice_needs(n, a, b, c), b - a if c > 0 else a - b)
     return x.with_shape([slice_size(*abc) for abc in zip(start, stop, step, strict=True)])
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dims import Dim, product
+from tenon.dims import Dim, hold_where_natural, product
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.op import Op
 from tenon.ops.define import define, function
@@ -75,6 +75,7 @@ def window_counts(name: str, sizes: Sequence[Dim], kernel: Sequence[Dim], stride
         if isinstance(room, int) and room < 0:
             raise ShapeError(f"{name}: a window of {k} (dilation {d}) is longer than the padded input, "
                              f"{n} + {low} + {high} along axis {axis} of the sizes")
+        hold_where_natural(room)
         counts.append(room // s + 1)
     return tuple(counts)
 

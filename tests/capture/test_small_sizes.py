@@ -1,0 +1,80 @@
+"""A compiled function of changing sizes meets one that is too small: it does what eager code does, errors included."""
+
+import numpy as np
+import pytest
+
+import tenon as tn
+from tenon.errors import TenonError
+
+
+def rolled(x):
+    return tn.roll(x, -3, 2)
+
+
+def rolled_gradient(x):
+    return tn.grad(lambda a: tn.square(tn.roll(a, -3, 2)[..., 1:4]).sum())(x)
+
+
+def windows(x):
+    return tn.sliding_window(x, 3, 1, -1)
+
+
+def pooled(x):
+    return tn.max_pool1d(x, 3, 2)
+
+
+def averaged(x):
+    return tn.avg_pool1d(x[:1, :1], 4, 1)
+
+
+def convolved(x):
+    return tn.conv1d(x, tn.ones((2, 2, 3)))
+
+
+def unfolded(x):
+    return tn.unfold(x[:, :, None, :], (1, 3))
+
+
+def third(x):
+    return tn.kthvalue(x, 3, 2)
+
+
+def largest(x):
+    return tn.topk(x, 3, axis=2)
+
+
+def narrowed(x):
+    return tn.narrow(x, 2, 1, 3)
+
+
+def cut(x):
+    return tn.split(x[:1, :1], [2, 3], 2)
+
+
+def outcome(function, size):
+    x = tn.arange(4 * size).reshape(2, 2, size).astype("float32")
+    try:
+        found = function(x)
+    except TenonError as error:
+        return type(error)
+    return [y.numpy() for y in (found if isinstance(found, tuple) else (found,))]
+
+
+@pytest.mark.parametrize("function", [rolled, rolled_gradient, windows, pooled, averaged, convolved, unfolded, third, largest,
+                                      narrowed, cut], ids=lambda f: f.__name__)
+def test_small_sizes_after_large_ones(function):
+    """`x[..., 3:]` and `x[..., :3]` of a roll were read for any size, once they were compiled for some."""
+    compiled = tn.jit(function)
+    for size in (7, 8, 9, 2, 5, 3, 1, 4):
+        want, found = outcome(function, size), outcome(compiled, size)
+        if isinstance(want, list):
+            assert all(np.array_equal(a, b) for a, b in zip(want, found, strict=True)), size
+        else:
+            assert found is want, size
+
+
+def test_sizes_that_are_large_enough_need_no_capture_of_their_own():
+    compiled = tn.jit(rolled)
+    for size in (7, 8, 9, 5, 4, 11):
+        outcome(compiled, size)
+    assert sum(len(record.captures) for record in compiled.records.values()) == 2
