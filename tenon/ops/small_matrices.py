@@ -8,6 +8,7 @@ in optimised graphs only, so they have no gradients.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 from tenon.errors import ShapeError
@@ -32,6 +33,7 @@ def _small(op: Op, matrices: Callable[..., Any], examples: list[str], domain: An
                                         for i in range(x.shape[-2])] for x in xs), **attrs)
         s.each(lead, elements)
 
+    @wraps(op.type)
     def type(*xs: TensorType, **attrs: Any) -> Any:
         found = op.type(*xs, **attrs)
         if not all(is_small(x) for x in xs):
