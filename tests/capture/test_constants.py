@@ -14,7 +14,7 @@ from tenon.capture.constants import MANY_CHANGES, WithConstants
 def network(dtype="float32"):
     tn.manual_seed(0)
     net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(128, 1030),
-                        nn.BatchNorm1d(1030))
+                        nn.BatchNorm1d(1030), nn.Linear(1030, 40))
     x = tn.rand(16, 3, 6, 6)
     net.train()(x)          # the running statistics are no round numbers
     return net.to(dtype).eval(), x.astype(dtype)
@@ -32,7 +32,7 @@ def check(call, net, x, calls=4):
     with tn.no_grad():
         expected = net(x).numpy()
     for _ in range(calls):      # the long way, and the short one
-        np.testing.assert_allclose(call(x).numpy(), expected, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(call(x).numpy(), expected, rtol=1e-4, atol=1e-6 * max(10, abs(expected).max()))
 
 
 def packed(call, x):
@@ -46,7 +46,7 @@ def test_norms_are_absorbed_and_weights_packed():
     call = in_use(net)
     check(call, net, x)
     program = call.capture(x).program
-    assert isinstance(program, WithConstants) and len(program.parts.made_from) == 12 and len(program.late.packs) == 1
+    assert isinstance(program, WithConstants) and len(program.parts.made_from) == 12 and len(program.late.packs) == 2
     assert "multiply" not in "".join(unit.loops for unit in program.late.kernels)
 
 
@@ -108,7 +108,7 @@ def test_memory_of_numpy_is_read_in_every_call():
     for factor in (1.0, 0.5, 3.0):
         memory *= factor
         check(call, net, x)
-    assert packed(call, x) == [net[0].weight.shape]
+    assert packed(call, x) == [net[6].weight.shape]
 
 
 def test_memory_that_is_handed_out_later_is_read_in_every_call_from_then_on():
@@ -121,7 +121,7 @@ def test_memory_that_is_handed_out_later_is_read_in_every_call_from_then_on():
     for factor in (1.0, 0.5, 3.0):
         memory *= factor
         check(call, net, x)
-    assert packed(call, x) == [net[0].weight.shape] and capsule is not None
+    assert packed(call, x) == [net[6].weight.shape] and capsule is not None
 
 
 def test_a_tensor_that_changes_all_the_time_is_no_constant():
