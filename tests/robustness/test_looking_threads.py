@@ -144,10 +144,11 @@ def test_a_handler_of_signals_sees_and_keeps_the_elements_before_the_step() -> N
     counting, seen = Counting(), []
     for _ in range(3):
         counting.behind_a_long_loop()
-    before = signal.signal(signal.SIGALRM, lambda *_: seen.append((counting.s.detach(), float(counting.s[0, 0]))))
+    before = signal.signal(signal.SIGALRM,
+                           lambda *_: seen or seen.append((counting.s.detach(), float(counting.s[0, 0]))))
     try:
+        signal.setitimer(signal.ITIMER_REAL, 0.2, 0.03)
         while not seen:
-            signal.setitimer(signal.ITIMER_REAL, 0.2)
             counting.behind_a_long_loop()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
