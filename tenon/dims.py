@@ -352,11 +352,12 @@ def hold_where_natural(*needs: Dim) -> None:
     """Let a capture hold only where these are not negative; for what rules refuse, of sizes that are numbers.
 
     Where the sizes at hand say otherwise they become numbers in this capture, and the rules decide.  Outside of
-    captures nothing is asked: kernels rely on what was answered.
+    captures nothing is asked: kernels rely on what was answered.  Sizes that the data decide cannot become numbers:
+    indexing asks about them, and a run with others has a program of its own.
     """
     if innermost.get() is not None:
         for need in needs:
-            if isinstance(need, SymbolicDim) and need < 0:
+            if isinstance(need, SymbolicDim) and not is_by_data(need) and need < 0:
                 raise PinnedSize(need, agreed=True)
 
 
