@@ -3,6 +3,7 @@
 import asyncio
 import concurrent.futures
 import functools
+import gc
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -125,3 +126,4 @@ def test_what_has_no_single_result_is_refused_by_name() -> None:
             tn.jit(function)
     with warnings.catch_warnings(action="ignore"):      # of the coroutine that the capture made, and left
         assert tn.jit(runs_to_its_end(Later().__call__))(tn.ones(1)).tolist() == [1.0]
+        gc.collect()
