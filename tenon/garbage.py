@@ -22,31 +22,49 @@ from threading import RLock, Thread
 
 
 class Collector:
-    """Python's search for cycles, which rests as long as somebody wants it to: within a `with` of it, too."""
+    """Python's search for cycles, which rests as long as somebody wants it to: within a `with` of it, too.
+
+    Nothing is called while the lock is held, so no handler of signals runs there: one that waits for a thread that
+    compiles would wait for ever.
+    """
 
     def __init__(self) -> None:
         self.lock, self.pauses, self.was_enabled, self.look = RLock(), 0, False, False
+        self.resuming = False           # the last pause is over, and the search about to be enabled
+        self.resumed = 0                # times that it was
 
     def pause(self) -> None:
         """Let nothing be collected until `resume`."""
-        with self.lock:
-            if self.pauses == 0:
-                self.was_enabled = gc.isenabled()
-                gc.disable()
-            self.pauses += 1
+        while True:
+            resumed, enabled = self.resumed, gc.isenabled()
+            with self.lock:
+                if self.pauses or self.resumed == resumed:      # else another thread has enabled it since
+                    self.was_enabled = self.was_enabled if self.pauses else enabled or self.resuming
+                    self.pauses += 1
+                    break
+        gc.disable()
 
     def resume(self, look: bool = False) -> None:
         """Go on as before the first `pause`; with a look at the objects made since, if anybody wants it."""
         with self.lock:
-            last, wanted = self.pauses == 1 and self.was_enabled, self.look or look
-            self.look = wanted and self.pauses > 1
-            self.pauses = max(0, self.pauses - 1)       # none are left in a child that was forked meanwhile
+            self.pauses -= 1 if self.pauses else 0      # none are left in a child that was forked meanwhile
+            last, wanted = self.pauses == 0 and self.was_enabled, self.look or look
+            self.look = wanted and self.pauses > 0
+            self.resuming |= last
         if last:
             try:
                 if wanted:
                     gc.collect(1)   # before others may: what is made next would have Python look at the youngest first
             finally:
-                gc.enable()
+                self._enable()
+
+    def _enable(self) -> None:
+        gc.enable()
+        with self.lock:
+            self.resuming, paused = False, self.pauses > 0
+            self.resumed += 1
+        if paused:                  # by another thread, meanwhile
+            gc.disable()
 
     def __enter__(self) -> None:
         self.pause()
@@ -144,7 +162,7 @@ _MAPPING = re.compile(r"(?P<start>[0-9a-f]+)-(?P<end>[0-9a-f]+) (?P<rights>\S+) 
 
 def _after_fork() -> None:
     """A child has none of the threads that compile, and nobody who would open the lock."""
-    COLLECTOR.lock = RLock()
+    COLLECTOR.lock, COLLECTOR.resuming = RLock(), False
     if COLLECTOR.pauses:
         COLLECTOR.pauses = 0
         if COLLECTOR.was_enabled:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import threading
 import weakref
+from _thread import RLock
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, Generic, Self, TypeVar, overload
@@ -18,8 +19,10 @@ from tenon.garbage import COLLECTOR
 T = TypeVar("T")
 
 
-class Lock:
+class Lock(RLock):                      # type: ignore[misc]
     """A lock that one thread may take several times, and that is open in a forked child.
+
+    It is entered and left in C, so no Ctrl-C comes between the lock and the `with` that opens it again.
 
     >>> from tenon.locks import Lock
     >>> lock = Lock()
@@ -27,32 +30,18 @@ class Lock:
     ...     pass
     """
 
-    __slots__ = ("__weakref__", "inner")
-
     def __init__(self) -> None:
-        self.inner = threading.RLock()
         _locks.add(self)
-
-    def __enter__(self) -> None:
-        self.inner.acquire()
-
-    def __exit__(self, *error: object) -> None:
-        try:                # noqa: SIM105  # `suppress` takes longer than all else here
-            self.inner.release()
-        except RuntimeError:                # forked while it was held, by this thread
-            pass
-
-    def open(self) -> None:
-        """Forget who holds it."""
-        self.inner = threading.RLock()
 
 
 _locks: weakref.WeakSet[Lock] = weakref.WeakSet()
 
 
 def _after_fork() -> None:
+    """Open what other threads held; what this one holds it opens itself."""
     for lock in list(_locks):
-        lock.open()
+        if not lock._is_owned():                # type: ignore[attr-defined]
+            lock._at_fork_reinit()              # type: ignore[attr-defined]
 
 
 class cached_property(Generic[T]):

@@ -77,7 +77,7 @@ class Generator:
         What the operators would do is done to the arrays then: the state is advanced, and whoever counts is told.
         """
         if current() is None and recorder_of() is None and journal_of() is None and not KERNELS:
-            with self._lock.inner:
+            with self._lock:
                 payload: Any = self.state.own.payload
                 sequel = self._sequels.get((kind, shape, attrs))
                 if sequel is not None and type(payload) is np.ndarray:

@@ -4,6 +4,7 @@ import gc
 import os
 import subprocess
 import sys
+import threading
 import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -13,10 +14,11 @@ import numpy as np
 import pytest
 
 import tenon as tn
+from tenon import garbage
 from tenon.backends import llvm
 from tenon.backends.code_cache import CodeCache
 from tenon.backends.workers import Workers
-from tenon.garbage import MANY, _unchanged_pages, collect_young, collected_at_the_end, give_back
+from tenon.garbage import MANY, Collector, _unchanged_pages, collect_young, collected_at_the_end, give_back
 from tenon.graph.build import Builder
 from tenon.graph.op import using
 from tenon.locks import unforked
@@ -53,6 +55,48 @@ def test_it_rests_until_all_who_want_that_have_ended():
             compiling.close()
             assert not gc.isenabled()
     assert gc.isenabled()
+
+
+def test_other_threads_go_on_wherever_a_handler_of_signals_may_run(monkeypatch):
+    """Handlers run behind calls: such a one may compile, and wait for threads that want nothing to be collected."""
+    collector = Collector()
+
+    def beside(call):
+        def asked(*args):
+            result = call(*args)
+            other = threading.Thread(target=lambda: [collector.pause(), collector.resume()], daemon=True)
+            monkeypatch.undo()          # for the other thread
+            other.start()
+            other.join(10)
+            assert not other.is_alive(), f"it waits where {call.__name__} is called"
+            return result
+        return asked
+    for name in ("isenabled", "disable", "enable", "collect"):
+        monkeypatch.setattr(garbage.gc, name, beside(getattr(gc, name)))
+        collector.pause()
+        collector.resume(look=True)
+        monkeypatch.undo()
+        assert gc.isenabled() and collector.pauses == 0
+
+
+def test_threads_that_pause_and_resume_leave_collecting_as_it_was():
+    collector = Collector()
+
+    def often():
+        for _ in range(3000):
+            with collector:
+                assert not gc.isenabled() or collector.resuming
+    threads = [threading.Thread(target=often) for _ in range(4)]
+    switch = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(switch)
+    assert gc.isenabled() and not collector.pauses and not collector.resuming
 
 
 def test_the_last_looks_for_what_was_made_while_another_one_compiled():

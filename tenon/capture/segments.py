@@ -10,8 +10,8 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from itertools import starmap
-from operator import call, ne
+from itertools import chain, starmap
+from operator import call, is_not, ne
 from typing import Any
 
 import numpy as np
@@ -108,16 +108,19 @@ class Run(TensorInterpreter):
         if at_once(op, inputs):
             return eager.evaluate(op, inputs, attrs)
         with COLLECTOR, self.lock:      # no finalizer's call, which may run the part
-            part = self.part
             while True:
-                values = tuple(self.value(part, x.payload) if isinstance(x, Tensor) else x for x in inputs)
-                if part is self.part:
-                    break
-                part = self.part        # a handler of signals ran the one that these are of
-            if op.elementwise:
-                values = part.builder.broadcast(values)
-            out = part.builder.emit(op, values, attrs)
-            return tuple([self.defer(part, x) for x in (out if isinstance(out, tuple) else (out,))])
+                part = self.part
+                made = self.record(part, op, inputs, attrs)
+                if part is self.part or all(payload.array is not None for payload in made):
+                    return made         # else a handler of signals ran the part, before this was in it
+
+    def record(self, part: Part, op: Op, inputs: tuple[Any, ...], attrs: Mapping[str, Any]) -> tuple[Deferred, ...]:
+        """Put a call into the part; what waits for it."""
+        values = tuple(self.value(part, x.payload) if isinstance(x, Tensor) else x for x in inputs)
+        if op.elementwise:
+            values = part.builder.broadcast(values)
+        out = part.builder.emit(op, values, attrs)
+        return tuple([self.defer(part, x) for x in (out if isinstance(out, tuple) else (out,))])
 
     def defer(self, part: Part, value: Value) -> Deferred:
         payload = Deferred(value, self.flush)
@@ -156,8 +159,10 @@ class Run(TensorInterpreter):
                 results = interpret(graph, arrays) if compiled is None else program_of(compiled).run(arrays)
             stores = [store for payload, array in zip(alive, results, strict=True) for store in payload.fill(array)]
             done_at_once(starmap(call, stores))
+            # unless a handler of signals has recorded more, or run the part
             done_at_once(later(setattr, self, "part", Part(self.parts.name)),
-                         unless=map(ne, later(len, part.waiting), (count,)))
+                         unless=chain(map(ne, later(len, part.waiting), (count,)),
+                                      map(is_not, later(getattr, self, "part"), (part,))))
 
     def finish(self) -> None:
         """The call is over: nothing waits any more."""

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
 import textwrap
+import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import tenon as tn
 from robustness import interrupted
+from tenon.graph.build import Builder
+from tenon.locks import Lock
 
 START = """
     import os, signal, threading, time
@@ -219,6 +224,54 @@ def test_what_a_handler_does_while_a_function_is_captured_is_no_part_of_it(conve
         for _ in range(4):
             step()
         assert seen == [[1.0, 1.0]] and rate.item() == 2.0 and not model.asked and weight.tolist() == now
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+@pytest.mark.parametrize("place", ["broadcast", "emit"])
+def test_a_handler_that_asks_while_a_call_is_recorded_takes_nothing_from_it(
+        place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting: list[tn.Tensor] = []
+    seen: list[float] = []
+    usual = getattr(Builder, place)
+
+    def interrupted_once(*args: Any, **keywords: Any) -> Any:
+        if waiting:
+            signal.raise_signal(signal.SIGUSR1)
+        return usual(*args, **keywords)
+
+    @tn.jit
+    def step(x: tn.Tensor) -> tn.Tensor:
+        time.time_ns()                  # so it runs by part
+        doubled = x * 2
+        waiting.append(doubled)
+        return (doubled + 1) * doubled
+    before = signal.signal(signal.SIGUSR1, lambda *_: seen.append(waiting.pop().numpy().max()))
+    try:
+        step(tn.ones(500, 400))         # eagerly
+        waiting.clear()
+        monkeypatch.setattr(Builder, place, interrupted_once)
+        for _ in range(3):
+            np.testing.assert_array_equal(step(tn.ones(500, 400)), np.full((500, 400), 6))
+        assert seen == [2.0, 2.0, 2.0]
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_ctrl_c_leaves_no_lock_closed() -> None:
+    lock, draw = Lock(), random.Random(0)
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        for _ in range(500):
+            with pytest.raises(KeyboardInterrupt):
+                signal.setitimer(signal.ITIMER_REAL, draw.uniform(1e-5, 3e-4))
+                while True:
+                    with lock:
+                        pass
+            assert not lock._is_owned()
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
