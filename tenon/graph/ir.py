@@ -155,7 +155,7 @@ class Graph:
         found: dict[str, None] = {}
         for dim in itertools.chain((dim for type in types for dim in type.shape), attributes):
             if type(dim) is not int:        # as nearly all are
-                found.update(dict.fromkeys(sorted(_symbols_in(dim))))
+                found.update(dict.fromkeys(sorted(symbols_in(dim))))
         return tuple(found)
 
     def users(self) -> dict[Value, list[Node]]:
@@ -182,9 +182,10 @@ def graphs_in(value: Any) -> tuple[Graph, ...]:
     return tuple(x for x in value if isinstance(x, Graph)) if isinstance(value, tuple) else ()
 
 
-def _symbols_in(value: Any) -> set[str]:
+def symbols_in(value: Any) -> set[str]:
+    """The symbols of an attribute: of a size, of a graph, of all in a tuple."""
     if isinstance(value, Graph):
         return set(value.symbols())
     if isinstance(value, tuple):
-        return set().union(*map(_symbols_in, value))
+        return set().union(*map(symbols_in, value))
     return symbols(value) if isinstance(value, SymbolicDim) else set()

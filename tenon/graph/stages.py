@@ -16,7 +16,7 @@ from tenon.dataclasses import dataclass, replace
 from tenon.dims import BY_DATA, SMALLEST_SYMBOLIC_SIZE, Dim, SymbolicDim, is_by_data, substitute, symbol, symbols
 from tenon.errors import ShapeError
 from tenon.graph.build import Builder
-from tenon.graph.ir import AS_READ, AUTOTUNE, MEMORY_BUDGET, Graph, Node, Value
+from tenon.graph.ir import AS_READ, AUTOTUNE, MEMORY_BUDGET, Graph, Node, Value, symbols_in
 from tenon.graph.remember import once_a_graph
 from tenon.sizes import told_by
 from tenon.types import TOKEN, TensorType
@@ -78,16 +78,8 @@ def symbols_of(node: Node) -> set[str]:
     """The symbols in the attributes and results of a node; an operator that says a size does not ask for it."""
     if node.op.data_dependent:
         return set()
-    parts = [_symbols_in(value) for value in node.attrs.values()]
+    parts = [symbols_in(value) for value in node.attrs.values()]
     return set().union(*parts, *(symbols(dim) for x in node.outputs for dim in x.shape))
-
-
-def _symbols_in(value: Any) -> set[str]:
-    if isinstance(value, Graph):
-        return set(value.symbols())
-    if isinstance(value, tuple):
-        return set().union(*map(_symbols_in, value))
-    return symbols(value) if isinstance(value, SymbolicDim) else set()
 
 
 def _stage(graph: Graph, level: int, levels: Mapping[Any, int], told: Mapping[str, Value]) -> Stage:
