@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 import tenon as tn
+from tenon.backends.base import IDLE
+from tenon.runtime import forks
 
 LOOKS: dict[str, Callable[[Any], Any]] = {
     "its elements": lambda x: x.numpy().copy(),
@@ -119,6 +121,19 @@ def test_a_fork_beside_a_step_of_another_thread_finds_whole_tensors() -> None:
         worker.join()
 
 
+@POSIX
+def test_a_fork_waits_for_no_short_step_that_is_over() -> None:
+    w = tn.zeros(8)
+    step = tn.jit(lambda: w.assign(w * 0.5 + 1))
+    for _ in range(10):
+        step()
+    assert all(phase.now == IDLE for phase in forks._all)
+    child = os.fork()
+    if not child:
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+
+
 def test_a_step_of_the_host_sees_and_keeps_the_elements_before_the_step() -> None:
     counting, seen = Counting(), []
 
@@ -144,8 +159,11 @@ def test_a_handler_of_signals_sees_and_keeps_the_elements_before_the_step() -> N
     counting, seen = Counting(), []
     for _ in range(3):
         counting.behind_a_long_loop()
-    before = signal.signal(signal.SIGALRM,
-                           lambda *_: seen or seen.append((counting.s.detach(), float(counting.s[0, 0]))))
+
+    def look(*_: Any) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        seen.append((counting.s.detach(), float(counting.s[0, 0])))
+    before = signal.signal(signal.SIGALRM, look)
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.2, 0.03)
         while not seen:

@@ -209,6 +209,7 @@ def _execute(f: Function, table: Pointer) -> None:
     context, pool = table.pointer(CONTEXT), table.pointer(POOL)
     with f.where(table.word(RELEASE) == 0):
         f.through(table.at(RUN), NOTHING, context)
+        context.put(IDLE, PHASE)            # nobody has seen that it wrote: Python's lock was held
         f.give(f.call("succeeded", table))
     table.put(1, BUSY)
     f.call("each", table, INCREF)
