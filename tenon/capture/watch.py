@@ -21,6 +21,7 @@ from tenon.capture.streams import Streams
 from tenon.dataclasses import dataclass, field
 from tenon.errors import PACKAGE, CaptureError, Location, location_of, user_location
 from tenon.graph.ir import Node
+from tenon.locks import Lock
 
 DRAWING = ("urandom", "getrandom", "generate_time_safe", "start_new_thread", "start_joinable_thread")
 MOST_CAUGHT = 100       # stops that the program may catch
@@ -40,7 +41,7 @@ OWN = (PACKAGE, "<frozen", "<__array_function__")
 # Functions whose calls need no look, by identity, and what has only such methods.
 HARMLESS = frozenset(map(id, (isinstance, issubclass, len, id, getattr, hasattr, setattr, callable, iter, repr, hash,
                               abs, all, any, divmod, max, min, sum, sorted, sys.getprofile, sys.setprofile)))
-PLAIN_OWNERS = frozenset((list, tuple, dict, set, frozenset, str, int, float, deque))
+PLAIN_OWNERS = frozenset((list, tuple, dict, set, frozenset, str, int, float, deque, Lock))
 
 
 class UnsafeCall(BaseException):
