@@ -141,7 +141,7 @@ def show(arguments: argparse.Namespace) -> int:
 
 
 def info(arguments: argparse.Namespace) -> int:
-    from tenon.serialization.describe import describe
+    from tenon.serialization.model_summary import describe
 
     for line in describe(existing(arguments.file)):
         print(line)

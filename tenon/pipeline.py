@@ -23,7 +23,7 @@ from tenon.errors import ArgumentError
 from tenon.garbage import collect_young, collected_at_the_end
 from tenon.graph.ir import AUTOTUNE, CONSTANTS, Graph, Node
 from tenon.graph.kernels import KERNELS, has_kernel
-from tenon.graph.stages import is_sized_by_data
+from tenon.graph.size_stages import is_sized_by_data
 from tenon.graph.text import print_graph
 from tenon.graph.validate import Watch
 from tenon.graph.verify import verify
@@ -133,7 +133,7 @@ def optimize(graph: Graph, trace: list[Step] | None = None, backend: Backend | s
     """
     if is_sized_by_data(graph):
         raise ArgumentError(f"optimize: the data decide sizes in {graph.name}, which is run in stages",
-                            hint="tenon.graph.stages.stages_of gives their graphs")
+                            hint="tenon.graph.size_stages.stages_of gives their graphs")
     return _run(graph, OPTIMIZE, choose(backend), trace)
 
 

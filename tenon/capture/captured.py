@@ -27,7 +27,7 @@ from tenon.capture.tree import Structure
 from tenon.dataclasses import dataclass, field
 from tenon.eager.calls import program_of
 from tenon.graph.ir import Graph
-from tenon.graph.stages import is_sized_by_data
+from tenon.graph.size_stages import is_sized_by_data
 from tenon.locks import Lock, cached_property
 from tenon.observe import timed
 from tenon.sizes import Assumptions

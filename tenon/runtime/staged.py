@@ -19,7 +19,7 @@ from tenon.dims import symbols
 from tenon.errors import ShapeError
 from tenon.graph.interpret import evaluate_op, learn_shape
 from tenon.graph.ir import SIZES, Graph, Literal, Node, Value
-from tenon.graph.stages import of_sizes, small_sizes, stages_of
+from tenon.graph.size_stages import of_sizes, small_sizes, stages_of
 from tenon.locks import Lock
 from tenon.sizes import answers_hold
 

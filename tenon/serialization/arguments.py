@@ -10,7 +10,7 @@ import numpy as np
 from tenon.capture.guards import same_atom
 from tenon.capture.tree import Structure, form
 from tenon.errors import ArgumentError, DTypeError, ShapeError, TenonError
-from tenon.serialization.functions import Function
+from tenon.serialization.saved_function import Function
 from tenon.serialization.structures import Fields
 from tenon.tensor import Tensor, asarray
 from tenon.types import TensorType

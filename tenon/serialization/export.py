@@ -32,9 +32,9 @@ from tenon.graph.ir import Graph
 from tenon.graph.text import print_graph
 from tenon.jit import Jitted
 from tenon.nn.module import Module
-from tenon.serialization.functions import Function, Variant
+from tenon.serialization.input_types import Sample, arguments_of, sample_of
 from tenon.serialization.kept_effects import kept_effects
-from tenon.serialization.sample_inputs import Sample, arguments_of, sample_of
+from tenon.serialization.saved_function import Function, Variant
 from tenon.serialization.size_conditions import without_conditions
 from tenon.serialization.structures import nameless
 from tenon.tensor import Tensor

@@ -18,10 +18,10 @@ from tenon.errors import ArgumentError
 from tenon.jit import Jitted
 from tenon.nn.module import Module
 from tenon.serialization.export import export
-from tenon.serialization.functions import Function, Model
 from tenon.serialization.loaded_model import LoadedFunction, LoadedModel
-from tenon.serialization.nests import nest_of, tensors_and_structure, texts
+from tenon.serialization.nested_tensors import nest_of, tensors_and_structure, texts
 from tenon.serialization.read_model import is_model, read_model
+from tenon.serialization.saved_function import Function, Model
 from tenon.serialization.state_names import names_of
 from tenon.serialization.write_model import PREFIX, write_model
 from tenon.tensor import Tensor

@@ -35,7 +35,7 @@ from tenon.jit import MOST_SHORT_WAYS, SHORTEN_AT
 from tenon.nn.module import Module, Parameter
 from tenon.ops.creation import zeros
 from tenon.serialization.arguments import leaves_of, signature
-from tenon.serialization.functions import Function, Model, Variant
+from tenon.serialization.saved_function import Function, Model, Variant
 from tenon.state import last_change, recorder
 from tenon.tensor import Tensor
 

@@ -17,8 +17,8 @@ from tenon.capture.tree import flatten
 from tenon.errors import ArgumentError
 from tenon.serialization.arguments import signature
 from tenon.serialization.files import load
-from tenon.serialization.functions import Function
 from tenon.serialization.loaded_model import LoadedFunction, LoadedModel
+from tenon.serialization.saved_function import Function
 from tenon.tensor import Tensor
 from tenon.types import TensorType
 

@@ -14,8 +14,8 @@ from tenon.dims import SMALLEST_SYMBOLIC_SIZE, Dim, evaluate, symbols
 from tenon.errors import TenonError
 from tenon.graph.text import print_graph
 from tenon.graph.verify import sized
-from tenon.serialization.functions import Variant
-from tenon.serialization.sample_inputs import Sample
+from tenon.serialization.input_types import Sample
+from tenon.serialization.saved_function import Variant
 from tenon.sizes import Assumptions, solution, told_by
 
 Capturing = Callable[[Sample, Mapping[str, int]], list[Variant]]

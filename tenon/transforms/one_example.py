@@ -136,7 +136,7 @@ def is_for_all() -> bool:
 # ---------------------------------------------------------------- the graph of one example
 
 @dataclass(frozen=True)
-class Captured:
+class CapturedExample:
     """What the function did for one example."""
 
     graph: Graph
@@ -148,7 +148,7 @@ class Captured:
     effects: Effects
 
 
-def capture_one(function: Function, leaves: Sequence[Any], structure: Structure, level: Any) -> Captured:
+def capture_one(function: Function, leaves: Sequence[Any], structure: Structure, level: Any) -> CapturedExample:
     """Call the function with stand-ins for the tensors that are batches of this level."""
     branch = OneExample()
     given = [branch.parameter(x.type) if level.holds(x) else x for x in leaves]
@@ -162,7 +162,7 @@ def capture_one(function: Function, leaves: Sequence[Any], structure: Structure,
     results = [branch.value(x) for x in (*found, *assigned, failed) if isinstance(x, Tensor)]
     read = branch.read
     graph = branch.graph([*branch.given, *(param for param, _ in read)], results)
-    return Captured(graph, [holder for _, holder in read], assigned, found, form, failed, effects)
+    return CapturedExample(graph, [holder for _, holder in read], assigned, found, form, failed, effects)
 
 
 def result_of(branch: OneExample, x: Any) -> Any:
@@ -210,7 +210,7 @@ def is_any(failed: Tensor) -> bool:
 
 
 def one_by_one(function: Function, leaves: Sequence[Any], structure: Structure, level: Any, failed: np.ndarray,
-               captured: Captured) -> Any:
+               captured: CapturedExample) -> Any:
     """The function on the first example that left the graph, which may raise; then on all of them in turn."""
     captured.effects.snapshot.restore()
 

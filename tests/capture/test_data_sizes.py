@@ -8,7 +8,7 @@ from tenon import nn, optim
 from tenon.errors import ArgumentError, CaptureError, GraphError, OutOfRange, ShapeError
 from tenon.graph.interpret import interpret
 from tenon.graph.parse import parse_graph
-from tenon.graph.stages import stages_of
+from tenon.graph.size_stages import stages_of
 from tenon.graph.verify import verify
 from tenon.pipeline import compile
 
