@@ -135,6 +135,9 @@ def failed_check(operator: str, index: int, size: int, where: Location | None) -
     if operator.startswith(ACCESSES):
         return BoundsError(f"{operator.removeprefix(ACCESSES)} of {size} elements at {index}, outside of it", where,
                            hint="this is an error of Tenon's own compiler, found by TENON_CHECK=bounds")
+    if operator.startswith(READS):
+        return BoundsError(f"{operator.removeprefix(READS)} at {index}, an axis of size {size}", where,
+                           hint="it may read inside of its inputs only; s.when(condition, lambda: x(i), 0.0) asks")
     name = operator if operator not in ("", "wrap_index") else "x[key]"
     return OutOfRange(f"{name}: index {index} is out of range for an axis of size {size}", where,
                       hint=f"indices run from {-size} to {size - 1}" if size else "the axis is empty")
@@ -149,6 +152,7 @@ class BoundsError(CompilerDefect):
 
 
 ACCESSES = "access: "               # what checks of the compiler's own positions are called
+READS = "read: "                    # those of what a user's compute rule reads
 SMALL_MATRICES = "small_"          # the operators that compiled programs have in the place of LAPACK
 
 

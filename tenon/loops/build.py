@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tenon.dataclasses import dataclass
+from tenon.dataclasses import dataclass, replace
 from tenon.dims import Dim
 from tenon.graph.ir import Graph, Literal, Node, Value
 from tenon.loops.affine import Affine, affine, from_affine
+from tenon.loops.check_reads import made_as_told, within
 from tenon.loops.expressions import (
     Binary,
     Bits,
@@ -177,6 +178,7 @@ class Read:
     dtype: DType
     at: Callable[[Indices], Expr]
     literal: bool = False
+    inside: Callable[[Any, Shape], Indices] | None = None       # makes sure of an index that a user's rule gives
 
     @property
     def ndim(self) -> int:
@@ -185,6 +187,8 @@ class Read:
     def __call__(self, index: Sequence[Any]) -> Expr:
         if self.literal:
             return self.at(())
+        if self.inside is not None:
+            index = self.inside(index, self.shape)
         assert len(index) == len(self.shape), f"{len(index)} indices for a value of {len(self.shape)} axes"
         return self.at(tuple(itertools.starmap(_along, zip(index, self.shape, strict=True))))
 
@@ -236,9 +240,13 @@ class GraphExpressions:
         assert node.op.compute is not None, f"{node.op.name} has no compute rule"
         outer, self.scalars.value = self.scalars.value, node.output
         loads = [self.read(x) for x in node.inputs]
+        if not node.op.is_own:
+            loads = [load and replace(load, inside=within(self.scalars, node, k)) for k, load in enumerate(loads)]
         found = node.op.compute(self.scalars, index, *loads, **node.attrs)
         self.scalars.value = outer
         listed = found if isinstance(found, tuple) else (found,)
+        if not node.op.is_own:
+            made_as_told(node, listed)
         return tuple(simplify(lift(x, out.dtype)) for x, out in zip(listed, node.outputs, strict=True))
 
     def read(self, x: Value | Literal | None) -> Read | None:

@@ -14,7 +14,7 @@ from tenon.backends.pieces import text_of
 from tenon.config import config
 from tenon.dataclasses import replace
 from tenon.dims import symbols
-from tenon.errors import ACCESSES
+from tenon.errors import ACCESSES, READS
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.text import key_of
 from tenon.loops.check_bounds import with_checks
@@ -67,7 +67,7 @@ def learn(body: Graph, kernel: Kernel) -> Facts:
 def _reader(body: Graph, check: CheckedIndex) -> int:
     """The node of the body that reads at the index."""
     return next((k for k, node in enumerate(body.nodes) if node.loc is check.where
-                 and (node.op.name == check.operator or check.operator.startswith(ACCESSES))), -1)
+                 and (node.op.name == check.operator or check.operator.startswith((ACCESSES, READS)))), -1)
 
 
 def all_symbols(body: Graph) -> tuple[str, ...]:
