@@ -93,7 +93,7 @@ def main(steps: int = 300, context: int = 64, width: int = 96, heads: int = 4, l
     for k in progress(range(steps), "training"):
         starts = rng.integers(0, len(ids) - context - 1, batch)
         windows = np.stack([ids[s:s + context + 1] for s in starts])
-        losses.append(float(step(windows[:, :-1], windows[:, 1:])))
+        losses.append(float(step(tn.asarray(windows[:, :-1]), tn.asarray(windows[:, 1:]))))
         warm_up.step()
         if (k + 1) % 50 == 0:
             print(f"step {k + 1:4}  loss {np.mean(losses[-50:]):.3f}")
@@ -110,7 +110,7 @@ def sample(net: GPT, alphabet: Alphabet, start: str, letters: int, temperature: 
     ids = list(alphabet.encode(start))
     with tn.no_grad():
         for _ in range(letters):
-            ids.append(int(following(np.array([ids[-net.context:]]))))
+            ids.append(int(following(tn.tensor([ids[-net.context:]]))))
     return alphabet.decode(np.array(ids))
 
 

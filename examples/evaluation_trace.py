@@ -6,11 +6,11 @@
 import tenon as tn
 
 
-def f(x1, x2):
+def f(x1: tn.Tensor, x2: tn.Tensor) -> tn.Tensor:
     return tn.log(x1) + x1 * x2 - tn.sin(x2)
 
 
-def main():
+def main() -> tn.debug.EvaluationTrace:
     trace = tn.debug.evaluation_trace(f, 2, 5)
     trace.show()
     print(f"\nf = {trace.result}, df/dx1 = {trace.gradients[0]}, df/dx2 = {trace.gradients[1]}")

@@ -6,6 +6,9 @@ learning: a survey", 2018.
     python examples/expression_swell.py
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import tenon as tn
 from tenon.autodiff import gradient_graph
 from tenon.debug.console import table
@@ -13,16 +16,16 @@ from tenon.graph.build import trace
 from tenon.types import TensorType, float64
 
 
-def logistic(n):
+def logistic(n: int) -> Callable[[Any], Any]:
     """The function l(n)."""
-    def iterated(x):
+    def iterated(x: Any) -> Any:
         for _ in range(n - 1):
             x = 4 * x * (1 - x)
         return x
     return iterated
 
 
-def measure(n, x=0.3):
+def measure(n: int, x: float = 0.3) -> tuple[float, ...]:
     """Sizes of both derivatives of l(n), and their values at x."""
     formula = tn.debug.expression(logistic(n))
     derivative = formula.derivative("x")
@@ -31,7 +34,7 @@ def measure(n, x=0.3):
     return n, formula.size, derivative.size, len(graph.nodes), derivative.evaluate(x=x), automatic
 
 
-def main(largest=6):
+def main(largest: int = 6) -> list[tuple[float, ...]]:
     rows = [measure(n) for n in range(1, largest + 1)]
     columns = ["n", "formula", "symbolic", "nodes of the graph", "symbolic value", "automatic value"]
     table("Size of the derivative of l(n)", columns, rows)

@@ -8,6 +8,7 @@ _gc.disable()       # nothing of what is loaded becomes garbage, and looking for
 from collections.abc import Callable as _Callable
 from importlib import import_module as _import_module
 from os import environ as _environ
+from types import ModuleType as _ModuleType
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
@@ -94,7 +95,8 @@ def __getattr__(name: str) -> _Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER, *_MODULES})
+    loaded = {name for name, value in globals().items() if isinstance(value, _ModuleType)}
+    return sorted({*globals(), *_LATER} - loaded | {*_MODULES, "linalg", "random"})
 
 
 def _html(view: str) -> _Callable[[object], str]:

@@ -2,23 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tenon.dlpack import CPU, export
 from tenon.errors import ArgumentError, CaptureError, DTypeError, GradientError, ShapeError
 from tenon.graph.ir import Value
-from tenon.graph.operators import Operators
 from tenon.sharing import adopted
 from tenon.state import Deferred, Examples, recorder
 from tenon.types import DEFAULT_OF_KIND, int64
+
+if TYPE_CHECKING:
+    from tenon.tensor_methods import TensorMethods as Operators  # with a signature for each operator
+else:
+    from tenon.graph.operators import Operators
 
 
 class Elements(Operators):
     """Base of `Tensor`: what needs its elements, and so cannot be part of a graph."""
 
     __slots__ = ()
+
+    if TYPE_CHECKING:       # what `Tensor` adds
+        @property
+        def payload(self) -> Any: ...
+        @property
+        def type(self) -> Any: ...
+        @property
+        def size(self) -> Any: ...
+        @property
+        def ndim(self) -> int: ...
+        @property
+        def requires_grad(self) -> bool: ...
 
     def numpy(self) -> np.ndarray:
         """The elements as a NumPy array, without a copy; read-only, since tensors have value semantics."""

@@ -64,14 +64,14 @@ class Generator:
         """Go on from this state."""
         self.state.assign(state)
 
-    def draw(self, distribution: Callable[[Tensor], Any]) -> Any:
+    def draw(self, distribution: Callable[[Tensor], Tensor]) -> Tensor:
         """What `distribution` makes of the state, which is then advanced."""
         with self._lock:
             drawn = distribution(self.state)
             self.state.assign(ops.random_advance(self.state))
         return drawn
 
-    def numbers(self, kind: Drawing, shape: Any, *attrs: Any) -> Any:
+    def numbers(self, kind: Drawing, shape: Any, *attrs: Any) -> Tensor:
         """A draw of a kind; a few numbers, drawn eagerly, are made with those of the draws before.
 
         What the operators would do is done to the arrays then: the state is advanced, and whoever counts is told.
@@ -88,7 +88,7 @@ class Generator:
                     return fresh(drawn)
         return self._first(kind, shape, attrs)
 
-    def _first(self, kind: Drawing, shape: Any, attrs: tuple[Any, ...]) -> Any:
+    def _first(self, kind: Drawing, shape: Any, attrs: tuple[Any, ...]) -> Tensor:
         """A draw as operators make it; those that follow are remembered, where they can be."""
         drawn = self.draw(lambda state: kind.draw(state, shape, *attrs))
         if current() is None and recorder_of() is None and (key := (kind, shape, attrs)) not in self._sequels:
@@ -119,11 +119,11 @@ def manual_seed(seed: int) -> Generator:
     return default_generator.manual_seed(seed)
 
 
-def _draw(generator: Generator | None, distribution: Callable[[Tensor], Any]) -> Any:
+def _draw(generator: Generator | None, distribution: Callable[[Tensor], Tensor]) -> Tensor:
     return (generator or default_generator).draw(distribution)
 
 
-def _numbers(generator: Generator | None, kind: Drawing, shape: Any, *attrs: Any) -> Any:
+def _numbers(generator: Generator | None, kind: Drawing, shape: Any, *attrs: Any) -> Tensor:
     return (generator or default_generator).numbers(kind, shape, *attrs)
 
 
@@ -135,20 +135,20 @@ def _sizes(shape: tuple[Any, ...]) -> Any:
 
 # ---------------------------------------------------------------- numbers of a shape
 
-def rand(*shape: Any, dtype: Any = float32, generator: Generator | None = None, requires_grad: bool = False) -> Any:
+def rand(*shape: Any, dtype: Any = float32, generator: Generator | None = None, requires_grad: bool = False) -> Tensor:
     """Numbers uniform in [0, 1)."""
     out = (generator or default_generator).numbers(draws.fractions, _sizes(shape), as_dtype(dtype))
     return out.requires_grad_() if requires_grad else out
 
 
-def randn(*shape: Any, dtype: Any = float32, generator: Generator | None = None, requires_grad: bool = False) -> Any:
+def randn(*shape: Any, dtype: Any = float32, generator: Generator | None = None, requires_grad: bool = False) -> Tensor:
     """Numbers from the standard normal distribution."""
     out = (generator or default_generator).numbers(draws.normals, _sizes(shape), as_dtype(dtype))
     return out.requires_grad_() if requires_grad else out
 
 
 def randint(low: int, high: Any = None, size: Any = None, dtype: Any = int64,
-            generator: Generator | None = None) -> Any:
+            generator: Generator | None = None) -> Tensor:
     """Integers from low up to (not including) high, all equally likely; `randint(high, size)` starts from 0.
 
     >>> tn.randint(5, (2, 3)).shape
@@ -163,14 +163,14 @@ def randint(low: int, high: Any = None, size: Any = None, dtype: Any = int64,
     return out if as_dtype(dtype) is int64 else cast(out, dtype=dtype)
 
 
-def randperm(n: int, dtype: Any = int64, generator: Generator | None = None) -> Any:
+def randperm(n: int, dtype: Any = int64, generator: Generator | None = None) -> Tensor:
     """0, 1, ... n - 1 in random order."""
     order = _numbers(generator, draws.orders, as_shape((n,)))
     return order if as_dtype(dtype) is int64 else cast(order, dtype=dtype)
 
 
 def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, dtype: Any = float32,
-            generator: Generator | None = None) -> Any:
+            generator: Generator | None = None) -> Tensor:
     """Numbers uniform in [low, high); the ends may be tensors, which broadcast."""
     u = _numbers(generator, draws.fractions, _size(size, low, high), as_dtype(dtype))
     standard = isinstance(low, (int, float)) and isinstance(high, (int, float)) and low == 0 and high == 1
@@ -178,46 +178,49 @@ def uniform(low: Any = 0.0, high: Any = 1.0, size: Any = None, dtype: Any = floa
 
 
 def normal(mean: Any = 0.0, std: Any = 1.0, size: Any = None, dtype: Any = float32,
-           generator: Generator | None = None) -> Any:
+           generator: Generator | None = None) -> Tensor:
     """Numbers from the normal distribution; mean and standard deviation may be tensors, which broadcast."""
     if isinstance(std, (int, float)) and std < 0:
         raise ArgumentError(f"normal: the standard deviation must not be negative, got {std}")
     z = _numbers(generator, draws.normals, _size(size, mean, std), as_dtype(dtype))
-    return z * std + mean if z.dtype.kind == "c" else scaled(z, std, mean)
+    drawn: Tensor = z * std + mean if z.dtype.kind == "c" else scaled(z, std, mean)
+    return drawn
 
 
-def exponential(rate: Any = 1.0, size: Any = None, dtype: Any = float32, generator: Generator | None = None) -> Any:
+def exponential(rate: Any = 1.0, size: Any = None, dtype: Any = float32, generator: Generator | None = None) -> Tensor:
     """Waiting times between events that come at this rate."""
-    return _waiting_times(_size(size, rate), dtype, generator) / rate
+    drawn: Tensor = _waiting_times(_size(size, rate), dtype, generator) / rate
+    return drawn
 
 
-def _waiting_times(shape: Any, dtype: Any, generator: Generator | None) -> Any:
+def _waiting_times(shape: Any, dtype: Any, generator: Generator | None) -> Tensor:
     return _numbers(generator, draws.waiting_times, shape, as_dtype(dtype))
 
 
 def truncated_normal(low: float = -2.0, high: float = 2.0, size: Any = (), dtype: Any = float32,
-                     generator: Generator | None = None) -> Any:
+                     generator: Generator | None = None) -> Tensor:
     """Numbers from the standard normal distribution, given that they lie in [low, high]."""
     below, above = (float(_normal_share(x)) for x in (low, high))
     wide = float64 if as_dtype(dtype) is float64 else float32
-    return cast(normal_quantile(uniform(below, above, size, wide, generator)).clip(low, high), dtype=dtype)
+    drawn: Tensor = cast(normal_quantile(uniform(below, above, size, wide, generator)).clip(low, high), dtype=dtype)
+    return drawn
 
 
 def _normal_share(x: float) -> float:
     return 0.5 * math.erfc(-x / 2.0 ** 0.5)
 
 
-def rand_like(x: Any, dtype: Any = None, generator: Generator | None = None) -> Any:
+def rand_like(x: Any, dtype: Any = None, generator: Generator | None = None) -> Tensor:
     """Numbers uniform in [0, 1) with the shape and element type of x."""
     return rand(x.shape, dtype=dtype or x.dtype, generator=generator)
 
 
-def randn_like(x: Any, dtype: Any = None, generator: Generator | None = None) -> Any:
+def randn_like(x: Any, dtype: Any = None, generator: Generator | None = None) -> Tensor:
     """Numbers from the standard normal distribution with the shape and element type of x."""
     return randn(x.shape, dtype=dtype or x.dtype, generator=generator)
 
 
-def randint_like(x: Any, low: int, high: Any = None, dtype: Any = None, generator: Generator | None = None) -> Any:
+def randint_like(x: Any, low: int, high: Any = None, dtype: Any = None, generator: Generator | None = None) -> Tensor:
     """Integers from low up to (not including) high with the shape and element type of x."""
     low, high = (0, low) if high is None else (low, high)
     return randint(low, high, x.shape, dtype or x.dtype, generator)
@@ -232,24 +235,26 @@ def _size(size: Any, *parameters: Any) -> Any:
 
 # ---------------------------------------------------------------- choices
 
-def bernoulli(p: Any, size: Any = None, dtype: Any = None, generator: Generator | None = None) -> Any:
+def bernoulli(p: Any, size: Any = None, dtype: Any = None, generator: Generator | None = None) -> Tensor:
     """1 with probability p, else 0; in the element type of p unless given."""
     if isinstance(p, (int, float)) and not 0 <= p <= 1:
         raise ArgumentError(f"bernoulli: p={p} is not a probability")
     u = _numbers(generator, draws.fractions, _size(size, p), float32)
-    return cast(u < p, dtype=dtype or (p.dtype if hasattr(p, "dtype") else float32))
+    drawn: Tensor = cast(u < p, dtype=dtype or (p.dtype if hasattr(p, "dtype") else float32))
+    return drawn
 
 
-def categorical(logits: Any, size: Any = (), axis: int = -1, generator: Generator | None = None) -> Any:
+def categorical(logits: Any, size: Any = (), axis: int = -1, generator: Generator | None = None) -> Tensor:
     """The number of a class along an axis of `logits`, with probability softmax(logits); `size` draws, in front."""
     logits = lift(logits)
     shape = (*as_shape(size), *logits.shape)
     at = axis + len(shape) if axis < 0 else axis + len(shape) - logits.ndim
-    return (logits + _gumbel(shape, generator)).argmax(axis=at)
+    drawn: Tensor = (logits + _gumbel(shape, generator)).argmax(axis=at)
+    return drawn
 
 
 def multinomial(probabilities: Any, num_samples: int, replacement: bool = False,
-                generator: Generator | None = None) -> Any:
+                generator: Generator | None = None) -> Tensor:
     """`num_samples` numbers of classes from the last axis of `probabilities`, which need not sum to 1.
 
     Raises ArgumentError where more are asked for than there are classes and `replacement` is False.
@@ -258,17 +263,20 @@ def multinomial(probabilities: Any, num_samples: int, replacement: bool = False,
     if replacement:
         wide = getitem(logits, (..., None, slice(None)))
         shape = (*logits.shape[:-1], num_samples, logits.shape[-1])
-        return (wide + _gumbel(shape, generator)).argmax(axis=-1)
+        repeated: Tensor = (wide + _gumbel(shape, generator)).argmax(axis=-1)
+        return repeated
     if num_samples > logits.shape[-1]:
         raise ArgumentError(f"multinomial: {num_samples} of {logits.shape[-1]} classes without replacement")
-    return topk(logits + _gumbel(logits.shape, generator), num_samples)[1]
+    drawn: Tensor = topk(logits + _gumbel(logits.shape, generator), num_samples)[1]
+    return drawn
 
 
-def _gumbel(shape: Any, generator: Generator | None) -> Any:
-    return -portable_log(_waiting_times(shape, float32, generator))
+def _gumbel(shape: Any, generator: Generator | None) -> Tensor:
+    drawn: Tensor = -portable_log(_waiting_times(shape, float32, generator))
+    return drawn
 
 
-def dropout(x: Any, p: float = 0.5, training: bool = True, generator: Generator | None = None) -> Any:
+def dropout(x: Tensor, p: float = 0.5, training: bool = True, generator: Generator | None = None) -> Tensor:
     """x with each element zero with probability p, the rest scaled by 1 / (1 - p); x itself unless training.
 
     >>> tn.dropout(tn.ones(3), training=False)
@@ -281,9 +289,10 @@ def dropout(x: Any, p: float = 0.5, training: bool = True, generator: Generator 
     return _draw(generator, lambda state: ops.dropout(x, state, p=float(p)))
 
 
-def shuffle(x: Any, axis: int = 0, generator: Generator | None = None) -> Any:
+def shuffle(x: Any, axis: int = 0, generator: Generator | None = None) -> Tensor:
     """The slices along an axis in random order."""
-    return x.take(randperm(int(x.shape[axis]), generator=generator), axis=axis)
+    drawn: Tensor = x.take(randperm(int(x.shape[axis]), generator=generator), axis=axis)
+    return drawn
 
 
 __all__ = ["Generator", "default_generator", "manual_seed", "rand", "randn", "randint", "randperm", "uniform", "normal",

@@ -18,7 +18,6 @@ import numpy as np
 
 from tenon.arrays import array_of, copied
 from tenon.autodiff import backward
-from tenon.dims import Dim
 from tenon.dlpack import imported
 from tenon.eager.recording import differentiating, is_grad_enabled
 from tenon.elements import Elements
@@ -32,7 +31,7 @@ from tenon.ops.creation import ones_like
 from tenon.ops.getitem import setitem
 from tenon.sharing import adopted
 from tenon.state import Deferred, Examples, Payload, TensorState, changed, journal, recorder
-from tenon.types import DEFAULT_OF_KIND, DTYPE_OF, DType, Shape, TensorType, among, as_dtype, check_device
+from tenon.types import DEFAULT_OF_KIND, DTYPE_OF, DType, TensorType, among, as_dtype, check_device
 
 if TYPE_CHECKING:
     from tenon.eager.tape import TapeNode
@@ -96,7 +95,7 @@ class Tensor(Elements):
         return dtype if type(dtype) is DType else DTYPE_OF.get(dtype) or as_dtype(dtype)
 
     @property
-    def shape(self) -> Shape:
+    def shape(self) -> tuple[Any, ...]:     # of type checkers' numbers: only a capture sees symbols among them
         """The sizes of the axes."""
         return (self.own if (capture := recording_capture()) is None else capture.state_of(self)).payload.shape
 
@@ -119,7 +118,7 @@ class Tensor(Elements):
         return (self.own if (capture := recording_capture()) is None else capture.state_of(self)).payload.ndim
 
     @property
-    def size(self) -> Dim:
+    def size(self) -> Any:
         """The number of elements."""
         return self.payload.size
 
@@ -170,7 +169,8 @@ class Tensor(Elements):
     def __len__(self) -> int:
         if not self.shape:
             raise DTypeError("a scalar tensor has no length")
-        return self.shape[0]  # type: ignore[return-value]
+        length: int = self.shape[0]
+        return length
 
     def __iter__(self) -> Iterator[Tensor]:
         return (self[k] for k in range(len(self)))

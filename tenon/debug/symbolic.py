@@ -85,7 +85,8 @@ def expression(f: Callable[..., Any]) -> Expression:
     where(greater(x, 0), x * 2, -x)
     """
     names = [p.name for p in inspect.signature(f).parameters.values()]
-    captured = (f if isinstance(f, Jitted) else jit(f)).capture(*(tensor(0.5, dtype=float64) for _ in names))
+    jitted: Any = f if isinstance(f, Jitted) else jit(f)
+    captured = jitted.capture(*(tensor(0.5, dtype=float64) for _ in names))
     if captured.assigned or captured.effects or captured.failed is not None:
         raise ArgumentError("a formula is of a function that gives a number and does nothing else")
     symbols = [Expression(name) for name in names]

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from tenon.dataclasses import dataclass, field
 from tenon.dims import Dim, SymbolicDim, symbols
 from tenon.errors import Location
-from tenon.graph.operators import Operators
+from tenon.graph.operators import Traced
 from tenon.types import DType, Shape, TensorType
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 NUMBERS = itertools.count()
 
 
-class Value(Operators):
+class Value(Traced):
     """An edge of the graph: what a node's output or a parameter will be.  Compared by identity."""
 
     __slots__ = ("index", "name", "node", "number", "type")
@@ -64,7 +64,7 @@ class Value(Operators):
 
 
 @dataclass(frozen=True, eq=False)
-class Literal(Operators):
+class Literal(Traced):
     """A scalar among a node's inputs; equal when bits and type are equal."""
 
     value: bool | int | float | complex

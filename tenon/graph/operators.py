@@ -27,6 +27,12 @@ class Operators:
         """Whether the other one has the same shape and element type."""
         return bool(self.shape == other.shape and self.dtype is other.dtype)
 
+
+class Traced(Operators):
+    """Base of `Value` and what stands for one: type checkers take every operator for a method of it."""
+
+    __slots__ = ()
+
     if TYPE_CHECKING:
         def __getattr__(self, name: str) -> Any: ...
         def __add__(self, other: Any) -> Any: ...

@@ -55,7 +55,7 @@ eigh_op: Op = define(
 
 
 @function
-def eigh(x: Any) -> Any:
+def eigh(x: Any) -> EighResult:
     """The eigenvalues (ascending) and eigenvectors (columns) of a symmetric or Hermitian matrix.
 
     Gradients are those of the symmetric part; they grow without bound where eigenvalues meet.
@@ -95,7 +95,7 @@ eig_op: Op = define(
 
 
 @function
-def eig(x: Any) -> Any:
+def eig(x: Any) -> EigResult:
     """The eigenvalues and eigenvectors (columns of length 1) of a square matrix, complex, in no order."""
     return EigResult(*eig_op(square("eig", x)))
 
@@ -156,7 +156,7 @@ def _svd_values_vjp(g: Any, x: Any) -> Any:
 
 
 @function
-def svd(x: Any, full_matrices: bool = True) -> Any:
+def svd(x: Any, full_matrices: bool = True) -> SVDResult:
     """The singular value decomposition x = U @ diag(S) @ Vh, with square U and Vh unless `full_matrices=False`."""
     return SVDResult(*svd_op(x, full=bool(full_matrices)))
 

@@ -167,7 +167,7 @@ qr_op: Op = define(
 
 
 @function
-def qr(x: Any, mode: str = "reduced") -> Any:
+def qr(x: Any, mode: str = "reduced") -> QRResult:
     """x = Q @ R with orthonormal columns of Q and upper triangular R; `mode="complete"` gives a square Q."""
     if mode not in ("reduced", "complete"):
         raise ShapeError(f"qr: mode is 'reduced' or 'complete', not {mode!r}")
@@ -235,6 +235,6 @@ lu_op: Op = define(
 
 
 @function
-def lu(x: Any) -> Any:
+def lu(x: Any) -> LUResult:
     """x = P @ L @ U with a permutation P, unit lower triangular L and upper triangular U; pivots are the largest."""
     return LUResult(*lu_op(x))

@@ -113,7 +113,7 @@ def sort(x: Any, *, axis: int = -1, descending: bool = False, stable: bool = Tru
 
 
 @function
-def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> Any:
+def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> tuple[Any, Any]:
     """The k largest (or smallest) elements along an axis, in order, and their places.
 
     >>> tn.topk(tn.tensor([1.0, 5.0, 3.0]), 2)
@@ -127,7 +127,7 @@ def topk(x: Any, k: int, axis: int = -1, largest: bool = True) -> Any:
 
 
 @function
-def kthvalue(x: Any, k: int, axis: int = -1, keepdims: bool = False) -> Any:
+def kthvalue(x: Any, k: int, axis: int = -1, keepdims: bool = False) -> tuple[Any, Any]:
     """The k-th smallest element along an axis (k counts from 1), and its place."""
     axis = normalize_axis(axis, x.ndim)
     if isinstance(x.shape[axis], int) and not 1 <= k <= x.shape[axis]:

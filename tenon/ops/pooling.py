@@ -232,7 +232,7 @@ def _attributes(name: str, x: Any, kernel: Any, stride: Any, padding: Any, dilat
 
 @function
 def max_pool(x: Any, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
-             return_indices: bool = False, count: int | None = None) -> Any:
+             return_indices: bool = False, count: int | None = None) -> Any | tuple[Any, Any]:
     """The largest element of each window of x [N, C, *sizes]; the stride is the kernel unless given.
 
     `return_indices` adds where it stands among the sizes, in row-major order.  `count` is the number of axes of sizes.
@@ -296,7 +296,7 @@ def _is_all(sizes: Sequence[Any], kernel: Any, stride: Any, padding: Any, dilati
 
 def _names(count: int) -> None:
     def max_pool_nd(x: Any, kernel: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-                    ceil_mode: bool = False, return_indices: bool = False) -> Any:
+                    ceil_mode: bool = False, return_indices: bool = False) -> Any | tuple[Any, Any]:
         return max_pool(x, kernel, stride, padding, dilation, ceil_mode, return_indices, count)
 
     def avg_pool_nd(x: Any, kernel: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,

@@ -184,14 +184,14 @@ def logcumsumexp(x: Any, axis: int) -> Any:
 
 
 @function
-def cummax(x: Any, axis: int, return_indices: bool = False) -> Any:
+def cummax(x: Any, axis: int, return_indices: bool = False) -> Any | tuple[Any, Any]:
     """The running maximum along an axis; with `return_indices`, also where it was last reached."""
     found = cummax_op(x, axis=axis)
     return found if return_indices else found[0]
 
 
 @function
-def cummin(x: Any, axis: int, return_indices: bool = False) -> Any:
+def cummin(x: Any, axis: int, return_indices: bool = False) -> Any | tuple[Any, Any]:
     """The running minimum along an axis; with `return_indices`, also where it was last reached."""
     found = cummin_op(x, axis=axis)
     return found if return_indices else found[0]

@@ -245,20 +245,20 @@ UniqueInverse = namedtuple("UniqueInverse", "values inverse_indices")
 
 
 @function
-def unique_all(x: Any) -> Any:
+def unique_all(x: Any) -> UniqueAll:
     """The different elements in ascending order, their first places, inverse indices and counts."""
     return UniqueAll(*unique_op(x))
 
 
 @function
-def unique_counts(x: Any) -> Any:
+def unique_counts(x: Any) -> UniqueCounts:
     """The different elements in ascending order and how often each occurs."""
     values, _, _, counts = unique_op(x)
     return UniqueCounts(values, counts)
 
 
 @function
-def unique_inverse(x: Any) -> Any:
+def unique_inverse(x: Any) -> UniqueInverse:
     """The different elements in ascending order and, for every element, which of them it is."""
     values, _, inverse, _ = unique_op(x)
     return UniqueInverse(values, inverse)
@@ -271,7 +271,7 @@ def unique_values(x: Any) -> Any:
 
 
 @function
-def unique(x: Any, return_inverse: bool = False, return_counts: bool = False) -> Any:
+def unique(x: Any, return_inverse: bool = False, return_counts: bool = False) -> Any | tuple[Any, ...]:
     """The different elements in ascending order; with the flags, also inverse indices and counts.
 
     >>> tn.unique(tn.tensor([3, 1, 3]), return_counts=True)

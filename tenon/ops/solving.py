@@ -147,7 +147,7 @@ def _rtol(x: Any, rtol: float | None) -> float:
 
 
 @function
-def lstsq(x: Any, y: Any, rtol: float | None = None) -> Any:
+def lstsq(x: Any, y: Any, rtol: float | None = None) -> LstsqResult:
     """The z of least norm among those that minimise |x @ z - y|, with residuals, rank and singular values of x."""
     x, y = lift(x), lift(y)
     columns = expand_dims(y, -1) if y.ndim == 1 else y
@@ -199,7 +199,7 @@ def det(x: Any) -> Any:
 
 
 @function
-def slogdet(x: Any) -> Any:
+def slogdet(x: Any) -> SlogdetResult:
     """The sign of the determinant and the logarithm of its size."""
     return SlogdetResult(*slogdet_op(x))
 

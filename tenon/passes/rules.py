@@ -20,21 +20,21 @@ from tenon.dataclasses import dataclass, field
 from tenon.graph.build import PYTHON_SCALARS
 from tenon.graph.ir import Literal, Node, Value
 from tenon.graph.op import Op, using
-from tenon.graph.operators import Operators
+from tenon.graph.operators import Traced
 
 COMMUTATIVE = frozenset({"add", "multiply", "maximum", "minimum", "equal", "not_equal", "logical_and", "logical_or",
                          "logical_xor", "bitwise_and", "bitwise_or", "bitwise_xor"})
 
 
 @dataclass(eq=False)
-class Hole(Operators):
+class Hole(Traced):
     """Matches anything, and the same thing everywhere."""
 
     name: str
 
 
 @dataclass(eq=False)
-class Pattern(Operators):
+class Pattern(Traced):
     """Matches a node of this operator whose inputs and attributes match."""
 
     op: Op

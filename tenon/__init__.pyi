@@ -1,0 +1,99 @@
+"""Written by tools/generate_stubs.py from the operators' definitions."""
+
+from tenon.ops.public import *
+from tenon.types import DType
+from tenon.serialization.run_checkpoint import Checkpoint as Checkpoint
+from tenon.graph.ir import Graph as Graph
+from tenon.tensor import Tensor as Tensor
+from tenon.nn.dropout import alpha_dropout as alpha_dropout
+from tenon.tensor import asarray as asarray
+from tenon.autocast import autocast as autocast
+from tenon.transforms import autograd as autograd
+from tenon.random import bernoulli as bernoulli
+from tenon.types import broadcast_shapes as broadcast_shapes
+from tenon.array_api import can_cast as can_cast
+from tenon.random import categorical as categorical
+from tenon.transforms.checkpoint import checkpoint as checkpoint
+from tenon.capture.control import cond as cond
+from tenon.transforms.custom import custom_vjp as custom_vjp
+from tenon import data as data
+from tenon import debug as debug
+from tenon.random import dropout as dropout
+from tenon.types import DType as dtype
+from tenon.array_api import e as e
+from tenon.eager.recording import enable_grad as enable_grad
+from tenon.debug.explain import explain as explain
+from tenon import fft as fft
+from tenon.array_api import finfo as finfo
+from tenon.capture.loops import fori_loop as fori_loop
+from tenon.tensor import from_dlpack as from_dlpack
+from tenon.autocast import get_autocast_dtype as get_autocast_dtype
+from tenon.runtime.scheduler import get_num_threads as get_num_threads
+from tenon.transforms.gradients import grad as grad
+from tenon.extend import graph_pass as graph_pass
+from tenon.transforms.jacobians import hessian as hessian
+from tenon.transforms.jacobians import hvp as hvp
+from tenon.array_api import iinfo as iinfo
+from tenon.array_api import inf as inf
+from tenon.autocast import is_autocast_enabled as is_autocast_enabled
+from tenon.eager.recording import is_grad_enabled as is_grad_enabled
+from tenon.array_api import isdtype as isdtype
+from tenon.transforms.jacobians import jacfwd as jacfwd
+from tenon.transforms.jacobians import jacobian as jacobian
+from tenon.transforms.jacobians import jacrev as jacrev
+from tenon.jit import jit as jit
+from tenon.transforms.gradients import jvp as jvp
+from tenon.extend import kernel as kernel
+from tenon import linalg as linalg
+from tenon.serialization.files import load as load
+from tenon.random import manual_seed as manual_seed
+from tenon.capture.loops import map as map
+from tenon.random import multinomial as multinomial
+from tenon.array_api import nan as nan
+from tenon.array_api import newaxis as newaxis
+from tenon import nn as nn
+from tenon.eager.recording import no_grad as no_grad
+from tenon.random import normal as normal
+from tenon.ops.extend import op as op
+from tenon import optim as optim
+from tenon.array_api import pi as pi
+from tenon.random import rand as rand
+from tenon.random import rand_like as rand_like
+from tenon.random import randint as randint
+from tenon.random import randint_like as randint_like
+from tenon.random import randn as randn
+from tenon.random import randn_like as randn_like
+from tenon import random as random
+from tenon.random import randperm as randperm
+from tenon.extend import register_backend as register_backend
+from tenon.extend import remove_kernel as remove_kernel
+from tenon.extend import remove_pass as remove_pass
+from tenon.array_api import result_type as result_type
+from tenon.serialization.files import save as save
+from tenon.nn.attention import scaled_dot_product_attention as scaled_dot_product_attention
+from tenon.capture.loops import scan as scan
+from tenon.runtime.scheduler import set_num_threads as set_num_threads
+from tenon.capture.control import switch as switch
+from tenon.tensor import tensor as tensor
+from tenon.random import uniform as uniform
+from tenon.transforms.gradients import value_and_grad as value_and_grad
+from tenon.transforms.gradients import vjp as vjp
+from tenon.transforms.batching import vmap as vmap
+from tenon.capture.loops import while_loop as while_loop
+bfloat16: DType
+bool: DType
+complex128: DType
+complex64: DType
+float16: DType
+float32: DType
+float64: DType
+int16: DType
+int32: DType
+int64: DType
+int8: DType
+uint16: DType
+uint32: DType
+uint64: DType
+uint8: DType
+__version__: str
+__array_api_version__: str

@@ -1,0 +1,192 @@
+"""The operators' definitions in `tenon.ops` -> what editors and type checkers read: their signatures.
+
+    python tools/generate_stubs.py          # writes tenon/__init__.pyi, ops/public.pyi and tensor_methods.pyi
+
+Parameters are those of a definition.  Their types are its annotations; where it has none, what the name stands for in
+every operator, or the default.  What an operator returns is read off its examples, what a function returns off its
+annotation: there `Any` stands for a tensor, and `Any | ...` for what the arguments decide.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator
+from inspect import Parameter
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import tenon as tn
+from tenon.graph.op import Op
+from tenon.ops import PUBLIC
+from tenon.ops.methods import COMPARISONS, NAMED_TYPES, PROPERTIES, PYTHON_OPERATORS, UNARY, first_parameter
+from tenon.tensor import Tensor
+from tenon.types import DType
+
+PACKAGE = Path(__file__).parent.parent / "tenon"
+AXES = "int | Sequence[int] | None"
+# What a name stands for, in whatever operator it is a parameter.
+NAMES = dict.fromkeys((
+    "x", "y", "z", "xs", "weight", "bias", "indices", "updates", "mask", "target", "running_mean", "running_var",
+    "grid", "theta", "value", "source", "pos_weight", "boundaries", "fweights", "aweights", "factor"), "TensorLike")
+NAMES |= {"axis": AXES, "axes": AXES, "dtype": "DTypeLike", "shape": "int | Sequence[Any]"}
+BUILTINS = re.compile(r"(?<![\w.])(bool|int|float|complex|str|tuple|type)(?![\w(])")
+
+WRITTEN = "Written by tools/generate_stubs.py from the operators' definitions."
+HEAD = f'''"""{WRITTEN}"""
+
+import builtins
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+'''
+ALIASES = '''
+TensorLike: TypeAlias = Tensor | np.ndarray[Any, Any] | np.generic | bool | int | float | complex
+DTypeLike: TypeAlias = DType | np.dtype[Any] | type | str
+
+'''
+
+
+def texts() -> dict[Path, str]:
+    """What each file holds."""
+    return {PACKAGE / "__init__.pyi": package_text(), PACKAGE / "ops" / "public.pyi": public_text(),
+            PACKAGE / "tensor_methods.pyi": methods_text(),
+            PACKAGE / "linalg.pyi": namespace_text(tn.linalg), PACKAGE / "fft.pyi": namespace_text(tn.fft)}
+
+
+def package_text() -> str:
+    """The names of `tn`, from where they are defined."""
+    lines = ["from tenon.ops.public import *", "from tenon.types import DType"]
+    lines += [place(name, getattr(tn, name)) for name in dir(tn) if name not in PUBLIC and not name.startswith("_")]
+    lines += ["__version__: str", "__array_api_version__: str"]
+    return f'"""{WRITTEN}"""\n\n' + "\n".join(sorted(lines, key=lambda line: not line.startswith("from"))) + "\n"
+
+
+def place(name: str, value: Any) -> str:
+    """A line that says what a name of `tn` is."""
+    if isinstance(value, ModuleType):
+        return f"from {value.__name__.rpartition('.')[0]} import {name} as {name}"
+    if isinstance(value, DType):
+        return f"{name}: DType"
+    module = getattr(value, "__module__", None) or "tenon.array_api"
+    return f"from {module} import {getattr(value, '__name__', name)} as {name}"
+
+
+def public_text() -> str:
+    """The module of all operators and functions."""
+    imports = sorted(["from tenon.tensor import Tensor", "from tenon.types import DType",
+                      *result_classes(PUBLIC.values())])
+    lines = [f"def {name}{signature(call)}: ..." for name, call in sorted(PUBLIC.items())]
+    return in_full(HEAD, "\n".join(imports) + "\n" + ALIASES + "\n".join(lines) + "\n")
+
+
+def namespace_text(module: ModuleType) -> str:
+    """A namespace of operators and functions."""
+    calls = {name: getattr(module, name) for name in sorted(module.__all__)}
+    imports = sorted(["from tenon.ops.public import DTypeLike, TensorLike", "from tenon.tensor import Tensor",
+                      *result_classes(calls.values())])
+    lines = [f"def {name}{signature(call)}: ..." for name, call in calls.items()]
+    return in_full(HEAD, "\n".join(imports) + "\n\n" + "\n".join(lines) + "\n")
+
+
+def methods_text() -> str:
+    """The class of all methods of a tensor that are operators."""
+    imports = sorted(["from tenon.graph.operators import Operators", "from tenon.tensor import Tensor",
+                      "from tenon.ops.public import DTypeLike, TensorLike", *result_classes(PUBLIC.values())])
+    lines = [f"    {line}" for line in methods()]
+    return in_full(HEAD.replace(", TypeAlias", "").replace("import numpy as np\n\n", ""), "\n".join(imports)
+                   + "\n\nclass TensorMethods(Operators):\n" + "\n".join(lines) + "\n")
+
+
+def in_full(head: str, text: str) -> str:
+    """Python's types by their full names: operators and methods are called `bool`, `float`, `complex` too."""
+    return head + BUILTINS.sub(r"builtins.\1", text).replace("def builtins.", "def ")
+
+
+def methods() -> Iterator[str]:
+    """As `tenon.ops.methods` installs them, but for those that `Tensor` defines itself."""
+    for name, call in sorted(PUBLIC.items()):
+        if first_parameter(call) == "x" and name not in vars(Tensor):
+            if name in PROPERTIES:
+                yield "@property"
+            yield f"def {name}{signature(call, method=True)}: ..."
+    for python, name in (PYTHON_OPERATORS | COMPARISONS).items():
+        yield f"def __{python}__(self, other: TensorLike, /) -> {result(PUBLIC[name])}: ..."
+    for python, name in PYTHON_OPERATORS.items():
+        yield f"def __r{python}__(self, other: TensorLike, /) -> {result(PUBLIC[name])}: ..."
+    yield from (f"def __{python}__(self) -> {result(PUBLIC[name])}: ..." for python, name in UNARY.items())
+    yield "def __getitem__(self, key: Any, /) -> Tensor: ..."
+    yield "def view(self, *shape: Any) -> Tensor: ..."
+    yield from (f"def {name}(self) -> Tensor: ..." for name in (*NAMED_TYPES, "t", "contiguous"))
+    yield from (f"def {name}(self) -> int: ..." for name in ("dim", "numel"))
+
+
+def signature(call: Callable[..., Any], method: bool = False) -> str:
+    """Parameters and result; those of a method begin with itself."""
+    taken = list(parameters(call))
+    return f"({', '.join(['self', *taken[1:]] if method else taken)}) -> {result(call)}"
+
+
+def parameters(call: Callable[..., Any]) -> Iterator[str]:
+    """As they stand in a signature."""
+    starred = False
+    for one in inspect.signature(call).parameters.values():
+        if one.kind is Parameter.KEYWORD_ONLY and not starred:
+            yield "*"
+        starred |= one.kind in (Parameter.VAR_POSITIONAL, Parameter.KEYWORD_ONLY)
+        stars = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}.get(one.kind, "")
+        yield f"{stars}{one.name}: {kind(one, call)}{default(one)}"
+
+
+def default(parameter: Parameter) -> str:
+    """What it is unless given, where that can be written."""
+    value = parameter.default
+    if value is Parameter.empty:
+        return ""
+    return f" = {value!r}" if value is None or type(value) in (bool, int, float, str) else " = ..."
+
+
+def kind(parameter: Parameter, call: Callable[..., Any]) -> str:
+    """The type of a parameter."""
+    value, stated = parameter.default, parameter.annotation
+    if stated not in ("Any", Parameter.empty):
+        return str(stated).replace("Shape", "Sequence[Any]").replace("Dim", "Any")
+    if isinstance(call, Op) and parameter.name in call.signature.data:
+        found = "TensorLike"
+    elif parameter.name == "axis" and type(value) is int and isinstance(call, Op):
+        found = "int"
+    else:
+        found = NAMES.get(parameter.name) or (type(value).__name__ if type(value) in (bool, float, str) else "Any")
+    return f"{found} | None" if value is None and found != "Any" and "None" not in found else found
+
+
+def result(call: Callable[..., Any]) -> str:
+    """What a call returns."""
+    if isinstance(call, Op):
+        return of_examples(call)
+    stated = str(inspect.signature(call).return_annotation)
+    return "Any" if stated.startswith("Any |") else stated.replace("Any", "Tensor")
+
+
+def of_examples(op: Op) -> str:
+    """As many tensors as its examples say: `f32[2], i64[2]` are two."""
+    types = [example.rpartition("->")[2] for example in op.examples if not example.endswith("error")]
+    counts = {re.sub(r"\[.*?\]", "", one).count(",") for one in types}
+    if len(counts) != 1:
+        return "Any"
+    return "Tensor" if counts == {0} else f"tuple[{', '.join(['Tensor'] * (counts.pop() + 1))}]"
+
+
+def result_classes(calls: Iterable[Callable[..., Any]]) -> Iterator[str]:
+    """Imports of the named tuples that functions return."""
+    for module, name in sorted({(call.__module__, result(call)) for call in calls}):
+        if name.isidentifier() and name not in ("Tensor", "Any"):
+            yield f"from {module} import {name}"
+
+
+if __name__ == "__main__":
+    for path, text in texts().items():
+        path.write_text(text)
