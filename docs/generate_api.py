@@ -28,8 +28,8 @@ class Page:
 
 PAGES = {
     "tensors": Page("Tensors", "What eager code holds: elements, a gradient, and how they are made.", tn, "tn", (
-        "Tensor", "tensor", "asarray", "from_dlpack", "no_grad", "enable_grad", "is_grad_enabled", "autocast",
-        "is_autocast_enabled", "get_autocast_dtype", "save", "load",
+        "Tensor", "tensor", "asarray", "from_dlpack", "stop_gradient", "no_grad", "enable_grad", "is_grad_enabled",
+        "autocast", "is_autocast_enabled", "get_autocast_dtype", "save", "load",
         "broadcast_shapes", "result_type", "can_cast", "isdtype", "finfo", "iinfo", "dtype")),
     "jit": Page("Compiling", "One decorator, and what can be asked about it.", tn, "tn", ("jit", "explain", "Graph")),
     "control": Page("Control flow", "Branches and loops that are nodes of a graph.", tn, "tn", (
@@ -48,6 +48,8 @@ PAGES = {
     "optim": Page("Optimizers", "", tn.optim, "optim"),
     "data": Page("Data", "", tn.data, "tn.data"),
     "fft": Page("Fourier transforms", "", tn.fft, "tn.fft"),
+    "tree": Page("Nests of tensors", "", tn.tree, "tn.tree"),
+    "testing": Page("Tests", "", tn.testing, "tn.testing"),
     "debug": Page("Looking inside", "", tn.debug, "tn.debug"),
 }
 

@@ -46,7 +46,7 @@ try:
         randperm,
         uniform,
     )
-    from tenon.tensor import Tensor, asarray, from_dlpack, tensor
+    from tenon.tensor import Tensor, asarray, from_dlpack, stop_gradient, tensor
     from tenon.types import DType as dtype
     from tenon.types import (
         bfloat16,
@@ -71,17 +71,19 @@ finally:
         _gc.enable()
 
 if _TYPE_CHECKING:
-    from tenon import data, debug, fft, nn, optim
+    from tenon import data, debug, fft, nn, optim, testing
+    from tenon.transforms import pytrees as tree
 
 globals().update(_ops.PUBLIC)
 
-_MODULES = ("data", "debug", "fft", "nn", "optim")
+_MODULES = ("data", "debug", "fft", "nn", "optim", "testing")
 _LATER = dict.fromkeys(("alpha_dropout", "scaled_dot_product_attention"), "tenon.nn.functional")
 _LATER |= dict.fromkeys(("cond", "switch"), "tenon.capture.control")
 _LATER |= dict.fromkeys(("fori_loop", "map", "scan", "while_loop"), "tenon.capture.loops")
 _LATER |= {"save": "tenon.serialization.files", "load": "tenon.serialization.files",
            "Checkpoint": "tenon.serialization.run_checkpoint", "explain": "tenon.debug.explain"}
 _LATER |= dict.fromkeys(("get_num_threads", "set_num_threads"), "tenon.runtime.scheduler")
+_LATER |= {"tree": "tenon.transforms"}
 _LATER |= dict.fromkeys(("autograd", "checkpoint", "custom_vjp", "grad", "hessian", "hvp", "jacfwd", "jacobian",
                          "jacrev", "jvp", "value_and_grad", "vjp", "vmap"), "tenon.transforms")
 

@@ -73,8 +73,11 @@ from tenon.serialization.files import save as save
 from tenon.nn.attention import scaled_dot_product_attention as scaled_dot_product_attention
 from tenon.capture.loops import scan as scan
 from tenon.runtime.scheduler import set_num_threads as set_num_threads
+from tenon.tensor import stop_gradient as stop_gradient
 from tenon.capture.control import switch as switch
 from tenon.tensor import tensor as tensor
+from tenon import testing as testing
+from tenon.transforms import pytrees as tree
 from tenon.random import uniform as uniform
 from tenon.transforms.gradients import value_and_grad as value_and_grad
 from tenon.transforms.gradients import vjp as vjp

@@ -176,10 +176,10 @@ class Tensor(Elements):
         return (self[k] for k in range(len(self)))
 
     def __eq__(self, other: object) -> Any:
-        return equal(self, other)
+        return NotImplemented if other is None or type(other) is str else equal(self, other)    # False
 
     def __ne__(self, other: object) -> Any:
-        return not_equal(self, other)
+        return NotImplemented if other is None or type(other) is str else not_equal(self, other)    # True
 
     __hash__ = Elements.__hash__
 
@@ -402,6 +402,16 @@ def asarray(data: Any, dtype: Any = None, copy: bool | None = None, *, device: A
     if copy and shares:
         return Tensor(copied(array))
     return Tensor(adopted(array) if shares and not isinstance(data, Tensor) else array)
+
+
+def stop_gradient(x: Any) -> Tensor:
+    """The elements of x, through which no gradient flows: `x.detach()`, under the name it has in JAX.
+
+    >>> x = tn.tensor([1.0, 2.0])
+    >>> tn.grad(lambda x: (tn.stop_gradient(x) * x).sum())(x)
+    tensor([1., 2.])
+    """
+    return asarray(x).detach()
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:

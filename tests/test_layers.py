@@ -24,7 +24,7 @@ pipeline
 autocast state in_place elements arrays tensor eager
 capture
 jit transforms random linalg extend
-array_api distributed fft nn optim data interop serialization debug
+array_api distributed fft nn optim data interop serialization debug testing
 __init__
 demos
 serve cli

@@ -68,7 +68,8 @@ def package_text() -> str:
 def place(name: str, value: Any) -> str:
     """A line that says what a name of `tn` is."""
     if isinstance(value, ModuleType):
-        return f"from {value.__name__.rpartition('.')[0]} import {name} as {name}"
+        package, _, module = value.__name__.rpartition(".")
+        return f"from {package} import {module} as {name}"
     if isinstance(value, DType):
         return f"{name}: DType"
     module = getattr(value, "__module__", None) or "tenon.array_api"

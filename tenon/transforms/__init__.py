@@ -2,6 +2,7 @@
 and rules of one's own (`custom`)."""
 
 from tenon.transforms import autograd
+from tenon.transforms import pytrees as tree
 from tenon.transforms.batching import vmap
 from tenon.transforms.checkpoint import checkpoint
 from tenon.transforms.custom import custom_vjp
@@ -9,4 +10,4 @@ from tenon.transforms.gradients import grad, jvp, value_and_grad, vjp
 from tenon.transforms.jacobians import hessian, hvp, jacfwd, jacobian, jacrev
 
 __all__ = ["autograd", "checkpoint", "custom_vjp", "grad", "hessian", "hvp", "jacfwd", "jacobian", "jacrev", "jvp",
-           "value_and_grad", "vjp", "vmap"]
+           "tree", "value_and_grad", "vjp", "vmap"]
