@@ -42,7 +42,7 @@ def test_what_may_be_said():
     tn.testing.assert_close(tn.tensor([float("nan")]), tn.tensor([float("nan")]), equal_nan=True)
     tn.testing.assert_close(tn.ones(2), tn.ones(2, dtype=tn.float64), check_dtype=False)
     tn.testing.assert_close(tn.ones(2), tn.ones(2) * 1.5, rtol=0.5)
-    with pytest.raises(AssertionError, match="the second layer\n1 of 2"):
+    with pytest.raises(AssertionError, match="the second layer\n2 of 2"):
         tn.testing.assert_close(tn.ones(2), tn.zeros(2), msg="the second layer")
     with pytest.raises(AssertionError, match="expected 3"):
         tn.testing.assert_close(np.array([1, 2]), np.array([1, 3]), rtol=0)
