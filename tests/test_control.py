@@ -124,6 +124,48 @@ def test_numbers_are_weak_beside_tensors() -> None:
     assert jitted.dtype is tn.float64 and jitted.item() == 2
 
 
+SIDES: dict[str, tuple[Any, Any]] = {
+    "a tensor": (lambda x: 1.0, lambda x: x), "whole": (lambda x: 2, lambda x: x * 0.1), "both": (lambda x: 1, lambda x: 2.5),
+    "a truth": (lambda x: True, lambda x: 2), "in a nest": (lambda x: {"a": (0.1, x)}, lambda x: {"a": (x, 0.1)}),
+}
+
+
+@pytest.mark.parametrize("name", SIDES)
+@pytest.mark.parametrize("dtype", ["f32", "f64", "bf16"])
+def test_a_number_has_the_type_of_the_other_branch_eagerly_and_compiled(name: str, dtype: str) -> None:
+    def f(p: Any, x: Any) -> Any:
+        return tn.cond(p, *SIDES[name], x), tn.switch(p.astype("i64"), [*SIDES[name]], x)
+    x = tn.tensor(0.3, dtype=dtype)
+    for p in (True, False):
+        eager, compiled = f(tn.tensor(p), x), tn.jit(f, fullgraph=True)(tn.tensor(p), x)
+        batched = tn.vmap(f)(tn.tensor([p, not p]), tn.stack([x, x]))
+        for one, other, many in zip(*(flatten(out)[0] for out in (eager, compiled, batched)), strict=True):
+            assert one.dtype is other.dtype is many.dtype
+            assert one.tolist() == other.tolist() == many.tolist()[0]
+
+
+def test_a_number_of_a_higher_kind_than_the_other_branch_is_refused() -> None:
+    def f(x: Any) -> Any:
+        return tn.cond(x > 0, lambda: 0.5, lambda: x)
+    for run in (f, tn.jit(f), lambda x: tn.vmap(f)(x[None])):
+        with pytest.raises(DTypeError, match=r"is i64 in the false branch and 0\.5 in the true branch"):
+            run(tn.tensor(3))
+
+
+def test_a_branch_that_cannot_be_traced_is_not_asked_for_its_type() -> None:
+    made: list[int] = []
+
+    def other() -> Any:
+        made.append(1)
+        return np.sin(float(tn.tensor(1.0)))
+    assert tn.cond(tn.tensor(True), lambda: 1.5, other).dtype is tn.float32
+    assert made == []
+
+    def factorial(n: Any) -> Any:
+        return tn.cond(n <= 1, lambda: 1, lambda: n * factorial(n - 1))
+    assert factorial(tn.tensor(4)).item() == 24
+
+
 def test_switch_clamps_the_index() -> None:
     branches = [lambda x: x, lambda x: x * 2, lambda x: x * 3]
     for index, factor in ((-7, 1), (0, 1), (1, 2), (2, 3), (9, 3)):

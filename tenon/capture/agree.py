@@ -1,6 +1,7 @@
 """What several runs of a function return -> tensors of one type each, as branches and loops need them.
 
-Numbers become tensors; they are weak, as everywhere: beside a tensor they only raise its kind.  What is neither tensor
+Numbers become tensors; they are weak, as everywhere: beside a tensor they have its type, whose kind must not be lower.
+What is neither tensor
 nor number must be the same on all sides, and stays as it is.
 """
 
@@ -11,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.capture.tree import Structure, flatten
+from tenon.capture.tree import Structure
 from tenon.errors import ArgumentError, DTypeError, ShapeError
 from tenon.graph.ir import Value
 from tenon.graph.op import interpreter
@@ -48,12 +49,6 @@ def as_tensor(x: Any, dtype: DType | None = None) -> Any:
     return x if dtype is None or x.dtype is dtype else cast(x, dtype=dtype)
 
 
-def as_tensors(tree: Any) -> Any:
-    """A nest with its numbers as tensors."""
-    leaves, structure = flatten(tree)
-    return structure.build(map(as_tensor, leaves))
-
-
 def kind_of(x: Any) -> Any:
     """What promotion sees of a leaf."""
     return x.dtype if isinstance(x, Tensor) else next(kind for kind in NUMBERS if isinstance(x, kind))
@@ -80,7 +75,12 @@ def agreed_type(name: str, sides: Sequence[str], leaves: Sequence[Any], label: s
         if shape != shapes[0][1]:
             raise ShapeError(f"{name}: {label} has the shape {list(shapes[0][1])} in {shapes[0][0]} and {list(shape)} "
                              f"in {side}", hint="broadcast one of them with tn.broadcast_to(...)")
-    return common(tuple(map(kind_of, leaves)))
+    found = common(tuple(map(kind_of, leaves)))
+    if tensors and found is not tensors[0][1].dtype:
+        side, x = next((side, x) for side, x in zip(sides, leaves, strict=True) if is_number(x))
+        raise DTypeError(f"{name}: {label} is {tensors[0][1].type} in {tensors[0][0]} and {x!r} in {side}",
+                         hint="cast the tensor with .astype(...)")
+    return found
 
 
 def same(x: Any, y: Any) -> bool:

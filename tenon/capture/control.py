@@ -7,15 +7,16 @@ the node, the tensors that any of them assigns are among its results.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tenon.capture.agree import agreed_type, as_tensor, as_tensors, condition_of, is_known, labels, lifted
+from tenon.capture.agree import agreed_type, as_tensor, condition_of, is_known, is_number, labels, lifted
 from tenon.capture.branch import Branch
 from tenon.capture.convert.entry import convert
 from tenon.capture.convert.session import Session
 from tenon.capture.trace import capturing
 from tenon.capture.tree import Structure, flatten, form
+from tenon.capture.watch import UnsafeCall
 from tenon.dataclasses import dataclass
 from tenon.errors import ArgumentError, DTypeError, ShapeError
 from tenon.graph.ir import Graph, Value
@@ -34,15 +35,17 @@ def cond(pred: Any, true_fn: Function, false_fn: Function, *operands: Any) -> An
     """What `true_fn(*operands)` returns where `pred` holds, else what `false_fn(*operands)` returns.
 
     Only the function taken is run, and only it gets a gradient.  Both return nests of one form, with tensors of the
-    same types; numbers become tensors.  They may read and assign any tensors.
+    same types.  A number becomes a tensor, of the type of what the other function returns there; so where one is
+    returned, the other function is traced, eagerly too.  They may read and assign any tensors.
 
     >>> tn.cond(tn.tensor(True), lambda x: x + 1, lambda x: x - 1, tn.tensor(3))
     tensor(4)
     """
-    known, true_fn, false_fn = condition_of("cond", pred), rewritten(true_fn), rewritten(false_fn)
+    known = condition_of("cond", pred)
+    sides = {"the true branch": rewritten(true_fn), "the false branch": rewritten(false_fn)}
     if isinstance(known, bool):
-        return as_tensors((true_fn if known else false_fn)(*operands))
-    return choice("cond", {"the true branch": true_fn, "the false branch": false_fn}, operands,
+        return taken("cond", sides, 0 if known else 1, operands, isinstance(interpreter().lift(pred), Tensor))
+    return choice("cond", sides, operands,
                   lambda graphs: cond_op(known, *graphs.operands, true=graphs.graphs[0], false=graphs.graphs[1]))
 
 
@@ -56,14 +59,14 @@ def switch(index: Any, branches: Sequence[Function], *operands: Any) -> Any:
     """
     if not branches:
         raise ArgumentError("switch: there are no branches")
-    branches = [rewritten(f) for f in branches]
+    sides = {f"branch {k}": rewritten(f) for k, f in enumerate(branches)}
     chosen = interpreter().lift(index)
     if isinstance(chosen, Tensor) and (chosen.shape != () or chosen.dtype.kind not in "iu"):
         error = ShapeError if chosen.shape else DTypeError
         raise error(f"switch: the index must be one integer, it is {chosen.type}")
     if not isinstance(chosen, Tensor) or is_known(chosen):
-        return as_tensors(branches[min(max(int(chosen), 0), len(branches) - 1)](*operands))
-    return choice("switch", {f"branch {k}": f for k, f in enumerate(branches)}, operands,
+        return taken("switch", sides, min(max(int(chosen), 0), len(branches) - 1), operands, isinstance(chosen, Tensor))
+    return choice("switch", sides, operands,
                   lambda graphs: switch_op(chosen, *graphs.operands, branches=graphs.graphs))
 
 
@@ -71,6 +74,35 @@ def rewritten(function: Function) -> Function:
     """The function, with its own control flow on tensors recorded where that around it is."""
     capture = recorder.get()
     return convert(function) if isinstance(capture, Session) and capture.converting else function
+
+
+# ---------------------------------------------------------------- running one of them
+
+def taken(name: str, functions: Mapping[str, Function], place: int, operands: Sequence[Any], by_data: bool) -> Any:
+    """What one of the functions returns, with its numbers as tensors: of the types that the choice has where `by_data`
+    decide, and a captured program would trace all functions."""
+    leaves, structure = flatten(list(functions.values())[place](*operands))
+    if by_data and any(map(is_number, leaves)):
+        leaves = beside_others(name, functions, place, operands, leaves, structure)
+    return structure.build(map(as_tensor, leaves))
+
+
+def beside_others(name: str, functions: Mapping[str, Function], place: int, operands: Sequence[Any],
+                  leaves: Sequence[Any], structure: Structure) -> list[Any]:
+    """The leaves that one function returned, with each number as a tensor of the type that all functions agree on.
+
+    Numbers stay what they are where another function cannot be traced, or returns another form.
+    """
+    try:
+        traced = [leaves if k == place else trace_branch("another_branch", f, *operands)
+                  for k, f in enumerate(functions.values())]
+    except (Exception, UnsafeCall):     # of any kind: no captured program would have this choice
+        return list(leaves)
+    if any(isinstance(t, Traced) and t.structure != structure for t in traced):
+        return list(leaves)
+    columns = zip(*(t.leaves if isinstance(t, Traced) else t for t in traced), strict=True)
+    return [as_tensor(x, agreed_type(name, list(functions), column, path)) if is_number(x) else x
+            for x, column, path in zip(leaves, columns, labels(structure, "the result"), strict=True)]
 
 
 # ---------------------------------------------------------------- tracing all of them

@@ -10,9 +10,12 @@ from tenon.graph.ir import Graph, Input, Node, Value
 from tenon.graph.kernels import has_kernel
 from tenon.locks import unforked
 from tenon.loops.claims import is_attention
+from tenon.ops.indexing import gather, put, scatter_op, take
 
 if TYPE_CHECKING:
     from tenon.loops.ir import Kernel
+
+INDEXING = take, gather, put, scatter_op        # (x, indices, ...)
 
 
 def body_of(nodes: Sequence[Node], results: Iterable[Value]) -> tuple[Graph, tuple[Value, ...]]:
@@ -40,8 +43,16 @@ def has_loops(node: Node) -> bool:
     """Whether a kernel can compute the node."""
     values = (*node.outputs, *(x for x in node.inputs if x is not None))
     has_rule = node.op.compute is not None or node.op.fill is not None or is_attention(node)
-    return (has_rule and not has_effect(node) and not node.after
+    return (has_rule and not has_effect(node) and not node.after and not only_checks(node)
             and not has_kernel(node) and all(x.dtype.kind in "buif" for x in values))
+
+
+def only_checks(node: Node) -> bool:
+    """Whether all that running the node does is to look at indices: a loop over a result without elements would not."""
+    if node.op not in INDEXING or not all(0 in x.shape for x in node.outputs):
+        return False
+    indices = node.inputs[1]
+    return not isinstance(indices, Value) or 0 not in indices.shape
 
 
 MOST_LOWERED = 512          # kernels that are kept until somebody compiles them

@@ -35,3 +35,37 @@ def test_an_index_out_of_range_is_an_error_eagerly_and_compiled(name: str) -> No
     for run in (program, compiled):
         with pytest.raises(IndexError, match="index 6 is out of range"):
             run(x, outside)
+
+
+def written(x: Any, i: Any) -> Any:
+    y = tn.clone(x)
+    y[i] = 1.0
+    return y
+
+
+WITHOUT_ELEMENTS: dict[str, Callable[[Any, Any], Any]] = {
+    "rows": lambda x, i: tn.take(x, i, axis=0),
+    "a row": lambda x, i: tn.take(x, i[1], axis=0),
+    "a row that is known": lambda x, i: tn.take(x, 1 if i is INSIDE else 6, axis=0),
+    "added up": lambda x, i: tn.take(x * 2, i, axis=0).sum(),
+    "rows of an embedding": lambda x, i: tn.embedding(i, x),
+    "by brackets": lambda x, i: x[i],
+    "the gradient": lambda x, i: tn.grad(lambda x: tn.take(x, i, axis=0).sum())(x),
+    "added to": lambda x, i: tn.index_add(x, i, tn.zeros((2, 0)), axis=0),
+    "filled": lambda x, i: tn.index_fill(x, i, 1.0, axis=0),
+    "written": written,
+    "a batch": lambda x, i: tn.vmap(lambda i: tn.take(x, i, axis=0))(i),
+    "in a loop": lambda x, i: tn.scan(lambda c, k: (c + tn.take(x, k, axis=0).sum(), k), 0.0, i)[0],
+}
+INSIDE, OUTSIDE = tn.tensor([0, 1]), tn.tensor([1, 6])
+
+
+@pytest.mark.parametrize("name", WITHOUT_ELEMENTS)
+def test_an_index_out_of_range_is_an_error_where_rows_have_no_elements(name: str) -> None:
+    program, x = WITHOUT_ELEMENTS[name], tn.zeros((5, 0))
+    compiled = tn.jit(program)
+    for _ in range(3):
+        assert compiled(x, INSIDE).tolist() == program(x, INSIDE).tolist()
+    for run in (program, compiled):
+        with pytest.raises(IndexError, match="index 6 is out of range"):
+            run(x, OUTSIDE)
