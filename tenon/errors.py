@@ -174,6 +174,10 @@ class OutOfMemory(TenonError, MemoryError):
     """A tensor that this machine has no memory for."""
 
 
+class OverBudget(OutOfMemory):
+    """What a program has to keep does not fit in the memory that the user allowed it."""
+
+
 def out_of_memory(operator: str, type: object, bytes: int, where: Location | None = None) -> OutOfMemory:
     """The error of a result that is too large."""
     power = max(0, min(6, (bytes.bit_length() - 1) // 10))

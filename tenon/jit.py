@@ -438,7 +438,8 @@ def jit(function: Any = None, *, fullgraph: bool = False, memory_budget: float |
     reads is guarded, whatever it assigns is assigned by every call.  `fullgraph=True` raises CaptureError where it
     would otherwise run by part.
     `memory_budget` is how many bytes may lie between kernels, beside arguments and results: values are computed again
-    instead of being kept, the cheapest first, until that holds or nothing helps.  Without one, a large graph computes
+    instead of being kept, the cheapest first, until that holds or nothing helps.  What loops keep of their turns for
+    gradients counts: a run in which that does not fit raises OutOfMemory.  Without a budget, a large graph computes
     again what is done element by element, as long as that takes at most a hundredth or two of its time.
     Where no gradient is recorded, what depends on tensors from outside alone (weights) is computed once, and again when
     they change; `constants=False` saves the memory that this takes.

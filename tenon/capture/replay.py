@@ -19,7 +19,7 @@ from tenon.capture.settle import OnTape, Results, Settlement, Stopped, fits
 from tenon.capture.trace import Argument, GradientOf, Source
 from tenon.config import ConfigError
 from tenon.eager.recording import is_grad_enabled
-from tenon.errors import CompilerDefect, TenonError
+from tenon.errors import CompilerDefect, OverBudget, TenonError
 from tenon.graph.ir import Value
 from tenon.in_place import Loans
 from tenon.runtime.forks import FORKING, Phase
@@ -105,7 +105,7 @@ def run(captured: Captured, leaves: Sequence[Any], containers: Sequence[Any] = (
                 captured.program.run(arrays, given, partial(_stores, settlement, loans))
                 return settlement.value()
             results = Results(captured.program.run(arrays))
-    except (ConfigError, CompilerDefect, Stopped):
+    except (ConfigError, CompilerDefect, OverBudget, Stopped):
         raise
     except Exception as error:
         if donated and not isinstance(error, TenonError):

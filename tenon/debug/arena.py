@@ -5,7 +5,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from tenon.backends.cpu.steps import CopyStep, KernelStep, Leaf, Storage, homes, leaves, touched
+from tenon.backends.cpu.steps import (
+    CopyStep,
+    KernelStep,
+    Leaf,
+    MarkStep,
+    ReleaseStep,
+    Storage,
+    homes,
+    leaves,
+    touched,
+)
 from tenon.backends.cpu.unit import count
 from tenon.runtime.layout import Layout
 from tenon.runtime.program import Program
@@ -39,5 +49,7 @@ def _places(program: Program, layout: Layout) -> Iterator[str]:
 def _named(step: Leaf) -> str:
     if isinstance(step, CopyStep):
         return "a copy"
+    if isinstance(step, (MarkStep, ReleaseStep)):
+        return "stacks"
     name = step.unit.name if isinstance(step, KernelStep) else step.node.op.name
     return f"{name} ({step.node.loc})" if step.node.loc else name

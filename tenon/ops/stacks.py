@@ -5,9 +5,9 @@
 
 A stack is one 64-bit handle, so it is carried by loops, chosen by branches, stacked by scans and pushed on other stacks
 like any scalar.  It names a cell: the stack below, and the values; 0 is the empty stack.  A pop that finds no cell, or
-one with values of other types, is an error at run time.  Cells never change, and live as long as the run of the
-program: a native backend takes them from a region that grows by doubling and is kept for the next run, so that a push
-is a copy behind the end of the region, and a pop reads where the handle points.
+one with values of other types, is an error at run time.  Cells never change.  A native backend takes them from a region
+that grows by doubling and is kept for the next run, so that a push is a copy behind the end of the region, and a pop
+reads where the handle points; where no handle of some pushes is left, the region ends again where it did before them.
 """
 
 from __future__ import annotations

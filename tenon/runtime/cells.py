@@ -1,7 +1,7 @@
 """The region in which one run keeps the cells of its stacks: chunks, each twice as large as the one before.
 
-Cells do not move, so a handle is an address.  After the run the largest chunk stays, if it is not too large, for the
-next one.
+Cells do not move, so a handle is an address.  Where a program gives cells back, the chunks behind them are used again.
+After the run the largest chunk stays, if it is not too large, for the next one.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from tenon.backends.base import Array
-from tenon.errors import OutOfMemory
+from tenon.errors import OutOfMemory, OverBudget
 from tenon.runtime.memory import aligned_bytes
 
 FIRST_CHUNK = 1 << 16       # bytes
@@ -17,25 +17,51 @@ MOST_KEPT = 64 << 20        # that an idle program holds on to
 
 
 class Cells:
-    """Chunks of one run at a time."""
+    """Chunks of one run at a time; `most` bytes in all, where the user said so."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int | None = None) -> None:
+        self.most = most
         self.chunks: list[Array] = []
+        self.peak = 0               # bytes that any run has taken
 
-    def grow(self, bytes: int) -> Array:
-        """A chunk with room for so many bytes; raises OutOfMemory where there is none."""
-        total, most = sum(chunk.nbytes for chunk in self.chunks), physical_memory()
+    def grow(self, bytes: int, end: int = 0) -> Array:
+        """A chunk with room for so many bytes, behind the one that ends at this address: those behind are free.
+
+        Raises OutOfMemory where there is none.
+        """
+        used = next((k for k, chunk in enumerate(self.chunks, 1) if end_of(chunk) == end), 0)
+        while used < len(self.chunks) and self.chunks[used].nbytes < bytes:
+            del self.chunks[used]
+        if used < len(self.chunks):
+            return self.chunks[used]
+        total, most = self.bytes, self._most()
         size = max(FIRST_CHUNK, 2 * self.chunks[-1].nbytes if self.chunks else 0, bytes)
-        size = size if total + size <= most else bytes
+        size = max(bytes, min(size, most - total))
         try:
             if total + size > most:
                 raise MemoryError
             self.chunks.append(aligned_bytes(size))
         except MemoryError:
-            raise OutOfMemory(f"what a loop keeps of its turns, for its gradient, takes more than {total / 2**30:.3g} "
-                              "GiB, and there is no more memory",
-                              hint="let tn.checkpoint compute a part again, or end the loop sooner") from None
+            raise self._full(total) from None
+        self.peak = max(self.peak, self.bytes)
         return self.chunks[-1]
+
+    @property
+    def bytes(self) -> int:
+        """Of all chunks."""
+        return sum(chunk.nbytes for chunk in self.chunks)
+
+    def _most(self) -> int:
+        return physical_memory() if self.most is None else min(self.most, physical_memory())
+
+    def _full(self, total: int) -> OutOfMemory:
+        kind: type[OutOfMemory]
+        kind, why = OutOfMemory, "there is no more memory"
+        if self.most == self._most():
+            kind, why = OverBudget, f"memory_budget leaves {self._most() / 2**20:.4g} MiB for that"
+        return kind("what a loop keeps of its turns, for its gradient, takes more than "
+                    f"{total / 2**20:.4g} MiB, and {why}",
+                    hint="let tn.checkpoint compute a part again, or end the loop sooner")
 
     def begin(self) -> Array | None:
         """The chunk that is there already, at the beginning of a run."""
@@ -44,6 +70,11 @@ class Cells:
     def end(self) -> None:
         """Free what the run used, but for one chunk."""
         self.chunks = [chunk for chunk in self.chunks[-1:] if chunk.nbytes <= MOST_KEPT]
+
+
+def end_of(chunk: Array) -> int:
+    """The address behind its last byte."""
+    return int(chunk.ctypes.data) + chunk.nbytes
 
 
 def physical_memory() -> int:

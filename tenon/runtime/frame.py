@@ -63,7 +63,7 @@ class Frame:
         self.arrays: Sequence[Array] = ()
         self.results: list[Array] = []
         self.error: BaseException | None = None
-        self.cells = Cells()
+        self.cells = Cells(layout.most_cells)
         for word, value in (
                 (native.STEPS, layout.steps.ctypes.data), (native.POINTERS, self.pointers.ctypes.data),
                 (native.SIZES, layout.size_words.ctypes.data), (native.SCRATCH_STRIDE, layout.scratch),
@@ -133,16 +133,17 @@ class Frame:
 
     def run_checked(self, arrays: Sequence[Array], results: list[Array], stores: Iterator[Any] | None) -> list[Array]:
         """For programs in which steps may fail, or call back."""
-        self.arrays, self.results, self.error = arrays, results, None
+        layout, self.arrays, self.results, self.error = self.layout, arrays, results, None
         self.statuses[:] = 0
         self.use_cells(self.cells.begin())
         _frames[self.number] = self
         try:
-            with running(self.layout.sizes):
+            with running(layout.sizes):
                 self.drive(stores)
         finally:
             del _frames[self.number]
             self.arrays, self.results = (), []
+            layout.cell_bytes = max(layout.cell_bytes, self.cells.peak)
             self.cells.end()
         self.raise_host_error()
         if self.statuses.any():
@@ -171,7 +172,8 @@ class Frame:
         step = self.layout.host[number]
         try:
             if isinstance(step, AllocateStep):
-                self.use_cells(self.cells.grow(count(step.bytes, self.layout.sizes)))
+                size, end = count(step.bytes, self.layout.sizes), int(self.context[native.CELL_END])
+                self.use_cells(self.cells.grow(size, end))
             elif isinstance(step, FollowStep):
                 raise not_pushed(step.node.loc)
             else:

@@ -15,7 +15,7 @@ from tenon.backends.cpu.steps import AllocateStep, CopyStep, FollowStep, HostSte
 from tenon.backends.cpu.unit import Unit, count
 from tenon.dataclasses import dataclass, field
 from tenon.graph.interpret import concrete_type
-from tenon.graph.ir import DONATED, UPDATES
+from tenon.graph.ir import DONATED, MEMORY_BUDGET, UPDATES
 from tenon.runtime.failing import has_loops, last_failing
 from tenon.runtime.guard_pages import guarding, spaced
 from tenon.runtime.memory import Buffer, Plan, plan_arena
@@ -61,6 +61,13 @@ class Layout:
     sizes: Sizes
     of: dict[Storage, Place]
     labels: list[str] = field(default_factory=list)   # every row of the table of steps, to be read
+    budget: int | None = None                   # bytes, for arena and cells of stacks
+    cell_bytes: int = 0                         # that runs have taken
+
+    @property
+    def most_cells(self) -> int | None:
+        """Bytes that the cells of stacks may take."""
+        return None if self.budget is None else max(0, self.budget - self.memory.size)
 
 
 def make_layout(assembly: Assembly, address_of: AddressOf, sizes: Sizes, taken: dict[Storage, Storage],
@@ -150,7 +157,8 @@ def _finished(assembly: Assembly, table: Table, pool_threads: int) -> Layout:
         memory=plan, work=sum(work_of(step, sizes) for step in assembly.steps),
         status_words=STATUS_WORDS * (len(table.checked) + 1), checked=table.checked,
         host=table.host, loops=any(has_loops(step) for step in assembly.steps),
-        endless=any(has_loops(step, endless=True) for step in assembly.steps), sizes=sizes, of=of, labels=table.labels)
+        endless=any(has_loops(step, endless=True) for step in assembly.steps), sizes=sizes, of=of, labels=table.labels,
+        budget=graph.notes.get(MEMORY_BUDGET))
 
 
 def plan_memory(table: Table, scratch: int) -> tuple[dict[Storage, int], Plan, int]:

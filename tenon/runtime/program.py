@@ -82,8 +82,9 @@ class Program:
 
     @property
     def peak_bytes(self) -> int:
-        """Memory beside the arguments and results."""
-        return self.plan.memory.size
+        """Memory beside the arguments and results; where loops keep what the data ask for, what runs have taken."""
+        plan = self.plan
+        return plan.memory.size + plan.cell_bytes
 
     @property
     def llvm(self) -> str:

@@ -21,8 +21,10 @@ from tenon.backends.cpu.steps import (
     KernelStep,
     Leaf,
     LoopStep,
+    MarkStep,
     Move,
     MoveStep,
+    ReleaseStep,
     Step,
     Storage,
     homes,
@@ -61,6 +63,7 @@ class Table(Rows):
         self.checked: list[KernelStep] = []
         self.host: list[HostStep | AllocateStep | FollowStep] = []      # what may call back
         self.cell_kinds: dict[tuple[TensorType, ...], int] = {}
+        self.marks: dict[MarkStep, int] = {}            # where their two words are
         self.segment = 0                                # number of barriers so far
         self.parallel: set[int] = set()                 # segments in which several threads work
         self.spans: list[tuple[tuple[Storage, ...], int, int]] = []     # of each step: memory, first and last segment
@@ -150,6 +153,11 @@ class Table(Rows):
                 self.fence()
                 self.pointed.append((self.row("move", driver.MOVE, 0, 0), step.cell))
                 writes = (*writes, *self.memory((step.cell,)))
+            case MarkStep():
+                self.marks[step] = self.place_operands((NOWHERE, NOWHERE))
+                self.row("mark", driver.MARK, self.marks[step])
+            case ReleaseStep():
+                self.row("release", driver.RELEASE, self.marks[step.mark])
         self.spans.append((used, first, self.segment))
         self.touch(reads, writes, thread)
         self.room.leave(step, used)

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
+from tenon.backends.cpu.released import with_releases
 from tenon.backends.cpu.steps import (
     CopyStep,
     HostStep,
@@ -72,7 +73,8 @@ def assemble(graph: Graph, make_unit: MakeUnit, make_inner: MakeUnit) -> Assembl
     places = assembler.steps_of(graph, arguments)
     results = assembler.own_results(places)
     share(assembler.steps)
-    made = Assembly(graph, resolved(assembler.steps), arguments, tuple(map(now, results)))
+    steps = resolved(with_releases(assembler.steps, results))
+    made = Assembly(graph, steps, arguments, tuple(map(now, results)))
     return _with_packing(made, assembler.packing) if assembler.packing else made
 
 

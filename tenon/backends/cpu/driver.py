@@ -19,6 +19,7 @@ A step is six words: what it does, and up to five operands.
     FOLLOW operands pointer step kind leave                                    thread 0, unless the cell is another
     WRITE                                                                      arguments are written from now on
     ALLOCATE operands pointer step sizes leave                                 thread 0
+    MARK operands              RELEASE operands                                thread 0
 
 `operands` is the place in the context's table of pointers where those of the step begin; `status` the place of the
 words that a kernel writes when it fails (an index out of range), 0 for all that cannot fail; `sizes` where its symbolic
@@ -26,8 +27,9 @@ sizes begin.  A move is three words, (to, from, offset): pointer `to` becomes po
 goes to one of the `count` steps that follow, by the integer (8 bytes) there, or to the nearest one there is.  ALLOCATE
 takes so many bytes of the region of cells, after a call back to `step` if there is no room, writes their address to the
 operand and the pointer, and the kind of the cell, which stands behind the size, into its second word.  FOLLOW reads the
-address from there, and calls back where it is 0 or leads to a cell of another kind.  What jumps look at must not be
-written before all threads have looked: the table has barriers for that.
+address from there, and calls back where it is 0 or leads to a cell of another kind.  MARK writes to two operands where
+the region goes on, and RELEASE lets it go on there again.  What jumps look at must not be written before all threads
+have looked: the table has barriers for that.
 
 JUMP_WHILE and AGAIN ask now and then whether a signal ends the program (`tenon.backends.interrupts`).  What ends it,
 ends it for all threads, where they meet.  In what thread 0 runs alone, behind a SKIP, nobody meets it: there `leave` is
@@ -53,7 +55,7 @@ from tenon.dataclasses import dataclass
 from tenon.locks import Lock
 
 END, KERNEL_ALL, KERNEL_ONE, BARRIER, HOST, COPY, JUMP, JUMP_UNLESS, JUMP_WHILE, MOVE, SKIP, CHOOSE, \
-    ALLOCATE, FOLLOW, AGAIN, WRITE = range(16)
+    ALLOCATE, FOLLOW, AGAIN, WRITE, MARK, RELEASE = range(18)
 MOVE_WORDS = 3
 STEP_WORDS = 6
 CELL_KIND = 1                # the word of a cell that says what was pushed
@@ -369,6 +371,19 @@ def _lacks(f: Function, context: Pointer, step: Word, kind: Word, handle: Pointe
     f.give(f.through(context.at(CALLBACK), HALF, context.word(FRAME), step) != 0)
 
 
+def _mark(f: Function, walk: Walk) -> None:
+    with f.where(walk.is_first):
+        for k, word in enumerate((CELL_NEXT, CELL_END)):
+            walk.place(1).put(walk.context.word(word), k)
+
+
+def _release(f: Function, walk: Walk) -> None:
+    with f.where(walk.is_first):
+        for k, word in enumerate((CELL_NEXT, CELL_END)):
+            walk.context.put(walk.place(1).word(k), word)
+
+
 _STEPS = {END: _end, KERNEL_ALL: _kernel_all, KERNEL_ONE: _kernel_one, BARRIER: _barrier, HOST: _host, COPY: _copy,
           JUMP: _jump, JUMP_UNLESS: _jump_unless, JUMP_WHILE: _jump_while, MOVE: _move, SKIP: _skip, CHOOSE: _choose,
-          ALLOCATE: _allocate, FOLLOW: _follow, AGAIN: _again, WRITE: _write}
+          ALLOCATE: _allocate, FOLLOW: _follow, AGAIN: _again, WRITE: _write,
+          MARK: _mark, RELEASE: _release}

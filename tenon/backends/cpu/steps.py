@@ -1,6 +1,6 @@
 """What a program does, step by step, and the memory that the steps work on.  No sizes yet.
 
-    Leaf    = KernelStep | HostStep | CopyStep | MoveStep | AllocateStep | FollowStep
+    Leaf    = KernelStep | HostStep | CopyStep | MoveStep | AllocateStep | FollowStep | MarkStep | ReleaseStep
     Step    = Leaf | BranchStep | LoopStep                                  the last two hold steps
     Storage                             memory that one or several values lie in: views share it, in-place results too
 
@@ -161,6 +161,23 @@ class FollowStep:
 
 
 @dataclass(eq=False)
+class MarkStep:
+    """Note where the region of the stacks ends now."""
+
+    inputs: tuple[Storage, ...] = ()
+    outputs: tuple[Storage, ...] = ()
+
+
+@dataclass(eq=False)
+class ReleaseStep:
+    """Let the region of the stacks end where it did at the mark: nobody reaches what was pushed since."""
+
+    mark: MarkStep
+    inputs: tuple[Storage, ...] = ()
+    outputs: tuple[Storage, ...] = ()
+
+
+@dataclass(eq=False)
 class BranchStep:
     """The steps of one branch: of number 0 or 1 where `choice` is a boolean, else of the nearest number there is."""
 
@@ -211,7 +228,7 @@ class LoopStep:
         return _inside(self.parts, "outputs")
 
 
-Leaf = KernelStep | HostStep | CopyStep | MoveStep | AllocateStep | FollowStep
+Leaf = KernelStep | HostStep | CopyStep | MoveStep | AllocateStep | FollowStep | MarkStep | ReleaseStep
 Step = Leaf | BranchStep | LoopStep
 
 
@@ -296,6 +313,8 @@ def _resolved(step: Step) -> Step:
             return replace(step, handle=now(step.handle), cell=now(step.cell))
         case FollowStep():
             return replace(step, handle=now(step.handle), cell=now(step.cell))
+        case MarkStep() | ReleaseStep():
+            return step
         case BranchStep():
             return BranchStep(step.node, now(step.choice), tuple(map(resolved, step.branches)))
         case LoopStep():

@@ -18,6 +18,7 @@ import numpy as np
 
 from tenon.backends.cpu.cells import STACKS
 from tenon.backends.cpu.prepack import prepack
+from tenon.backends.cpu.released import with_releases
 from tenon.backends.cpu.steps import (
     BranchStep,
     CopyStep,
@@ -97,6 +98,7 @@ def _while_loop(assembler: Assembler, node: Node) -> None:
         return
     share(condition, kept=[proceed])
     loop.close(body, results)
+    body, condition = with_releases(body, results), with_releases(condition)
     before, step = prepack(loop.step(node, body, condition=tuple(condition), proceed=proceed))
     assembler.steps += [*loop.before, *before, step]
     assembler.set_results(node, loop.carried)
@@ -122,6 +124,7 @@ def _scan(assembler: Assembler, node: Node) -> None:
     for place, array in loop.stack_states(node, steps, results, stacked):
         loop.stack(steps, place, array, length, reverse)
     loop.close(steps, results[:after - first])
+    steps = with_releases(steps, results)
     before, step = prepack(loop.step(node, steps, length=length))
     assembler.steps += [*loop.before, *before, step]
     assembler.set_results(node, (*loop.carried, *arrays))
@@ -154,7 +157,7 @@ def branch(node: Node, choice: Storage, branches: Sequence[tuple[list[Step], lis
                 place.into = result
             else:
                 steps.append(CopyStep(place, result))
-    return BranchStep(node, choice, tuple(tuple(steps) for steps, _ in branches)), results
+    return BranchStep(node, choice, tuple(tuple(with_releases(*branch)) for branch in branches)), results
 
 
 def made_by(steps: Sequence[Step]) -> set[Storage]:
