@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tenon.dims import Dim, product
-from tenon.graph.ir import Graph, Node
+from tenon.graph.ir import Graph, Node, Value
 from tenon.loops.build import GraphExpressions, Read, Scalars, is_empty, offset
 from tenon.loops.cost import FUNCTION, operations
 from tenon.loops.expressions import OPERATION, Binary, Buffer, Expr, Index, Load, Local, Select, identity, lift, size
@@ -22,6 +22,7 @@ from tenon.loops.simplify import simplify
 from tenon.loops.sorting import Ordering
 from tenon.loops.target import GRAIN, Target
 from tenon.loops.traversal import walk
+from tenon.ops.shape import reshape_op
 from tenon.types import DType, Shape, TensorType, float32, float64, int64
 
 TILE = 256          # neighbours that are computed together
@@ -37,6 +38,15 @@ Step = Callable[[Sequence[Expr], Sequence[Expr], Expr], Sequence[Expr]]
 def fill_node(graph: Graph) -> Node | None:
     """The node of a body that is filled in an order; it is the last."""
     return next((node for node in graph.nodes if node.op.fill is not None), None)
+
+
+def is_filled_by(graph: Graph, node: Node) -> bool:
+    """Whether the results are the node's outputs and nothing else; other shapes leave them where they are in memory."""
+    origin: dict[Any, Value] = dict(zip(node.outputs, node.outputs, strict=True))
+    for other in graph.nodes:
+        if other.op is reshape_op and other.inputs[0] in origin:
+            origin[other.output] = origin[other.inputs[0]]
+    return [origin.get(result) for result in graph.results] == list(node.outputs)
 
 
 class Filling(Scalars):

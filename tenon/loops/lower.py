@@ -24,7 +24,7 @@ from tenon.loops.columns import in_columns
 from tenon.loops.contraction import misplaced
 from tenon.loops.deep import with_parted_depth
 from tenon.loops.expressions import Buffer, Call, Expr, Index, Reduce, size
-from tenon.loops.filling import Filling, fill_node
+from tenon.loops.filling import Filling, fill_node, is_filled_by
 from tenon.loops.flattening import with_flat_reductions
 from tenon.loops.intervals import in_intervals
 from tenon.loops.ir import Kernel, Nest, checks_of
@@ -59,6 +59,8 @@ def _lowered(graph: Graph, name: str) -> Kernel:
         nest = attention_nest(GraphExpressions(graph, inputs), node, outputs)
         return _kernel(name, graph, inputs, outputs, (), [nest])
     if (node := fill_node(graph)) is not None:
+        if not is_filled_by(graph, node):
+            raise NotImplementedError(f"what is computed of {node.op.name} stands in its kernel")
         filling = Filling(GraphExpressions(graph, inputs), node, outputs)
         compare_with_graph("the fill rule", graph, inputs, outputs, filling.nests)
         return _kernel(name, graph, inputs, outputs, (), filling.nests)

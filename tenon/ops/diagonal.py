@@ -26,6 +26,8 @@ def _diagonal_type(x: TensorType, *, offset: int = 0) -> TensorType:
 
 def diagonal_size(rows: Dim, columns: Dim, offset: int) -> Dim:
     """How many elements lie on a diagonal."""
+    if not isinstance(rows - columns, int):     # symbols that do not say which is less: numbers are asked for
+        rows, columns = int(rows), int(columns)
     rows, columns = rows - max(-offset, 0), columns - max(offset, 0)
     if isinstance(rows, int) and isinstance(columns, int):
         return max(min(rows, columns), 0)
@@ -62,15 +64,7 @@ def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
         raise ShapeError(f"diagonal: {x.type} has fewer than two axes")
     normalize_axes((axis1, axis2), x.ndim)
     x = moveaxis(x, (axis1, axis2), (-2, -1))
-    _pin_unless_comparable(*x.shape[-2:])
     return diagonal_op(x, offset=int(offset))
-
-
-def _pin_unless_comparable(rows: Dim, columns: Dim) -> None:
-    """Ask for numbers where symbols do not say which is less: how far a diagonal goes is part of its type."""
-    if not isinstance(rows - columns, int):
-        int(rows)
-        int(columns)
 
 
 @function

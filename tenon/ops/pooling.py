@@ -67,12 +67,34 @@ def _max_pool_compute(s: Any, i: Any, x: Any, **attrs: Any) -> Any:
     return _extreme(s, i, "max", x, **attrs)
 
 
+def _first_element(maximum: Any, minimum: Any, p: Sequence[Any], kernel: Sizes, stride: Steps, padding: Pads,
+                   dilation: Steps) -> Any:
+    """The number of the first tap of window p that lies on an element, and not in the padding."""
+    taps = [minimum(maximum(a * -st + (low + d - 1), 0) // d, k - 1)
+            for a, k, st, d, (low, _) in zip(p, kernel, stride, dilation, padding, strict=True)]
+    return ravel(taps, kernel)
+
+
+def _has_start(padding: Pads) -> bool:
+    """Whether there may be padding in front of the elements."""
+    return any(not isinstance(low, int) or low > 0 for low, _ in padding)
+
+
+def _winner(s: Any, i: Any, x: Any, kernel: Any, padding: Any, **attrs: Any) -> Any:
+    """The number of the tap that has the maximum.  Padding ties with elements of the least value, and never wins."""
+    found = _extreme(s, i, "argmax", x, kernel=kernel, padding=padding, **attrs)
+    if not _has_start(padding):
+        return found
+    first = _first_element(s.maximum, s.minimum, i[x.ndim - len(kernel):], kernel, padding=padding, **attrs)
+    return s.select(s.eq(found, 0), first, found)
+
+
 def _taps_compute(s: Any, i: Any, x: Any, **attrs: Any) -> Any:
-    return s.cast(_extreme(s, i, "argmax", x, **attrs), int32)
+    return s.cast(_winner(s, i, x, **attrs), int32)
 
 
 def _positions_compute(s: Any, i: Any, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) -> Any:
-    found = _extreme(s, i, "argmax", x, kernel, stride, padding, dilation)
+    found = _winner(s, i, x, kernel=kernel, stride=stride, padding=padding, dilation=dilation)
     p = i[x.ndim - len(kernel):]
     at = [a * st + b * d - low for a, b, st, d, (low, _)
           in zip(p, unravel(found, kernel), stride, dilation, padding, strict=True)]
@@ -101,6 +123,10 @@ def _taps_ref(x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any) -> 
         element = view[(..., *k)].copy()                    # side by side, since it is read twice
         np.putmask(flat, ~(element <= best) & (best == best), number)       # NaN is largest, the first wins
         np.maximum(best, element, out=best)
+    if _has_start(padding):
+        counts = np.indices(best.shape, sparse=True)[best.ndim - len(kernel):]
+        start = _first_element(np.maximum, np.minimum, counts, kernel, stride, padding, dilation)
+        flat = np.where(flat == 0, start, flat).astype(np.int32)
     return flat
 
 

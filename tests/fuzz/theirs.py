@@ -87,7 +87,7 @@ def renamed(function: Callable[..., Any]) -> Callable[..., Any]:
 # What has the same name and means something else, or is right in more than one way.
 REFUSED = {"median", "nanmedian", "quantile", "vmap", "jvp", "unique", "isclose", "take", "repeat", "cov", "corrcoef", "put",
            "gradient", "split", "sort", "topk", "scatter", "gather", "index_add", "index_copy", "index_fill", "nan_to_num",
-           "sign", "sgn", "cond", "scan", "searchsorted", "bucketize", "dot", "inner", "rms_norm", "unfold", "pad", "ldexp"}
+           "sign", "sgn", "copysign", "cond", "scan", "searchsorted", "bucketize", "dot", "inner", "rms_norm", "unfold", "pad", "ldexp"}
 
 
 def namespace() -> Namespace:
@@ -112,6 +112,7 @@ def namespace() -> Namespace:
         "sum": reduction(torch.sum), "mean": reduction(torch.mean), "max": reduction(torch.amax), "min": reduction(torch.amin),
         "amax": reduction(torch.amax), "amin": reduction(torch.amin), "logsumexp": reduction(torch.logsumexp),
         "nansum": reduction(torch.nansum), "nanmean": reduction(torch.nanmean),
+        "std_mean": reduction(torch.std_mean, correction=0), "var_mean": reduction(torch.var_mean, correction=0),
         "std": reduction(torch.std, correction=0), "var": reduction(torch.var, correction=0),
         "count_nonzero": lambda x, axis=None: torch.count_nonzero(x, dim=axes(x, axis)),
         "argmax": lambda x, axis=None, keepdims=False: torch.argmax(x, axis, keepdims),

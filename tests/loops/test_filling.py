@@ -151,3 +151,23 @@ def test_wide_rows_are_gone_through_in_long_pieces():
             graph = graph_of(f"x: {dtype}{list(shape)}", f"cumsum(x, axis={axis}, reverse={reverse})", f"{dtype}{list(shape)}")
             check(graph, (9 * numbers(*shape)).astype(graph.params[0].dtype.numpy), interpreted=False)
     check(graph_of("x: f32[B, N]", "cumsum(x, axis=0, reverse=False)", "f32[B, N]"), numbers(3, 5003), interpreted=False)
+
+
+@pytest.mark.parametrize("after", ["concat(v1, p, axis=0)", "add(v0, v0)", "pad(v1, 0, low=(0, 1), high=(0, 0))"])
+def test_what_is_computed_of_what_was_filled_is_no_part_of_the_kernel(after):
+    """`recompute` took a search into the kernel of a concat, which then stored the search alone."""
+    graph = parse_graph("def f(x: f32[3], y: f32[4], p: i64[1, 4]):\n"
+                        "    v0: i64[4] = searchsorted(x, y, right=False)\n"
+                        "    v1: i64[1, 4] = reshape(v0, shape=(1, 4))\n"
+                        f"    v2: {'i64[2, 4]' if 'concat' in after else 'i64[4]' if 'add' in after else 'i64[1, 5]'} = {after}\n"
+                        "    return v2\n")
+    with pytest.raises(NotImplementedError, match="searchsorted stands in its kernel"):
+        lower(graph, "f")
+
+
+def test_what_was_filled_has_another_shape():
+    graph = parse_graph("def f(x: f32[3], y: f32[4]):\n"
+                        "    v0: i64[4] = searchsorted(x, y, right=False)\n"
+                        "    v1: i64[2, 2] = reshape(v0, shape=(2, 2))\n"
+                        "    return v1\n")
+    check(graph, np.float32([1, 2, 3]), np.float32([0, 4, 2, 3]))
