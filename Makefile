@@ -65,5 +65,5 @@ $(VENV)/.test: $(VENV)/.created pyproject.toml
 
 $(VENV)/.interop: $(VENV)/.test
 	@echo "installing PyTorch (CPU), onnx and ONNX Runtime into $(VENV) (once)"
-	@$(PIP) install -e '.[torch,onnx]'
+	@$(PIP) install -e '.[torch,onnx,onnxruntime]'
 	@touch $@

@@ -160,6 +160,20 @@ def run_saved(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def run_onnx(arguments: argparse.Namespace) -> int:
+    from tenon.onnx.model_report import report
+
+    sizes = {}
+    for text in arguments.size:
+        name, _, number = text.partition("=")
+        if not number.isdigit():
+            raise ArgumentError(f"--size {text} is not NAME=NUMBER")
+        sizes[name] = int(number)
+    for line in report(str(existing(arguments.file)), arguments.input, sizes, arguments.time_limit):
+        print(line)
+    return 0
+
+
 def load(files: Sequence[str]) -> None:
     """Run Python files for what they register: operators, passes, backends, kernels."""
     from tenon.debug.stages import run_file
@@ -212,6 +226,14 @@ COMMANDS = {
                  help="an argument, in order or by name; a number may stand for a file"),
         argument("--function", metavar="NAME", help="which of several (default: the first)"),
         argument("--output", metavar="FILE", help="where results go: .npy for one, .safetensors for any number"))),
+    "onnx": Command("an ONNX model: what is in it, what is not supported, its results and times", run_onnx, (
+        argument("file", metavar="FILE.onnx", help="the model; its external data stand beside it"),
+        argument("--input", action="append", default=[], metavar="[NAME=]FILE.npy",
+                 help="an input, in order or by name (default: random numbers)"),
+        argument("--size", action="append", default=[], metavar="NAME=NUMBER",
+                 help="an open size of the random inputs (default: 1)"),
+        argument("--time-limit", type=float, metavar="SECONDS",
+                 help="stop after this time; the model is then evaluated operator by operator"))),
     "opt": Command("run passes on the text of a graph", opt, (
         argument("file", nargs="?", default="-", metavar="FILE", help="text of one graph; - reads standard input"),
         argument("--passes", default="", help="comma-separated names, in order; none prints the graph as it was read"),

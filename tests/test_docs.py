@@ -12,6 +12,7 @@
 
 import contextlib
 import doctest
+import importlib.util
 import io
 import os
 import re
@@ -72,10 +73,16 @@ def update_page(page: Path, folder: Path) -> None:
     page.write_text("\n".join(lines) + "\n", encoding="utf-8")
 
 
+def module_name(page: Path) -> str:
+    """What a page is called as a module: its own name, unless that is a package's."""
+    name = page.stem.lower()
+    return f"{name}_page" if importlib.util.find_spec(name) else name
+
+
 def run_page(page: Path, folder: Path) -> Found:
     """Execute the blocks of a page; `folder` is the working folder and gets the page's python as one file."""
     todo = [block for block in blocks(page.read_text(encoding="utf-8")) if not block.marker.startswith("not run")]
-    module = types.ModuleType(page.stem.lower())
+    module = types.ModuleType(module_name(page))
     module.__file__ = f"{module.__name__}.py"
     write_python(todo, folder / module.__file__)
     printed, error, wrong = "", None, []

@@ -26,7 +26,7 @@ capture
 jit transforms random linalg extend
 array_api distributed fft nn optim data interop serialization debug testing
 __init__
-demos
+demos onnx
 serve cli
 """
 RANK = {name: rank for rank, row in enumerate(LAYERS.strip().splitlines()) for name in row.split()}
@@ -38,7 +38,7 @@ ONLY_IN = {
     "rich": {"debug"},
     "matplotlib": {"debug"},
     "torch": {"interop"},
-    "onnx": {"interop"},
+    "onnx": {"onnx"},
     "mpi4py": {"distributed"},
 }
 

@@ -1,0 +1,25 @@
+"""What each ONNX operator is in Tenon: one definition each, grouped by kind."""
+
+from tenon.onnx.operators import (
+    activation_ops,
+    attention_ops,
+    cast_ops,
+    control_ops,
+    convolution_ops,
+    elementwise_ops,
+    image_ops,
+    index_ops,
+    learning_ops,
+    loss_ops,
+    normalization_ops,
+    pool_ops,
+    quantized_ops,
+    random_ops,
+    recurrent_ops,
+    reduce_ops,
+    sequence_ops,
+    shape_ops,
+    signal_ops,
+    text_ops,
+    training_ops,
+)
