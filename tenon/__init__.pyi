@@ -54,6 +54,7 @@ from tenon.array_api import newaxis as newaxis
 from tenon import nn as nn
 from tenon.eager.recording import no_grad as no_grad
 from tenon.random import normal as normal
+from tenon import onnx as onnx
 from tenon.ops.extend import op as op
 from tenon import optim as optim
 from tenon.array_api import pi as pi
