@@ -73,6 +73,11 @@ class Elements(Operators):
             return array.astype(dtype)
         return array.copy() if copy else adopted(array)
 
+    def __buffer__(self, flags: int) -> memoryview:
+        """The elements for `memoryview(x)`, read-only; Python asks for them from 3.12 on."""
+        elements: Any = self._concrete("the buffer of a tensor")
+        return memoryview(elements).toreadonly()
+
     def __dlpack__(self, *, stream: Any = None, max_version: tuple[int, int] | None = None,
                    dl_device: tuple[int, int] | None = None, copy: bool | None = None) -> Any:
         """The elements as a DLPack capsule, shared where the strides allow it; read-only for those who can be told."""

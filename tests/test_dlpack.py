@@ -123,8 +123,6 @@ def test_what_cannot_be_taken_says_so() -> None:
         tn.tensor([1.0], requires_grad=True).__dlpack__()
     with pytest.raises(BufferError):
         tn.from_dlpack(np.arange(3.0).astype(">f8"))
-    with pytest.raises(BufferError):
-        tn.zeros(2, dtype="bf16").__dlpack__()
 
 
 def test_the_memory_outlives_its_producer() -> None:
@@ -138,3 +136,22 @@ def test_a_shared_tensor_does_not_follow_what_the_tensor_is_assigned() -> None:
     shared = np.from_dlpack(x)
     x += 1
     assert shared.tolist() == [1.0, 2.0] and x.tolist() == [2.0, 3.0]
+
+
+@pytest.mark.skipif("torch" not in OTHERS, reason="NumPy has no bfloat16")
+def test_bfloat16_crosses_without_a_copy() -> None:
+    import torch  # heavy, and not always there
+    theirs = torch.arange(6, dtype=torch.bfloat16).reshape(2, 3)[:, ::2]
+    ours = tn.from_dlpack(theirs)
+    assert ours.dtype is tn.bfloat16 and ours.tolist() == theirs.tolist()
+    assert ours.numpy().ctypes.data == theirs.data_ptr()
+    back = torch.from_dlpack(ours)
+    assert back.dtype is torch.bfloat16 and back.data_ptr() == theirs.data_ptr() and back.tolist() == ours.tolist()
+
+
+def test_bfloat16_and_unsigned_integers_are_told_apart() -> None:
+    for dtype in (tn.bfloat16, tn.uint16):
+        x = tn.arange(3).astype(dtype)
+        for copy in (None, True):
+            assert tn.from_dlpack(x, copy=copy).dtype is dtype and tn.from_dlpack(x, copy=copy).tolist() == [0, 1, 2]
+    assert tn.from_dlpack(tn.zeros((0, 3), dtype=tn.bfloat16)).shape == (0, 3)

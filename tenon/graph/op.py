@@ -26,6 +26,7 @@ from tenon.dataclasses import dataclass, field
 from tenon.errors import KNOWN_CODE, ArgumentError, TenonError
 from tenon.garbage import COLLECTOR
 from tenon.graph.misuse import MISUSE, misused
+from tenon.graph.synonyms import axis_first, renamed
 from tenon.types import TensorType
 
 Types = TensorType | tuple[TensorType, ...]
@@ -102,6 +103,7 @@ class Signature:
     attrs: Mapping[str, Any]            # attribute -> default; inspect.Parameter.empty where there is none
 
     fixed: bool                         # all attributes have defaults, and the data are not variadic
+    names: tuple[str, ...]              # of all parameters
 
     @staticmethod
     def of(rule: Callable[..., Any]) -> Signature:
@@ -113,7 +115,8 @@ class Signature:
         attrs = {name: defaults.get(name, inspect.Parameter.empty) for name in keywords}
         variadic = bool(code.co_flags & inspect.CO_VARARGS)
         return Signature(names[:code.co_argcount], sum(default is None for default in rule.__defaults__ or ()),
-                         variadic, attrs, not variadic and inspect.Parameter.empty not in attrs.values())
+                         variadic, attrs, not variadic and inspect.Parameter.empty not in attrs.values(),
+                         (*names[:code.co_argcount], *attrs))
 
     def __str__(self) -> str:
         required = len(self.data) - self.optional
@@ -130,6 +133,7 @@ class Signature:
                     break
             else:
                 return tuple(args), dict(self.attrs)
+        args, keywords = axis_first(self.names, tuple(args), renamed(self.names, keywords))
         keywords = dict(keywords)
         if self.variadic:
             listed = bool(args) and isinstance(args[0], (tuple, list))

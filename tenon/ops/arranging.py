@@ -174,24 +174,30 @@ def atleast_3d(*xs: Any) -> Any:
 # ---------------------------------------------------------------- the order of axes
 
 @function
-def transpose(x: Any, *axes: Any) -> Any:
-    """The axes reversed, or in the order given.
+def transpose(x: Any, *axes: Any, axis1: int | None = None, axis2: int | None = None) -> Any:
+    """The axes reversed, or in the order given; two numbers are two axes to exchange, as in PyTorch.
 
     >>> tn.zeros(2, 3, 4).transpose().shape, tn.zeros(2, 3, 4).transpose(0, 2, 1).shape
     ((4, 3, 2), (2, 4, 3))
+    >>> tn.zeros(2, 3, 4).transpose(0, 1).shape
+    (3, 2, 4)
     """
     x = lift(x)
+    if axis1 is not None and axis2 is not None:
+        return swapaxes(x, axis1, axis2)
+    if len(axes) == 2 and not isinstance(axes[0], (tuple, list)):
+        return swapaxes(x, *axes)
     return permute(x, axes=listed(axes) or tuple(reversed(range(x.ndim))))
 
 
 @function
-def permute_(x: Any, *order: Any, axes: Any = None) -> Any:
+def permute_(x: Any, axes: Any, *order: Any) -> Any:
     """The axes in another order, `permute(x, (2, 0, 1))` or `x.permute(2, 0, 1)`: axis k is axis `axes[k]` of x.
 
     >>> tn.zeros(2, 3, 4).permute(2, 0, 1).shape
     (4, 2, 3)
     """
-    return permute(x, axes=listed(order) if axes is None else axes)
+    return permute(x, axes=listed((axes, *order)))
 
 
 @function

@@ -16,6 +16,7 @@ from tenon.graph.build import expansion, literal
 from tenon.graph.misuse import MISUSE, misused
 from tenon.graph.op import Domain, Op, current, interpreter
 from tenon.graph.promotion import Promotion, floating, same, separate
+from tenon.graph.synonyms import axis_first, renamed
 from tenon.types import DType, TensorType, broadcast_shapes, float32, int64
 
 PUBLIC: dict[str, Callable[..., Any]] = {}
@@ -31,7 +32,11 @@ def function(fn: F) -> F:
 
 def remembering(fn: F) -> F:
     """Let equal eager calls of a plain function of operators be made in one step; it may do nothing else."""
+    code = fn.__code__
+    names = code.co_varnames[:code.co_argcount + code.co_kwonlyargcount]
+
     def full(args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
+        args, keywords = axis_first(names, args, renamed(names, keywords) if keywords else keywords)
         try:
             return fn(*args, **keywords)
         except TenonError:

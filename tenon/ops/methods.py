@@ -11,6 +11,7 @@ from tenon.graph.op import Op, current
 from tenon.graph.operators import Operators, install
 from tenon.hints import TENSOR, AbsentField
 from tenon.ops.define import PUBLIC
+from tenon.ops.numpy_calls import array_function, array_ufunc
 from tenon.types import DType, bfloat16, bool_, float16, float32, float64, int32, int64
 
 PYTHON_OPERATORS = {
@@ -40,6 +41,7 @@ def install_methods() -> None:
     methods.update({f"__{python}__": _method(PUBLIC[name]) for python, name in UNARY.items() if name in PUBLIC})
     methods["__getitem__"] = _method(PUBLIC["getitem"])
     methods.update({name: _to(name, dtype) for name, dtype in NAMED_TYPES.items()})
+    methods.update(__array_ufunc__=array_ufunc, __array_function__=array_function)
     methods.update(view=_method(PUBLIC["reshape"]), dim=_dim, numel=_numel, t=_t, contiguous=_contiguous)
     install({name: AbsentField(name, hint) for name, hint in TENSOR.items()} | methods)
 

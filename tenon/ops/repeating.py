@@ -25,14 +25,14 @@ from tenon.types import int64, normalize_axes, normalize_axis
 
 
 @function
-def flip(x: Any, axis: Any = None) -> Any:
-    """The order of the elements turned round along some axes, or all.
+def flip(x: Any, axis: Any = None, *more: int) -> Any:
+    """The order of the elements turned round along some axes, a tuple or one by one, or all.
 
     >>> tn.arange(3).flip()
     tensor([2, 1, 0])
     """
     x = lift(x)
-    axes = normalize_axes(axis, x.ndim)
+    axes = normalize_axes((axis, *more) if more else axis, x.ndim)
     return slice_op(x, start=[n - 1 if k in axes else 0 for k, n in enumerate(x.shape)],
                     stop=[-1 if k in axes else n for k, n in enumerate(x.shape)],
                     step=[-1 if k in axes else 1 for k in range(x.ndim)])

@@ -134,7 +134,7 @@ def test_joined_tensors_agree_on_a_type() -> None:
     (lambda x: x.reshape(5, -1), "reshape: 24 elements do not divide into [5, -1]"),
     (lambda x: x.reshape(-1, -1), "only one size may be -1"),
     (lambda x: x.squeeze(1), "squeeze: axis 1 of f64[2, 3, 4] has size 3, not 1"),
-    (lambda x: x.transpose(0, 1), "permute: f64[2, 3, 4] needs 3 axes, got (0, 1)"),
+    (lambda x: x.transpose((0, 1)), "permute: f64[2, 3, 4] needs 3 axes, got (0, 1)"),
     (lambda x: tn.concat([x, x[0]]), "concat: f64[2, 3, 4] and f64[3, 4] differ in more than axis 0"),
     (lambda x: tn.concat([tn.sum(x), tn.sum(x)]), "concat: a scalar has no axis to join along"),
     (lambda x: tn.concat([]), "concat: no tensors were given"),
@@ -238,7 +238,7 @@ def test_an_order_of_axes_is_a_sequence_or_several_numbers() -> None:
 
 def test_a_tensor_in_the_place_of_an_axis_is_told_where_it_belongs() -> None:
     x, at = tn.zeros(2, 3), tn.tensor([[0], [1]])
-    for call in (lambda: x.gather(1, at), lambda: x.index_add(0, at[:, 0], x), lambda: x.index_select(0, at[:, 0])):
+    for call in (lambda: x.sum(at), lambda: x.take(at, at), lambda: x.softmax(at)):
         with pytest.raises(DTypeError, match="tensors come before numbers"):
             call()
 

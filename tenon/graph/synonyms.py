@@ -1,0 +1,61 @@
+"""Other libraries' names and orders of arguments -> those of the definition that is called.
+
+    x.sum(dim=1, keepdim=True), tn.std(x, unbiased=False), tn.gather(x, 1, indices)     # as PyTorch writes it
+
+A name is translated only where the definition lacks it and has the other one, and an order only where the types of the
+arguments leave one reading, so each can mean one thing only.  It happens before arguments are bound: there is one
+definition, and one way to run it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+# What an argument is called elsewhere -> what it may be called here: the first that the definition has.
+SYNONYMS: dict[str, tuple[str, ...]] = {
+    "dim": ("axis", "axes"), "dims": ("axes", "axis", "reps"), "keepdim": ("keepdims",),
+    "start_dim": ("start_axis",), "end_dim": ("end_axis",), "dim2": ("axis2",),
+    "p": ("ord",), "unbiased": ("correction",), "ddof": ("correction",),
+    "input": ("x", "condition"), "a": ("x",), "other": ("y",), "b": ("y",), "exponent": ("y",),
+    "mat2": ("y",), "vec2": ("y",), "vec": ("y",), "end": ("stop", "y"),
+    "index": ("indices",), "src": ("updates", "values"), "source": ("updates", "values"),
+    "value": ("updates", "values", "constant_values"),
+    "shifts": ("shift",), "diagonal": ("k",), "offset": ("k",), "steps": ("num",),
+    "size": ("shape",), "sizes": ("shape",), "kernel_size": ("kernel",),
+    "indices_or_sections": ("sections",), "a_min": ("min",), "a_max": ("max",),
+    "tensor1": ("a",), "tensor2": ("b",), "sorted_sequence": ("x",), "test_elements": ("values",),
+}
+# Of two axes to exchange, and of those of diagonals.
+PAIRS = {"dim0": {"dim0": "axis1", "dim1": "axis2"}, "axis0": {"axis0": "axis1", "axis1": "axis2"},
+         "dim2": {"dim1": "axis1", "dim2": "axis2"}}
+
+
+def renamed(parameters: Collection[str], keywords: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The keyword arguments by the names that the definition knows; those that nobody knows stay as they are."""
+    unknown = [name for name in keywords if name not in parameters]
+    if not unknown:
+        return keywords
+    pair = next((PAIRS[name] for name in unknown if name in PAIRS), {})
+    found: dict[str, Any] = {}
+    for name, value in keywords.items():
+        known = name in parameters and name not in pair
+        ours = name if known else next((n for n in (pair.get(name), *SYNONYMS.get(name, ())) if n in parameters), name)
+        if ours in found or (ours != name and ours in keywords and ours not in pair):
+            ours = name         # given twice: the error names what was written
+        found[ours] = int(bool(value)) if name == "unbiased" and ours == "correction" else value
+    return found
+
+
+def axis_first(names: tuple[str, ...], args: tuple[Any, ...], keywords: Mapping[str, Any],
+               ) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
+    """`(x, 1, indices, ...)` as `(x, indices, ..., axis=1)`, where the definition takes (x, indices, ..., axis).
+
+    An axis is a plain number, indices are a tensor, an array or a list; where both are numbers, nothing changes.
+    """
+    if len(names) < 2 or names[1] != "indices" or len(args) < 2 or type(args[1]) is not int or "axis" not in names:
+        return args, keywords
+    moved = len(args) > 2 and type(args[2]) is not int
+    if "axis" in keywords or not (moved or "indices" in keywords):
+        return args, keywords
+    return (args[0], *args[2:]), {**keywords, "axis": args[1]}
