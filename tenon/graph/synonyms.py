@@ -40,7 +40,8 @@ def renamed(parameters: Collection[str], keywords: Mapping[str, Any]) -> Mapping
     found: dict[str, Any] = {}
     for name, value in keywords.items():
         known = name in parameters and name not in pair
-        ours = name if known else next((n for n in (pair.get(name), *SYNONYMS.get(name, ())) if n in parameters), name)
+        meant = (pair[name],) if name in pair else SYNONYMS.get(name, ())
+        ours = name if known else next((n for n in meant if n in parameters), name)
         if ours in found or (ours != name and ours in keywords and ours not in pair):
             ours = name         # given twice: the error names what was written
         found[ours] = int(bool(value)) if name == "unbiased" and ours == "correction" else value
