@@ -18,6 +18,8 @@ import tenon as tn
 from fuzz.program import load
 from fuzz.rounding import Expected, expected, wide_run, widened
 from fuzz.theirs import KNOWN, theirs
+from tenon.capture.leaves import FromGraph
+from tenon.dataclasses import replace
 from tenon.graph.interpret import interpret
 from tenon.graph.ir import Graph
 
@@ -132,13 +134,19 @@ class Judge:
             self.ask_pytorch(graph, arrays, given, native)
 
     def graph(self, arrays: Sequence[np.ndarray]) -> tuple[Graph, list[np.ndarray]] | None:
-        """The captured graph and what its parameters are, constants of the function among them; None if there is none."""
+        """The captured graph of what is returned and what its parameters are, constants of the function among them.
+
+        One value may be returned twice, and stands in the graph once.  None if there is no such graph.
+        """
         tensors = list(map(tn.asarray, arrays))
         _, captured = self.jitted.look(*tensors)
         if captured is None:
             return None
         given = zip(captured.inputs.holders(tensors), captured.graph.params, strict=True)
-        return captured.graph, [np.array(x.detach().numpy()).astype(value.dtype.numpy) for x, value in given]
+        leaves = getattr(captured.output, "leaves", (captured.output,))
+        places = [leaf.index for leaf in leaves if isinstance(leaf, FromGraph)]
+        graph = replace(captured.graph, results=tuple(captured.graph.results[k] for k in places))
+        return graph, [np.array(x.detach().numpy()).astype(value.dtype.numpy) for x, value in given]
 
     def decide(self, graph: Graph, arrays: Sequence[np.ndarray], native: Sequence[np.ndarray],
                eager: Sequence[np.ndarray], compiled: Sequence[np.ndarray]) -> None:
