@@ -114,7 +114,7 @@ class _Search:
     """One search for a proof, or an interval."""
 
     def __init__(self, ranges: Ranges):
-        self.sizes = ranges.given
+        self.sizes = list(ranges.given)
         self.place = {x: k + 1 for k, x in enumerate(ranges.order)}
         self.steps = 0
         self.ranks: dict[Expr, tuple[int, int]] = {}
@@ -123,17 +123,30 @@ class _Search:
             self.note(fact)
 
     def note(self, fact: Affine) -> None:
-        """Keep a fact, and what it says of outer atoms whatever the inner ones are."""
+        """Keep a fact, and what it says of outer atoms whatever the inner ones are; at last, of sizes: a loop of N - 3
+        turns that is run has one."""
         while fact.terms:
             fact = _tightened(fact, 1)[0]
             atom = self.innermost(fact)
             by, found = fact.terms[atom], self.given.setdefault(atom, [])
+            for opposite in found:
+                self.note_size(fact + opposite)
             found.append(fact)
-            sign = -1 if never_negative(by) else 1
+            sign = -1 if self.holds(by) else 1
             bound = next((x for x in self.facts(atom) if is_same(x.terms[atom], sign)), None)
-            if len(fact.terms) == 1 or bound is None or not never_negative(-by * sign):
+            if bound is None or not self.holds(-by * sign) or (len(fact.terms) == 1 and isinstance(fact.constant, int)):
                 return
             fact = _others(fact, atom) + _others(bound, atom).scaled(-by * sign)
+        self.note_size(fact)
+
+    def note_size(self, fact: Affine) -> None:
+        """Keep a fact that sizes alone are in."""
+        if not fact.terms and not self.holds(fact.constant):
+            self.sizes.append(fact.constant)
+
+    def holds(self, size: Dim) -> bool:
+        """Whether a size is never negative, by what is known of sizes."""
+        return never_negative(size) or follows(size, self.sizes)
 
     # ------------------------------------------------------------ proofs
 
@@ -151,16 +164,16 @@ class _Search:
         atom = self.innermost(form)
         by = form.terms[atom]
         rest = form + Affine({atom: -by}, 0)
-        if never_negative(by):
+        if self.holds(by):
             return self._replaced(atom, by, rest, slack, 1)
-        return never_negative(-by) and self._replaced(atom, by, rest, slack, -1)
+        return self.holds(-by) and self._replaced(atom, by, rest, slack, -1)
 
     def _replaced(self, atom: Expr, by: Dim, rest: Affine, slack: Dim, sign: int) -> bool:
         """Whether rest + by * atom > -slack, `by` having this sign, whatever the atom is of what it may be."""
         for fact in self.facts(atom):
             factor = fact.terms[atom] * sign
             # factor * atom * sign >= -(the others of the fact)
-            if never_negative(factor - 1) and self.is_natural(
+            if self.holds(factor - 1) and self.is_natural(
                     rest.scaled(factor) + _others(fact, atom).scaled(-by * sign), slack * factor):
                 return True
         return self._by_cases(atom, by, rest, slack, sign)
@@ -178,11 +191,11 @@ class _Search:
 
     def _given(self, facts: list[Affine], form: Affine, slack: Dim) -> bool:
         """The same where more is known."""
-        before = {atom: list(known) for atom, known in self.given.items()}
+        before, sizes = {atom: list(known) for atom, known in self.given.items()}, list(self.sizes)
         for fact in facts:
             self.note(fact)
         found = self.is_natural(form, slack)
-        self.given = before
+        self.given, self.sizes = before, sizes
         return found
 
     # ------------------------------------------------------------ intervals
@@ -200,8 +213,8 @@ class _Search:
             return form.constant
         atom = self.innermost(form)
         by = form.terms[atom]
-        sign = 1 if never_negative(by) else -1
-        if sign == -1 and not never_negative(-by):
+        sign = 1 if self.holds(by) else -1
+        if sign == -1 and not self.holds(-by):
             return None
         rest = form + Affine({atom: -by}, 0)
         found = [self._least(rest + _others(fact, atom).scaled(-by * sign))
@@ -232,7 +245,7 @@ class _Search:
         match atom:
             case Index() | Local():
                 return
-            case Binary(op="//" | "%" as op, left=left, right=Const() | Size() as n) if never_negative(dim_of(n) - 1):
+            case Binary(op="//" | "%" as op, left=left, right=Const() | Size() as n) if self.holds(dim_of(n) - 1):
                 yield from (self._quotient if op == "//" else self._remainder)(atom, affine(left), dim_of(n))
             case Binary(op="min" | "max" as op, left=left, right=right):
                 for x in (left, right):

@@ -65,7 +65,7 @@ def _block(nest: int, body: Block, known: Ranges) -> Iterator[Access]:
             case Loop(index=index, extent=extent, body=inner):
                 yield from _block(nest, inner, _without(known, inner).inside(index, extent))
             case Contraction(epilogue=inner) | Pairs(stores=inner):
-                yield from _block(nest, inner, _around(statement, known))
+                yield from _block(nest, inner, _around(statement, known, stored=True))
             case Let(local=local, value=value):
                 known = known.let(local, value)
             case Accumulator(local=local):
@@ -80,17 +80,18 @@ def _without(known: Ranges, body: Block) -> Ranges:
     return known
 
 
-def _around(x: Stmt, known: Ranges) -> Ranges:
-    """What is known of the indices of a statement that is made of loops."""
-    for index in _indices(x):
+def _around(x: Stmt, known: Ranges, stored: bool = False) -> Ranges:
+    """What is known of the indices of a statement that is made of loops; of what a product stores, without those of its sums,
+    which may have no turn."""
+    for index in _indices(x, stored):
         known = known.inside(index, size(index.extent))
     return known
 
 
-def _indices(x: Stmt) -> Sequence[Index]:
+def _indices(x: Stmt, stored: bool) -> Sequence[Index]:
     match x:
         case Contraction(batch=batch, rows=rows, columns=columns, depth=depth, chunk=chunk):
-            return (*batch, *rows, *columns, *depth, *([] if chunk is None else [chunk.number]))
+            return (*batch, *rows, *columns, *(() if stored else depth), *([] if chunk is None else [chunk.number]))
         case Pairs(batch=batch, row=row, column=column, depth=depth, width=width):
             return *batch, row, column, depth, width
     return ()

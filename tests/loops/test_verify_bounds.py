@@ -2,6 +2,7 @@
 
 import itertools
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -129,3 +130,33 @@ def test_bodies_say_what_their_slices_need():
     assert needs("""def f(x: f32[B]):
     v0: f32[C - 2] = slice(x, start=(2,), stop=(C,), step=(1,))
     return v0""") == []         # it may have no elements
+
+
+SHRINKING = {
+    "a mean of windows": lambda x: tn.avg_pool1d(x, 4, 1),
+    "the largest of windows": lambda x: tn.max_pool1d(x, 4, 1),
+    "the rest of a split": lambda x: tn.split(x, [2, 3], 2)[2],
+    "a slice": lambda x: x[:, :, 1:-2] * 2,
+    "a convolution": lambda x: tn.conv1d(x, tn.ones((3, 2, 4))),
+    "its gradient": lambda x: tn.grad(lambda x: (tn.conv1d(x, tn.ones((3, 2, 4))) ** 2).sum())(x),
+    "differences": lambda x: tn.diff(x, 3, -1),
+}
+
+
+@pytest.mark.parametrize("name", SHRINKING)
+def test_positions_in_what_is_smaller_than_its_input_are_proved(name):
+    """A loop of N - 3 turns that is run has N - 3 of at least 1, which its symbol alone does not say."""
+    function = SHRINKING[name]
+    compiled = tn.jit(function, fullgraph=True)
+    for count in (6, 9, 17, 7):          # a symbol from the second call on
+        x = tn.randn(2, 2, count)
+        np.testing.assert_allclose(compiled(x).numpy(), function(x).numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_nothing_follows_from_a_loop_outside_of_it():
+    n = symbol("N")
+    i, out = Index("i", n - 3), Buffer("out", TensorType(float32, (n - 3,)), "output")
+    inside = Loop(i, size(n - 3), (Store(out, size(0), ONE),))
+    assert not unproved(Kernel("k", (), (out,), (), ("N",), (Nest((inside,)),)))
+    beside = (Loop(i, size(n - 3), ()), Store(out, size(0), ONE))
+    assert unproved(Kernel("k", (), (out,), (), ("N",), (Nest(beside),)))
