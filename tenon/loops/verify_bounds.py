@@ -81,8 +81,10 @@ def _without(known: Ranges, body: Block) -> Ranges:
 
 
 def _around(x: Stmt, known: Ranges, stored: bool = False) -> Ranges:
-    """What is known of the indices of a statement that is made of loops; of what a product stores, without those of its sums,
-    which may have no turn."""
+    """What is known of the indices of a statement that is made of loops.
+
+    Where a product has `stored`, nothing is known of its sums, which may have no turn.
+    """
     for index in _indices(x, stored):
         known = known.inside(index, size(index.extent))
     return known
