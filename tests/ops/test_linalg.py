@@ -369,3 +369,14 @@ def test_a_unit_triangle_is_one_in_every_call() -> None:
     expected = np.linalg.solve(np.tril(a, -1) + np.eye(3), b)
     for _ in range(4):
         same(tn.linalg.solve_triangular(tn.tensor(a), tn.tensor(b), unitriangular=True), expected)
+
+
+@pytest.mark.parametrize("size", [2, 3, 9])
+@pytest.mark.parametrize("place", [(0, 0), (1, 0), (1, 1)])
+def test_a_determinant_that_is_no_number_has_no_sign(size, place):
+    x = np.random.default_rng(0).standard_normal((2, size, size))
+    x[(1, *place)] = np.nan
+    for run in (tn.linalg.slogdet, tn.jit(lambda x: tuple(tn.linalg.slogdet(x)))):
+        sign, logarithm = run(tn.asarray(x))
+        assert np.isnan(sign.numpy()).tolist() == np.isnan(logarithm.numpy()).tolist() == [False, True]
+        np.testing.assert_allclose(sign.numpy()[0] * np.exp(logarithm.numpy()[0]), np.linalg.det(x[0]))
