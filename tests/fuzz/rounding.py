@@ -119,7 +119,9 @@ def evaluate_wide(op: Op, arrays: Sequence[Any], attrs: Mapping[str, Any],
                   types: Sequence[TensorType] | None = None, kernel: Any = None) -> tuple[Any, ...]:
     """The outputs of one operator in float64, each moved as rounding to its type might."""
     noise = _noise.get()
-    assert noise is not None and types is not None
+    assert noise is not None
+    if types is None:       # results whose sizes the data decide: elements that are chosen, or where they stand
+        return tuple(map(widened, exact_op(op, [None if a is None else widened(a) for a in arrays], attrs, types, kernel)))
     if not any(a is not None and np.asarray(a).dtype.kind in "fcV" for a in arrays) and op.name != "pop":
         return tuple(map(widened, exact_op(op, arrays, attrs, types, kernel)))      # constants, random numbers, integers
     if op.name in SUMS or (noise.apart and op.name not in DECIDING):

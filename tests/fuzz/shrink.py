@@ -60,6 +60,8 @@ def judged_apart(source: str, seconds: float = SECONDS) -> Failure | None:
             found = judge(source).failure
             os.write(writer, json.dumps([found.kind, found.detail] if found else None).encode())
             code = 0
+        except Exception as error:      # of the judge's own, which is no verdict
+            os.write(writer, json.dumps(["the judge raises", repr(error)[:500]]).encode())
         finally:
             os._exit(code)
     os.close(writer)
