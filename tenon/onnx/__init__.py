@@ -10,6 +10,7 @@ The table of operators stands in `operators/`, one definition each; what reads a
 from tenon.onnx.known_values import UnsupportedError
 from tenon.onnx.model_file import ModelError
 from tenon.onnx.onnx_backend import Backend
+from tenon.onnx.onnx_export import export
 from tenon.onnx.onnx_model import OnnxModel, import_graph, load
 
-__all__ = ["Backend", "ModelError", "OnnxModel", "UnsupportedError", "import_graph", "load"]
+__all__ = ["Backend", "ModelError", "OnnxModel", "UnsupportedError", "export", "import_graph", "load"]

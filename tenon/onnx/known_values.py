@@ -106,6 +106,14 @@ def settled(x: Any) -> Any:
     return [settled(y) for y in x] if isinstance(x, list) else x
 
 
+def known_where_possible(function: Any, *args: Any) -> Any:
+    """`function` of tensors, or None; what is known is computed at once."""
+    if all(map(is_known, args)):
+        with outside():
+            return settled(function(*args))
+    return function(*args)
+
+
 def moved(function: Any, arrays: Sequence[np.ndarray]) -> Any:
     """`function` of arrays of any type, which it only moves: it is given codes in the place of their elements."""
     first = arrays[0]

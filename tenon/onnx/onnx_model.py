@@ -66,7 +66,8 @@ class OnnxModel:
         self.inputs, self.outputs = self.plan.inputs, self.plan.outputs
         self.time_limit = time_limit
         self.__name__ = self.plan.name if self.plan.name.isidentifier() else "model"
-        self._compiled = Jitted(_function(self.plan, self.__name__)) if compile else None
+        compiled = compile and _returns_tensors(self.plan)
+        self._compiled = Jitted(_function(self.plan, self.__name__)) if compiled else None
 
     def __repr__(self) -> str:
         count = sum(x.array.size for x in self.plan.constants.values())
@@ -125,6 +126,18 @@ def _function(plan: Plan, name: str) -> Any:
             return tuple(map(as_tensor, evaluate(plan, inputs)))
     run.__name__ = name
     return run
+
+
+def _returns_tensors(plan: Plan) -> bool:
+    """Whether all results are declared as tensors of types that Tenon has."""
+    for name in plan.outputs:
+        type = plan.types[name]
+        number = type.tensor_type.elem_type
+        if type.WhichOneof("value") not in (None, "tensor_type") or number == onnx.TensorProto.STRING:
+            return False
+        if number and onnx.helper.tensor_dtype_to_np_dtype(number) not in REGULAR:
+            return False
+    return True
 
 
 def _checked(x: Any, type: Any, name: str) -> Any:

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 import tenon as tn
+from tenon.onnx.known_values import Known, as_tensor, host, known_where_possible
 from tenon.onnx.operator_table import Call, operator, plain
+from tenon.onnx.operators.cast_ops import numpy_type
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "Abs": tn.abs, "Neg": tn.negative, "Floor": tn.floor, "Ceil": tn.ceil, "Round": tn.rint, "Sign": tn.sign,
@@ -17,7 +19,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "Sin": tn.sin, "Cos": tn.cos, "Tan": tn.tan, "Asin": tn.asin, "Acos": tn.acos, "Atan": tn.atan,
     "Sinh": tn.sinh, "Cosh": tn.cosh, "Tanh": tn.tanh, "Asinh": tn.asinh, "Acosh": tn.acosh, "Atanh": tn.atanh,
     "Not": tn.logical_not, "BitwiseNot": tn.bitwise_not,
-    "Equal": tn.equal, "BitwiseAnd": tn.bitwise_and, "BitwiseOr": tn.bitwise_or, "BitwiseXor": tn.bitwise_xor,
+    "BitwiseAnd": tn.bitwise_and, "BitwiseOr": tn.bitwise_or, "BitwiseXor": tn.bitwise_xor,
 }
 for name, function in FUNCTIONS.items():
     plain(name, function)
@@ -46,6 +48,14 @@ def _enter(name: str, function: Callable[..., Any]) -> None:
 
 for name, function in BINARY.items():
     _enter(name, function)
+
+
+@operator("Equal", raw=True)
+def equal(call: Call, x: Any, y: Any) -> Any:
+    """Text is compared on the host."""
+    if isinstance(x, Known) and not x.is_regular:
+        return x.array == host(y)
+    return known_where_possible(lambda a, b: tn.equal(as_tensor(a), beside(call, as_tensor(a), as_tensor(b))), x, y)
 
 
 @operator("Reciprocal")
@@ -181,9 +191,6 @@ def _running(call: Call, x: Any, axis: int, function: Callable[..., Any], first:
 @operator("BitCast", raw=True)
 def bit_cast(call: Call, x: Any) -> Any:
     """The same bits as another type of the same width."""
-    from tenon.onnx.known_values import host
-    from tenon.onnx.operators.cast_ops import numpy_type
-
     array, dtype = host(x), numpy_type(call.need("to"), call)
     if array.dtype.kind in "OUS" or dtype.kind in "OUS":
         raise call.unsupported("text has no bits")

@@ -8,7 +8,7 @@ import numpy as np
 
 import tenon as tn
 from tenon.errors import ShapeError
-from tenon.onnx.known_values import REGULAR, Known, as_tensor, host, is_known, outside, settled
+from tenon.onnx.known_values import REGULAR, Known, as_tensor, host, is_known, known_where_possible
 from tenon.onnx.onnx_package import onnx
 from tenon.onnx.operator_table import Call, operator
 from tenon.onnx.operators.cast_ops import cast_array, numpy_type
@@ -33,22 +33,14 @@ def _spread(call: Call, scale: Any, x: Any) -> Any:
     return wide[tuple(slice(0, x.shape[axis]) if k == axis else slice(None) for k in range(x.ndim))]
 
 
-def _known_where_possible(run: Any, *args: Any) -> Any:
-    """What is known is computed at once."""
-    if all(map(is_known, args)):
-        with outside():
-            return settled(run(*args))
-    return run(*args)
-
-
 @operator("QuantizeLinear", raw=True)
 def quantize(call: Call, x: Any, scale: Any, zero: Any = None) -> Any:
     number = call.get("output_dtype", 0)
     dtype = zero_type(zero) if zero is not None else numpy_type(number or onnx.TensorProto.UINT8, call)
     if dtype.name in RANGES:
-        found = _known_where_possible(lambda *a: _quantized(call, dtype, *a), x, scale, zero)
+        found = known_where_possible(lambda *a: _quantized(call, dtype, *a), x, scale, zero)
         return found if dtype in REGULAR else Known(host(found).astype(dtype))
-    y = _known_where_possible(lambda a, s: as_tensor(a) / _spread(call, as_tensor(s), as_tensor(a)), x, scale)
+    y = known_where_possible(lambda a, s: as_tensor(a) / _spread(call, as_tensor(s), as_tensor(a)), x, scale)
     y = y if zero is None or not np.any(np.asarray(host(zero), np.float32)) else None
     if y is None:
         raise call.unsupported("a zero point of a floating type that is not 0")
@@ -76,7 +68,7 @@ def _quantized(call: Call, dtype: Any, x: Any, scale: Any, zero: Any) -> Any:
 
 @operator("DequantizeLinear", raw=True)
 def dequantize(call: Call, x: Any, scale: Any, zero: Any = None) -> Any:
-    return _known_where_possible(lambda *args: _dequantized(call, *args), x, scale, zero)
+    return known_where_possible(lambda *args: _dequantized(call, *args), x, scale, zero)
 
 
 def _dequantized(call: Call, x: Any, scale: Any, zero: Any) -> Any:

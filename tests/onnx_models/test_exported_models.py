@@ -1,0 +1,60 @@
+"""Functions to ONNX and back give what the functions give; what cannot be exported is named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+import pytest
+
+import tenon as tn
+from onnx_models.export_cases import CASES, assert_same, expected, exported
+from tenon import nn
+from tenon.errors import ArgumentError
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_model_that_went_to_onnx_and_back_gives_the_same(name: str) -> None:
+    function, model = exported(name)
+    back = tn.onnx.load(model, compile=False)
+    for arrays in CASES[name][2]:
+        found = back.run(back.given(arrays, {}))
+        assert_same([x.numpy() for x in found], expected(function, arrays))
+
+
+@pytest.mark.parametrize("opset", [13, 15, 17, 18, 20, 22, onnx.defs.onnx_opset_version()])
+def test_an_older_opset_has_more_nodes_and_the_same_numbers(opset: int) -> None:
+    for name in ("mlp", "reductions"):
+        function, model = exported(name, opset=opset)
+        assert model.opset_import[0].version == opset
+        back = tn.onnx.load(model, compile=False)
+        arrays = CASES[name][2][0]
+        assert_same([x.numpy() for x in back.run(back.given(arrays, {}))], expected(function, arrays))
+
+
+def test_layers_stay_whole_and_weights_keep_their_names(tmp_path: Path) -> None:
+    net = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.LayerNorm(8))
+    tn.onnx.export(net, ["f32[B, 4]"], tmp_path / "net.onnx")
+    model = onnx.load(tmp_path / "net.onnx")
+    assert [n.op_type for n in model.graph.node] == ["Transpose", "MatMul", "Add", "Gelu", "LayerNormalization"]
+    assert {"0.weight", "0.bias", "2.weight", "2.bias"} <= {t.name for t in model.graph.initializer}
+    assert model.graph.input[0].type.tensor_type.shape.dim[0].dim_param == "B"
+    assert list(tmp_path.iterdir()) == [tmp_path / "net.onnx"]
+
+
+def test_sizes_may_be_named_by_dynamic() -> None:
+    model = tn.onnx.export(lambda x: x.reshape(-1), (tn.ones(2, 3),), dynamic={"x": {0: "N"}})
+    assert tn.onnx.load(model)(np.ones((7, 3), np.float32)).shape == (21,)
+
+
+def test_what_has_no_operator_is_named() -> None:
+    with pytest.raises(tn.onnx.UnsupportedError, match="digamma is not supported: ONNX has no operator for it"):
+        tn.onnx.export(tn.digamma, [tn.ones(2)])
+
+
+def test_what_changes_tensors_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="changes tensors"):
+        tn.onnx.export(nn.BatchNorm1d(3), [tn.ones(4, 3)])
+    with pytest.raises(ArgumentError, match="opset 3 is not one of 13 to"):
+        tn.onnx.export(tn.exp, [tn.ones(2)], opset=3)
