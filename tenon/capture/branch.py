@@ -36,6 +36,8 @@ from tenon.types import TensorType
 class Branch(Session):
     """The capture of a function that becomes one graph of a control-flow operator."""
 
+    says = False
+
     def __init__(self, name: str):
         around = recorder.get()
         super().__init__(name, around.world if isinstance(around, Session) else World([], [], Snapshot([], [])))

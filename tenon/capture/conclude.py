@@ -12,7 +12,17 @@ from tenon.capture.convert.several import FirstRows, Several
 from tenon.capture.effects import MISSING, Effect
 from tenon.capture.guards import is_atom
 from tenon.capture.keys import aliases, leaf_key
-from tenon.capture.leaves import FromArguments, FromContainers, FromGraph, FromOutside, FromSize, Nest, OneOf, RowsOf
+from tenon.capture.leaves import (
+    FromArguments,
+    FromContainers,
+    FromGraph,
+    FromOutside,
+    FromSize,
+    Nest,
+    OneOf,
+    RowsOf,
+    Written,
+)
 from tenon.capture.left import Left
 from tenon.capture.moving import Moving
 from tenon.capture.numbers import Number, one_kind
@@ -20,9 +30,11 @@ from tenon.capture.places import NUMBERS
 from tenon.capture.presence import goes_through_released, use
 from tenon.capture.reach import Reach
 from tenon.capture.roots import on_argument, roots_of
+from tenon.capture.sayings import Sayings, Text, closed
 from tenon.capture.symnumber import SymNumber
 from tenon.capture.trace import Argument, Capture, GradientOf, Held, Source, capturing
 from tenon.capture.watch import UnsafeCall
+from tenon.dataclasses import replace
 from tenon.dims import SymbolicDim, is_by_data
 from tenon.graph.ir import SIZES, Graph, Value
 from tenon.sizes import Assumptions
@@ -50,6 +62,7 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
     assigned, gradients = leaves.stores()
     differentiable = any(leaves.carries(x.own) for x in leaves.tracked) or any(carries for _, _, carries in assigned)
     failed = None if capture.failed is False else leaves.index_of(capture.failed)
+    sayings = leaves.sayings()
     ends = leaves.ends()
     with capturing(capture):
         _refuse_new_leaves(leaves.tracked, ends)
@@ -71,7 +84,7 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
     return Captured(graph, sources, [*types, *further.types], reach.guards(leaves.roots), assumptions, output, assigned,
                     gradients, effects, _flags(capture), differentiable, wanted, held, same, Inputs(sources),
                     frozenset(outside), _apart(reach, changes, leaves.numbers), frozenset(reach.codes or ()),
-                    constants, by_data, failed,
+                    constants, by_data, sayings, failed,
                     values=tuple((k, x) for k, x in enumerate(moving.leaves) if type(x) in NUMBERS),
                     prologue=further.prologue(), further=further,
                     found=tuple((type(x), leaf_key(x)) for _, x in moving.tensors), aliases=aliases(listed))
@@ -132,7 +145,30 @@ class _Leaves:
         """A number that is computed before the graph runs."""
         return FromArguments(self.moving.result(x))
 
+    def sayings(self) -> Sayings | None:
+        """What the function printed."""
+        found = list(enumerate(self.capture.sayings))
+        if not found:
+            return None
+        always = [(k, replace(x, leaves=tuple(map(self.given, x.leaves)))) for k, x in found if not x.noted]
+        return Sayings(tuple(always), {k: x for k, x in found if x.noted})
+
+    def given(self, x: Any) -> Any:
+        """What belongs into a text: a number or size, or a tensor as it was then."""
+        if not isinstance(x, Tensor):
+            return self.leaf(x)
+        number = type(x) is Number
+        return FromGraph(self.index_of(x), x.own.requires_grad and not number, False, number=number,
+                         kind=None if type(x) in (Tensor, Number) else type(x), is_leaf=True)
+
+    def _written(self, text: Text) -> Written:
+        given: list[Any] = []
+        form = closed(text, given)
+        return Written(form, tuple(map(self.given, given)))
+
     def _plain(self, x: Any) -> Any:
+        if type(x) is Text:
+            return self._written(x)
         if id(x) in self.roots:
             return FromArguments(self.roots[id(x)])
         if not (is_atom(x) or id(x) in self.known or x is MISSING or isinstance(x, SHARED)):

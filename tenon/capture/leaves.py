@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tenon.capture.effects import MISSING
+from tenon.capture.sayings import Text
 from tenon.capture.trace import Source
 from tenon.capture.tree import Structure
 from tenon.dataclasses import dataclass
@@ -79,6 +80,14 @@ class FromSize:
     size: SymbolicDim
 
 
+@dataclass(frozen=True, eq=False)
+class Written:
+    """A leaf that is text: a form, and what belongs into its holes."""
+
+    form: Text
+    leaves: tuple[Any, ...]
+
+
 @dataclass(frozen=True)
 class Nest:
     """A nest of leaves that are filled in after a run."""
@@ -115,7 +124,7 @@ def is_decided_by_data(leaf: Any) -> bool:
     """Whether a leaf cannot be made before the elements of results are known."""
     if isinstance(leaf, Shared):
         return any(map(is_decided_by_data, leaf.nest.leaves))
-    return isinstance(leaf, (OneOf, RowsOf)) or (isinstance(leaf, FromGraph) and leaf.number)
+    return isinstance(leaf, (OneOf, RowsOf, Written)) or (isinstance(leaf, FromGraph) and leaf.number)
 
 
 def results_in(leaf: Any) -> Iterator[int]:
@@ -129,5 +138,7 @@ def results_in(leaf: Any) -> Iterator[int]:
         yield from (result for x in leaf.nest.leaves for result in results_in(x))
     elif isinstance(leaf, OneOf):
         yield from (result for p, nest in leaf.options for x in (p, *nest.leaves) for result in results_in(x))
+    elif isinstance(leaf, Written):
+        yield from (result for x in leaf.leaves for result in results_in(x))
     elif isinstance(leaf, RowsOf):
         yield from (result for x in (*leaf.rows, leaf.count) for result in results_in(x))

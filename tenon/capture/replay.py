@@ -22,6 +22,7 @@ from tenon.eager.recording import is_grad_enabled
 from tenon.errors import CompilerDefect, OverBudget, TenonError
 from tenon.graph.ir import Value
 from tenon.in_place import Loans
+from tenon.ops.say import hearing
 from tenon.runtime.forks import FORKING, Phase
 from tenon.state import last_change
 from tenon.tensor import Tensor
@@ -92,8 +93,9 @@ def run(captured: Captured, leaves: Sequence[Any], containers: Sequence[Any] = (
     try:
         if captured.differentiable and is_grad_enabled():
             parts = captured.halves
-            out = call(*holders, body=captured.graph) if parts is None else \
-                recorded_call(captured.graph, parts, holders, captured.by_data)
+            with hearing() as settlement.heard:
+                out = call(*holders, body=captured.graph) if parts is None else \
+                    recorded_call(captured.graph, parts, holders, captured.by_data)
             results: Results = OnTape(out if isinstance(out, tuple) else (out,))
         else:
             arrays: Any = [x.own.payload for x in holders]
@@ -102,9 +104,11 @@ def run(captured: Captured, leaves: Sequence[Any], containers: Sequence[Any] = (
                 donated = given
                 move_to_lines(holders, arrays, given)
                 loans = Loans([holders[k].own for k in given])
-                captured.program.run(arrays, given, partial(_stores, settlement, loans))
-                return settlement.value()
-            results = Results(captured.program.run(arrays))
+                with hearing() as settlement.heard:
+                    captured.program.run(arrays, given, partial(_stores, settlement, loans))
+            else:
+                with hearing() as settlement.heard:
+                    results = Results(captured.program.run(arrays))
     except (ConfigError, CompilerDefect, OverBudget, Stopped):
         raise
     except Exception as error:
@@ -114,7 +118,8 @@ def run(captured: Captured, leaves: Sequence[Any], containers: Sequence[Any] = (
     finally:
         if loans is not None and loans.out:         # it failed, before it wrote
             at_once(loans.taken_back())
-    at_once(settlement.stores(results) or ())
+    if not donated:
+        at_once(settlement.stores(results) or ())
     return settlement.value()
 
 

@@ -20,7 +20,7 @@ from tenon.eager.calls import program_of
 from tenon.eager.recording import is_grad_enabled
 from tenon.eager.tape import TapeNode, linked, saved
 from tenon.errors import GradientError
-from tenon.graph.cut import derivative_of, split
+from tenon.graph.cut import derivative_of, has_effect, split
 from tenon.graph.ir import Graph, Value
 from tenon.graph.remember import once_a_graph
 from tenon.locks import unforked
@@ -44,7 +44,7 @@ class Halves:
 def halves(graph: Graph, wanted: tuple[int, ...]) -> Halves | None:
     """The two programs of a differentiable graph; None where it has effects, which belong to both or neither, or no
     gradient, which `backward` says if it is ever called."""
-    if any(node.op.effect for node in graph.nodes):
+    if any(map(has_effect, graph.nodes)):
         return None
     with unforked:
         from tenon.passes.find_attention import find_attention  # local: passes are loaded when something is compiled

@@ -29,11 +29,14 @@ from tenon.capture.leaves import (
     Rows,
     RowsOf,
     Shared,
+    Written,
 )
+from tenon.capture.sayings import filled
 from tenon.capture.trace import GradientOf, Held, Source
 from tenon.dims import Dim, evaluate
 from tenon.eager.tape import RELEASED
 from tenon.errors import CaptureError
+from tenon.ops.say import Heard
 from tenon.sizes import learn
 from tenon.state import TensorState, noted_change
 from tenon.tensor import Tensor
@@ -113,6 +116,7 @@ class Settlement:
     def __init__(self, captured: Captured, leaves: Sequence[Any], changes: Sequence[Change],
                  containers: Sequence[Any] = ()):
         self.captured, self.leaves, self.changes, self.containers = captured, leaves, changes, containers
+        self.heard: Heard = []      # what the run said in its branches and loops
 
     def stores(self, results: Results) -> Iterator[Any] | None:
         """All that the call changes, to be done at once; nothing is changed yet.
@@ -122,6 +126,8 @@ class Settlement:
         captured = self.captured
         if captured.failed is not None and results[captured.failed].own.payload:
             raise Stopped(CaptureError("the call takes a way that its graph does not hold"))
+        if captured.sayings is not None and captured.sayings.raises():
+            raise Stopped(CaptureError("a warning is an error, in the middle of the call"))
         self.fill = Fill(captured, self.leaves, results, self.containers)
         states = self._states(results)
         if not captured.effects and not (captured.gradients or captured.flags):
@@ -130,8 +136,10 @@ class Settlement:
         return chain(starmap(SET_STATE, states), starmap(call, self.rows))
 
     def value(self) -> Any:
-        """What the function returned; asked for when the stores are done."""
+        """What the function returned; asked for once, when the stores are done, which is when it says what it says."""
         captured = self.captured
+        if captured.sayings is not None:
+            captured.sayings.tell(self.fill, self.heard)
         if not captured.effects:
             return captured.output.build(self.fill)
         return self.returned if captured.split is None else captured.split[0].build(self.fill)
@@ -200,6 +208,8 @@ class Fill:
             if leaf.name not in self.made:
                 self.made[leaf.name] = leaf.nest.build(self)
             return self.made[leaf.name]
+        if isinstance(leaf, Written):
+            return filled(leaf.form, [self(x) for x in leaf.leaves])
         if isinstance(leaf, RowsOf):
             count = self(leaf.count)
             rows = [self(x)[:count] for x in leaf.rows]

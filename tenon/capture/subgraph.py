@@ -20,7 +20,12 @@ from tenon.types import TensorType
 
 
 class InnerBuilder(Builder):
-    """Keeps its nodes to itself; parameters for outside tensors go to the program around it."""
+    """Keeps its nodes to itself; parameters for outside tensors go to the program around it.
+
+    `apart`: they are not a part of that program either.
+    """
+
+    apart = False
 
     def __init__(self, name: str, outer: Builder):
         super().__init__(name)
@@ -62,8 +67,9 @@ def closed(graph: Graph, free: Sequence[Value]) -> Graph:
 def recording_into(capture: Capture, name: str) -> Iterator[Builder]:
     """Record the operators of this block apart from the program."""
     outer = capture.builder
-    capture.builder = InnerBuilder(name, outer)
+    capture.builder = inner = InnerBuilder(name, outer)
+    inner.apart = True
     try:
-        yield capture.builder
+        yield inner
     finally:
         capture.builder = outer

@@ -293,7 +293,7 @@ class _Maker:
         leaf = output.leaves[0] if output.structure is LEAF else None
         plain = isinstance(leaf, FromGraph) and donors[leaf.index] is None and not (
             leaf.requires_grad or leaf.number or leaf.grad or leaf.kind)
-        if plain and len(made) == 1 and not (lent.changes or captured.effects):
+        if plain and len(made) == 1 and not (lent.changes or captured.effects or captured.sayings):
             ((shape, dtype), *_), (empty, *_) = made, empties
             if rest is None:
                 self.answer = calls.answer(self.calls.Answer(
@@ -306,7 +306,7 @@ class _Maker:
                 return MISS
             return one
         arrays, in_place = any(isinstance(x, np.ndarray) for x in self.leaves[:self.own]), any(lent.lenders)
-        end = None if lent.changes or captured.failed is not None else epilogue(
+        end = None if lent.changes or captured.failed is not None or captured.sayings is not None else epilogue(
             captured, [-1 if lender else place for lender, place in zip(lent.lenders, lent.new, strict=True)],
             in_place, call, MISS)
 
@@ -336,7 +336,10 @@ class _Maker:
                 return MISS
             tensors = _as_tensors(leaves) if arrays else leaves
             settlement, results = Settlement(captured, tensors, lent.changes), Lent(lent, new, tensors)
-            stores = settlement.stores(results)
+            try:
+                stores = settlement.stores(results)
+            except Stopped:
+                return MISS
             unless = chain(map(not_, later(call, leaves, new)), results.marks())
             return settlement.value() if at_once(stores or (), unless) else MISS
         return simple if end is not None else updating if in_place else several

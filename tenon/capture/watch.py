@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import queue
 import sys
 import threading
@@ -35,6 +36,9 @@ FRONT_END = (PACKAGE + "nn/", PACKAGE + "optim/", PACKAGE + "random.py")    # wh
 SIGNALLING = {function.__code__: function.__qualname__ for function in (
     threading.Condition.notify, threading.Condition.wait, threading.Thread.start, threading.current_thread,
     queue.Queue.put, queue.Queue.get, queue.Queue.task_done)}
+# What a capture that converts has text in the graph for.
+SPEAKING = frozenset(getattr(owner, name).__code__ for owner in (logging, logging.Logger)
+                     for name in ("debug", "info", "warning", "error", "critical", "log"))
 LOCKS = (type(threading.Lock()), type(threading.RLock()))
 OWN = (PACKAGE, "<frozen", "<__array_function__")
 
@@ -96,7 +100,7 @@ def _ask() -> None:
     frame = sys._getframe(2)
     watch = _watching.get()
     if watch is not None and not (watch.rests is not None and watch.rests()) and not _of_tenon(frame):
-        raise UnsafeCall("print() acts outside the program", _user_frame(frame))
+        raise UnsafeCall("print() acts outside the program", user_frame(frame), convertible=True)
 
 
 STREAMS = Streams(_ask)
@@ -192,11 +196,13 @@ class Watch:
             if not known[1] and code not in self.library and not code.co_filename.startswith(OWN) \
                     and not _of_tenon(frame.f_back):
                 self.library.add(code)
+            if code in SPEAKING and frame.f_back is not None and follows(frame.f_back.f_code):
+                self._stop(f"{code.co_name}() acts outside the program", frame.f_back, convertible=True)
             if code in SIGNALLING and not _of_tenon(frame):
-                self._stop(f"{SIGNALLING[code]}() is between threads", _user_frame(frame))
+                self._stop(f"{SIGNALLING[code]}() is between threads", user_frame(frame))
             if known[1] and self.undecided() and counts_elements(frame):
                 self._stop(f"{code.co_name}() runs as it is, where the data decide what containers hold",
-                           _user_frame(frame.f_back or frame))
+                           user_frame(frame.f_back or frame))
         elif event == "return" and self.cached and frame.f_code in self.cached:
             if not _is_plain(arg):      # the cache would keep what is only good within this capture
                 self._stop_passing(f"{frame.f_code.co_name}() is called the first time, and its result kept by a cache")
@@ -214,11 +220,11 @@ class Watch:
             caller = caller_of(frame)
             own = follows(caller.f_code)
             if acts(arg, not own) and (own or getattr(arg, "__name__", "") in DRAWING or not _of_tenon(caller)):
-                what, place = f"{getattr(arg, '__name__', arg)}() acts outside the program", _user_frame(frame)
+                what, place = f"{getattr(arg, '__name__', arg)}() acts outside the program", user_frame(frame)
                 if getattr(arg, "__name__", "") == "__exit__":
                     UnsafeCall(what, place)     # is noted; what was entered has to be left
                 else:
-                    self._stop(what, place)
+                    self._stop(what, place, convertible=own and arg in (print, warnings.warn))
 
     def _note_lock(self, method: Any, frame: types.FrameType) -> None:
         """A lock is taken and left again within the call, or the function runs by part."""
@@ -229,7 +235,7 @@ class Watch:
                 return
         elif id(lock) in self.locks or method.__name__ in ("_is_owned", "__exit__"):    # a `with` shows no begin
             return
-        self._stop(f"{method.__name__}() of a lock is between threads", _user_frame(frame))
+        self._stop(f"{method.__name__}() of a lock is between threads", user_frame(frame))
 
     def _left_locks(self) -> bool:
         """Leave the locks that are still taken; whether there were any."""
@@ -242,7 +248,7 @@ class Watch:
     def _stop_passing(what: str) -> None:
         raise UnsafeCall(what, where=user_location(), passing=True)
 
-    def _stop(self, what: str, frame: types.FrameType) -> None:
+    def _stop(self, what: str, frame: types.FrameType, convertible: bool = False) -> None:
         """Python ends the watch with this exception; should the program catch it, its next line begins it again."""
         def again(frame: types.FrameType, event: str, arg: Any) -> Any:
             if _watching.get() is not None:
@@ -255,7 +261,7 @@ class Watch:
             sys.settrace(again)
             while above is not None and above is not self._entered:
                 above.f_trace, above = again, above.f_back
-        raise UnsafeCall(what, frame)
+        raise UnsafeCall(what, frame, convertible=convertible)
 
 
 @contextmanager
@@ -344,7 +350,8 @@ def caller_of(frame: types.FrameType) -> types.FrameType:
     return found or frame
 
 
-def _user_frame(frame: types.FrameType) -> types.FrameType:
+def user_frame(frame: types.FrameType) -> types.FrameType:
+    """The innermost frame of a user's code."""
     found: types.FrameType | None = frame
     while found is not None and not follows(found.f_code):
         found = found.f_back

@@ -60,7 +60,7 @@ def _with_one_node(graph: Graph, node: Node, other: Node, merged: Merged) -> Gra
 def _pair(graph: Graph) -> tuple[Node, Node, Merged] | None:
     """An earlier and a later node that can be one."""
     place = {x: k for k, node in enumerate(graph.nodes) for x in node.outputs}
-    nodes = [node for node in graph.nodes if is_control(node)]
+    nodes = [node for node in graph.nodes if is_control(node) and node.outputs]     # else it only has effects
     for k, node in enumerate(nodes):
         for other in nodes[k + 1:]:
             again = {x for each in _made_of_nothing(other) for x in each.outputs}

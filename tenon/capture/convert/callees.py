@@ -24,6 +24,7 @@ CONTAINERS = tuple(PACKAGE + name for name in ("nn/containers.py", "nn/module.py
                                                  "capture/convert/library.py"))
 OPTIMIZERS = (PACKAGE + "optim/optimizer.py", PACKAGE + "optim/clipping.py")
 REPLACED: dict[Any, Callable[..., Any]] = {}        # filled by tenon.capture.convert.builtins
+OF_TEXT: dict[str, Callable[..., Any]] = {}         # methods of `str`, filled by tenon.capture.convert.speaking
 _codes: dict[tuple[str, types.CodeType], types.CodeType | None] = {}     # by file: equal code may stand elsewhere
 _cell = types.CellType()                            # holds the runtime; filled by tenon.capture.convert.entry
 Rewrite = Callable[[types.CodeType, dict[str, Any]], types.CodeType]
@@ -53,6 +54,8 @@ def callee(function: Any) -> Any:
         other = None
     if other is not None:
         return other
+    if kind is types.BuiltinMethodType and type(function.__self__) is str and function.__name__ in OF_TEXT:
+        return OF_TEXT[function.__name__](function)
     if kind is type:
         return _constructor(function)
     inner = getattr(kind, "__call__", None)     # noqa: B004

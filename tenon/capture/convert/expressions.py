@@ -196,6 +196,23 @@ class Expressions(ast.NodeTransformer):
         both: ast.AST = self.visit_BoolOp(ast.copy_location(ast.BoolOp(ast.And(), [first, rest]), node))
         return both
 
+    # ------------------------------------------------------------ text
+
+    def visit_JoinedStr(self, node: ast.JoinedStr) -> ast.AST:
+        if all(isinstance(x, ast.Constant) for x in node.values):
+            return node
+        parts = ast.Tuple([self._formatted(x) for x in node.values], ast.Load())
+        return expression("_tenon.text(PARTS)", node, PARTS=ast.copy_location(parts, node))
+
+    def _formatted(self, node: Any) -> ast.expr:
+        if not isinstance(node, ast.FormattedValue):
+            found: ast.expr = node
+            return found
+        spec = ast.Constant("") if node.format_spec is None else self.visit(node.format_spec)
+        parts = [self._there(node.value), ast.Constant(node.conversion), spec]
+        return ast.copy_location(ast.Tuple([ast.copy_location(x, node.value) if isinstance(x, ast.Constant) else x
+                                            for x in parts], ast.Load()), node.value)
+
     # ------------------------------------------------------------ calls, attributes, variables
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
@@ -271,6 +288,8 @@ class Expressions(ast.NodeTransformer):
         if isinstance(node.op, ast.BitOr):      # of dictionaries too
             node.left = expression("_tenon.certain(VALUE)", node.left, VALUE=node.left)
             node.right = expression("_tenon.certain(VALUE)", node.right, VALUE=node.right)
+        if isinstance(node.op, ast.Mod) and not (isinstance(node.left, ast.Constant) and type(node.left.value) is int):
+            return expression("_tenon.percent(LEFT, RIGHT)", node, LEFT=node.left, RIGHT=node.right)
         return node
 
     def visit_Match(self, node: ast.Match) -> ast.AST:

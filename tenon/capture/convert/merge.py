@@ -19,6 +19,7 @@ from tenon.capture.presence import goes_through_released
 from tenon.capture.subgraph import InnerBuilder, closed
 from tenon.capture.watch import UnsafeCall, unwatched
 from tenon.eager.tape import RELEASED, saved
+from tenon.graph.cut import has_effect
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.structure import structure
 from tenon.ops.barrier import stop_gradient
@@ -71,7 +72,7 @@ def needed(nodes: Sequence[Node], results: Iterable[Value]) -> list[Node]:
     """The nodes that the results depend on."""
     wanted, kept = set(results), []
     for node in reversed(nodes):
-        if node.op.effect or not wanted.isdisjoint(node.outputs):
+        if has_effect(node) or not wanted.isdisjoint(node.outputs):
             kept.append(node)
             wanted.update(node.uses())
     return kept[::-1]
@@ -214,6 +215,8 @@ class Join:
 
     def emit(self) -> None:
         """Record the `cond` that has all requested results, or their plain computation where that is less."""
+        if not self.requests and any(map(has_effect, (node for arm in self.arms for node in arm.builder.nodes))):
+            self.requests["said"] = True, True
         for a, b in self.requests.values():
             self.arms[0].results.append(self.arms[0].result(a, b))
             self.arms[1].results.append(self.arms[1].result(b, a))

@@ -18,9 +18,11 @@ from tenon.capture.convert.loop import Loop
 from tenon.capture.convert.methods import in_place_of
 from tenon.capture.convert.reachable import OfCapture
 from tenon.capture.convert.rows import Each
+from tenon.capture.convert.texts import filled_in, text_of
 from tenon.capture.convert.undecided import is_perhaps, is_undecided, negated
 from tenon.capture.convert.view import alike, attribute, contained, content, counted, is_counted, unpacked, view_of
 from tenon.capture.numbers import strong
+from tenon.capture.sayings import formatted
 from tenon.capture.watch import IN_PLACE, UnsafeCall
 from tenon.errors import user_location
 from tenon.state import recorder
@@ -219,6 +221,18 @@ class Runtime(OfCapture, local):
         """Whether this is such an argument."""
         newest, self.newest = self.newest, None
         return newest is iterable
+
+    def text(self, parts: Sequence[Any]) -> Any:
+        """What an f-string of these parts gives."""
+        capture = capture_now()
+        if capture is not None:
+            return text_of(capture, parts)
+        return "".join([x if type(x) is str else formatted(*x) for x in parts])
+
+    def percent(self, left: Any, right: Any) -> Any:
+        """`left % right`, which formats text."""
+        capture = capture_now()
+        return left % right if type(left) is not str or capture is None else filled_in(capture, left, right)
 
     def open(self, value: Any) -> bool:
         """Whether a comprehension goes through what the data decide the elements of; keeps the value."""

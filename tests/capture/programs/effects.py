@@ -13,13 +13,13 @@ COUNTER = Counter()
 BEST = None
 
 
-@program(not_one_graph="it prints")
+@program
 def prints_on_every_call(x):
     print("called with", x.shape)
     return x * 2.0
 
 
-@program(not_one_graph="it prints in a branch")
+@program
 def prints_in_a_branch(x):
     if T.sum(x) > 0:
         print("positive")
@@ -28,20 +28,20 @@ def prints_in_a_branch(x):
     return x
 
 
-@program(not_one_graph="the text of a tensor shows its elements")
+@program
 def prints_the_value_of_a_tensor(x):
     print("sum is", float(T.sum(x)))
     return x
 
 
-@program(not_one_graph="it prints")
+@program
 def prints_where_no_call_shows_it(x):
     list(map(print, ["first", "second"]))
     sorted(["third"], key=print)
     return x * 2.0
 
 
-@program(not_one_graph="it prints")
+@program
 def prints_after_a_branch_changed_a_list(x):
     signs = []
     if T.sum(x) > 0:
@@ -50,7 +50,7 @@ def prints_after_a_branch_changed_a_list(x):
     return x * float(len(signs))
 
 
-@program(not_one_graph="it prints")
+@program
 def prints_within_two_handlers_of_everything(x):
     signs = []
     try:
@@ -65,14 +65,14 @@ def prints_within_two_handlers_of_everything(x):
     return x * float(len(signs))
 
 
-@program(not_one_graph="it prints")
+@program
 def prints_by_a_function_that_the_data_choose(x):
     say = print if T.sum(x) > 0 else len
     say("seen")
     return x
 
 
-@program(not_one_graph="it prints between iterations")
+@program
 def prints_in_a_loop(x):
     step = 0
     while T.max(T.abs(x)) > 1.0:

@@ -1,0 +1,49 @@
+"""What a graph says in a branch or a loop: elements that are noted while it runs, and told when the run is over.
+
+    with hearing() as heard:
+        program.run(arrays)
+    for saying, arrays in heard: ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+import numpy as np
+
+from tenon.ops.define import define
+from tenon.types import TOKEN, TensorType
+
+Heard = list[tuple[int, tuple[np.ndarray, ...]]]
+
+_heard: ContextVar[Heard | None] = ContextVar("heard", default=None)
+
+
+@contextmanager
+def hearing() -> Iterator[Heard]:
+    """A block in which a graph runs; what it says is in the list, in order."""
+    heard: Heard = []
+    token = _heard.set(heard)
+    try:
+        yield heard
+    finally:
+        _heard.reset(token)
+
+
+def _type(*xs: TensorType, saying: int) -> TensorType:
+    return TOKEN
+
+
+def _note(*xs: np.ndarray, saying: int) -> np.ndarray:
+    heard = _heard.get()
+    if heard is not None:
+        heard.append((saying, tuple(map(np.array, xs))))
+    return np.zeros(())
+
+
+say = define(
+    "say", public=False, handles=True, type=_type, ref=_note, effect=True,
+    doc="Note these elements for the saying of this number, which is told when the run is over: what `print` in a "
+        "branch or loop of a captured function leaves in the graph.")
