@@ -1,7 +1,11 @@
 """Options and doctest names shared by every test below this folder."""
 
+from importlib.util import find_spec
+
 import numpy as np
 import pytest
+
+collect_ignore_glob = [] if find_spec("torch") else ["tenon/torch/*"]     # whose doctests need it
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

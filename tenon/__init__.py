@@ -76,7 +76,7 @@ if _TYPE_CHECKING:
 
 globals().update(_ops.PUBLIC)
 
-_MODULES = ("data", "debug", "fft", "nn", "onnx", "optim", "testing")
+_MODULES = ("data", "debug", "fft", "nn", "onnx", "optim", "testing", "torch")
 _LATER = dict.fromkeys(("alpha_dropout", "scaled_dot_product_attention"), "tenon.nn.functional")
 _LATER |= dict.fromkeys(("cond", "switch"), "tenon.capture.control")
 _LATER |= dict.fromkeys(("fori_loop", "map", "scan", "while_loop"), "tenon.capture.loops")

@@ -78,6 +78,7 @@ from tenon.tensor import stop_gradient as stop_gradient
 from tenon.capture.control import switch as switch
 from tenon.tensor import tensor as tensor
 from tenon import testing as testing
+from tenon import torch as torch
 from tenon.transforms import pytrees as tree
 from tenon.random import uniform as uniform
 from tenon.transforms.gradients import value_and_grad as value_and_grad

@@ -26,7 +26,7 @@ capture
 jit transforms random linalg extend
 array_api distributed fft nn optim data interop serialization debug testing
 __init__
-demos onnx
+demos onnx torch
 serve cli
 """
 RANK = {name: rank for rank, row in enumerate(LAYERS.strip().splitlines()) for name in row.split()}
@@ -37,7 +37,7 @@ ONLY_IN = {
     "sklearn": {"data"},
     "rich": {"debug"},
     "matplotlib": {"debug"},
-    "torch": {"interop"},
+    "torch": {"torch"},
     "onnx": {"onnx"},
     "mpi4py": {"distributed"},
 }

@@ -144,6 +144,16 @@ class Program:
         """Make all code that a run with arguments of these shapes needs."""
         self._layout_for(shapes, donated)
 
+    def layout_for(self, shapes: Sequence[tuple[int, ...]]) -> Layout:
+        """The plan of a run with arguments of these shapes."""
+        return self._layout_for(shapes, ())
+
+    def new_frame(self, layout: Layout) -> Frame:
+        """A frame with an arena of its own."""
+        frame = Frame(layout, self._native)
+        frame.use(self._take_arena(layout))
+        return frame
+
     def quick_frame(self, arrays: Sequence[Array], donated: Collection[int] = ()) -> Frame | None:
         """A frame with an arena of its own for calls with arrays like these; None where a call is not quick: it asks
         Python for something, or needs more memory than to keep for it alone."""
@@ -155,8 +165,7 @@ class Program:
             return None
         if layout.pool_threads != threads.threads or (layout.threads > 1 and threads.parallel is None):
             return None
-        frame = Frame(layout, self._native)
-        frame.use(self._take_arena(layout))
+        frame = self.new_frame(layout)
         if frame.takes_long:
             frame.conditions = (unchanged, *([(FORKING.ctypes.data, 0)] if donated else []))
         if layout.threads > 1:

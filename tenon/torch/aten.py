@@ -1,0 +1,33 @@
+"""The table: every ATen operator that Tenon runs, by name, with the rule that says it in Tenon's operators.
+
+What is not here, PyTorch runs (`tenon.torch.plan`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from tenon.torch.contractions import CONTRACTIONS
+from tenon.torch.gathering import GATHERING
+from tenon.torch.norms import NORMS
+from tenon.torch.pointwise import POINTWISE
+from tenon.torch.reductions import REDUCTIONS
+from tenon.torch.site import Rule
+from tenon.torch.views import VIEWS
+
+TABLE: dict[str, Rule] = {**POINTWISE, **VIEWS, **REDUCTIONS, **CONTRACTIONS, **NORMS, **GATHERING}
+
+
+def name_of(target: Any) -> str:
+    """The name of an operator in the table: `add` of `aten.add.Tensor`, `prims.iota` of others'."""
+    if not isinstance(target, torch._ops.OpOverload):
+        return str(getattr(target, "__name__", target))
+    space, _, name = target._schema.name.partition("::")
+    return name if space == "aten" else f"{space}.{name}"
+
+
+def rule_for(target: Any) -> Rule | None:
+    """The rule of an operator, if it has one."""
+    return TABLE.get(name_of(target)) if isinstance(target, torch._ops.OpOverload) else None

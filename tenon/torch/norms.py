@@ -1,0 +1,254 @@
+"""ATen's normalisations, pooling and resampling, with what their gradients need."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+import tenon as tn
+from tenon.dims import product
+from tenon.ops.pooling import max_pool_grad
+from tenon.ops.windows import add_windows
+from tenon.torch.site import Rule, Site, Unmapped, as_type, axis_of, filled
+
+# ---------------------------------------------------------------- normalisation
+
+
+def _wide(x: Any) -> Any:
+    return as_type(x, tn.float32) if x.dtype.bits < 32 else x
+
+
+def _standard(x: Any, axes: tuple[int, ...], eps: float) -> tuple[Any, Any, Any]:
+    """x with mean 0 and variance 1 along the axes, the mean, and the reciprocal of the deviation."""
+    mean = tn.mean(x, axis=axes, keepdims=True)
+    centred = tn.subtract(x, mean)
+    scale = tn.rsqrt(tn.add(tn.mean(tn.multiply(centred, centred), axis=axes, keepdims=True), eps))
+    return tn.multiply(centred, scale), mean, scale
+
+
+def _affine(normal: Any, weight: Any, bias: Any) -> Any:
+    normal = normal if weight is None else tn.multiply(normal, _wide(weight))
+    return normal if bias is None else tn.add(normal, _wide(bias))
+
+
+def _shaped(at: Site, *values: Any) -> tuple[Any, ...]:
+    """The values in the types that PyTorch promises."""
+    return tuple(None if type is None or x is None else as_type(tn.reshape(x, type.shape), type.dtype)
+                 for x, type in zip(values, at.types, strict=True))
+
+
+def _layer_norm(at: Site, x: Any, normalized_shape: Sequence[Any], weight: Any, bias: Any, eps: float) -> Any:
+    axes = tuple(range(x.ndim - len(normalized_shape), x.ndim))
+    normal, mean, scale = _standard(_wide(x), axes, eps)
+    return _shaped(at, _affine(normal, weight, bias), mean, scale)
+
+
+def _group_norm(at: Site, x: Any, weight: Any, bias: Any, n: Any, channels: Any, size: Any, groups: int,
+                eps: float) -> Any:
+    grouped = tn.reshape(_wide(x), (n, groups, channels // groups * size))
+    normal, mean, scale = _standard(grouped, (2,), eps)
+    normal = tn.reshape(normal, x.shape)
+    return _shaped(at, _affine(normal, _channels(weight, x), _channels(bias, x)), mean, scale)
+
+
+def _channels(v: Any, x: Any) -> Any:
+    """A vector with an element a channel, as it broadcasts against x."""
+    return None if v is None else tn.reshape(v, (v.shape[0], *(1,) * (x.ndim - 2)))
+
+
+def _batch_norm(at: Site, x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool,
+                momentum: float, eps: float) -> Any:
+    """The result, the mean and reciprocal deviation of this batch, and the running statistics as they are then."""
+    wide = _wide(x)
+    if not training:
+        scale = tn.rsqrt(tn.add(_wide(running_var), eps))
+        normal = tn.multiply(tn.subtract(wide, _channels(running_mean, x)), _channels(scale, x))
+        y = _affine(normal, _channels(weight, x), _channels(bias, x))
+        empty = filled((0,), 0, wide.dtype)
+        return y, empty, empty, running_mean, running_var
+    axes = (0, *range(2, x.ndim))
+    normal, mean, scale = _standard(wide, axes, eps)
+    y = _affine(normal, _channels(weight, x), _channels(bias, x))
+    if running_mean is None:
+        return y, mean, scale, None, None
+    count = product([x.shape[k] for k in axes])
+    unbiased = tn.multiply(tn.mean(tn.square(tn.subtract(wide, mean)), axis=axes), _ratio(count, wide.dtype))
+    return (y, mean, scale, _moved(running_mean, tn.reshape(mean, (x.shape[1],)), momentum),
+            _moved(running_var, unbiased, momentum))
+
+
+def _ratio(count: Any, dtype: Any) -> Any:
+    """count / (count - 1), of which a size that is not known yet makes a value."""
+    if isinstance(count, int):
+        return count / (count - 1) if count > 1 else float("nan")
+    number = tn.add(filled((), 0, dtype), count)
+    return tn.divide(number, tn.subtract(number, 1))
+
+
+def _moved(running: Any, now: Any, momentum: float) -> Any:
+    return tn.add(tn.multiply(running, 1 - momentum), tn.multiply(as_type(now, running.dtype), momentum))
+
+
+def _batch_norm_functional(at: Site, x: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any,
+                           training: bool, momentum: float, eps: float) -> Any:
+    return _shaped(at, *_batch_norm(at, x, weight, bias, running_mean, running_var, training, momentum, eps))
+
+
+def _batch_norm_no_stats(at: Site, x: Any, weight: Any, bias: Any, training: bool, momentum: float, eps: float,
+                         *more: Any) -> Any:
+    if more:
+        raise Unmapped("a batch norm that changes its arguments")
+    return _shaped(at, *_batch_norm(at, x, weight, bias, None, None, training, momentum, eps)[:3])
+
+
+def _batch_norm_inference(at: Site, x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: float,
+                          eps: float) -> Any:
+    y, *rest = _batch_norm(at, x, weight, bias, mean, var, False, momentum, eps)
+    return _shaped(at, y, *rest[:2])
+
+
+# ---------------------------------------------------------------- pooling
+
+def _each(values: Any, count: int, default: Any = None) -> tuple[Any, ...]:
+    listed = tuple(values) if values else tuple(default)
+    return listed * count if len(listed) == 1 else listed
+
+
+def _max_pool(count: int) -> Rule:
+    def rule(at: Site, x: Any, kernel: Any, stride: Any = (), padding: Any = (0,), dilation: Any = (1,),
+             ceil_mode: bool = False) -> Any:
+        kernel = _each(kernel, count)
+        return tn.max_pool(x, kernel, _each(stride, count, kernel), _each(padding, count, (0,)),
+                           _each(dilation, count, (1,)), ceil_mode, True, count)
+    return rule
+
+
+def _max_pool_backward(count: int) -> Rule:
+    """The gradient goes to the places that won; places are numbers within the sizes."""
+    def rule(at: Site, g: Any, x: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
+             places: Any) -> Any:
+        lead = x.ndim - count
+        kernel, sizes = _each(kernel, count), tuple(x.shape[lead:])
+        stride, padding = _each(stride, count, kernel), _each(padding, count, (0,))
+        dilation = _each(dilation, count, (1,))
+        counts = g.shape[lead:]
+        rest: Any = places
+        taps: Any = 0
+        at_axis: list[Any] = []
+        for size in reversed(sizes):
+            at_axis.append(tn.remainder(rest, size))
+            rest = tn.floor_divide(rest, size)
+        for axis, place in enumerate(reversed(at_axis)):
+            first = tn.arange(0, counts[axis]) * stride[axis] - padding[axis]
+            first = tn.reshape(first, (counts[axis], *(1,) * (count - axis - 1)))
+            taps = taps * kernel[axis] + tn.floor_divide(place - first, dilation[axis])
+        high = tuple(max(0, (m - 1) * s + d * (k - 1) + 1 - n - p) for n, m, k, s, p, d
+                     in zip(sizes, counts, kernel, stride, padding, dilation, strict=True))
+        return max_pool_grad(g, as_type(taps, tn.int32), sizes=sizes, kernel=kernel, stride=stride,
+                             padding=tuple(zip(padding, high, strict=True)), dilation=dilation)
+    return rule
+
+
+def _avg_pool(count: int) -> Rule:
+    def rule(at: Site, x: Any, kernel: Any, stride: Any = (), padding: Any = (0,), ceil_mode: bool = False,
+             count_include_pad: bool = True, divisor_override: Any = None) -> Any:
+        kernel = _each(kernel, count)
+        return tn.avg_pool(x, kernel, _each(stride, count, kernel), _each(padding, count, (0,)), ceil_mode,
+                           count_include_pad, divisor_override, count)
+    return rule
+
+
+def _avg_pool_backward(count: int) -> Rule:
+    """Every element gets its share of the windows that it lies in."""
+    def rule(at: Site, g: Any, x: Any, kernel: Any, stride: Any, padding: Any, ceil_mode: bool,
+             count_include_pad: bool, divisor_override: Any) -> Any:
+        lead = x.ndim - count
+        kernel, sizes, counts = _each(kernel, count), tuple(x.shape[lead:]), tuple(g.shape[lead:])
+        stride, padding = _each(stride, count, kernel), _each(padding, count, (0,))
+        if not all(isinstance(n, int) for n in (*sizes, *counts)):
+            raise Unmapped("the gradient of pooling over a size that is not known yet")
+        divisors = divisor_override or _divisors(sizes, counts, kernel, stride, padding, count_include_pad)
+        share = tn.divide(g, divisors if isinstance(divisors, int) else divisors.astype(g.dtype.numpy))
+        high = tuple(max(0, (m - 1) * s + k - n - p)
+                     for n, m, k, s, p in zip(sizes, counts, kernel, stride, padding, strict=True))
+        spread = tn.broadcast_to(tn.reshape(share, (*share.shape, *(1,) * count)), shape=(*share.shape, *kernel))
+        return add_windows(spread, sizes=sizes, kernel=kernel, stride=stride,
+                           padding=tuple(zip(padding, high, strict=True)), dilation=(1,) * count)
+    return rule
+
+
+def _divisors(sizes: Any, counts: Any, kernel: Any, stride: Any, padding: Any, count_include_pad: bool) -> np.ndarray:
+    """By how much each window's sum is divided."""
+    found = np.ones((1,) * len(sizes), np.int64)
+    for axis, (n, m, k, s, p) in enumerate(zip(sizes, counts, kernel, stride, padding, strict=True)):
+        start = np.arange(m) * s - p
+        stop = np.minimum(start + k, n + p)
+        along = stop - start if count_include_pad else np.minimum(stop, n) - np.maximum(start, 0)
+        found = found * along.reshape(m, *(1,) * (len(sizes) - axis - 1))
+    return found
+
+
+def _adaptive(count: int) -> Rule:
+    return lambda at, x, size: tn.adaptive_avg_pool(x, tuple(size), count)
+
+
+def _adaptive_backward(at: Site, g: Any, x: Any) -> Any:
+    sizes, counts = tuple(x.shape[-2:]), tuple(g.shape[-2:])
+    if not all(isinstance(n, int) for n in (*sizes, *counts)):
+        raise Unmapped("the gradient of pooling over a size that is not known yet")
+    for axis, (n, m) in zip((-2, -1), zip(sizes, counts, strict=True), strict=True):
+        g = _shared(g, axis_of(axis, g.ndim), n, m)
+    return g
+
+
+def _shared(g: Any, axis: int, n: int, m: int) -> Any:
+    """Along an axis of m windows over n elements, each window's gradient in equal parts to its elements."""
+    if n % m == 0:
+        return tn.divide(tn.repeat(g, n // m, axis=axis), n // m)
+    share = np.zeros((m, n), g.dtype.numpy)
+    for k in range(m):
+        first, last = k * n // m, -(-(k + 1) * n // m)
+        share[k, first:last] = 1 / (last - first)
+    return tn.moveaxis(tn.matmul(tn.moveaxis(g, axis, -1), share), -1, axis)
+
+
+# ---------------------------------------------------------------- resampling
+
+def _resize(mode: str, align: bool) -> Rule:
+    def rule(at: Site, x: Any, *args: Any) -> Any:
+        corners = bool(args[1]) if align and len(args) > 1 else False
+        factors = _factors(args, x.ndim - 2)
+        size = tuple(at.shape[2:])
+        if not all(isinstance(n, int) for n in (*size, *x.shape[2:])):
+            raise Unmapped("resampling to a size that is not known yet")
+        if factors is not None and not corners and tuple(int(n * f) for n, f in zip(x.shape[2:], factors)) == size:
+            return tn.interpolate(x, scale_factor=factors, mode=mode, align_corners=corners)
+        return tn.interpolate(x, size=size, mode=mode, align_corners=corners)
+    return rule
+
+
+def _factors(args: Sequence[Any], count: int) -> tuple[float, ...] | None:
+    """The factors that the caller gave: a list of them, or one an axis."""
+    last = args[-1] if args else None
+    if isinstance(last, (list, tuple)) and len(last) == count and all(isinstance(f, float) for f in last):
+        return tuple(last)
+    given = args[-count:] if len(args) > count else ()
+    return tuple(given) if given and all(isinstance(f, float) for f in given) else None
+
+
+NORMS: dict[str, Rule] = {
+    "native_layer_norm": _layer_norm, "native_group_norm": _group_norm,
+    "_native_batch_norm_legit_functional": _batch_norm_functional, "_native_batch_norm_legit": _batch_norm_no_stats,
+    "_native_batch_norm_legit_no_training": _batch_norm_inference,
+    **{f"max_pool{n}d_with_indices": _max_pool(n) for n in (2, 3)},
+    **{f"max_pool{n}d_with_indices_backward": _max_pool_backward(n) for n in (2, 3)},
+    **{f"avg_pool{n}d": _avg_pool(n) for n in (1, 2, 3)},
+    **{f"avg_pool{n}d_backward": _avg_pool_backward(n) for n in (2, 3)},
+    **{f"_adaptive_avg_pool{n}d": _adaptive(n) for n in (2, 3)}, "adaptive_avg_pool1d": _adaptive(1),
+    "_adaptive_avg_pool2d_backward": _adaptive_backward,
+    **{f"upsample_nearest{n}d": _resize("nearest", False) for n in (1, 2, 3)},
+    "upsample_linear1d": _resize("linear", True), "upsample_bilinear2d": _resize("bilinear", True),
+    "upsample_trilinear3d": _resize("trilinear", True), "upsample_bicubic2d": _resize("bicubic", True),
+}

@@ -1,0 +1,97 @@
+"""An FX graph -> what Tenon runs and what PyTorch does, in turns: as few and as large programs as the order allows.
+
+In a turn PyTorch is first: a node of PyTorch that needs results of a program waits for the turn after it.  Nodes that
+draw random numbers stay in the order of the graph.  Nodes that are numbers belong to no turn, where sizes tell them.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Collection, Mapping
+
+import torch
+from torch import fx
+
+from tenon.dataclasses import dataclass, field
+from tenon.torch.aten import name_of, rule_for
+
+# Of these, the first argument says shape and type, and its elements are not read.
+LIKE = frozenset({"rand_like", "randn_like", "randint_like", "bernoulli.p", "tenon.mask"})
+# Views, which PyTorch makes without a copy.
+VIEWS = frozenset({"view", "permute", "expand", "unsqueeze", "squeeze", "slice", "select", "alias", "transpose", "t",
+                   "detach", "as_strided"})
+
+
+@dataclass
+class Turn:
+    """What is run after each other: nodes by PyTorch, then nodes by Tenon."""
+
+    torch: list[fx.Node] = field(default_factory=list)
+    tenon: list[fx.Node] = field(default_factory=list)
+
+
+def make_plan(graph: fx.Graph, refused: Collection[fx.Node], numbers: Mapping[fx.Node, object]) -> list[Turn]:
+    """The turns, where PyTorch runs the `refused` nodes and those without a rule."""
+    turn_of: dict[fx.Node, int] = {}
+    turns: list[Turn] = []
+    by_tenon: set[fx.Node] = set()
+    for_outputs, last_draw = read_by_outputs_alone(graph), 0
+
+    def add(node: fx.Node, number: int) -> list[Turn]:
+        turn_of[node] = number
+        turns.extend(Turn() for _ in range(len(turns), number + 1))
+        return turns
+
+    for node in graph.nodes:
+        if node.op in ("placeholder", "get_attr", "output") or node in numbers:
+            turn_of[node] = 0
+            continue
+        read = [n for n in elements_read(node) if n not in numbers]
+        if is_torchs(node, refused) or (node in for_outputs and read[0] not in by_tenon):
+            number = max((turn_of[n] + (n in by_tenon) for n in read), default=0)
+            if is_drawn(node):
+                number = last_draw = max(number, last_draw)
+            add(node, number)[number].torch.append(node)
+        else:
+            by_tenon.add(node)
+            number = max((turn_of[n] for n in read), default=0)
+            add(node, number)[number].tenon.append(node)
+    return turns
+
+
+def elements_read(node: fx.Node) -> list[fx.Node]:
+    """The nodes whose elements or numbers a node reads."""
+    return [n for n in node.all_input_nodes if not (is_like(node) and n is node.args[0])]
+
+
+def is_like(node: fx.Node) -> bool:
+    """Whether a node looks at the type of its first argument alone."""
+    target = node.target
+    return isinstance(target, torch._ops.OpOverload) and (
+        name_of(target) in LIKE or f"{name_of(target)}.{target._overloadname}" in LIKE)
+
+
+def is_torchs(node: fx.Node, refused: Collection[fx.Node]) -> bool:
+    """Whether PyTorch runs a node; the parts of a result go with it."""
+    if node.target is operator.getitem and isinstance(source := node.args[0], fx.Node):
+        return is_torchs(source, refused)
+    return node in refused or rule_for(node.target) is None
+
+
+def is_drawn(node: fx.Node) -> bool:
+    """Whether a node draws random numbers."""
+    return isinstance(node.target, torch._ops.OpOverload) and torch.Tag.nondeterministic_seeded in node.target.tags
+
+
+def is_view(node: fx.Node) -> bool:
+    """Whether a node shows its first argument another way."""
+    return isinstance(node.target, torch._ops.OpOverload) and name_of(node.target) in VIEWS
+
+
+def read_by_outputs_alone(graph: fx.Graph) -> set[fx.Node]:
+    """The views that nothing reads but what the graph returns, and others of them."""
+    found: set[fx.Node] = set()
+    for node in reversed(graph.nodes):
+        if is_view(node) and all(user.op == "output" or user in found for user in node.users):
+            found.add(node)
+    return found

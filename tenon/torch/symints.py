@@ -1,0 +1,52 @@
+"""Sizes as PyTorch writes them, expressions over symbols, as Tenon's: integers, or polynomials over symbols."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import reduce
+from typing import Any
+
+import sympy
+import torch
+
+from tenon.dims import maximum
+from tenon.torch.site import Unmapped
+
+Known = Mapping[sympy.Expr, Any]        # symbol -> the size that it stands for
+
+
+def size_of(size: Any, known: Known) -> Any:
+    """A size in which PyTorch's symbols are replaced by what is known of them."""
+    if isinstance(size, torch.SymInt):
+        return _value(size.node.expr, known)
+    return size
+
+
+def _value(expression: sympy.Expr, known: Known) -> Any:
+    if expression in known:
+        return known[expression]
+    if expression.is_Integer:
+        return int(expression)
+    if (rule := _RULES.get(type(expression).__name__)) is None:
+        raise Unmapped(f"a size of {expression}")
+    return rule(*[_value(part, known) for part in expression.args])
+
+
+def _power(base: Any, exponent: Any) -> Any:
+    if not isinstance(exponent, int) or exponent < 0:
+        raise Unmapped(f"a size of {base} to the power {exponent}")
+    return math.prod([base] * exponent)
+
+
+_RULES: dict[str, Callable[..., Any]] = {
+    "Add": lambda *parts: sum(parts[1:], parts[0]),
+    "Mul": lambda *parts: reduce(lambda x, y: x * y, parts),
+    "Pow": _power, "PowByNatural": _power,
+    "FloorDiv": lambda x, y: x // y, "CleanDiv": lambda x, y: x // y, "IntTrueDiv": lambda x, y: x / y,
+    "CeilDiv": lambda x, y: -(-x // y),
+    "Mod": lambda x, y: x % y, "PythonMod": lambda x, y: x % y,
+    "ModularIndexing": lambda x, y, z: x // y % z,
+    "Max": lambda *parts: reduce(maximum, parts),
+    "Min": lambda *parts: -reduce(maximum, [-part for part in parts]),
+}

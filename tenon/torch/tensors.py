@@ -1,0 +1,34 @@
+"""PyTorch's tensors <-> memory as Tenon's programs see it, without copies where elements lie as they were promised."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from tenon.torch.memory_order import MemoryOrder
+
+SHORT_FLOATS = {torch.bfloat16: np.dtype(np.int16)}     # which NumPy does not know, and PyTorch does not take from it
+
+
+def lying_as(tensor: torch.Tensor, place: MemoryOrder) -> torch.Tensor:
+    """The tensor where its elements lie like this, or a copy that does."""
+    if place.is_plain:
+        return tensor if tensor.is_contiguous() else tensor.contiguous()
+    if tensor.stride() == place.strides or _lies_as(tensor, place):
+        return tensor
+    once = tensor[tuple(slice(0, 1) if k in place.repeated else slice(None) for k in range(tensor.ndim))]
+    return once.permute(place.order).contiguous()
+
+
+def _lies_as(tensor: torch.Tensor, place: MemoryOrder) -> bool:
+    """The same where axes of one element have any stride."""
+    return all(n == 1 or step == wanted for n, step, wanted in zip(tensor.shape, tensor.stride(), place.strides))
+
+
+def as_tensor(array: np.ndarray[Any, Any], place: MemoryOrder, dtype: torch.dtype) -> torch.Tensor:
+    """A result as PyTorch's tensor, in the array's memory."""
+    tensor = torch.from_numpy(array.view(SHORT_FLOATS[dtype])).view(dtype) if dtype in SHORT_FLOATS \
+        else torch.from_numpy(array)
+    return tensor if place.is_plain else tensor.as_strided(tuple(map(int, place.shape)), place.strides)

@@ -1,0 +1,117 @@
+"""Nodes of an FX graph -> one graph of Tenon: each ATen operator by its rule, with the user's line."""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import fx
+
+import tenon as tn
+from tenon.errors import Location, TenonError
+from tenon.graph.build import Builder
+from tenon.graph.ir import Graph, Value
+from tenon.graph.op import using
+from tenon.torch.aten import rule_for
+from tenon.torch.memory_order import MemoryOrder, order_of
+from tenon.torch.site import Site, Unmapped, as_type, dtype_of
+from tenon.torch.symints import Known, size_of
+from tenon.types import TensorType
+
+LINE = re.compile(r'File "(.+)", line (\d+), in (.+)')
+
+
+class Refused(Exception):
+    """A node that no rule takes."""
+
+    def __init__(self, node: fx.Node, why: str):
+        super().__init__(why)
+        self.node, self.why = node, why
+
+
+def translate(name: str, inputs: Sequence[fx.Node], nodes: Sequence[fx.Node], outputs: Sequence[fx.Node],
+              numbers: Mapping[fx.Node, Any], known: Known) -> Graph:
+    """The graph that computes `outputs` from `inputs`, each as it lies in PyTorch's memory.
+
+    `numbers` are the values of nodes that are no tensors.  Raises Refused at the first node without a rule.
+    """
+    builder = Builder(name, rewriting=True)
+    values: dict[fx.Node, Any] = dict(numbers)
+    with using(builder):
+        for node in inputs:
+            place, type = placed(node, known), type_of(node, known)
+            values[node] = place.seen(builder.parameter(type.with_shape(place.stored), node.name))
+        for node in nodes:
+            builder.loc = line_of(node)
+            try:
+                values[node] = _called(node, values, known)
+            except (Unmapped, TenonError, TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
+                raise Refused(node, f"{type_name(error)}{error}") from error
+        builder.loc = None
+        results = [placed(node, known).laid(values[node]) for node in outputs]
+    return builder.finish(results)
+
+
+def type_name(error: Exception) -> str:
+    """What kind of error it is, where that is not said by its text."""
+    return "" if isinstance(error, (Unmapped, TenonError)) else f"{type(error).__name__}: "
+
+
+def _called(node: fx.Node, values: Mapping[fx.Node, Any], known: Known) -> Any:
+    arguments, keywords = (fx.map_arg(x, lambda n: values[n]) for x in (node.args, node.kwargs))
+    if node.target is operator.getitem:
+        return arguments[0][arguments[1]]
+    if (rule := rule_for(node.target)) is None:
+        raise Unmapped("it is not in the table")
+    site = site_of(node, known)
+    found = rule(site, *arguments, **keywords)
+    if not isinstance(found, (tuple, list)):
+        return _promised(found, site.types[0])
+    return tuple(_promised(x, type) for x, type in zip(found, site.types, strict=True))
+
+
+def site_of(node: fx.Node, known: Known) -> Site:
+    """What PyTorch promises of the results of a call."""
+    found = node.meta["val"]
+    listed = found if isinstance(found, (tuple, list)) else (found,)
+    types = [tensor_type(x, known) if isinstance(x, torch.Tensor) else None for x in listed]
+    arguments, keywords = (fx.map_arg(x, lambda n: n.meta["val"]) for x in (node.args, node.kwargs))
+    return Site(types, arguments, keywords)
+
+
+def _promised(found: Any, type: TensorType | None) -> Any:
+    """A result of the type that PyTorch promises; raises Unmapped for another shape."""
+    if type is None or found is None:
+        return None
+    if not isinstance(found, Value):
+        found = tn.full((), as_type(found, type.dtype), dtype=type.dtype)
+    if tuple(found.shape) != tuple(type.shape):
+        raise Unmapped(f"the rule gives {found.type}, PyTorch {type}")
+    return as_type(found, type.dtype)
+
+
+def tensor_type(fake: torch.Tensor, known: Known) -> TensorType:
+    """The type of a tensor that has no elements; raises Unmapped for what is not in this machine's memory."""
+    if fake.device.type not in ("cpu", "meta") or fake.layout is not torch.strided:
+        raise Unmapped(f"a tensor on {fake.device}, laid out as {fake.layout}")
+    return TensorType(dtype_of(fake.dtype), tuple(size_of(n, known) for n in fake.shape))
+
+
+def type_of(node: fx.Node, known: Known) -> TensorType:
+    """The type of the tensor that a node is."""
+    return tensor_type(node.meta["val"], known)
+
+
+def placed(node: fx.Node, known: Known) -> MemoryOrder:
+    """How the tensor that a node is lies in memory."""
+    fake = node.meta["val"]
+    return order_of(tuple(size_of(n, known) for n in fake.shape), [size_of(n, known) for n in fake.stride()])
+
+
+def line_of(node: fx.Node) -> Location | None:
+    """The user's line that a node comes from."""
+    found = LINE.findall(node.meta.get("stack_trace") or "")
+    return Location(found[-1][0], int(found[-1][1]), function=found[-1][2]) if found else None

@@ -1,0 +1,223 @@
+"""`torch.compile(model, backend="tenon")`: PyTorch's models give what they give eagerly, and Tenon runs all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+import tenon.torch
+from interop.torch_compiled import compare
+
+
+class Residual(nn.Module):
+    def __init__(self, channels: int, out: int, stride: int):
+        super().__init__()
+        self.body = nn.Sequential(nn.Conv2d(channels, out, 3, stride, 1, bias=False), nn.BatchNorm2d(out), nn.ReLU(),
+                                  nn.Conv2d(out, out, 3, 1, 1, bias=False), nn.BatchNorm2d(out))
+        self.skip = nn.Sequential(nn.Conv2d(channels, out, 1, stride, bias=False), nn.BatchNorm2d(out))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.relu(self.body(x) + self.skip(x))
+
+
+def resnet() -> nn.Module:
+    return nn.Sequential(nn.Conv2d(3, 8, 7, 2, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(3, 2, 1),
+                         Residual(8, 8, 1), Residual(8, 12, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(12, 5))
+
+
+class Inverted(nn.Module):
+    """A block of MobileNetV3: channels apart, squeezed and excited."""
+
+    def __init__(self, channels: int, wide: int):
+        super().__init__()
+        self.grow = nn.Sequential(nn.Conv2d(channels, wide, 1), nn.BatchNorm2d(wide), nn.Hardswish())
+        self.apart = nn.Sequential(nn.Conv2d(wide, wide, 5, 1, 2, groups=wide), nn.BatchNorm2d(wide), nn.Hardswish())
+        self.gate = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Conv2d(wide, 4, 1), nn.ReLU(), nn.Conv2d(4, wide, 1),
+                                  nn.Hardsigmoid())
+        self.shrink = nn.Conv2d(wide, channels, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.apart(self.grow(x))
+        return x + self.shrink(y * self.gate(y))
+
+
+class UNet(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Sequential(nn.Conv2d(3, 8, 3, 1, 1), nn.GroupNorm(2, 8), nn.SiLU())
+        self.down = nn.Conv2d(8, 16, 3, 2, 1)
+        self.inner = nn.Sequential(nn.GroupNorm(4, 16), nn.GELU(), nn.Conv2d(16, 16, 3, 1, 1))
+        self.up = nn.ConvTranspose2d(16, 8, 2, 2)
+        self.last = nn.Conv2d(24, 3, 3, 1, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        a = self.first(x)
+        b = self.inner(self.down(a))
+        near = F.interpolate(b, scale_factor=2, mode="nearest")[:, :8]
+        smooth = F.interpolate(b, scale_factor=2, mode="bilinear", align_corners=False)[:, 8:]
+        return self.last(torch.cat([a, self.up(b), near + smooth], 1))
+
+
+class Attention(nn.Module):
+    def __init__(self, width: int, heads: int, causal: bool):
+        super().__init__()
+        self.heads, self.causal = heads, causal
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        batch, length, width = x.shape
+        q, k, v = self.qkv(x).view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+        return self.out(y.transpose(1, 2).reshape(batch, length, width))
+
+
+class Transformer(nn.Module):
+    """GPT-2 where causal, BERT where not."""
+
+    def __init__(self, causal: bool, dropout: float = 0.1):
+        super().__init__()
+        self.words, self.places = nn.Embedding(50, 16), nn.Embedding(12, 16)
+        self.blocks = nn.ModuleList(nn.ModuleDict({
+            "norm": nn.LayerNorm(16), "attention": Attention(16, 2, causal), "norm2": nn.LayerNorm(16),
+            "wide": nn.Linear(16, 32), "narrow": nn.Linear(32, 16)}) for _ in range(2))
+        self.drop, self.norm = nn.Dropout(dropout), nn.LayerNorm(16)
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        x = self.drop(self.words(words) + self.places(torch.arange(words.shape[1])))
+        for b in self.blocks:
+            x = x + self.drop(b["attention"](b["norm"](x)))
+            x = x + self.drop(b["narrow"](F.gelu(b["wide"](b["norm2"](x)))))
+        return self.norm(x) @ self.words.weight.T
+
+
+class Llama(nn.Module):
+    """Rotary places, grouped queries, RMS norms, gated units."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.norm, self.norm2 = nn.Embedding(40, 16), nn.RMSNorm(16), nn.RMSNorm(16)
+        self.q, self.k, self.v = nn.Linear(16, 16, False), nn.Linear(16, 8, False), nn.Linear(16, 8, False)
+        self.o, self.gate, self.up = nn.Linear(16, 16, False), nn.Linear(16, 24, False), nn.Linear(16, 24, False)
+        self.down = nn.Linear(24, 16, False)
+        self.register_buffer("rates", 1.0 / 100 ** (torch.arange(0, 4, 2) / 4))
+
+    def rotated(self, x: torch.Tensor) -> torch.Tensor:
+        angle = torch.outer(torch.arange(x.shape[2]), self.rates).repeat(1, 2)
+        a, b = x.chunk(2, -1)
+        return x * angle.cos() + torch.cat([-b, a], -1) * angle.sin()
+
+    def forward(self, words: torch.Tensor) -> torch.Tensor:
+        x = self.words(words)
+        y, (n, t) = self.norm(x), words.shape
+        q, k, v = (f(y).view(n, t, -1, 4).transpose(1, 2) for f in (self.q, self.k, self.v))
+        k, v = self.rotated(k).repeat_interleave(2, 1), v.repeat_interleave(2, 1)
+        y = F.scaled_dot_product_attention(self.rotated(q), k, v, is_causal=True)
+        x = x + self.o(y.transpose(1, 2).reshape(n, t, 16))
+        y = self.norm2(x)
+        return x + self.down(F.silu(self.gate(y)) * self.up(y))
+
+
+IMAGES, WORDS = (4, 3, 16, 16), (2, 12)
+
+MODELS: dict[str, Any] = {
+    "perceptron": (lambda: nn.Sequential(nn.Linear(20, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Dropout(0.3),
+                                         nn.Linear(32, 5)), lambda: torch.randn(8, 20)),
+    "resnet": (resnet, lambda: torch.randn(IMAGES)),
+    "mobilenet": (lambda: Inverted(3, 8), lambda: torch.randn(IMAGES)),
+    "unet": (UNet, lambda: torch.randn(IMAGES)),
+    "gpt": (lambda: Transformer(True), lambda: torch.randint(0, 50, WORDS)),
+    "bert": (lambda: Transformer(False), lambda: torch.randint(0, 50, WORDS)),
+    "llama": (Llama, lambda: torch.randint(0, 40, WORDS)),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_model_is_the_same_run_by_tenon(name: str) -> None:
+    make, data = MODELS[name]
+    compare(make(), data())
+
+
+# ---------------------------------------------------------------- what a backend has to keep
+
+
+class Function(nn.Module):
+    def __init__(self, function: Any):
+        super().__init__()
+        self.function = function
+
+    def forward(self, *args: Any) -> Any:
+        return self.function(*args)
+
+
+def test_what_tenon_has_no_rule_for_is_run_by_pytorch_and_counted() -> None:
+    compare(Function(lambda x: torch.linalg.matrix_exp(x * 2) + 1), torch.randn(3, 3), mapped=False)
+    report = tenon.torch.report()
+    assert report.in_torch["linalg_matrix_exp"] >= 1
+    assert "linalg_matrix_exp" in str(report)
+
+
+def test_results_lie_in_memory_as_pytorch_promises() -> None:
+    compare(Function(lambda x: (x.permute(2, 0, 1) * 2, x.sum(0).expand(3, 4, 5), (x + 1).mT.contiguous())),
+            torch.randn(3, 4, 5))
+
+
+def test_arguments_that_do_not_lie_in_order_are_read_as_they_lie() -> None:
+    x = torch.randn(4, 6, 5).permute(2, 0, 1)
+    compare(Function(lambda x, y, z: x * 2 + y + z), x, torch.randn(5, 1, 1).expand(5, 4, 6), torch.randn(5, 4, 12)[..., ::2])
+
+
+def test_arguments_that_are_changed_are_changed() -> None:
+    def change(x: torch.Tensor) -> torch.Tensor:
+        x.add_(1)
+        x[0] = 5
+        return x * 2
+    with torch.no_grad():
+        x = torch.randn(3, 4)
+        y = x.clone()
+        assert torch.equal(torch.compile(change, backend="tenon")(x), change(y))
+        assert torch.equal(x, y)
+
+
+def test_random_numbers_are_those_of_pytorch() -> None:
+    def drawn(x: torch.Tensor, turned: torch.Tensor) -> Any:
+        return F.dropout(x, 0.4), F.dropout(turned, 0.5), torch.rand(3) + x.sum() * 0, torch.randn_like(x), torch.bernoulli(x.sigmoid())
+    compare(Function(drawn), torch.randn(6, 5), torch.randn(4, 3).t(), mapped=False, train=False)
+
+
+def test_sizes_may_change() -> None:
+    model = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 2))
+    compiled = torch.compile(model, backend="tenon", dynamic=True)
+    for n in (4, 9, 1, 3, 0):
+        x = torch.randn(n, 5)
+        torch.testing.assert_close(compiled(x), model(x))
+        compiled(x).sum().backward()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16, torch.int32, torch.uint8, torch.bool])
+def test_element_types(dtype: torch.dtype) -> None:
+    x = (torch.arange(12).reshape(3, 4) % 3).to(dtype)
+    compare(Function(lambda x: (x + x, x * 2, x.sum(0), x.float().exp(), x > 1, torch.where(x > 0, x, 1))), x, train=False)
+
+
+def test_an_index_out_of_range_is_an_error() -> None:
+    embedding = nn.Embedding(5, 3)
+    compiled = torch.compile(embedding, backend="tenon")
+    with pytest.raises((IndexError, RuntimeError)):
+        compiled(torch.tensor([1, 7]))
+    torch.testing.assert_close(compiled(torch.tensor([1, 4])), embedding(torch.tensor([1, 4])))
+
+
+def test_an_option_that_does_not_exist_is_an_error() -> None:
+    with pytest.raises(Exception, match="fast"):
+        torch.compile(nn.Linear(2, 2), backend="tenon", options={"fast": True})(torch.randn(2, 2))
+
+
+def test_places_in_sorted_rows() -> None:
+    edges, x = torch.tensor([1.0, 2.0, 2.0, 5.0]), torch.tensor([[0.0, 2.0], [5.0, 7.0]])
+    compare(Function(lambda edges, x: (torch.searchsorted(edges, x), torch.searchsorted(edges, x, right=True),
+                                       torch.bucketize(x, edges), torch.bucketize(x, edges, right=True))),
+            edges, x, train=False)
