@@ -104,7 +104,7 @@ def hardsigmoid(x: Any) -> Any:
            vjp=lambda g, y, x: (where(less_equal(x, -3), 0, where(less(x, 3), g * (x / 3 + 0.5), g)),))
 def hardswish(x: Any) -> Any:
     """x * hardsigmoid(x)."""
-    return x * clip(x + 3, 0, 6) / 6
+    return x * (clip(x + 3, 0, 6) / 6)
 
 
 @composite(promote=floating, examples=["threshold(f32[2, 3], threshold=0.5, value=9.0) -> f32[2, 3]"])

@@ -18,6 +18,7 @@ from tenon.ops.define import check_kind, composite, define, function, unary
 from tenon.ops.exponential import call, exp, exp2, log, log1p
 from tenon.ops.shape import cast
 from tenon.ops.trigonometric import cos, sin
+from tenon.ops.widening import rounded_gradient, rounded_once
 from tenon.types import TensorType, int32
 
 SLOPE = 2 / math.sqrt(math.pi)
@@ -111,7 +112,8 @@ def log_ndtr(x: Any) -> Any:
 
 
 @composite(promote=floating, domain=(0.1, 0.9), examples=["ndtri(f32[2, 3]) -> f32[2, 3]"],
-           vjp=lambda g, y, x: (g * (exp(y * y * 0.5) * math.sqrt(2 * math.pi)),))
+           vjp=rounded_gradient(lambda g, y, x: (g * (exp(y * y * 0.5) * math.sqrt(2 * math.pi)),)))
+@rounded_once
 def ndtri(x: Any) -> Any:
     """The inverse of `ndtr`."""
     return erfinv(x * 2 - 1) * math.sqrt(2)

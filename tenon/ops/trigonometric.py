@@ -9,10 +9,12 @@ import numpy as np
 
 from tenon.graph.op import Op
 from tenon.graph.promotion import floating
-from tenon.ops.comparison import equal, where
+from tenon.ops.arithmetic import abs_, hypot
+from tenon.ops.comparison import equal, logical_or, maximum, where
 from tenon.ops.complex_parts import conj
 from tenon.ops.define import aliases, binary, composite, unary
 from tenon.ops.exponential import call, rsqrt
+from tenon.ops.widening import rounded_once
 
 INSIDE = (-0.9, 0.9)
 
@@ -38,7 +40,8 @@ def _tanh_ref(x: Any) -> Any:
 
 
 tanh = unary("tanh", _tanh_ref, call("tanh"), lambda g, y, x: (g * conj(1 - y * y),), "The hyperbolic tangent.")
-asinh = unary("asinh", np.arcsinh, call("asinh"), lambda g, y, x: (g * conj(rsqrt(1 + x * x)),),
+asinh = unary("asinh", np.arcsinh, call("asinh"),
+              lambda g, y, x: (g * conj(rsqrt(1 + x * x)) if x.dtype.kind == "c" else g / hypot(x, 1),),
               "The inverse hyperbolic sine.")
 acosh = unary("acosh", np.arccosh, call("acosh"), lambda g, y, x: (g * conj(rsqrt(x - 1) * rsqrt(x + 1)),),
               "The inverse hyperbolic cosine, for x >= 1.", domain=(1.2, 3.0))
@@ -47,9 +50,13 @@ atanh = unary("atanh", np.arctanh, call("atanh"), lambda g, y, x: (g / conj(1 - 
 
 
 def _atan2_vjp(g: Any, z: Any, x: Any, y: Any) -> tuple[Any, Any]:
-    squares = x * x + y * y
-    scaled = where(equal(squares, 0), 0, g / squares)
-    return scaled * y, scaled * -x
+    """(y, -x) over the square of the length, of which float16 has few: all is a share of what is larger."""
+    larger = maximum(abs_(x), abs_(y))
+    flat = logical_or(equal(larger, 0), equal(larger, math.inf))
+    larger = where(flat, 1, larger)
+    x, y = where(flat, 0, x / larger), where(flat, 0, y / larger)
+    scaled = g / where(flat, 1, x * x + y * y)
+    return scaled * y / larger, scaled * -x / larger
 
 
 atan2 = binary("atan2", np.arctan2, call("atan2"), _atan2_vjp,
@@ -57,6 +64,7 @@ atan2 = binary("atan2", np.arctan2, call("atan2"), _atan2_vjp,
 
 
 @composite(promote=floating, examples=["sinc(f32[2, 3]) -> f32[2, 3]"])
+@rounded_once
 def sinc(x: Any) -> Any:
     """sin(pi x) / (pi x), and 1 at 0."""
     angle = where(equal(x, 0), 1e-20, x) * math.pi
