@@ -117,12 +117,22 @@ def give_back(compiler: str = "libllvmlite") -> None:
 
     if os.name != "posix":
         return
+    trim()
     library = ctypes.CDLL(None)
-    trim = getattr(library, "malloc_trim", None)    # glibc's alone
-    if trim is not None:
-        trim(0)
     for start, size in _unchanged_pages(compiler):
         library.madvise(ctypes.c_void_p(start), ctypes.c_size_t(size), DO_NOT_NEED)
+
+
+def trim() -> None:
+    """Return to the system the memory that the C library keeps though it was freed.
+
+    >>> trim()
+    """
+    import ctypes  # local: slow to load
+
+    library = ctypes.CDLL(None) if os.name == "posix" else None
+    if hasattr(library, "malloc_trim"):     # glibc's alone
+        library.malloc_trim(0)              # type: ignore[union-attr]
 
 
 def give_back_soon() -> None:

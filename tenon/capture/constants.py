@@ -11,21 +11,25 @@ write to is read in every call (`tenon.sharing`), and so is a tensor that turns 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from mmap import mmap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from tenon.backends.base import Executable, Then
 from tenon.dataclasses import dataclass
+from tenon.garbage import trim
 from tenon.graph.ir import Graph
 from tenon.locks import Lock, unforked
 from tenon.observe import emit, span
+from tenon.runtime.results import let_go
 from tenon.sharing import EXPORTS, is_private, watch
 from tenon.tensor import Tensor
 
 if TYPE_CHECKING:
     from tenon.pipeline import InTwo
 
+MUCH = 1 << 24          # bytes that are made, after which memory goes back to the system
 MANY_CHANGES = 16       # of one tensor, in more than every fourth run: then it is no constant
 
 
@@ -89,11 +93,17 @@ class WithConstants:
             early = [] if parts.early is None else parts.early.run([arrays[k] for k in parts.made_from])
             packs: tuple[int, ...] = getattr(parts.late, "packs", ())
             before = [*(arrays[k] for k in parts.reads), *early]
-            made = [*early, *(parts.late.panels(before) if packs else [])]      # type: ignore[attr-defined]
+            panels = parts.late.panels(before) if packs else []     # type: ignore[attr-defined]
+            made = [*_only_read(early, len(parts.reads), parts.late), *panels]
+            size = sum(array.nbytes for array in (*early, *panels))
+            del early, before
         watched = {*parts.made_from, *(parts.reads[k] for k in packs if k < len(parts.reads))}
         for k in watched:
             watch(arrays[k])
         self.ready = Ready(parts, tuple((k, arrays[k]) for k in sorted(watched)), int(EXPORTS[0]), made)
+        if size >= MUCH:
+            let_go()        # of what only panels were made of, and of those before
+            trim()
         return self.ready
 
     def _count_changes(self, ready: Ready, arrays: Sequence[np.ndarray]) -> None:
@@ -116,6 +126,15 @@ class WithConstants:
         private = [k for k, holder in self.holders.items() if is_private(array_of(holder))]
         self.holders = {k: self.holders[k] for k in private}
         return compile_in_two(self.captured, private)
+
+
+def _only_read(early: Sequence[np.ndarray], first: int, late: Executable) -> list[np.ndarray]:
+    """These arguments of a program, from that number on; of what it reads as panels alone only the memory's size."""
+    unread: Collection[int] = getattr(late, "unread", ())
+    size = max((array.nbytes for k, array in enumerate(early, first) if k in unread), default=0)
+    nothing = mmap(-1, max(1, size))        # no page of it is ever touched, so there are none
+    return [np.ndarray(array.shape, array.dtype, nothing) if k in unread else array
+            for k, array in enumerate(early, first)]
 
 
 def late_program(program: Executable) -> Any:

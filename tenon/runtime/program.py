@@ -103,6 +103,11 @@ class Program:
 
     # ------------------------------------------------------------ running it
 
+    @property
+    def unread(self) -> frozenset[int]:
+        """Those of them that no run reads: any memory may be given in their place."""
+        return self.parts.unread
+
     def panels(self, arrays: Sequence[Array]) -> list[Array]:
         """The last arguments, made from the others: the factors of products, packed."""
         return [] if self.packing is None else self.packing.run([arrays[k] for k in self.packs])

@@ -35,6 +35,14 @@ def _give_back(memory: Any, idle: dict[int, list[Any]] = _idle, most: int = MOST
     idle.setdefault(size, []).append(memory)
 
 
+def let_go(idle: dict[int, list[Any]] = _idle) -> None:
+    """Free what waits to be used again.
+
+    >>> let_go()
+    """
+    idle.clear()
+
+
 class Lease(np.ndarray):
     """The bytes of a result, which all views of the result hold; its base is no array, so that NumPy keeps to that."""
 

@@ -22,6 +22,7 @@ from tenon.backends.cpu.steps import (
     KernelStep,
     Step,
     Storage,
+    homes,
     leaves,
     now,
     resolved,
@@ -53,6 +54,7 @@ class Assembly:
     results: tuple[Storage, ...]
     packing: Assembly | None = None
     packs: tuple[int, ...] = ()         # the arguments that `packing` takes
+    unread: frozenset[int] = frozenset()        # those of them that no step reads
 
     @property
     def units(self) -> list[Unit]:
@@ -93,8 +95,11 @@ def _with_packing(made: Assembly, steps: Sequence[KernelStep]) -> Assembly:
     for k, x in enumerate(panels, len(made.arguments)):
         x.kind, x.index = "argument", k
     graph = replace(made.graph, params=(*made.graph.params, *results))
+    with unforked:
+        from tenon.backends.cpu.prepack import read_by  # local: with it come all emitters
+    read = {x for y in read_by(made.steps) for x in homes(y)}
     return replace(made, graph=graph, arguments=(*made.arguments, *panels), packing=packing,
-                   packs=tuple(x.index for x in taken))
+                   packs=tuple(x.index for x in taken), unread=frozenset(x.index for x in taken if x not in read))
 
 
 class Assembler:
@@ -136,13 +141,15 @@ class Assembler:
                 Packing,
                 in_two,
                 is_convolution,
+                is_worth_keeping,
                 right_of,
             )
         if isinstance(step, KernelStep) and isinstance(step.unit, Packing) and self.constants.issuperset(step.inputs):
             self.packing.append(step)       # before a loop
             return step
         found = right_of(step)
-        if found is None or not self.constants.issuperset(found[0]) or not _is_as_small(*found, is_convolution(step)):
+        if found is None or not self.constants.issuperset(found[0]) or not is_worth_keeping(step, *found) \
+                or not _is_as_small(*found, is_convolution(step)):
             return step
         assert isinstance(step, KernelStep)
         packing, packed = in_two(step, *found)

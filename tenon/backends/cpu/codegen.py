@@ -18,6 +18,7 @@ from tenon.backends.cpu.attention import attention_scratch, emit_attention
 from tenon.backends.cpu.nests import LOCAL_ALIGNMENT, Loops
 from tenon.backends.cpu.products import contraction_scratch, emit_packing_of, emit_product
 from tenon.backends.cpu.shares import SHARE
+from tenon.dataclasses import replace
 from tenon.dims import Dim, maximum
 from tenon.loops.expressions import Buffer, Load
 from tenon.loops.ir import Block, Contraction, Kernel, Nest, Pairs, Store, roots, statements
@@ -53,6 +54,13 @@ def read_on_the_right(kernel: Kernel) -> list[Buffer]:
     assert isinstance(statement, Contraction)
     read = {x.buffer for x in walk(statement.right) if isinstance(x, Load)}
     return [buffer for buffer in kernel.buffers if buffer in read]
+
+
+def read_elsewhere(kernel: Kernel) -> set[Buffer]:
+    """The buffers that a product reads or writes, whatever its right factor is made of."""
+    statement, *others = kernel.nests[0].body
+    assert isinstance(statement, Contraction)
+    return set(buffers_of((replace(statement, right=statement.left), *others)))
 
 
 def emit_inline(module: ir.Module, kernel: Kernel, name: str) -> list[tuple[ir.Function, list[int]]]:

@@ -7,14 +7,14 @@ arguments is packed by a program of its own, which is run when they change.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from llvmlite import ir
 
-from tenon.backends.cpu.codegen import emit_kernel, emit_packing_kernel, read_on_the_right
+from tenon.backends.cpu.codegen import emit_kernel, emit_packing_kernel, read_elsewhere, read_on_the_right
 from tenon.backends.cpu.facts import Facts, Shared
 from tenon.backends.cpu.products import contraction_scratch, packed_right
-from tenon.backends.cpu.steps import KernelStep, LoopStep, Step, Storage, homes, leaves, now
+from tenon.backends.cpu.steps import BranchStep, KernelStep, LoopStep, Step, Storage, homes, leaves, now
 from tenon.backends.cpu.unit import Unit, count, name_of
 from tenon.backends.cpu.unit_cache import find, key_for
 from tenon.backends.pieces import text_of
@@ -27,6 +27,7 @@ from tenon.ops.channels_last import conv_channels_last
 from tenon.types import TensorType, uint8
 
 MOST_ROWS = 256             # with more, packing takes little of the time
+MOST_ROWS_KEPT = 96         # with more, reading panels in place of the factor gains nothing worth their memory
 
 
 @dataclass(eq=False)
@@ -109,6 +110,27 @@ def in_two(step: KernelStep, right: tuple[Storage, ...], size: int) -> tuple[Ker
             replace(step, unit=packed, inputs=(*step.inputs, panels)))
 
 
+def read_by(steps: Iterable[Step]) -> Iterator[Storage]:
+    """What steps read, but for what they have panels of."""
+    for step in steps:
+        match step:
+            case KernelStep(unit=Packed()):
+                kernel = step.unit.kernel
+                elsewhere, count = read_elsewhere(kernel), len(kernel.inputs)
+                yield from (x for x, buffer in zip(step.inputs[:count], kernel.inputs, strict=True)
+                            if buffer in elsewhere)
+                yield from step.inputs[count:]
+            case BranchStep():
+                yield step.choice
+                yield from (x for part in step.parts for x in read_by(part))
+            case LoopStep():
+                yield from (move.source for move in (*step.start, *step.turn))
+                yield from () if step.proceed is None else (step.proceed,)
+                yield from (x for part in step.parts for x in read_by(part))
+            case _:
+                yield from step.inputs
+
+
 def _scratch(kernel: Kernel) -> int:
     """Bytes of scratch memory that the product needs where its right factor is packed: its schedule is another one."""
     statement = kernel.nests[0].body[0]
@@ -119,6 +141,13 @@ def _scratch(kernel: Kernel) -> int:
 def is_convolution(step: Step) -> bool:
     """Whether the step is a convolution that was turned for the sake of packing."""
     return isinstance(step, KernelStep) and any(node.op is conv_channels_last for node in step.unit.body.nodes)
+
+
+def is_worth_keeping(step: Step, right: tuple[Storage, ...], size: int) -> bool:
+    """Whether panels made once are much better than panels made in every call: a convolution's, which are turned too,
+    those of a product of few rows, and those that are smaller than what they are made of."""
+    return is_convolution(step) or right_of(step, MOST_ROWS_KEPT) is not None or \
+        size < count(sum(x.bytes for x in right), {})
 
 
 def right_of(step: Step, most_rows: int | None = None) -> tuple[tuple[Storage, ...], int] | None:
