@@ -11,14 +11,27 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+import tenon as tn
 from tenon.errors import TenonError
 from tenon.onnx.function_bodies import body_of, is_defined
-from tenon.onnx.graph_plan import Plan, Reference, Step
-from tenon.onnx.known_values import UnsupportedError, as_value, is_known
-from tenon.onnx.operator_table import TABLE, Call
+from tenon.onnx.graph_plan import Plan, Reference, Step, names_read
+from tenon.onnx.known_values import (
+    MOST_FOLDED,
+    Known,
+    TooLargeError,
+    UnsupportedError,
+    as_value,
+    at_most,
+    check_bytes,
+    is_known,
+)
+from tenon.onnx.model_file import ModelError
+from tenon.onnx.operator_table import TABLE, Call, Operator
 
 DEEPEST_CALLS = 64      # functions in functions
 deadline: ContextVar[float | None] = ContextVar("deadline", default=None)
+MISTAKES = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, AssertionError, MemoryError,
+            RecursionError, NotImplementedError)
 
 
 class Scope(dict[str, Any]):
@@ -67,7 +80,7 @@ def evaluate(plan: Plan, inputs: Sequence[Any], around: Scope | None = None,
     scope = Scope(around, attributes, depth if around is None else around.depth)
     scope.update(plan.constants)
     scope.update(zip(plan.inputs, inputs))
-    for step in plan.steps:
+    for step, dead in zip(plan.steps, plan.dead_after()):
         check_time(step.label)
         args = [scope[name] if name else None for name in step.inputs]
         results = run_step(step, args, scope)
@@ -76,6 +89,9 @@ def evaluate(plan: Plan, inputs: Sequence[Any], around: Scope | None = None,
             raise UnsupportedError(f"{step.label}: {len(step.outputs)} results are not supported, there are "
                                    f"{len(results)}")
         scope.update((name, as_value(x)) for name, x in zip(step.outputs, results) if name)
+        del args, results
+        for name in dead:
+            scope.pop(name, None)
     return [scope.get(name) if partial else scope[name] for name in plan.outputs]
 
 
@@ -89,39 +105,22 @@ def fold(plan: Plan) -> Plan:
         if entry is None or entry.random or entry.late or any(n and n not in scope for n in step.inputs):
             kept.append(step)
             continue
-        results = run_step(step, [scope[name] if name else None for name in step.inputs], scope)
+        check_time(step.label)
+        try:
+            with at_most(MOST_FOLDED):
+                results = run_step(step, [scope[name] if name else None for name in step.inputs], scope)
+        except (TooLargeError, UnsupportedError):       # a call says so, if it comes to this node
+            kept.append(step)
+            continue
         found = dict(zip(step.outputs, map(as_value, results if isinstance(results, tuple) else (results,))))
         if all(map(is_known, found.values())):
             scope.update(found)
         else:
             kept.append(step)
     plan.steps[:] = kept
-    read = {n for step in _nested(plan) for n in step.inputs} | set(plan.outputs) | _results_inside(plan)
+    read = {name for step in plan.steps for name in names_read(step)} | set(plan.outputs)
     plan.constants = {name: x for name, x in scope.items() if name in read}
     return plan
-
-
-def _nested(plan: Plan) -> Iterator[Step]:
-    for step in plan.steps:
-        yield step
-        for inner in plans_in(step):
-            yield from _nested(inner)
-
-
-def _results_inside(plan: Plan) -> set[str]:
-    """What sub-graphs return, which may be a name of this graph."""
-    return {name for step in _nested(plan) for inner in plans_in(step) for name in inner.outputs}
-
-
-def plans_in(step: Step) -> list[Plan]:
-    """The sub-graphs of a node."""
-    values = [v for value in step.attributes.values() for v in (value if isinstance(value, list) else [value])]
-    return [v for v in values if isinstance(v, Plan)]
-
-
-def steps_of(plan: Plan) -> Iterator[Step]:
-    """All steps, those of sub-graphs too."""
-    return _nested(plan)
 
 
 def is_supported(step: Step) -> bool:
@@ -143,18 +142,35 @@ def run_step(step: Step, args: list[Any], scope: Scope) -> Any:
     if entry is not None:
         while args and args[-1] is None:
             args.pop()
-        try:
-            return entry(call, args)
-        except TypeError as error:
-            if error.__traceback__ is not None and error.__traceback__.tb_next is None:
-                raise
-            raise TenonError(f"{step.label}: {error}") from error
+        return checked_sizes(step, _evaluated(entry, call, args))
     body = body_of(call, args)
     if body is None:
         domain = f" of the domain {step.domain!r}" if step.domain else ""
         raise UnsupportedError(f"the operator {step.op_type}{domain} (opset {call.opset}, node {step.name!r}) is not "
                                "supported")
     return call_function(body, args, attributes, scope)
+
+
+def _evaluated(entry: Operator, call: Call, args: list[Any]) -> Any:
+    """What the definition gives; whatever it stumbles over is said with the node."""
+    try:
+        return entry(call, args)
+    except TenonError as error:
+        error.why = error.why or f"it is in {call.step.label} of the model"
+        raise
+    except MISTAKES as error:
+        what = str(error) or type(error).__name__
+        raise ModelError(f"{call.step.label} does not take its inputs or attributes: {what}") from error
+
+
+def checked_sizes(step: Step, results: Any) -> Any:
+    """The results, if none is larger than a value may be."""
+    for x in results if isinstance(results, (tuple, list)) else (results,):
+        if isinstance(x, tn.Tensor) and all(isinstance(d, int) for d in x.shape):
+            check_bytes(x.shape, x.dtype.itemsize, step.label)
+        elif isinstance(x, Known):
+            check_bytes(x.array.shape, x.array.dtype.itemsize, step.label)
+    return results
 
 
 def call_function(body: Plan, args: list[Any], attributes: dict[str, Any], scope: Scope) -> tuple[Any, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -54,6 +54,41 @@ class Plan:
     steps: list[Step] = field(default_factory=list)
     defaults: dict[str, Any] = field(default_factory=dict)      # a function's attributes
     types: dict[str, Any] = field(default_factory=dict)         # of inputs and results, where they are declared
+    _dead: list[list[str]] | None = None
+
+    def dead_after(self) -> list[list[str]]:
+        """For each step, what nothing reads after it."""
+        if self._dead is None or len(self._dead) != len(self.steps):
+            alive = {*self.outputs, *self.constants}
+            found = []
+            for step in reversed(self.steps):
+                used = {*names_read(step), *step.outputs} - alive - {""}
+                found.append(sorted(used))
+                alive |= used
+            self._dead = found[::-1]
+        return self._dead
+
+
+def names_read(step: Step) -> set[str]:
+    """What a node reads, its sub-graphs included."""
+    read = set(step.inputs)
+    for inner in plans_in(step):
+        read |= {name for part in inner.steps for name in names_read(part)} | set(inner.outputs)
+    return read
+
+
+def plans_in(step: Step) -> list[Plan]:
+    """The sub-graphs of a node."""
+    values = [v for value in step.attributes.values() for v in (value if isinstance(value, list) else [value])]
+    return [v for v in values if isinstance(v, Plan)]
+
+
+def steps_of(plan: Plan) -> Iterator[Step]:
+    """All steps, those of sub-graphs too."""
+    for step in plan.steps:
+        yield step
+        for inner in plans_in(step):
+            yield from steps_of(inner)
 
 
 @dataclass(eq=False)

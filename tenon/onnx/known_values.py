@@ -6,8 +6,10 @@ None, for an optional that is empty.  Arrays of types that Tenon lacks (text, fl
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -22,6 +24,36 @@ from tenon.types import DTYPES
 
 class UnsupportedError(TenonError, NotImplementedError):
     """A model asks for something that Tenon does not do; the message names the operator, its opset and the node."""
+
+
+class TooLargeError(TenonError, MemoryError):
+    """A value that is larger than a value may be."""
+
+
+MOST_FOLDED = 1 << 24       # bytes of a result that is computed before a run
+most_bytes: ContextVar[int] = ContextVar("most_bytes", default=1 << 33)
+
+
+@contextmanager
+def most_bytes_of(count: int) -> Iterator[None]:
+    """A block in which values have no more bytes than these."""
+    token = most_bytes.set(count)
+    try:
+        yield
+    finally:
+        most_bytes.reset(token)
+
+
+def at_most(count: int) -> AbstractContextManager[None]:
+    """The same where a smaller limit may hold already."""
+    return most_bytes_of(min(count, most_bytes.get()))
+
+
+def check_bytes(shape: Sequence[int], itemsize: int, label: str) -> None:
+    """Raise TooLargeError before memory for such a value is taken."""
+    if math.prod(shape) * itemsize > most_bytes.get():
+        raise TooLargeError(f"{label}: a value of sizes {list(shape)} has more than {most_bytes.get():,} bytes",
+                            hint="tn.onnx.load(..., memory_limit=...) allows more")
 
 
 class Known:
@@ -94,6 +126,11 @@ def is_known(x: Any) -> bool:
     return isinstance(x, Known) or x is None or (isinstance(x, list) and all(map(is_known, x)))
 
 
+def known_bytes(x: Any) -> int:
+    """How much memory a known value takes."""
+    return sum(map(known_bytes, x)) if isinstance(x, list) else x.array.nbytes if isinstance(x, Known) else 0
+
+
 def type_name(array: Any) -> str:
     """The name of an array's element type."""
     return "string" if array.dtype.kind in "OUS" else str(array.dtype)
@@ -109,8 +146,11 @@ def settled(x: Any) -> Any:
 def known_where_possible(function: Any, *args: Any) -> Any:
     """`function` of tensors, or None; what is known is computed at once."""
     if all(map(is_known, args)):
-        with outside():
-            return settled(function(*args))
+        try:
+            with outside(), at_most(MOST_FOLDED):
+                return settled(function(*args))
+        except TooLargeError:
+            pass
     return function(*args)
 
 

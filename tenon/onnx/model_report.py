@@ -12,7 +12,7 @@ import numpy as np
 
 import tenon as tn
 from tenon.errors import ArgumentError
-from tenon.onnx.evaluate_plan import steps_of
+from tenon.onnx.graph_plan import steps_of
 from tenon.onnx.onnx_model import OnnxModel, load
 from tenon.onnx.onnx_package import onnx
 

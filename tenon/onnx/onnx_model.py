@@ -14,23 +14,28 @@ import tenon as tn
 from tenon.capture.watch import unwatched
 from tenon.errors import ArgumentError
 from tenon.graph.ir import Graph
+from tenon.graph.op import current
 from tenon.jit import Jitted
 from tenon.onnx import operators  # noqa: F401    enters them in the table
-from tenon.onnx.evaluate_plan import evaluate, fold, is_supported, steps_of, within
+from tenon.onnx.evaluate_plan import evaluate, fold, is_supported, within
 from tenon.onnx.function_bodies import element_type
-from tenon.onnx.graph_plan import Plan, model_plan
-from tenon.onnx.known_values import REGULAR, Known, as_tensor
+from tenon.onnx.graph_plan import Plan, model_plan, steps_of
+from tenon.onnx.known_values import REGULAR, Known, TooLargeError, as_tensor, most_bytes_of
 from tenon.onnx.model_file import read_model
 from tenon.onnx.onnx_package import onnx
 
+TRUSTED, BOUNDED = 1 << 33, 1 << 26        # bytes of a value
 
-def load(source: Any, *, compile: bool = True, time_limit: float | None = None) -> OnnxModel:
+
+def load(source: Any, *, compile: bool = True, time_limit: float | None = None,
+         memory_limit: int | None = None) -> OnnxModel:
     """The model in an ONNX file, as a function.
 
     `source` is a path, the bytes of a file, or a ModelProto.  Inputs are given in the model's order or by name, as
     tensors or arrays (text, float8 and int4 as arrays); the result is a tensor, or a tuple where there are several.
     `compile=False` evaluates operator by operator.  `time_limit` is in seconds, for such a call and for loading; it
-    turns compiling off, since a program that runs cannot be stopped.
+    turns compiling off, since a program that runs cannot be stopped.  No value may have more bytes than `memory_limit`:
+    8 GB unless given, and 64 MB where there is a time limit.
 
     >>> import onnx
     >>> text = '<ir_version: 8, opset_import: ["": 17]> twice (float[N] x) => (float[N] y) { y = Add(x, x) }'
@@ -42,7 +47,7 @@ def load(source: Any, *, compile: bool = True, time_limit: float | None = None) 
     does not do.
     """
     with within(time_limit):
-        return OnnxModel(read_model(source), compile and time_limit is None, time_limit)
+        return OnnxModel(read_model(source), compile and time_limit is None, time_limit, memory_limit)
 
 
 def import_graph(source: Any, inputs: Any) -> Graph:
@@ -61,10 +66,11 @@ def import_graph(source: Any, inputs: Any) -> Graph:
 class OnnxModel:
     """A function of an ONNX file.  `inputs` and `outputs` are names; `weights` are its initializers."""
 
-    def __init__(self, model: Any, compile: bool, time_limit: float | None):
+    def __init__(self, model: Any, compile: bool, time_limit: float | None, memory_limit: int | None = None):
         self.plan = fold(model_plan(model))
         self.inputs, self.outputs = self.plan.inputs, self.plan.outputs
         self.time_limit = time_limit
+        self.memory_limit = memory_limit or (TRUSTED if time_limit is None else BOUNDED)
         self.__name__ = self.plan.name if self.plan.name.isidentifier() else "model"
         compiled = compile and _returns_tensors(self.plan)
         self._compiled = Jitted(_function(self.plan, self.__name__)) if compiled else None
@@ -87,9 +93,10 @@ class OnnxModel:
     def run(self, values: list[Any]) -> tuple[Any, ...]:
         """The results for inputs in their order, always a tuple."""
         if self._compiled is not None and all(isinstance(x, tn.Tensor) for x in values):
-            found: tuple[Any, ...] = self._compiled(*values)
+            with most_bytes_of(self.memory_limit):
+                found: tuple[Any, ...] = self._compiled(*values)
             return found
-        with within(self.time_limit), tn.no_grad():
+        with within(self.time_limit), tn.no_grad(), most_bytes_of(self.memory_limit):
             results = evaluate(self.plan, [x if isinstance(x, tn.Tensor) else _value(x) for x in values])
         return tuple(map(_result, results))
 
@@ -121,9 +128,17 @@ class OnnxModel:
 
 
 def _function(plan: Plan, name: str) -> Any:
+    refused: list[TooLargeError] = []
+
     def run(*inputs: Any) -> tuple[Any, ...]:
+        if refused and current() is None:       # the capture came to that without taking memory
+            raise refused.pop()
         with unwatched():
-            return tuple(map(as_tensor, evaluate(plan, inputs)))
+            try:
+                return tuple(map(as_tensor, evaluate(plan, inputs)))
+            except TooLargeError as error:
+                refused[:] = [error]
+                raise
     run.__name__ = name
     return run
 

@@ -18,12 +18,16 @@ import tenon as tn
 from tenon.dataclasses import dataclass
 from tenon.errors import TenonError
 from tenon.onnx.known_values import (
+    MOST_FOLDED,
     Known,
+    TooLargeError,
     UnsupportedError,
     as_tensor,
     as_value,
+    at_most,
     host,
     is_known,
+    known_bytes,
     moved,
     outside,
     settled,
@@ -85,9 +89,12 @@ class Operator:
         """The values of the node's results."""
         if self.raw:
             return self.run(call, *args)
-        if not self.random and all(map(is_known, args)):
-            with outside():
-                return self._settled(self._run(call, args))
+        if not self.random and all(map(is_known, args)) and sum(map(known_bytes, args)) <= MOST_FOLDED:
+            try:
+                with outside(), at_most(MOST_FOLDED):
+                    return self._settled(self._run(call, args))
+            except TooLargeError:
+                pass
         return self._run(call, args)
 
     def _run(self, call: Call, args: list[Any]) -> Any:

@@ -18,6 +18,7 @@ from tenon.onnx.known_values import Known, as_tensor, host, ints, is_known
 from tenon.onnx.operator_table import Call, operator
 
 MOST_TURNS = 1 << 62
+WRITTEN_OUT = 32        # turns of a loop that are a part of the graph each
 
 
 def _truth(x: Any) -> bool:
@@ -73,7 +74,8 @@ def loop(call: Call, most: Any, condition: Any = None, *carried: Any) -> Any:
 
 
 def _is_settled(most: Any, condition: Any) -> bool:
-    return (most is None or is_known(most)) and (condition is None or is_known(condition))
+    known = (most is None or is_known(most)) and (condition is None or is_known(condition))
+    return known and most is not None and ints(most)[0] <= WRITTEN_OUT
 
 
 def _captured_loop(call: Call, most: Any, condition: Any, carried: Any) -> Any:

@@ -39,6 +39,8 @@ def conv_sizes(call: Call, x: Any, w: Any) -> dict[str, Any]:
         raise ShapeError(f"{call.step.label}: kernel_shape {kernel}, the weight {tuple(w.shape)} and the input "
                          f"{tuple(x.shape)} do not agree")
     strides, dilations = call.get("strides", [1] * count), call.get("dilations", [1] * count)
+    if len(strides) != count or len(dilations) != count or min(*strides, *dilations) < 1:
+        raise ShapeError(f"{call.step.label}: strides {strides} and dilations {dilations} for {count} axes")
     return {"stride": tuple(strides), "dilation": tuple(dilations), "groups": call.get("group", 1),
             "padding": tuple(padding_of(call, x.shape[2:], kernel, strides, dilations))}
 
@@ -150,6 +152,8 @@ def columns_to_image(call: Call, x: Any, image_shape: Any, block_shape: Any) -> 
     count = len(sizes)
     strides, dilations = call.get("strides", [1] * count), call.get("dilations", [1] * count)
     pads = call.get("pads", [0] * 2 * count)
+    if min(*sizes, *kernel, *strides, *dilations) < 1 or math.prod(sizes) * math.prod(kernel) > 1 << 31:
+        raise ShapeError(f"{call.step.label}: an image of {sizes} with blocks of {kernel} cannot be")
     n, taps = x.shape[0], math.prod(kernel)
     padded = [d + pads[k] + pads[k + count] for k, d in enumerate(sizes)]
     blocks = [(p - d * (k - 1) - 1) // s + 1 for p, k, s, d in zip(padded, kernel, strides, dilations)]

@@ -8,6 +8,7 @@ import tenon as tn
 from tenon.errors import ShapeError
 from tenon.onnx.known_values import ints
 from tenon.onnx.operator_table import Call, axis_of, operator
+from tenon.onnx.operators.shape_ops import bounded
 
 
 @operator("Gather", moves=True)
@@ -90,6 +91,7 @@ def tensor_scatter(call: Call, past: Any, update: Any, write: Any = None) -> Any
 def one_hot(call: Call, indices: Any, depth: Any, values: Any) -> Any:
     count, axis = ints(depth)[0], call.get("axis", -1)
     axis = axis + indices.ndim + 1 if axis < 0 else axis
+    bounded([*indices.shape, count], call)
     places = tn.cast(indices, tn.int64)
     places = tn.expand_dims(tn.where(places < 0, places + count, places), axis)
     row = tn.arange(count).reshape(*[-1 if k == axis else 1 for k in range(places.ndim)])

@@ -9,18 +9,17 @@ import numpy as np
 
 import tenon as tn
 from tenon.errors import ShapeError
-from tenon.onnx.known_values import Known, as_tensor, host, ints
+from tenon.onnx.known_values import Known, as_tensor, check_bytes, host, ints
 from tenon.onnx.operator_table import Call, axis_of, operator
 from tenon.onnx.operators.cast_ops import tenon_type
-
-MOST = 1 << 40      # bytes of a result that a model may ask for by numbers
 
 
 def bounded(shape: Any, call: Call) -> list[int]:
     """Sizes that a model says, if they can be."""
     sizes = [int(d) for d in shape]
-    if min(sizes, default=0) < 0 or math.prod(sizes) * 8 > MOST:
-        raise ShapeError(f"{call.step.label}: a tensor of sizes {sizes} is more than can be")
+    if min(sizes, default=0) < 0:
+        raise ShapeError(f"{call.step.label}: sizes {sizes} are not all positive")
+    check_bytes(sizes, 1, call.step.label)
     return sizes
 
 
@@ -197,9 +196,13 @@ def sequence(call: Call, start: Any, limit: Any, delta: Any) -> Any:
     first, stop, step = (x.reshape(()) for x in (start, limit, delta))
     if step == 0:
         raise ShapeError(f"{call.step.label}: a step of 0")
-    wide = [x.astype(np.float64) if x.dtype.kind not in "iu" else int(x) for x in (first, stop, step)]
-    count = max(0, math.ceil((wide[1] - wide[0]) / wide[2]) if first.dtype.kind not in "iu"
-                else -(-(wide[1] - wide[0]) // wide[2]))
+    if first.dtype.kind in "iu":
+        count = max(0, -(-(int(stop) - int(first)) // int(step)))
+    else:
+        turns = (float(stop) - float(first)) / float(step)
+        if not math.isfinite(turns):
+            raise ShapeError(f"{call.step.label}: from {first} to {stop} by {step} is no number of steps")
+        count = max(0, math.ceil(turns))
     bounded([count], call)
     places = tn.arange(count)
     if first.dtype.kind in "iu":

@@ -12,6 +12,7 @@ from tenon.onnx.known_values import ints
 from tenon.onnx.onnx_package import onnx
 from tenon.onnx.operator_table import Call, operator
 from tenon.onnx.operators.cast_ops import numpy_type
+from tenon.onnx.operators.shape_ops import bounded
 
 
 def _complex(x: Any) -> Any:
@@ -31,7 +32,7 @@ def dft(call: Call, x: Any, dft_length: Any = None, axis: Any = None) -> Any:
     along = along % x.ndim
     if along == x.ndim - 1:
         raise ShapeError(f"{call.step.label}: the last axis holds the parts of complex numbers")
-    length = None if dft_length is None else ints(dft_length)[0]
+    length = None if dft_length is None else bounded(ints(dft_length), call)[0]
     if call.get("inverse", 0) and call.get("onesided", 0):
         count = length if length is not None else 2 * (x.shape[along] - 1)
         return tn.cast(tn.expand_dims(tn.fft.irfft(_complex(x), n=count, axis=along), -1), x.dtype)
@@ -63,6 +64,7 @@ def stft(call: Call, x: Any, frame_step: Any, window: Any = None, frame_length: 
 def mel_weight_matrix(call: Call, bins: Any, length: Any, rate: Any, low: Any, high: Any) -> Any:
     """Triangles that are equally wide on the mel scale."""
     count, size, rate = int(bins), int(length) // 2 + 1, float(rate)
+    bounded([count, size], call)
     edges = np.arange(count + 2)
     low_mel, high_mel = (2595 * np.log10(1 + float(f) / 700) for f in (low, high))
     places = low_mel + edges * ((high_mel - low_mel) / (count + 2))
@@ -82,7 +84,7 @@ def mel_weight_matrix(call: Call, bins: Any, length: Any, rate: Any, low: Any, h
 def _window(name: str, weights: tuple[float, ...]) -> None:
     @operator(name, known="size")
     def run(call: Call, size: Any) -> Any:
-        count = ints(size)[0]
+        count, = bounded(ints(size)[:1], call)
         turn = 2 * np.pi * np.arange(count) / (count if call.get("periodic", 1) else max(count - 1, 1))
         found = sum(w * (-1) ** k * np.cos(k * turn) for k, w in enumerate(weights))
         return tn.tensor(found.astype(numpy_type(call.get("output_datatype", onnx.TensorProto.FLOAT), call)))

@@ -60,8 +60,14 @@ def string_normalizer(call: Call, x: Any) -> Any:
     return found if x.ndim == 2 else found[0]
 
 
+# What takes for ever on some texts, or is not part of RE2's language, which the standard names.
+REFUSED = re.compile(r"\([^()]*[*+}][^()]*\)\s*[*+{]|\\\d|\(\?[=!<P]|\(\([^)]*[*+}].*\).*\)[*+{]")
+
+
 @operator("RegexFullMatch", host=True)
 def regex_full_match(call: Call, x: Any) -> Any:
+    if REFUSED.search(call.need("pattern")):
+        raise call.unsupported(f"the pattern {call.need('pattern')!r}: repetitions within repetitions, or references")
     try:
         pattern = re.compile(call.need("pattern"))
     except re.error as error:
