@@ -33,7 +33,7 @@ from tenon.loops.expressions import (
     Size,
     identity,
 )
-from tenon.loops.interpret import COMBINE, ELEMENTWISE, FUNCTIONS, wide
+from tenon.loops.interpret import COMBINE, ELEMENTWISE, FUNCTIONS, converted, wide
 from tenon.loops.target import Target, levels
 from tenon.loops.traversal import walk
 
@@ -137,7 +137,7 @@ class _Points:
                 self.fits(*parts)
                 return np.where(*parts)
             case Cast(dtype=dtype):
-                return parts[0].astype(dtype.numpy).astype(wide(dtype))
+                return converted(parts[0], dtype)
             case Bits(x=inner, dtype=dtype):
                 return np.ascontiguousarray(parts[0].astype(inner.dtype.numpy)).view(dtype.numpy).astype(wide(dtype))
             case CheckedIndex():

@@ -34,6 +34,7 @@ from tenon.loops.expressions import (
 )
 from tenon.loops.ir import Accumulator, Block, Chunk, Contraction, Fetch, Kernel, Let, Loop, Nest, Store, Turn, Update
 from tenon.ops import special_reference
+from tenon.ops.shape import cast
 from tenon.types import DType, Shape
 
 Environment = dict[Expr, Any]
@@ -173,7 +174,7 @@ class _Run:
                 a, b = self.side(then, holds, env), self.side(otherwise, not holds, env)
                 return a if holds else b
             case Cast(x=inner, dtype=dtype):
-                return np.asarray(self.value(inner, env)).astype(dtype.numpy).astype(wide(dtype))[()]
+                return converted(self.value(inner, env), dtype)[()]
             case Bits(x=inner, dtype=dtype):
                 exact = np.asarray(self.value(inner, env)).astype(inner.dtype.numpy)
                 return exact.view(dtype.numpy).astype(wide(dtype))[()]
@@ -207,6 +208,12 @@ class _Run:
 def wide(dtype: DType) -> np.dtype[Any]:
     """The type that values of this type are computed in."""
     return np.dtype(np.float32) if dtype.kind == "f" and dtype.bits == 16 else dtype.numpy
+
+
+def converted(x: Any, dtype: DType) -> np.ndarray:
+    """Values in another type, as the operator `cast` gives them: a whole number ends where its type does."""
+    assert cast.ref is not None
+    return np.asarray(cast.ref(x, dtype)).astype(wide(dtype))
 
 
 def _floor_divide(x: Any, y: Any) -> Any:

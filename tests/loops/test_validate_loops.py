@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import tenon as tn
 from loops import toy
 from tenon.dims import symbol
 from tenon.graph.build import trace
@@ -128,3 +129,9 @@ def test_what_is_right_is_not_refused(checking, monkeypatch, function, shapes):
     monkeypatch.setattr(validate, "MOST_STEPS", 1 << 20)
     peeling.peeled(lower.lower(trace(function, *(TensorType(float32, shape) for shape in shapes)), "kernel"))
     assert len(looked_at) >= 9 and all(memory is not None for memory in looked_at)
+
+
+@pytest.mark.parametrize("target", ["uint8", "int8", "uint32", "int64", "uint64"])
+def test_numbers_beyond_a_whole_type_end_where_it_does_in_loops_too(checking, target):
+    values = tn.tensor([-1e30, -3e9, -1.5, 0.5, 300.7, 3e9, 1e30, np.inf, np.nan], dtype="float64")
+    assert tn.jit(lambda x: (x * 2).astype(target))(values).tolist() == (values * 2).astype(target).tolist()
