@@ -30,6 +30,7 @@ try:
     from tenon.jit import jit
     from tenon.locks import unforked as _unforked
     from tenon.ops.extend import op
+    from tenon.pytorch_methods import METHODS as _METHODS
     from tenon.random import (
         bernoulli,
         categorical,
@@ -75,6 +76,8 @@ if _TYPE_CHECKING:
     from tenon.transforms import pytrees as tree
 
 globals().update(_ops.PUBLIC)
+for _name, _method in _METHODS.items():
+    setattr(Tensor, _name, _method)
 
 _MODULES = ("data", "debug", "fft", "nn", "onnx", "optim", "testing", "torch")
 _LATER = dict.fromkeys(("alpha_dropout", "scaled_dot_product_attention"), "tenon.nn.functional")
@@ -82,6 +85,12 @@ _LATER |= dict.fromkeys(("cond", "switch"), "tenon.capture.control")
 _LATER |= dict.fromkeys(("fori_loop", "map", "scan", "while_loop"), "tenon.capture.loops")
 _LATER |= {"save": "tenon.serialization.files", "load": "tenon.serialization.files",
            "Checkpoint": "tenon.serialization.run_checkpoint", "explain": "tenon.debug.explain"}
+_LATER |= dict.fromkeys((
+    "BoolTensor", "DoubleTensor", "FloatTensor", "Generator", "IntTensor", "LongTensor", "Size", "as_tensor", "cdouble",
+    "cfloat", "clamp_max", "clamp_min", "cuda", "device", "double", "float", "from_numpy", "get_default_dtype",
+    "get_rng_state", "half", "inference_mode", "initial_seed", "int", "is_complex", "is_floating_point", "is_tensor",
+    "long", "numel", "scalar_tensor", "set_grad_enabled", "set_rng_state", "short", "take_along_dim"),
+    "tenon.pytorch_names")
 _LATER |= dict.fromkeys(("get_num_threads", "set_num_threads"), "tenon.runtime.scheduler")
 _LATER |= {"tree": "tenon.transforms"}
 _LATER |= dict.fromkeys(("autograd", "checkpoint", "custom_vjp", "grad", "hessian", "hvp", "jacfwd", "jacobian",

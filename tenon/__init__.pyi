@@ -2,10 +2,18 @@
 
 from tenon.ops.public import *
 from tenon.types import DType
+from tenon.pytorch_names import BoolTensor as BoolTensor
 from tenon.serialization.run_checkpoint import Checkpoint as Checkpoint
+from tenon.pytorch_names import DoubleTensor as DoubleTensor
+from tenon.pytorch_names import FloatTensor as FloatTensor
+from tenon.random import Generator as Generator
 from tenon.graph.ir import Graph as Graph
+from tenon.pytorch_names import IntTensor as IntTensor
+from tenon.pytorch_names import LongTensor as LongTensor
+from builtins import tuple as Size
 from tenon.tensor import Tensor as Tensor
 from tenon.nn.dropout import alpha_dropout as alpha_dropout
+from tenon.tensor import asarray as as_tensor
 from tenon.tensor import asarray as asarray
 from tenon.autocast import autocast as autocast
 from tenon.transforms import autograd as autograd
@@ -14,10 +22,14 @@ from tenon.types import broadcast_shapes as broadcast_shapes
 from tenon.array_api import can_cast as can_cast
 from tenon.random import categorical as categorical
 from tenon.transforms.checkpoint import checkpoint as checkpoint
+from tenon.pytorch_names import clamp_max as clamp_max
+from tenon.pytorch_names import clamp_min as clamp_min
 from tenon.capture.control import cond as cond
+from tenon.pytorch_names import cuda as cuda
 from tenon.transforms.custom import custom_vjp as custom_vjp
 from tenon import data as data
 from tenon import debug as debug
+from tenon.pytorch_names import device as device
 from tenon.random import dropout as dropout
 from tenon.types import DType as dtype
 from tenon.array_api import e as e
@@ -27,16 +39,24 @@ from tenon import fft as fft
 from tenon.array_api import finfo as finfo
 from tenon.capture.loops import fori_loop as fori_loop
 from tenon.tensor import from_dlpack as from_dlpack
+from tenon.pytorch_names import from_numpy as from_numpy
 from tenon.autocast import get_autocast_dtype as get_autocast_dtype
+from tenon.pytorch_names import get_default_dtype as get_default_dtype
 from tenon.runtime.scheduler import get_num_threads as get_num_threads
+from tenon.pytorch_names import get_rng_state as get_rng_state
 from tenon.transforms.gradients import grad as grad
 from tenon.extend import graph_pass as graph_pass
 from tenon.transforms.jacobians import hessian as hessian
 from tenon.transforms.jacobians import hvp as hvp
 from tenon.array_api import iinfo as iinfo
 from tenon.array_api import inf as inf
+from tenon.pytorch_names import inference_mode as inference_mode
+from tenon.pytorch_names import initial_seed as initial_seed
 from tenon.autocast import is_autocast_enabled as is_autocast_enabled
+from tenon.pytorch_names import is_complex as is_complex
+from tenon.pytorch_names import is_floating_point as is_floating_point
 from tenon.eager.recording import is_grad_enabled as is_grad_enabled
+from tenon.pytorch_names import is_tensor as is_tensor
 from tenon.array_api import isdtype as isdtype
 from tenon.transforms.jacobians import jacfwd as jacfwd
 from tenon.transforms.jacobians import jacobian as jacobian
@@ -54,6 +74,7 @@ from tenon.array_api import newaxis as newaxis
 from tenon import nn as nn
 from tenon.eager.recording import no_grad as no_grad
 from tenon.random import normal as normal
+from tenon.pytorch_names import numel as numel
 from tenon import onnx as onnx
 from tenon.ops.extend import op as op
 from tenon import optim as optim
@@ -71,11 +92,15 @@ from tenon.extend import remove_kernel as remove_kernel
 from tenon.extend import remove_pass as remove_pass
 from tenon.array_api import result_type as result_type
 from tenon.serialization.files import save as save
+from tenon.pytorch_names import scalar_tensor as scalar_tensor
 from tenon.nn.attention import scaled_dot_product_attention as scaled_dot_product_attention
 from tenon.capture.loops import scan as scan
+from tenon.pytorch_names import set_grad_enabled as set_grad_enabled
 from tenon.runtime.scheduler import set_num_threads as set_num_threads
+from tenon.pytorch_names import set_rng_state as set_rng_state
 from tenon.tensor import stop_gradient as stop_gradient
 from tenon.capture.control import switch as switch
+from tenon.ops.indexing import take_along_axis as take_along_dim
 from tenon.tensor import tensor as tensor
 from tenon import testing as testing
 from tenon import torch as torch
@@ -87,15 +112,23 @@ from tenon.transforms.batching import vmap as vmap
 from tenon.capture.loops import while_loop as while_loop
 bfloat16: DType
 bool: DType
+cdouble: DType
+cfloat: DType
 complex128: DType
 complex64: DType
+double: DType
+float: DType
 float16: DType
 float32: DType
 float64: DType
+half: DType
+int: DType
 int16: DType
 int32: DType
 int64: DType
 int8: DType
+long: DType
+short: DType
 uint16: DType
 uint32: DType
 uint64: DType

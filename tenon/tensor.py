@@ -18,6 +18,7 @@ import numpy as np
 
 from tenon.arrays import array_of, copied
 from tenon.autodiff import backward
+from tenon.dims import size_of
 from tenon.dlpack import imported
 from tenon.eager.recording import differentiating, is_grad_enabled
 from tenon.elements import Elements
@@ -56,9 +57,11 @@ class Tensor(Elements):
     __slots__ = ("__weakref__", "own")
     weak: type | None = None    # the kind of a Python number that the graph computes: it does not decide types
 
-    def __init__(self, payload: Payload, requires_grad: bool = False):
+    def __init__(self, payload: Any, requires_grad: bool = False, *sizes: int):
         if isinstance(payload, np.ndarray) and (capture := recorder.get()) is not None:
             payload = capture.constant(payload)
+        elif isinstance(payload, (list, tuple, bool, int, float)):
+            payload, requires_grad = _payload_of(payload, requires_grad, sizes), requires_grad is True
         self.own = TensorState(payload, requires_grad)
 
     # ------------------------------------------------------------ what it is
@@ -119,8 +122,8 @@ class Tensor(Elements):
 
     @property
     def size(self) -> Any:
-        """The number of elements."""
-        return self.payload.size
+        """The number of elements; `x.size()` and `x.size(0)` are the shape and the size of an axis, as in PyTorch."""
+        return size_of(self.payload.shape)
 
     @property
     def device(self) -> str:
@@ -316,6 +319,14 @@ class Tensor(Elements):
         if self.requires_grad and self.node is None and is_grad_enabled():
             raise GradientError(f"a leaf that requires a gradient was changed in place ({what})",
                                 hint="do it under tn.no_grad(), or write x = x + y")
+
+
+def _payload_of(data: Any, requires_grad: Any, sizes: tuple[int, ...]) -> Payload:
+    """Of `Tensor([1.0, 2.0])`, or of `Tensor(2, 3)`, which are sizes: what PyTorch makes of them, in float32."""
+    if type(data) is int:
+        more = (requires_grad, *sizes) if type(requires_grad) is int else ()
+        return tensor(np.zeros((data, *more), np.float32)).payload
+    return tensor(data, dtype=DEFAULT_OF_KIND["f"]).payload
 
 
 @cache

@@ -40,15 +40,7 @@ def test_a_missing_name_says_what_to_write(owner, name):
     assert f"hint: {hint}" in str(caught.value) and "test_hints.py" in str(caught.value)
     if is_code(hint):
         values = known() | {"n": 2} if "seed" in hint else known()
-        exec(hint.replace("(...)", "(*given)"), values | {"given": GIVEN.get(name, ())})
-
-
-ONES = tn.ones((2, 2))
-PLACES = tn.tensor([0, 1])
-GIVEN = dict.fromkeys(("add_", "sub_", "mul_", "div_", "pow_"), (2.0,)) | {
-    "clamp_": (0.0, 1.0), "clip_": (0.0, 1.0), "masked_fill_": (ONES > 0, 0.0), "lerp_": (ONES, 0.5),
-    "index_add_": (PLACES, ONES), "index_copy_": (PLACES, ONES), "index_fill_": (PLACES, 0.0),
-    "scatter_": (PLACES[None], ONES[:1]), "scatter_add_": (PLACES[None], ONES[:1])}
+        exec(hint, values)
 
 
 def test_usual_names_of_pytorch_work():
@@ -85,7 +77,7 @@ def test_they_work_in_captured_code_and_missing_ones_raise_there_at_the_users_li
 
 def test_a_tensor_refuses_what_pytorch_would_write_through_data_and_a_module_keeps_its_own_attributes():
     x, net = tn.ones(2), nn.Linear(1, 1)
-    with pytest.raises(AttributeError, match=r"x\.detach"):
+    with pytest.raises(ArgumentError, match="a tensor was expected, not int"):
         x.data = 3
     net.cuda = 5
     assert net.cuda == 5 and "cuda" in vars(net)

@@ -123,7 +123,7 @@ class _Leaves:
             source = self._gradients[id(x)].source
             assert not isinstance(source, GradientOf)
             return FromOutside(GradientOf(source))
-        if type(x) is SymbolicDim:
+        if issubclass(type(x), SymbolicDim):
             return self._counted(x) if is_by_data(x) else FromSize(x)
         if type(x) is SymNumber:
             return x.value if x.numbers.is_settled(x) else self.result(x)

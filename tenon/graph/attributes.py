@@ -70,7 +70,7 @@ def _is_plain(value: Any, kind: Any) -> bool:
     if kind is float:
         return type(value) is float or _is_plain(value, int)
     if kind is SymbolicDim:
-        return type(value) is SymbolicDim
+        return issubclass(type(value), SymbolicDim)
     return isinstance(value, kind)
 
 

@@ -30,6 +30,8 @@ class Activation(Module):
 
     def __init__(self, *values: Any, inplace: bool = False, **named: Any):
         name, names = type(self).__name__, self.defaults
+        if len(values) == len(names) + 1 and isinstance(values[-1], bool):
+            values = values[:-1]        # `inplace`, by its position
         given = dict(zip(names, values)) | {("axis" if key == "dim" else key): x for key, x in named.items()}
         unknown = [key for key in given if key not in names]
         missing = [key for key, x in names.items() if x is REQUIRED and key not in given]

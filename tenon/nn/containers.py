@@ -31,6 +31,16 @@ class _Holder(Module):
         module.changed()
         self.items_[name] = item
 
+    def add_module(self, name: str, item: Any) -> None:
+        """Add one under a name, or replace it."""
+        self._put(name, item)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name.isdigit() or name in self.__dict__.get("items_", ()):
+            self._put(name, value)          # setattr(seq, "0", layer)
+        else:
+            super().__setattr__(name, value)
+
     def __len__(self) -> int:
         return len(self.items_)
 

@@ -20,10 +20,12 @@ from tenon.eager.recording import no_grad
 from tenon.errors import ArgumentError, DTypeError, TenonError
 from tenon.hints import MODULE, Absent, present
 from tenon.nn.describe import as_html, as_text
+from tenon.nn.hooks import HookHandle, added_hook, called_with_hooks
 from tenon.tensor import Tensor, tensor
 from tenon.types import DType, among
 
 M = TypeVar("M", bound="Module")
+X = TypeVar("X")
 epoch = 0       # how often an attribute of any module that is no tensor has changed
 _ABSENT = object()
 
@@ -116,7 +118,8 @@ class Module:
         object.__delattr__(self, name)
 
     def __call__(self, *inputs: Any, **options: Any) -> Any:
-        out = self.forward(*inputs, **options)
+        hooks = self.__dict__.get("_hooks")
+        out = self.forward(*inputs, **options) if not hooks else called_with_hooks(self, hooks, inputs, options)
         if isinstance(out, Tensor):
             object.__setattr__(self, "_seen", out.type)
         return out
@@ -125,7 +128,45 @@ class Module:
         """The module's function; a subclass defines it, or `__call__`."""
         raise ArgumentError(f"{type(self).__name__} defines neither __call__ nor forward")
 
+    # ------------------------------------------------------------ hooks
+
+    def register_forward_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
+        """Call `hook(module, inputs)` before every call; what it returns, if anything, replaces the inputs.
+
+        Returns a handle whose `remove()` takes it away.  Raises ArgumentError for a module that defines `__call__`.
+        """
+        return added_hook(self, True, hook)
+
+    def register_forward_hook(self, hook: Callable[..., Any]) -> HookHandle:
+        """Call `hook(module, inputs, output)` after every call; what it returns, if anything, replaces the output.
+
+        >>> layer, sizes = nn.Linear(3, 2), []
+        >>> handle = layer.register_forward_hook(lambda module, inputs, output: sizes.append(output.shape))
+        >>> _ = layer(tn.ones(4, 3))
+        >>> sizes
+        [(4, 2)]
+        """
+        return added_hook(self, False, hook)
+
     # ------------------------------------------------------------ what it holds
+
+    def add_module(self, name: str, module: Module | None) -> None:
+        """Set an attribute to a module; of a Sequential, ModuleList or ModuleDict, one of its items."""
+        setattr(self, name, module)
+
+    register_module = add_module
+
+    def get_submodule(self, target: str) -> Module:
+        """The module of this name, `blocks.0.attention`; the name "" is this one."""
+        return _named(self, "module", dict(self.named_modules()), target)
+
+    def get_parameter(self, target: str) -> Tensor:
+        """The parameter of this name, `blocks.0.weight`."""
+        return _named(self, "parameter", dict(self.named_parameters()), target)
+
+    def get_buffer(self, target: str) -> Tensor:
+        """The buffer of this name."""
+        return _named(self, "buffer", dict(self.named_buffers()), target)
 
     def _members(self) -> Iterator[tuple[str, Any]]:
         """Every tensor and module among the attributes, by its name: `weight`, `blocks.0`."""
@@ -312,6 +353,13 @@ def _own(tree: Any, chosen: Callable[[Module, str, Any], bool]) -> Iterator[tupl
         for name, x in module._members():
             if isinstance(x, Tensor) and chosen(module, name, x):
                 yield f"{prefix}.{name}" if prefix else name, x
+
+
+def _named(module: Module, what: str, found: dict[str, X], name: str) -> X:
+    if name not in found:
+        raise ArgumentError(f"{type(module).__name__} has no {what} {name!r}",
+                            hint=f"it has {', '.join(list(found)[:8])}")
+    return found[name]
 
 
 def _once(items: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:

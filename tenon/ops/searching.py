@@ -157,12 +157,14 @@ def argwhere(x: Any) -> Any:
 
 
 @function
-def nonzero(x: Any) -> tuple[Any, ...]:
-    """The indices of the elements that are not zero, one array an axis.
+def nonzero(x: Any, as_tuple: bool = True) -> Any | tuple[Any, ...]:
+    """The indices of the elements that are not zero, one tensor an axis; `as_tuple=False` gives them as rows.
 
     >>> tn.nonzero(tn.tensor([0, 3, 4]))
     (tensor([1, 2]),)
     """
+    if not as_tuple:
+        return argwhere(x)
     if not x.ndim:
         raise ShapeError("nonzero: a scalar has no axes")
     places = argwhere(x)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tenon.dims import Dim, SymbolicDim, is_one, product, same_sizes
+from tenon.dims import Dim, Size, SymbolicDim, is_one, product, same_sizes
 from tenon.errors import ArgumentError, DTypeError, ShapeError
 from tenon.graph.op import Op
 from tenon.ops.define import define
@@ -160,7 +160,7 @@ def size_expression(s: Any, size: Any, dtype: DType) -> Any:
 
 def is_size(n: Any) -> bool:
     """Whether this is a number that a size may be, or be cut at."""
-    return type(n) is int or type(n) is SymbolicDim
+    return type(n) is int or issubclass(type(n), (Size, SymbolicDim))
 
 
 def as_shape(shape: Any) -> Shape:
@@ -171,7 +171,7 @@ def as_shape(shape: Any) -> Shape:
             break
     else:
         return listed           # Python's own, as nearly always
-    sizes = tuple(size if not hasattr(size, "__index__") or not isinstance(size, (np.integer, bool)) else int(size)
+    sizes = tuple(int(size) if hasattr(size, "__index__") and isinstance(size, (np.integer, bool, Size)) else size
                   for size in listed)
     for size in sizes:
         if isinstance(size, int) and size < 0:

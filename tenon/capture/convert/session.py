@@ -242,7 +242,7 @@ class Session(OfCapture, Capture):
             return self.each(x, self.truth) if asks else self.each_option(x, self.truth)
         if self.undecided and is_undecided(x):
             return undecided_truth(self, x)
-        if type(x) is SymbolicDim:
+        if issubclass(type(x), SymbolicDim):
             x = self.seen_by_user(x)
         if not self.is_data(x) and not self.is_data(x := own_truth(x)):
             return bool(x)

@@ -1,0 +1,194 @@
+"""Methods of tensors that PyTorch's users write, each in one line of what Tenon has.
+
+    x.size(0), x.add_(y, alpha=-0.1), p.data.copy_(w), x.new_zeros(2, 3), x.type_as(y)
+
+`METHODS` are given to `Tensor` where the package is put together.  A method that ends in `_` rebinds its tensor to new
+elements; tensors are values, so others that were computed from the old ones, slices too, keep theirs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tenon.errors import ArgumentError, ShapeError
+from tenon.ops.creation import empty, full, full_like, ones, zeros
+from tenon.random import bernoulli, normal, rand
+from tenon.state import TensorState
+from tenon.tensor import Tensor, tensor
+from tenon.types import DType, complex64, complex128, int8, int16, uint8
+
+# Operators that may write their result over their first operand.
+IN_PLACE = (
+    "abs", "acos", "addbmm", "addcdiv", "addcmul", "addmm", "addmv", "addr", "asin", "atan", "baddbmm", "ceil", "clamp",
+    "clip", "cos", "cumprod", "cumsum", "div", "divide", "exp", "expm1", "floor", "fmod", "index_add", "index_copy",
+    "index_fill", "lerp", "log", "log1p", "logical_and", "logical_not", "logical_or", "masked_fill", "mul", "multiply",
+    "nan_to_num", "neg", "negative", "pow", "reciprocal", "relu", "remainder", "round", "rsqrt", "scatter",
+    "scatter_add", "sigmoid", "sign", "sin", "sqrt", "square", "tanh", "tril", "triu", "true_divide", "trunc")
+
+
+def _in_place(name: str) -> Callable[..., Tensor]:
+    def method(self: Tensor, *args: Any, **named: Any) -> Tensor:
+        return _written(self, f"x.{name}_(...)", getattr(self, name)(*args, **named))
+    method.__name__, method.__doc__ = f"{name}_", f"The tensor rebound to `x.{name}(...)`, in its own type; returns it."
+    return method
+
+
+def _written(self: Tensor, what: str, new: Tensor) -> Tensor:
+    """The tensor rebound to new elements; raises ShapeError for another shape, or another kind of numbers."""
+    self._refuse_leaf(what)
+    if new.shape != self.shape or (new.dtype is not self.dtype and new.dtype.kind != self.dtype.kind):
+        raise ShapeError(f"{what} would change {self.type} to {new.type}", hint="write x = x.add(y), and so on")
+    self._rebind(new if new.dtype is self.dtype else new.astype(self.dtype))
+    return self
+
+
+def add_(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
+    """The tensor rebound to `x + alpha * other`; returns it.
+
+    >>> tn.ones(2).add_(tn.ones(2), alpha=-0.5)
+    tensor([0.5, 0.5])
+    """
+    return _written(self, "x.add_(...)", self + (other if alpha == 1 else other * alpha))
+
+
+def sub_(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
+    """The tensor rebound to `x - alpha * other`; returns it."""
+    return _written(self, "x.sub_(...)", self - (other if alpha == 1 else other * alpha))
+
+
+def copy_(self: Tensor, source: Any, non_blocking: bool = False) -> Tensor:
+    """The tensor rebound to other elements, which are broadcast and cast; returns it."""
+    new = source if isinstance(source, Tensor) else tensor(source, dtype=self.dtype)
+    new = new if new.shape == self.shape else new.expand(self.shape)
+    self._refuse_leaf("x.copy_(y)")
+    self._rebind(new.astype(self.dtype))
+    return self
+
+
+def fill_(self: Tensor, value: Any) -> Tensor:
+    """The tensor rebound to `value` everywhere; returns it."""
+    return copy_(self, full_like(self, value) if not isinstance(value, Tensor) else value)
+
+
+def zero_(self: Tensor) -> Tensor:
+    """The tensor rebound to zeros; returns it."""
+    return fill_(self, 0)
+
+
+def normal_(self: Tensor, mean: float = 0.0, std: float = 1.0, *, generator: Any = None) -> Tensor:
+    """The tensor rebound to random numbers of a normal distribution; returns it."""
+    return copy_(self, normal(mean, std, self.shape, generator=generator))
+
+
+def uniform_(self: Tensor, a: float = 0.0, b: float = 1.0, *, generator: Any = None) -> Tensor:
+    """The tensor rebound to random numbers uniform in [a, b); returns it."""
+    return copy_(self, rand(*self.shape, generator=generator) * (b - a) + a)
+
+
+def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: Any = None) -> Tensor:
+    """The tensor rebound to ones with probability p, else zeros; returns it."""
+    return copy_(self, bernoulli(p if isinstance(p, Tensor) else full(self.shape, float(p)), generator=generator))
+
+
+def detach_(self: Tensor) -> Tensor:
+    """The tensor, cut off from what it was computed from; returns it."""
+    self.hold(TensorState(self.payload, False, self.grad))
+    return self
+
+
+# ---------------------------------------------------------------- like another tensor
+
+def type_as(self: Any, other: Any) -> Any:
+    """The elements in the type of another tensor."""
+    return self.astype(other.dtype)
+
+
+def view_as(self: Any, other: Any) -> Any:
+    """The same elements in the shape of another tensor."""
+    return self.reshape(other.shape)
+
+
+def expand_as(self: Any, other: Any) -> Any:
+    """Repeated to the shape of another tensor."""
+    return self.expand(other.shape)
+
+
+def _new(make: Callable[..., Any]) -> Callable[..., Any]:
+    def method(self: Any, *shape: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+        return make(*shape, dtype=dtype or self.dtype, device=device, requires_grad=requires_grad)
+    method.__name__, method.__doc__ = f"new_{make.__name__}", f"`tn.{make.__name__}` in the type of this tensor."
+    return method
+
+
+def new_tensor(self: Any, data: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+    """A tensor of data in the type of this one."""
+    return tensor(data, dtype=dtype or self.dtype, requires_grad=requires_grad)
+
+
+# ---------------------------------------------------------------- questions
+
+def element_size(self: Any) -> int:
+    """The bytes of an element."""
+    return int(self.dtype.itemsize)
+
+
+def nelement(self: Any) -> Any:
+    """The number of elements."""
+    return self.size
+
+
+def is_floating_point(self: Any) -> bool:
+    """Whether the elements are floating point numbers."""
+    return bool(self.dtype.is_floating)
+
+
+def is_complex(self: Any) -> bool:
+    """Whether the elements are complex numbers."""
+    return bool(self.dtype.kind == "c")
+
+
+def is_contiguous(self: Any, *, memory_format: Any = None) -> bool:
+    """True: tensors are values, and which order their elements have in memory is not part of them."""
+    return True
+
+
+# ---------------------------------------------------------------- the elements behind autograd's back
+
+class Data(Tensor):
+    """What `x.data` is: the elements of `x` without a gradient; changed in place, it changes `x`."""
+
+    __slots__ = ("owner",)
+
+    def __init__(self, owner: Tensor):
+        super().__init__(owner.detach().payload)
+        self.owner = owner
+
+    def _rebind(self, new: Tensor) -> None:
+        super()._rebind(new.detach())
+        _set_data(self.owner, self)
+
+
+def _set_data(self: Tensor, value: Any) -> None:
+    if not isinstance(value, Tensor):
+        raise ArgumentError(f"x.data = ...: a tensor was expected, not {type(value).__name__}")
+    state = self.state
+    payload = value.detach().astype(self.dtype).payload
+    self.hold(TensorState(payload, state.requires_grad, state.grad, state.node, state.index))
+
+
+def _to(dtype: DType) -> Callable[[Any], Any]:
+    def method(self: Any) -> Any:
+        return self.astype(dtype)
+    method.__doc__ = f"The elements converted to {dtype.name}."
+    return method
+
+
+METHODS: dict[str, Any] = {f"{name}_": _in_place(name) for name in IN_PLACE} | {
+    make.__name__: make for make in (
+        add_, sub_, copy_, fill_, zero_, normal_, uniform_, bernoulli_, detach_, type_as, view_as, expand_as,
+        new_tensor, element_size, nelement, is_floating_point, is_complex, is_contiguous)} | {
+    f"new_{make.__name__}": _new(make) for make in (zeros, ones, full, empty)} | {
+    "reshape_as": view_as, "ndimension": Tensor.dim, "data": property(Data, _set_data, doc=Data.__doc__)}
+METHODS |= {name: _to(dtype) for name, dtype in {
+    "short": int16, "char": int8, "byte": uint8, "cfloat": complex64, "cdouble": complex128}.items()}

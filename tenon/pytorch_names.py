@@ -1,0 +1,204 @@
+"""Names that PyTorch's users write at the top level, made of what Tenon has: `tn.device`, `tn.long`, `tn.from_numpy`.
+
+There is one device, so `tn.device("cpu")` is a word, and `tn.cuda.is_available()` is False.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tenon.eager.recording import enable_grad, no_grad, recording_variable
+from tenon.errors import ArgumentError
+from tenon.ops.comparison import maximum, minimum
+from tenon.ops.creation import zeros
+from tenon.ops.indexing import take_along_axis
+from tenon.random import Generator, default_generator
+from tenon.tensor import Tensor, asarray, tensor
+from tenon.types import (
+    DType,
+    bool_,
+    check_device,
+    complex64,
+    complex128,
+    float16,
+    float32,
+    float64,
+    int16,
+    int32,
+    int64,
+)
+
+__all__ = ["BoolTensor", "DoubleTensor", "FloatTensor", "Generator", "IntTensor", "LongTensor", "Size", "as_tensor",
+           "cdouble", "cfloat", "clamp_max", "clamp_min", "cuda", "device", "double", "float", "from_numpy",
+           "get_default_dtype", "get_rng_state", "half", "inference_mode", "initial_seed", "int", "is_complex",
+           "is_floating_point", "is_tensor", "long", "numel", "scalar_tensor", "set_grad_enabled", "set_rng_state",
+           "short", "take_along_dim"]
+
+double, half, long, short = float64, float16, int64, int16
+cfloat, cdouble = complex64, complex128
+Size = tuple[Any, ...]
+as_tensor = asarray
+take_along_dim = take_along_axis
+
+
+class device(str):
+    """A device by its name; there is one, the CPU.
+
+    >>> tn.zeros(2, device=tn.device("cpu"))
+    tensor([0., 0.])
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, type: Any = "cpu", index: Any = None) -> device:
+        check_device(str(type).removesuffix(":0"))
+        return super().__new__(cls, "cpu")
+
+    @property
+    def type(self) -> str:
+        """The kind of the device: "cpu"."""
+        return "cpu"
+
+
+class cuda:
+    """What programs ask before they use a GPU: there is none."""
+
+    @staticmethod
+    def is_available() -> Any:
+        """False."""
+        return False
+
+    @staticmethod
+    def device_count() -> Any:
+        """None of them: 0."""
+        return 0
+
+    @staticmethod
+    def manual_seed(seed: Any) -> None:
+        """Nothing: there are no generators of GPUs."""
+
+    manual_seed_all = manual_seed
+
+    @staticmethod
+    def synchronize(device: Any = None) -> None:
+        """Nothing: there is nobody to wait for."""
+
+    @staticmethod
+    def empty_cache() -> None:
+        """Nothing: there is no cache."""
+
+
+def from_numpy(array: np.ndarray) -> Tensor:
+    """A tensor of an array, of the same memory.
+
+    >>> tn.from_numpy(np.ones(2))
+    tensor([1., 1.], dtype=float64)
+    """
+    if not isinstance(array, np.ndarray):
+        raise ArgumentError(f"from_numpy: an array was expected, not {type(array).__name__}",
+                            hint="tn.tensor takes lists and numbers")
+    return asarray(array)
+
+
+def is_tensor(x: Any) -> Any:
+    """Whether this is a tensor."""
+    return isinstance(x, Tensor)
+
+
+def is_floating_point(x: Tensor) -> Any:
+    """Whether the elements of a tensor are floating point numbers."""
+    return x.dtype.is_floating
+
+
+def is_complex(x: Tensor) -> Any:
+    """Whether the elements of a tensor are complex numbers."""
+    return x.dtype.kind == "c"
+
+
+def numel(x: Tensor) -> Any:
+    """How many elements a tensor has."""
+    return x.size
+
+
+def clamp_min(x: Any, min: Any) -> Any:
+    """The elements, none below `min`."""
+    return maximum(x, min)
+
+
+def clamp_max(x: Any, max: Any) -> Any:
+    """The elements, none above `max`."""
+    return minimum(x, max)
+
+
+def scalar_tensor(value: Any, dtype: Any = float32) -> Tensor:
+    """A tensor without axes."""
+    return tensor(value, dtype=dtype)
+
+
+# ---------------------------------------------------------------- old constructors
+
+def _of_type(name: str, dtype: DType) -> Callable[..., Tensor]:
+    def make(*given: Any) -> Tensor:
+        if not given or type(given[0]) is not builtins.int:
+            return tensor(given[0] if given else [], dtype)
+        made: Tensor = zeros(*given, dtype=dtype)
+        return made
+    make.__name__, make.__doc__ = name, f"A tensor of {dtype.name} of this data, or of zeros of these sizes."
+    return make
+
+
+FloatTensor, DoubleTensor = _of_type("FloatTensor", float32), _of_type("DoubleTensor", float64)
+LongTensor, IntTensor = _of_type("LongTensor", int64), _of_type("IntTensor", int32)
+BoolTensor = _of_type("BoolTensor", bool_)
+
+
+# ---------------------------------------------------------------- modes and random states
+
+class set_grad_enabled:
+    """Record operators for `backward` from now on, or not; as a context, until its end.
+
+    >>> with tn.set_grad_enabled(False):
+    ...     tn.is_grad_enabled()
+    False
+    """
+
+    def __init__(self, mode: Any):
+        self._token = recording_variable.set(bool(mode))
+
+    def __enter__(self) -> None:
+        """It is set already."""
+
+    def __exit__(self, *_: object) -> None:
+        recording_variable.reset(self._token)
+
+
+def inference_mode(mode: Any = True) -> Any:
+    """`no_grad()`; with False, `enable_grad()`."""
+    return no_grad() if mode else enable_grad()
+
+
+def get_default_dtype() -> DType:
+    """What Python floats become: float32."""
+    return float32
+
+
+def get_rng_state() -> Tensor:
+    """The state of the default generator."""
+    return default_generator.get_state()
+
+
+def set_rng_state(state: Any) -> None:
+    """Let the default generator go on from this state."""
+    default_generator.set_state(state)
+
+
+def initial_seed() -> Any:
+    """The seed of the default generator."""
+    return default_generator.get_state()[0].item()
+
+
+float, int = float32, int32     # last: above they are Python's

@@ -1,0 +1,157 @@
+"""What PyTorch's users write beside operators: methods in place, `x.data`, `x.size(0)`, names at the top level, hooks."""
+
+import copy
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tenon as tn
+from tenon import nn
+from tenon.errors import ArgumentError, GradientError, ShapeError
+from tenon.pytorch_methods import IN_PLACE
+
+X = np.array([[0.25, 0.5], [0.75, 0.125]])
+ARGUMENTS: dict[str, tuple[Any, ...]] = dict.fromkeys(
+    ("div", "divide", "fmod", "mul", "multiply", "pow", "remainder", "true_divide"), (2.0,)) | {
+    "addcdiv": (X, X), "addcmul": (X, X), "addmm": (X, X), "addmv": (X[0] * 0 + X[:1].repeat(2, 0), X[0]), "clamp": (0.3, 0.6),
+    "addr": (X[0], X[1]), "clip": (0.3, 0.6), "cumprod": (0,), "cumsum": (1,), "lerp": (X, 0.5), "masked_fill": (X > 0.3, 0.0),
+    "logical_and": (X,), "logical_or": (X,), "index_add": (0, np.array([0, 1]), X), "index_copy": (0, np.array([1, 0]), X),
+    "index_fill": (1, np.array([0]), 0.0), "scatter": (1, np.zeros((2, 1), int), 5.0),
+    "scatter_add": (1, np.zeros((2, 1), int), X[:, :1])}
+SPECIAL = {"addbmm", "baddbmm", "addmv", "logical_and", "logical_or", "logical_not"}     # other shapes, other types
+
+
+def given(name: str) -> tuple[Any, ...]:
+    return tuple(tn.asarray(a) if isinstance(a, np.ndarray) else a for a in ARGUMENTS.get(name, ()))
+
+
+@pytest.mark.parametrize("name", sorted(set(IN_PLACE) - SPECIAL))
+def test_in_place_is_the_operator_written_over_its_operand(name: str) -> None:
+    x = tn.tensor(X)
+    held, wanted = x, getattr(x, name)(*given(name))
+    assert getattr(x, f"{name}_")(*given(name)) is x is held
+    np.testing.assert_array_equal(x.numpy(), wanted.numpy())
+
+
+def test_in_place_keeps_shape_type_and_tape() -> None:
+    whole = tn.tensor([1, 2])
+    with pytest.raises(ShapeError, match=r"x.add_\(...\) would change i64\[2\] to f32\[2\]"):
+        whole.add_(0.5)
+    with pytest.raises(ShapeError, match="would change"):
+        tn.ones(2).add_(tn.ones(3, 2))
+    leaf = tn.tensor([1.0, 2.0], requires_grad=True)
+    with pytest.raises(GradientError, match="changed in place"):
+        leaf.mul_(2)
+    (leaf * 3).mul_(leaf).sum().backward()
+    assert leaf.grad is not None and leaf.grad.tolist() == [6.0, 12.0]
+    half = tn.ones(2, dtype="f16").add_(tn.ones(2))
+    assert half.dtype is tn.float16 and half.tolist() == [2.0, 2.0]
+
+
+def test_filled_in_place() -> None:
+    x = tn.empty(3, 4)
+    assert x.fill_(2).tolist() == [[2.0] * 4] * 3 and x.zero_().sum().item() == 0
+    assert x.copy_(tn.arange(4)).tolist() == [[0.0, 1.0, 2.0, 3.0]] * 3
+    assert 0.9 < tn.empty(100, 100).normal_(1.0, 2.0).mean().item() < 1.1
+    y = tn.empty(1000).uniform_(-1, 1)
+    assert -1 <= y.min().item() < -0.9 and 0.9 < y.max().item() <= 1
+    assert set(tn.empty(100).bernoulli_(0.5).tolist()) == {0.0, 1.0}
+    with pytest.raises(ShapeError):
+        x.copy_(tn.ones(5))
+
+
+def test_data_is_the_tensor_behind_the_back_of_gradients() -> None:
+    p = nn.Parameter([1.0, 2.0])
+    p.data.add_(tn.ones(2), alpha=-0.5)
+    p.data[0] = 7.0
+    p.data *= 2
+    assert p.tolist() == [14.0, 3.0] and p.requires_grad and p.is_leaf and not p.data.requires_grad
+    p.data = tn.zeros(2)
+    assert p.tolist() == [0.0, 0.0]
+
+    @tn.jit
+    def step(w: Any, g: Any) -> Any:
+        w.data.add_(g, alpha=-0.1)
+        return w.sum()
+    assert [round(step(p, tn.ones(2)).item(), 4) for _ in range(3)] == [-0.2, -0.4, -0.6]
+
+
+def test_size_is_a_number_and_a_question() -> None:
+    x = tn.zeros(2, 3)
+    assert x.size == 6 and x.size() == (2, 3) and x.size(0) == 2 and x.size(-1) == 3 and x.size(dim=1) == 3
+    assert tn.zeros(x.size).shape == (6,) and x.reshape(x.size).shape == (6,) and tn.arange(9)[:x.size].size == 6
+    assert type(pickle.loads(pickle.dumps(x.size))) is int and copy.copy(x.size) == 6 and f"{x.size}" == "6"
+    with pytest.raises(ArgumentError, match="axis 2 is out of range"):
+        x.size(2)
+    rows = tn.jit(lambda x: x.view(x.size(0), -1) * x.size(1) + x.size)
+    for shape in ((2, 3, 4), (5, 3, 4), (7, 3, 4), (6, 2, 2)):
+        assert rows(tn.ones(shape)).tolist() == [[shape[1] + np.prod(shape)] * (shape[1] * shape[2])] * shape[0]
+
+
+def test_like_another_tensor() -> None:
+    x, y = tn.ones(2, 3, dtype="f64"), tn.zeros(6)
+    assert x.type_as(y).dtype is tn.float32 and y.view_as(x).shape == (2, 3) and tn.ones(3).expand_as(x).shape == (2, 3)
+    assert x.new_zeros(4).dtype is tn.float64 and x.new_ones(2, 2, dtype=tn.int8).dtype is tn.int8
+    assert x.new_full((2,), 3).tolist() == [3.0, 3.0] and x.new_tensor([1]).dtype is tn.float64
+    assert x.element_size() == 8 and x.nelement() == 6 and x.is_floating_point() and not x.is_complex()
+    assert x.short().dtype is tn.int16 and x.byte().dtype is tn.uint8 and x.is_contiguous()
+
+
+def test_names_at_the_top_level() -> None:
+    device = tn.device("cuda" if tn.cuda.is_available() else "cpu")
+    assert tn.zeros(2, device=device).to(device).shape == (2,) and device.type == "cpu" and device == "cpu"
+    assert nn.Linear(1, 1).to(device).weight.shape == (1, 1)
+    with pytest.raises(ArgumentError, match="no device"):
+        tn.device("cuda")
+    assert (tn.long, tn.float, tn.double, tn.half, tn.int, tn.short) == (
+        tn.int64, tn.float32, tn.float64, tn.float16, tn.int32, tn.int16)
+    array = np.ones(3)
+    assert np.shares_memory(tn.from_numpy(array).numpy(), array) and tn.as_tensor([1, 2]).dtype is tn.int64
+    assert tn.is_tensor(tn.ones(1)) and not tn.is_tensor(array) and tn.numel(tn.ones(2, 3)) == 6
+    assert tn.Tensor([1, 2]).dtype is tn.float32 and tn.Tensor(2, 3).shape == (2, 3)
+    assert tn.FloatTensor([1, 2]).dtype is tn.float32 and tn.LongTensor(2, 3).shape == (2, 3)
+    assert tn.clamp_min(tn.arange(3), 1).tolist() == [1, 1, 2] and tn.Size([1, 2]) == (1, 2)
+    assert tn.nonzero(tn.tensor([[0, 1]]), as_tuple=False).tolist() == [[0, 1]]
+
+
+def test_modes_and_states() -> None:
+    with tn.set_grad_enabled(False):
+        assert not tn.is_grad_enabled()
+    with tn.inference_mode():
+        assert not tn.is_grad_enabled()
+    assert tn.is_grad_enabled()
+    state = tn.get_rng_state()
+    first = tn.rand(3)
+    tn.set_rng_state(state)
+    assert tn.rand(3).tolist() == first.tolist()
+
+
+def test_hooks_see_and_replace_what_goes_in_and_comes_out() -> None:
+    net, seen = nn.Sequential(nn.Linear(3, 2), nn.ReLU(True)), []
+    before = net[0].register_forward_pre_hook(lambda module, inputs: (inputs[0] * 0,))
+    after = net[0].register_forward_hook(lambda module, inputs, output: seen.append((inputs[0].sum().item(), output.shape)))
+    net(tn.ones(4, 3))
+    assert seen == [(0.0, (4, 2))]
+    with net.register_forward_hook(lambda module, inputs, output: output * 0 - 1):
+        assert net(tn.ones(1, 3)).tolist() == [[-1.0, -1.0]]
+        assert tn.jit(net)(tn.ones(1, 3)).tolist() == [[-1.0, -1.0]]
+    before.remove(), after.remove(), after.remove()
+    assert net(tn.ones(1, 3)).min().item() >= 0 and len(seen) == 3 and len(list(net.named_modules())) == 3
+
+    class Called(nn.Module):
+        def __call__(self, x: Any) -> Any:
+            return x
+    with pytest.raises(ArgumentError, match="calls no hooks"):
+        Called().register_forward_hook(print)
+
+
+def test_modules_are_added_and_found_by_name() -> None:
+    net = nn.Sequential(nn.Linear(3, 2))
+    net.add_module("last", nn.Linear(2, 5))
+    setattr(net, "0", nn.Linear(4, 2))
+    assert net(tn.ones(1, 4)).shape == (1, 5) and net.get_submodule("last") is net[1]
+    assert net.get_parameter("0.weight").shape == (2, 4)
+    with pytest.raises(ArgumentError, match="has no module 'first'"):
+        net.get_submodule("first")
