@@ -8,6 +8,7 @@ _gc.disable()       # nothing of what is loaded becomes garbage, and looking for
 from collections.abc import Callable as _Callable
 from importlib import import_module as _import_module
 from os import environ as _environ
+from sys import modules as _modules
 from types import ModuleType as _ModuleType
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
@@ -84,6 +85,7 @@ _LATER = dict.fromkeys(("alpha_dropout", "scaled_dot_product_attention"), "tenon
 _LATER |= dict.fromkeys(("cond", "switch"), "tenon.capture.control")
 _LATER |= dict.fromkeys(("fori_loop", "map", "scan", "while_loop"), "tenon.capture.loops")
 _LATER |= {"save": "tenon.serialization.files", "load": "tenon.serialization.files",
+           "load_weights": "tenon.serialization.weight_files",
            "Checkpoint": "tenon.serialization.run_checkpoint", "explain": "tenon.debug.explain"}
 _LATER |= dict.fromkeys((
     "BoolTensor", "DoubleTensor", "FloatTensor", "Generator", "IntTensor", "LongTensor", "Size", "as_tensor", "cdouble",
@@ -122,5 +124,7 @@ def _html(view: str) -> _Callable[[object], str]:
 Tensor._repr_html_ = _html("tensor_html")       # type: ignore[attr-defined]
 Graph._repr_html_ = _html("graph_html")         # type: ignore[attr-defined]
 
+if "einops" in _modules:        # otherwise it is a line of whoever uses einops
+    _import_module("tenon.interop.einops_backend")
 if _words := _read_show(_environ):
     _import_module("tenon.debug.show").show(_words)

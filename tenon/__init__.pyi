@@ -66,6 +66,7 @@ from tenon.transforms.gradients import jvp as jvp
 from tenon.extend import kernel as kernel
 from tenon import linalg as linalg
 from tenon.serialization.files import load as load
+from tenon.serialization.weight_files import load_weights as load_weights
 from tenon.random import manual_seed as manual_seed
 from tenon.capture.loops import map as map
 from tenon.random import multinomial as multinomial

@@ -10,6 +10,7 @@ Each tensor is read into its own memory, so a file takes little more memory than
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import secrets
 import stat
@@ -50,6 +51,31 @@ def read(path: str | os.PathLike[str]) -> tuple[dict[str, Array], dict[str, str]
             raise DamagedFile("it is no regular file")
         entries, metadata, start = _header(file, found.st_size)
         return {name: _elements(file, start, name, entry) for name, entry in entries.items()}, metadata
+
+
+def mapped(path: str | os.PathLike[str]) -> tuple[dict[str, Array], dict[str, str]]:
+    """The same without reading: the arrays are read-only, and their elements come from the file when they are needed.
+
+    What does not lie at a multiple of its elements' size is read.  The file may be replaced, but not be cut off, as
+    long as an array is in use.
+    """
+    with open(path, "rb", opener=_open_to_read) as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise DamagedFile("it is no regular file")
+        entries, metadata, start = _header(file, found.st_size)
+        memory = mmap.mmap(file.fileno(), found.st_size, access=mmap.ACCESS_READ)
+        views = {name: _view(memory, start, entry) for name, entry in entries.items()}
+        return {name: _elements(file, start, name, entries[name]) if view is None else view
+                for name, view in views.items()}, metadata
+
+
+def _view(memory: mmap.mmap, start: int, entry: Mapping[str, Any]) -> Array | None:
+    """A tensor as it lies in the file; None where it cannot be looked at there."""
+    dtype, first = np.dtype(DTYPES[entry["dtype"]]), start + entry["data_offsets"][0]
+    if first % dtype.itemsize or dtype.kind == "b" or not dtype.isnative or not prod(entry["shape"]):
+        return None
+    return np.frombuffer(memory, dtype, prod(entry["shape"]), first).reshape(entry["shape"])
 
 
 def _open_to_read(path: str, flags: int) -> int:

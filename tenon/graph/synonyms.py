@@ -16,7 +16,7 @@ from typing import Any
 SYNONYMS: dict[str, tuple[str, ...]] = {
     "dim": ("axis", "axes"), "dims": ("axes", "axis", "reps"), "keepdim": ("keepdims",),
     "start_dim": ("start_axis",), "end_dim": ("end_axis",), "dim2": ("axis2",),
-    "p": ("ord",), "unbiased": ("correction",), "ddof": ("correction",),
+    "p": ("ord",), "rcond": ("rtol",), "unbiased": ("correction",), "ddof": ("correction",),
     "input": ("x", "condition"), "a": ("x",), "other": ("y",), "b": ("y",), "exponent": ("y",),
     "mat2": ("y",), "vec2": ("y",), "vec": ("y",), "end": ("stop", "y"),
     "index": ("indices",), "src": ("updates", "values"), "source": ("updates", "values"),
