@@ -2,8 +2,9 @@
 
 from tenon.debug.evaluation_trace import EvaluationTrace, evaluation_trace
 from tenon.debug.gradcheck import gradcheck, gradgradcheck
+from tenon.debug.porting import PortingWarning, porting
 from tenon.debug.profiler import Profile, profile
 from tenon.debug.symbolic import Expression, expression
 
-__all__ = ["EvaluationTrace", "Expression", "Profile", "evaluation_trace", "expression", "gradcheck", "gradgradcheck",
-           "profile"]
+__all__ = ["EvaluationTrace", "Expression", "PortingWarning", "Profile", "evaluation_trace", "expression",
+           "gradcheck", "gradgradcheck", "porting", "profile"]

@@ -1,0 +1,147 @@
+"""Calls that mean another thing in the library that a program comes from -> a warning, once a line.
+
+    with tn.debug.porting("torch"):
+        train()         # PortingWarning: max: PyTorch gives (values, indices); write x.max(1), x.argmax(1)
+
+What such a call would give there, and how it is written here, stands in `DIFFERENCES`.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from tenon.dataclasses import dataclass
+from tenon.errors import PACKAGE, ArgumentError
+from tenon.graph.operators import Operators
+from tenon.locks import Lock
+
+Call = Callable[[tuple[Any, ...], Mapping[str, Any]], bool]
+
+
+class PortingWarning(UserWarning):
+    """A call that means another thing in the library that a program comes from."""
+
+
+@dataclass(frozen=True)
+class Difference:
+    """What a call gives in PyTorch, how that is written here, and which calls it is about."""
+
+    theirs: str
+    write: str
+    concerns: Call
+
+
+def _axis_given(args: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
+    return type(args[1] if len(args) > 1 else named.get("axis", named.get("dim"))) is int
+
+
+def _unless(*names: str) -> Call:
+    return lambda args, named: not any(name in named for name in names)
+
+
+def _always(args: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
+    return True
+
+
+def _sections_are(kind: type) -> Call:
+    def concerns(args: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
+        given = args[1] if len(args) > 1 else next((named[n] for n in (
+            "sections", "split_size", "split_size_or_sections") if n in named), None)
+        return isinstance(given, (list, tuple) if kind is list else kind)
+    return concerns
+
+
+def _even(args: tuple[Any, ...], named: Mapping[str, Any]) -> bool:
+    return len(args) == 1 and not named
+
+
+DIFFERENCES: dict[str, tuple[Difference, ...]] = {
+    "max": (Difference("(values, indices)", "x.max(1), x.argmax(1)", _axis_given),),
+    "min": (Difference("(values, indices)", "x.min(1), x.argmin(1)", _axis_given),),
+    "sort": (Difference("(values, indices)", "x.sort(1), x.argsort(1)", _always),),
+    "median": (Difference("(values, indices), of two the lower", "x.kthvalue((n + 1) // 2, 1)", _axis_given),
+               Difference("of two in the middle the lower", "x.ravel().kthvalue((n + 1) // 2)[0]", _even)),
+    "cummax": (Difference("(values, indices)", "x.cummax(1, return_indices=True)", _unless("return_indices")),),
+    "cummin": (Difference("(values, indices)", "x.cummin(1, return_indices=True)", _unless("return_indices")),),
+    "split": (Difference("pieces of this size", "x.split_with_sizes([2, 2, 1])", _sections_are(int)),
+              Difference("pieces of these sizes", "x.split_with_sizes([1, 3])", _sections_are(list))),
+    "repeat": (Difference("the tensor side by side", "x.tile(2, 1)", _always),),
+    "nonzero": (Difference("one tensor of rows", "x.nonzero(as_tuple=False)", _unless("as_tuple")),),
+    "meshgrid": (Difference("the first input along axis 0", 'tn.meshgrid(x, y, indexing="ij")', _unless("indexing")),),
+    "equal": (Difference("one bool for all elements", "tn.array_equal(x, y)", _always),),
+} | {name: (Difference("a division by n - 1", f"x.{name}(correction=1)", _unless("correction", "unbiased")),)
+     for name in ("std", "var", "std_mean", "var_mean")}
+
+_lock = Lock()
+_active: list[set[tuple[str, int, str]]] = []      # of each block that is open: the lines that were warned about
+_originals: dict[tuple[Any, str], Any] = {}
+
+
+@contextmanager
+def porting(library: str = "torch") -> Iterator[None]:
+    """Warn, once a line, about calls in this block that mean another thing in PyTorch, and how to write that.
+
+    Raises ArgumentError for another library.
+
+    >>> import warnings
+    >>> with warnings.catch_warnings(record=True) as found, tn.debug.porting("torch"):
+    ...     warnings.simplefilter("always")
+    ...     _ = tn.ones(2, 3).std()
+    >>> print(found[0].message)
+    std: PyTorch gives a division by n - 1; write x.std(correction=1)
+    """
+    if library not in ("torch", "pytorch"):
+        raise ArgumentError(f"porting: differences to {library!r} are not known", hint='tn.debug.porting("torch")')
+    with _lock:
+        if not _active:
+            _install()
+        _active.append(set())
+    try:
+        yield
+    finally:
+        with _lock:
+            _active.pop()
+            if not _active:
+                _remove()
+
+
+def _install() -> None:
+    """Put a warning before every function and method of the table."""
+    for name in DIFFERENCES:
+        for holder in (sys.modules["tenon"], Operators):
+            if name in vars(holder):
+                _originals[holder, name] = vars(holder)[name]
+                setattr(holder, name, _warning(name, vars(holder)[name]))
+
+
+def _remove() -> None:
+    for (holder, name), original in _originals.items():
+        setattr(holder, name, original)
+    _originals.clear()
+
+
+def _warning(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original, updated=())
+    def called(*args: Any, **named: Any) -> Any:
+        for difference in DIFFERENCES[name]:
+            if difference.concerns(args, named):
+                _warn(name, difference)
+                break
+        return original(*args, **named)
+    return called
+
+
+def _warn(name: str, difference: Difference) -> None:
+    frame, depth = sys._getframe(2), 3
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        frame, depth = frame.f_back, depth + 1
+    place = (frame.f_code.co_filename, frame.f_lineno, name)
+    if _active and place not in _active[-1]:
+        _active[-1].add(place)
+        warnings.warn(f"{name}: PyTorch gives {difference.theirs}; write {difference.write}", PortingWarning,
+                      stacklevel=depth)

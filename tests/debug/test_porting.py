@@ -1,0 +1,64 @@
+"""`tn.debug.porting("torch")`: calls that mean another thing in PyTorch are warned about, once a line."""
+
+import warnings
+from typing import Any
+
+import pytest
+
+import tenon as tn
+from tenon.debug import PortingWarning
+from tenon.debug.porting import DIFFERENCES
+from tenon.errors import ArgumentError
+from tenon.graph.operators import Operators
+
+X, Y = tn.tensor([[3.0, 1.0, 2.0, 5.0], [4.0, 0.0, 6.0, 7.0]]), tn.tensor([1.0, 2.0])
+DIFFERENT: list[Any] = [
+    lambda: X.max(1), lambda: tn.max(X, 1), lambda: X.min(dim=0), lambda: X.sort(1), lambda: tn.sort(X), lambda: X.median(),
+    lambda: X.median(1), lambda: X.cummax(1), lambda: X.cummin(axis=1), lambda: X.std(), lambda: X.var(dim=0),
+    lambda: tn.std(X, axis=1), lambda: tn.var_mean(X), lambda: X.split(2), lambda: tn.split(Y, [1]), lambda: X.repeat(2, 1),
+    lambda: X.nonzero(), lambda: tn.meshgrid(Y, Y), lambda: tn.equal(X, X)]
+SAME: list[Any] = [
+    lambda: X.max(), lambda: X.max(axis=(0, 1)), lambda: X.argmax(1), lambda: X.argsort(1), lambda: X.std(unbiased=False),
+    lambda: X.var(correction=1), lambda: X.split_with_sizes([1, 1]), lambda: X.tile(2, 1), lambda: X.nonzero(as_tuple=False),
+    lambda: tn.meshgrid(Y, Y, indexing="ij"), lambda: X == X, lambda: X.cummax(1, return_indices=True), lambda: X.sum(dim=1)]
+
+
+def warned(call: Any) -> list[str]:
+    with warnings.catch_warnings(record=True) as found, tn.debug.porting("torch"):
+        warnings.simplefilter("always")
+        call()
+    assert all(w.category is PortingWarning and w.filename == __file__ for w in found)
+    return [str(w.message) for w in found]
+
+
+@pytest.mark.parametrize("call", DIFFERENT)
+def test_a_call_that_means_another_thing_is_warned_about(call: Any) -> None:
+    found = warned(call)
+    assert len(found) == 1 and "PyTorch gives" in found[0] and "; write " in found[0]
+
+
+@pytest.mark.parametrize("call", SAME)
+def test_a_call_that_means_the_same_is_not(call: Any) -> None:
+    assert warned(call) == []
+
+
+def test_once_a_line_in_captured_code_too_and_not_afterwards() -> None:
+    def three() -> None:
+        for _ in range(3):
+            X.std()
+    assert len(warned(three)) == 1
+    jitted = tn.jit(lambda x: x.std() * 2)
+    assert len(warned(lambda: [jitted(X), jitted(X)])) == 1
+    assert warned(lambda: warned(X.std)) == []      # the inner one is told
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert X.std().item() > 0 and not hasattr(vars(Operators)["std"], "__wrapped__")
+
+
+def test_names_and_libraries() -> None:
+    assert all(hasattr(tn, name) for name in DIFFERENCES)
+    with pytest.raises(ArgumentError, match="'caffe' are not known"), tn.debug.porting("caffe"):
+        pass
+    with pytest.raises(ZeroDivisionError), tn.debug.porting():
+        raise ZeroDivisionError
+    assert warned(lambda: None) == []
