@@ -37,7 +37,7 @@ ONLY_IN = {
     "sklearn": {"data"},
     "rich": {"debug"},
     "matplotlib": {"debug"},
-    "torch": {"torch"},
+    "torch": {"interop", "torch"},
     "onnx": {"onnx"},
     "mpi4py": {"distributed"},
 }
