@@ -26,6 +26,7 @@ from tenon.ops.diagonal import diagonal
 OPERANDS = frozenset((
     "a", "b", "x", "y", "x1", "x2", "A", "m", "v", "z", "f", "ar", "ary", "arr", "arrays", "tup", "val", "array",
     "prototype", "element", "test_elements", "condition", "a1", "a2", "indices"))
+OURS = frozenset(("x", "y", "values", "indices", "condition"))      # parameters of ours that are data, beside the first
 JOINED = frozenset(("arrays", "tup"))       # lists of them
 RENAMED = {"ddof": "correction", "a_min": "min", "a_max": "max", "indices_or_sections": "sections"}
 BY_POSITION = {"tile": "reps", "transpose": "axes"}     # `*reps` in ours
@@ -35,6 +36,7 @@ HARMLESS = frozenset((
     "shape", "ndim", "size", "result_type", "can_cast", "min_scalar_type", "common_type", "iscomplexobj", "isrealobj",
     "array_repr", "array_str", "array2string", "save", "savez", "savez_compressed", "savetxt", "shares_memory",
     "may_share_memory", "zeros_like", "ones_like", "full_like", "empty_like"))
+FLATTENED = (np.sort, np.argsort)       # by axis=None, which is no axis of ours
 REDUCED = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all",
            "logical_or": "any"}
 ACCUMULATED = {"add": "cumsum", "multiply": "cumprod", "maximum": "cummax", "minimum": "cummin"}
@@ -43,6 +45,9 @@ ACCUMULATED = {"add": "cumsum", "multiply": "cumprod", "maximum": "cummax", "min
 def array_ufunc(self: Any, ufunc: np.ufunc, method: str, *inputs: Any, out: tuple[Any, ...] | None = None,
                 **named: Any) -> Any:
     """`ufunc.method(*inputs, **named)`, as NumPy asks whoever is among the inputs."""
+    if out is not None and len(out) == 1 and isinstance(out[0], Operators):
+        written: Any = out[0]
+        return written.assign(getattr(ufunc, method)(*inputs, **named))
     if out is not None and any(y is not None for y in out):
         return _in_numpy(f"np.{ufunc.__name__}", getattr(ufunc, method), inputs, {**named, "out": out})
     inputs, found = tuple(map(_operand, inputs)), None
@@ -63,6 +68,8 @@ def array_ufunc(self: Any, ufunc: np.ufunc, method: str, *inputs: Any, out: tupl
 
 def array_function(self: Any, function: Any, types: Any, args: tuple[Any, ...], named: Mapping[str, Any]) -> Any:
     """`function(*args, **named)` of NumPy, as it asks whoever is among the arguments."""
+    if function is np.where and len(args) == 1:
+        return PUBLIC["nonzero"](args[0])
     operator = _operator_of(function)
     call = None if operator is None else _translated(function, operator, args, named)
     if operator is None or call is None:
@@ -115,6 +122,8 @@ def _translated(function: Any, operator: Callable[..., Any], args: tuple[Any, ..
         elif parameter.kind is parameter.VAR_KEYWORD:
             options |= value
         elif name in OPERANDS:
+            if data and not set(list(ours.parameters)[len(data):len(data) + 1]) & OURS:
+                return None         # as the second set of observations of `cov`
             data.append(value if name in JOINED else _operand(value))
         elif value is parameter.default or (value is None and name in ("out", "dtype", "kind", "order")):
             continue
@@ -124,7 +133,7 @@ def _translated(function: Any, operator: Callable[..., Any], args: tuple[Any, ..
             options[own] = value
         else:
             return None
-    if not set(options) <= set(ours.parameters):
+    if not set(options) <= set(ours.parameters) or (options.get("axis", 0) is None and function in FLATTENED):
         return None
     if operator is _norm and "ord" in options and not isinstance(options.get("axis"), int):
         return None         # of matrices, in NumPy

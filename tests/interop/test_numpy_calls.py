@@ -35,7 +35,7 @@ np.searchsorted(v, 2.5); np.clip(x, -1, 1); np.clip(x, a_min=0, a_max=None); np.
 np.pad(v, (1, 2)); np.pad(x, ((1, 0), (0, 2)), constant_values=3); np.diff(v); np.diff(x, axis=0); np.isclose(x, y)
 np.allclose(x, x); np.array_equal(x, y); np.isin(v, [1.0, 2.0]); np.nonzero(x > 0); np.cov(x); np.cov(x, ddof=0)
 np.corrcoef(x); np.trapezoid(v); np.meshgrid(v, v); np.real(x); np.copy(x); np.zeros_like(x); np.ones_like(x)
-np.full_like(x, 2.0); np.isreal(x); np.sinc(x); np.i0(x); np.cumulative_sum(v); np.unstack(x)
+np.full_like(x, 2.0); np.where(x > 0); np.isreal(x); np.sinc(x); np.i0(x); np.cumulative_sum(v); np.unstack(x)
 np.linalg.inv(x); np.linalg.det(x); np.linalg.solve(x, y); np.linalg.norm(x); np.linalg.norm(x, axis=1)
 np.linalg.norm(x, ord=1, axis=1); np.linalg.cholesky(x @ x.T); np.linalg.eigvalsh(x + x.T); np.linalg.slogdet(x)
 np.linalg.matrix_power(x, 3); np.linalg.pinv(x); np.linalg.cond(x); np.linalg.matrix_rank(x); np.linalg.trace(x)
@@ -89,9 +89,20 @@ def test_without_an_operator_numpy_gives_its_own_result_or_says_how_to_let_go_of
     assert np.shape(x) == (3,) and np.ndim(x) == 1 and np.size(x) == 3      # which tells nothing of the elements
 
 
+def test_what_an_operator_lacks_is_numpys_and_nothing_is_passed_in_another_place() -> None:
+    x, y = tn.asarray(A), tn.asarray(B)
+    for call in (lambda x, y: np.cov(x, y), lambda x, y: np.corrcoef(x, y), lambda x, y: np.sort(x, axis=None),
+                 lambda x, y: np.argsort(x, axis=None), lambda x, y: np.linalg.norm(x, 2), lambda x, y: np.gradient(x, 2.0),
+                 lambda x, y: np.linalg.pinv(x, 0.1), lambda x, y: np.angle(x, True), lambda x, y: np.ravel(x, order="F"),
+                 lambda x, y: np.isin(x, y, True), lambda x, y: np.tril(x, 1), lambda x, y: np.unique(x, return_index=True)[1]):
+        np.testing.assert_allclose(call(x, y), call(A, B), rtol=1e-12, atol=1e-12)
+
+
 def test_results_are_written_where_numpy_is_told_to() -> None:
     a = out = np.zeros(2)
     assert np.add(a, tn.tensor([1.0, 2.0]), out=out) is out and out.tolist() == [1.0, 2.0]
+    t = tn.zeros(2)
+    assert np.add(tn.ones(2), 1.0, out=t) is t and t.tolist() == [2.0, 2.0]
     a += tn.tensor([1.0, 2.0])
     assert a is out and a.tolist() == [2.0, 4.0]
 
