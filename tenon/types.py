@@ -90,6 +90,8 @@ def as_dtype(value: Any) -> DType:
         return value
     if isinstance(value, type) and value in _BY_PYTHON:
         return _BY_PYTHON[value]
+    if isinstance(value, type) and issubclass(value, int):      # a number of elements, a member of an enum
+        return _BY_PYTHON[int]
     if isinstance(value, str) and (found := _BY_NAME.get(value) or BY_SHORT.get(value)):
         return found
     try:
@@ -164,7 +166,7 @@ def _signed(bits: int) -> DType:
 
 def promote_scalar(dtype: DType, scalar: type) -> DType:
     """The type of an array of `dtype` combined with a Python scalar, which only raises the kind."""
-    kind = _SCALAR_KIND[scalar]
+    kind = _SCALAR_KIND[scalar] if scalar in _SCALAR_KIND else as_dtype(scalar).kind
     if _RANK.index(kind) <= _RANK.index("i" if dtype.kind == "u" else dtype.kind):
         return dtype
     return complex_of(dtype) if kind == "c" else DEFAULT_OF_KIND[kind]

@@ -82,6 +82,7 @@ def test_size_is_a_number_and_a_question() -> None:
     x = tn.zeros(2, 3)
     assert x.size == 6 and x.size() == (2, 3) and x.size(0) == 2 and x.size(-1) == 3 and x.size(dim=1) == 3
     assert tn.zeros(x.size).shape == (6,) and x.reshape(x.size).shape == (6,) and tn.arange(9)[:x.size].size == 6
+    assert tn.full((2,), x.size).dtype is tn.int64 and tn.result_type(x.size, tn.int8) is tn.int8
     assert type(pickle.loads(pickle.dumps(x.size))) is int and copy.copy(x.size) == 6 and f"{x.size}" == "6"
     with pytest.raises(ArgumentError, match="axis 2 is out of range"):
         x.size(2)
