@@ -30,12 +30,12 @@ OURS = frozenset(("x", "y", "values", "indices", "condition"))      # parameters
 JOINED = frozenset(("arrays", "tup"))       # lists of them
 RENAMED = {"ddof": "correction", "a_min": "min", "a_max": "max", "indices_or_sections": "sections"}
 BY_POSITION = {"tile": "reps", "transpose": "axes"}     # `*reps` in ours
-ELSEWHERE = frozenset(("select", "put", "gradient", "unique"))      # which mean another thing, or may
+ELSEWHERE = frozenset(("select", "put", "gradient", "unique", "allclose", "array_equal"))   # mean or give another thing
 # What gives no elements away: no gradient is lost.
 HARMLESS = frozenset((
     "shape", "ndim", "size", "result_type", "can_cast", "min_scalar_type", "common_type", "iscomplexobj", "isrealobj",
     "array_repr", "array_str", "array2string", "save", "savez", "savez_compressed", "savetxt", "shares_memory",
-    "may_share_memory", "zeros_like", "ones_like", "full_like", "empty_like"))
+    "may_share_memory", "allclose", "array_equal", "zeros_like", "ones_like", "full_like", "empty_like"))
 FLATTENED = (np.sort, np.argsort)       # by axis=None, which is no axis of ours
 REDUCED = {"add": "sum", "multiply": "prod", "maximum": "max", "minimum": "min", "logical_and": "all",
            "logical_or": "any"}

@@ -30,7 +30,7 @@ def value_in_python(x):
 
 
 def computed_by_numpy(x):
-    return tn.asarray(np.sin(x)) * 2  # here
+    return tn.asarray(np.spacing(x)) * 2  # here
 
 
 def text_of_a_tensor(x):
