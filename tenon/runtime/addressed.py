@@ -39,7 +39,7 @@ class Addressed:
         if layout is None or layout.pool_threads != pool().threads:
             layout = self._make_layout()
         if layout is None or guarding():
-            return self.program.run([_array_at(a, *type) for a, type in zip(addresses, self._types, strict=True)])
+            return self._run_on_arrays([_array_at(a, *type) for a, type in zip(addresses, self._types, strict=True)])
         try:
             frame, words = self._idle.pop()
             if frame.layout is not layout:
@@ -51,6 +51,11 @@ class Addressed:
             return _run(frame, layout, len(addresses))
         finally:
             self._idle.append((frame, words))
+
+    def _run_on_arrays(self, arrays: list[Array]) -> list[Array]:
+        """The results, in memory of their own, which other backends do not promise."""
+        results = self.program.run(arrays)
+        return results if isinstance(self.program, Program) else [np.array(x, order="C", copy=True) for x in results]
 
     def _make_layout(self) -> Layout | None:
         """None where Python does a part of the program, which needs arrays."""

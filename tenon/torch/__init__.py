@@ -11,8 +11,10 @@ if find_spec("torch") is None:
 from torch._dynamo import register_backend
 
 from tenon.torch.dynamo import tenon as _backend
+from tenon.torch.exported import from_module
 from tenon.torch.report import Report, report, reset_report
+from tenon.torch.wrapped import to_module
 
 register_backend(_backend, name="tenon")
 
-__all__ = ["Report", "report", "reset_report"]
+__all__ = ["Report", "from_module", "report", "reset_report", "to_module"]

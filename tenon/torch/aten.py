@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from tenon.torch.contractions import CONTRACTIONS
+from tenon.torch.embedding_bags import BAGS
 from tenon.torch.gathering import GATHERING
 from tenon.torch.norms import NORMS
 from tenon.torch.pointwise import POINTWISE
@@ -17,7 +18,7 @@ from tenon.torch.reductions import REDUCTIONS
 from tenon.torch.site import Rule
 from tenon.torch.views import VIEWS
 
-TABLE: dict[str, Rule] = {**POINTWISE, **VIEWS, **REDUCTIONS, **CONTRACTIONS, **NORMS, **GATHERING}
+TABLE: dict[str, Rule] = {**POINTWISE, **VIEWS, **REDUCTIONS, **CONTRACTIONS, **NORMS, **GATHERING, **BAGS}
 
 
 def name_of(target: Any) -> str:

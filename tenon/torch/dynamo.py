@@ -21,6 +21,7 @@ from torch._dynamo.backends.common import aot_autograd
 from tenon.errors import ArgumentError
 from tenon.graph.ir import AUTOTUNE, MEMORY_BUDGET
 from tenon.torch.drawing import DRAWING
+from tenon.torch.fast_paths import FAST_PATHS
 from tenon.torch.routine import Routine
 
 aten = torch.ops.aten
@@ -38,7 +39,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     table = dict(core_aten_decompositions())
     for operator in KEPT:
         table.pop(operator, None)
-    return table | DRAWING
+    return table | DRAWING | FAST_PATHS
 
 
 def compile_graph(module: fx.GraphModule, example_inputs: Sequence[Any],

@@ -28,7 +28,7 @@ class MemoryOrder:
         """The shape of what is in memory."""
         return tuple(1 if k in self.repeated else self.shape[k] for k in self.order)
 
-    @property
+    @cached_property
     def is_plain(self) -> bool:
         """Whether the elements lie in the order of the axes."""
         return not self.repeated and self.order == tuple(range(len(self.shape)))
@@ -59,9 +59,14 @@ class MemoryOrder:
         return tn.permute(once, axes=self.order)
 
 
+def in_the_order_of_axes(shape: Shape) -> MemoryOrder:
+    """The order of a tensor whose last axis is the innermost in memory."""
+    return MemoryOrder(shape, tuple(range(len(shape))))
+
+
 def order_of(shape: Shape, strides: Sequence[Any]) -> MemoryOrder:
     """The order of a tensor with these strides; the plain one where there are gaps, or elements lie over each other."""
-    plain = MemoryOrder(tuple(shape), tuple(range(len(shape))))
+    plain = in_the_order_of_axes(tuple(shape))
     if _fits(plain, strides):
         return plain
     try:

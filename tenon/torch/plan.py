@@ -17,6 +17,9 @@ from tenon.torch.aten import name_of, rule_for
 
 # Of these, the first argument says shape and type, and its elements are not read.
 LIKE = frozenset({"rand_like", "randn_like", "randint_like", "bernoulli.p", "tenon.mask"})
+# What makes sure of something, and gives nothing.
+ASSERTIONS = frozenset({"_assert_tensor_metadata", "_assert_scalar", "_assert_async", "sym_constrain_range",
+                        "sym_constrain_range_for_size", "_functional_assert_async"})
 # Views, which PyTorch makes without a copy.
 VIEWS = frozenset({"view", "permute", "expand", "unsqueeze", "squeeze", "slice", "select", "alias", "transpose", "t",
                    "detach", "as_strided"})

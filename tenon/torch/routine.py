@@ -13,19 +13,23 @@ import torch
 from torch import fx
 
 from tenon import pipeline
+from tenon.backends.base import Executable
 from tenon.dataclasses import dataclass
+from tenon.dims import SMALLEST_SYMBOLIC_SIZE, PinnedSize, UndecidedSize, symbol
+from tenon.errors import CompilerDefect
 from tenon.locks import Lock
 from tenon.runtime.addressed import Addressed
+from tenon.sizes import Assumptions, assuming, told_by
 from tenon.torch.aten import name_of
-from tenon.torch.plan import Turn, is_drawn, is_like, is_torchs, make_plan
+from tenon.torch.plan import ASSERTIONS, Turn, is_drawn, is_like, is_torchs, make_plan
 from tenon.torch.report import Report, note
 from tenon.torch.site import Unmapped
-from tenon.torch.symints import Known, size_of
+from tenon.torch.symints import Known, number_of, size_of
 from tenon.torch.tensors import as_tensor, lying_as
 from tenon.torch.translate import Refused, placed, translate
 
-Environment = dict[fx.Node, Any]
-Step = Callable[[Environment], None]
+Step = Callable[[list[Any]], None]
+NUMBERS = (torch.SymInt, torch.SymFloat, torch.SymBool, int, float)
 
 
 class Routine:
@@ -35,6 +39,7 @@ class Routine:
         self.module, self.name, self.notes = module, name, notes
         self.inputs = [node for node in module.graph.nodes if node.op == "placeholder"]
         self.numbers = [k for k, node in enumerate(self.inputs) if not isinstance(node.meta["val"], torch.Tensor)]
+        self.compiled: list[Compiled] = []
         self.made: dict[tuple[Any, ...], Made] = {}
         self._lock = Lock()
 
@@ -45,51 +50,105 @@ class Routine:
             with self._lock:
                 made = self.made.get(key)
                 if made is None:
-                    made = self.made[key] = self._make(args)
+                    made = self.made[key] = self._make(dict(zip(self.inputs, args, strict=True)))
         return made.run(args)
 
-    def _make(self, args: list[Any]) -> Made:
-        return make(self.module, self.name, self.notes, dict(zip(self.inputs, args, strict=True)))
+    def _make(self, given: Mapping[fx.Node, Any]) -> Made:
+        """The steps for these sizes, by programs that are there if some are for other sizes too."""
+        known = sizes_known(given)
+        found = next((x for x in self.compiled if x.serves(known, given)), None)
+        if found is None:
+            found = compiled(self.module, self.name, self.notes, given, known)
+            self.compiled.append(found)
+        return assembled(self.module, found, numbers_of(self.module.graph, given, known), known)
+
+
+@dataclass
+class Compiled:
+    """The turns of a graph, their programs, and the sizes that these are for."""
+
+    turns: Sequence[Turn]
+    programs: Sequence[Translated | None]
+    exact: Known                            # what has to be the same
+    numbers: Mapping[fx.Node, Any]          # of the arguments that are no tensors and no sizes
+    assumptions: Assumptions
+
+    def serves(self, known: Known, given: Mapping[fx.Node, Any]) -> bool:
+        """Whether the programs are right for these sizes."""
+        return (all(known[s] == size for s, size in self.exact.items())
+                and all(given[node] == x for node, x in self.numbers.items())
+                and all(size >= SMALLEST_SYMBOLIC_SIZE for s, size in known.items() if s not in self.exact)
+                and self.assumptions.hold({str(s): size for s, size in known.items()}))
 
 
 @dataclass
 class Made:
-    """The steps for some sizes."""
+    """The steps for some sizes.  Every value has a slot: arguments first, then what is known, then what is computed."""
 
-    inputs: Sequence[fx.Node]
-    constants: Mapping[fx.Node, Any]
+    known: Sequence[Any]
     steps: Sequence[Step]
-    results: Sequence[Any]      # nodes, and None
+    results: Sequence[int]
 
     def run(self, args: list[Any]) -> list[Any]:
         """The results; `args` is empty afterwards, so that what nobody needs goes at once."""
-        known: Environment = {**self.constants, **dict(zip(self.inputs, args, strict=True))}
+        slots = [*args, *self.known]
         args.clear()
         for step in self.steps:
-            step(known)
-        return [known[x] if isinstance(x, fx.Node) else x for x in self.results]
+            step(slots)
+        return [slots[k] for k in self.results]
 
 
-def make(module: fx.GraphModule, name: str, notes: Mapping[str, Any], given: Mapping[fx.Node, Any]) -> Made:
-    """The steps for arguments of these sizes."""
-    known = sizes_known(given)
-    numbers = numbers_of(module.graph, given, known)
+def compiled(module: fx.GraphModule, name: str, notes: Mapping[str, Any], given: Mapping[fx.Node, Any],
+             known: Known) -> Compiled:
+    """The programs: for all sizes as far as that goes, else for these."""
+    open_sizes = {s: symbol(str(s)) for s, size in known.items()
+                  if isinstance(size, int) and size >= SMALLEST_SYMBOLIC_SIZE}
+    if open_sizes:
+        try:
+            return _compiled(module, name, notes, given, known, open_sizes)
+        except (PinnedSize, UndecidedSize, CompilerDefect, Untold):
+            pass        # which these sizes may not come to
+    return _compiled(module, name, notes, given, known, {})
+
+
+class Untold(Exception):
+    """The shapes of a program's arguments do not tell a size that it needs."""
+
+
+def _compiled(module: fx.GraphModule, name: str, notes: Mapping[str, Any], given: Mapping[fx.Node, Any],
+              known: Known, open_sizes: Known) -> Compiled:
+    exact = {s: size for s, size in known.items() if s not in open_sizes}
+    sizes = {**exact, **open_sizes}
+    values = {node: x for node, x in given.items() if not isinstance(node.meta["val"], (torch.Tensor, torch.SymInt))}
+    numbers = numbers_of(module.graph, values, sizes)
+    assumptions = Assumptions({str(s): size for s, size in known.items()})
     refused: dict[fx.Node, str] = {}
     while True:
         turns = make_plan(module.graph, refused, numbers)
         try:
-            graphs = [translated(turn, f"{name}_{k}", notes, numbers, known) for k, turn in enumerate(turns)]
+            with assuming(assumptions):
+                programs = [translated(turn, f"{name}_{k}", notes, numbers, sizes) for k, turn in enumerate(turns)]
             break
         except Refused as error:
             refused[error.node] = error.why
+    note(_counted(turns, refused, sum(program is not None for program in programs)))
+    return Compiled(turns, programs, exact, values, assumptions)
+
+
+def assembled(module: fx.GraphModule, made: Compiled, numbers: Mapping[fx.Node, Any], known: Known) -> Made:
+    """The steps, with a slot for every node."""
+    nodes = [node for node in module.graph.nodes if node.op != "output"]
+    nodes.sort(key=lambda node: node.op != "placeholder")
+    slot = {node: k for k, node in enumerate(nodes)}
+    values = [_attribute(module, str(node.target)) if node.op == "get_attr" else numbers.get(node)
+              for node in nodes if node.op != "placeholder"]
     steps: list[Step] = []
-    for turn, program in zip(turns, graphs, strict=True):
-        steps += [torch_step(node, known) for node in turn.torch]
-        steps += [program] if program else []
-    note(_counted(turns, refused, sum(program is not None for program in graphs)))
-    constants = {node: _attribute(module, str(node.target)) for node in module.graph.nodes if node.op == "get_attr"}
+    for turn, program in zip(made.turns, made.programs, strict=True):
+        steps += [torch_step(node, slot, known) for node in turn.torch]
+        steps += [program_step(program, slot, known)] if program else []
     output: Any = module.graph.output_node()
-    return Made(tuple(given), {**constants, **numbers}, steps, output.args[0])
+    listed = [len(slot) if x is None else x if isinstance(x, int) else slot[x] for x in output.args[0]]
+    return Made([*values, None], steps, listed)
 
 
 def sizes_known(given: Mapping[fx.Node, Any]) -> Known:
@@ -109,17 +168,26 @@ def numbers_of(graph: fx.Graph, given: Mapping[fx.Node, Any], known: Known) -> d
     found: dict[fx.Node, Any] = {node: x for node, x in given.items() if not isinstance(x, torch.Tensor)}
     for node in graph.nodes:
         value = node.meta.get("val")
-        if node.op == "call_function" and isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool, int, float)):
+        if node.op in ("placeholder", "call_function") and node not in found and isinstance(value, NUMBERS):
             try:
-                found[node] = size_of(value, known)
+                found[node] = number_of(value, known)
             except Unmapped:
                 continue
     return found
 
 
+@dataclass
+class Translated:
+    """A program, and the nodes that it reads and makes."""
+
+    program: Executable
+    inputs: Sequence[fx.Node]
+    outputs: Sequence[fx.Node]
+
+
 def translated(turn: Turn, name: str, notes: Mapping[str, Any], numbers: Mapping[fx.Node, Any],
-               known: Known) -> Step | None:
-    """The step that runs the nodes of Tenon in a turn."""
+               known: Known) -> Translated | None:
+    """The program of the nodes of Tenon in a turn."""
     here = set(turn.tenon)
     inputs = list(dict.fromkeys(n for node in turn.tenon for n in node.all_input_nodes
                                 if n not in here and n not in numbers))
@@ -129,33 +197,40 @@ def translated(turn: Turn, name: str, notes: Mapping[str, Any], numbers: Mapping
         return None
     made = translate(name, inputs, turn.tenon, outputs, numbers, known)
     made.notes = dict(notes)
-    return ProgramStep(pipeline.compile(made), inputs, outputs, known)
+    told = {told_by(dim) for param in made.params for dim in param.shape}
+    if not told.issuperset(made.symbols()):
+        raise Untold
+    return Translated(pipeline.compile(made), inputs, outputs)
 
 
-class ProgramStep:
-    """A program of Tenon among the steps: tensors in and out by their memory."""
+def program_step(made: Translated, slot: Mapping[fx.Node, int], known: Known) -> Step:
+    """The step that runs a program: tensors in and out by their memory."""
+    inputs = [(slot[node], placed(node, known)) for node in made.inputs]
+    outputs = [(slot[node], placed(node, known), node.meta["val"].dtype) for node in made.outputs]
+    run = Addressed(made.program, [tuple(map(int, place.stored)) for _, place in inputs]).run
 
-    def __init__(self, program: Any, inputs: Sequence[fx.Node], outputs: Sequence[fx.Node], known: Known):
-        self.inputs = [(node, placed(node, known)) for node in inputs]
-        self.outputs = [(node, placed(node, known), node.meta["val"].dtype) for node in outputs]
-        self.call = Addressed(program, [tuple(map(int, place.stored)) for _, place in self.inputs])
+    def step(slots: list[Any]) -> None:
+        addresses, kept = [], []
+        for k, place in inputs:
+            tensor = slots[k]
+            if not place.is_plain or not tensor.is_contiguous():
+                kept.append(tensor := lying_as(tensor, place))
+            addresses.append(tensor.data_ptr())
+        for array, (k, place, dtype) in zip(run(addresses), outputs):
+            slots[k] = as_tensor(array, place, dtype)
+    return step
 
-    def __call__(self, known: Environment) -> None:
-        tensors = [lying_as(known[node], place) for node, place in self.inputs]
-        arrays = self.call.run([tensor.data_ptr() for tensor in tensors])
-        for array, (node, place, dtype) in zip(arrays, self.outputs, strict=True):
-            known[node] = as_tensor(array, place, dtype)
 
-
-def torch_step(node: fx.Node, known: Known) -> Step:
+def torch_step(node: fx.Node, slot: Mapping[fx.Node, int], known: Known) -> Step:
     """The step in which PyTorch runs a node."""
     target: Any = node.target
     like: Any = node.args[0] if is_like(node) else None
+    at = slot[node]
 
-    def step(values: Environment) -> None:
+    def step(slots: list[Any]) -> None:
         def read(n: fx.Node) -> Any:
-            return _empty(like.meta["val"], known) if n is like else values[n]
-        values[node] = target(*fx.map_arg(node.args, read), **fx.map_arg(node.kwargs, read))
+            return _empty(like.meta["val"], known) if n is like else slots[slot[n]]
+        slots[at] = target(*fx.map_arg(node.args, read), **fx.map_arg(node.kwargs, read))
     return step
 
 
@@ -179,6 +254,8 @@ def _counted(turns: Sequence[Turn], refused: Mapping[fx.Node, str], programs: in
             continue
         if not is_torchs(node, refused):
             report.operators += 1
+        elif name in ASSERTIONS or node.op != "call_function":
+            continue
         elif is_drawn(node):
             report.drawn += 1
         else:

@@ -23,6 +23,17 @@ def size_of(size: Any, known: Known) -> Any:
     return size
 
 
+def number_of(number: Any, known: Known) -> Any:
+    """A number of PyTorch's, of any kind; raises Unmapped where it is neither a size nor known."""
+    if isinstance(number, (torch.SymFloat, torch.SymBool)):
+        expression = number.node.expr
+        if not all(isinstance(known.get(s), (int, float)) for s in expression.free_symbols):
+            raise Unmapped(f"a number {expression}")
+        found = expression.xreplace({s: sympy.sympify(known[s]) for s in expression.free_symbols})
+        return bool(found) if isinstance(number, torch.SymBool) else float(found)
+    return size_of(number, known)
+
+
 def _value(expression: sympy.Expr, known: Known) -> Any:
     if expression in known:
         return known[expression]

@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from tenon.tensor import Tensor, asarray
 from tenon.torch.memory_order import MemoryOrder
+from tenon.torch.site import dtype_of
 
 SHORT_FLOATS = {torch.bfloat16: np.dtype(np.int16)}     # which NumPy does not know, and PyTorch does not take from it
 
@@ -32,3 +34,21 @@ def as_tensor(array: np.ndarray[Any, Any], place: MemoryOrder, dtype: torch.dtyp
     tensor = torch.from_numpy(array.view(SHORT_FLOATS[dtype])).view(dtype) if dtype in SHORT_FLOATS \
         else torch.from_numpy(array)
     return tensor if place.is_plain else tensor.as_strided(tuple(map(int, place.shape)), place.strides)
+
+
+def array_of(tensor: torch.Tensor) -> np.ndarray[Any, Any]:
+    """The memory of a tensor as an array."""
+    tensor = tensor.detach().resolve_conj().resolve_neg()
+    known = tensor.view(torch.int16) if tensor.dtype in SHORT_FLOATS else tensor
+    array: np.ndarray[Any, Any] = known.numpy()
+    return array.view(dtype_of(tensor.dtype).numpy)
+
+
+def copied(tensor: torch.Tensor) -> Tensor:
+    """A tensor of Tenon with the same elements, in memory of its own."""
+    return Tensor(np.array(array_of(tensor), order="C", copy=True))
+
+
+def shared(tensor: torch.Tensor) -> Tensor:
+    """A tensor of Tenon that shows the memory of PyTorch's."""
+    return asarray(array_of(tensor))

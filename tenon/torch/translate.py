@@ -16,7 +16,7 @@ from tenon.graph.build import Builder
 from tenon.graph.ir import Graph, Value
 from tenon.graph.op import using
 from tenon.torch.aten import rule_for
-from tenon.torch.memory_order import MemoryOrder, order_of
+from tenon.torch.memory_order import MemoryOrder, in_the_order_of_axes, order_of
 from tenon.torch.site import Site, Unmapped, as_type, dtype_of
 from tenon.torch.symints import Known, size_of
 from tenon.types import TensorType
@@ -33,8 +33,8 @@ class Refused(Exception):
 
 
 def translate(name: str, inputs: Sequence[fx.Node], nodes: Sequence[fx.Node], outputs: Sequence[fx.Node],
-              numbers: Mapping[fx.Node, Any], known: Known) -> Graph:
-    """The graph that computes `outputs` from `inputs`, each as it lies in PyTorch's memory.
+              numbers: Mapping[fx.Node, Any], known: Known, in_order: bool = False) -> Graph:
+    """The graph that computes `outputs` from `inputs`, each as it lies in PyTorch's memory, or all in order.
 
     `numbers` are the values of nodes that are no tensors.  Raises Refused at the first node without a rule.
     """
@@ -42,7 +42,11 @@ def translate(name: str, inputs: Sequence[fx.Node], nodes: Sequence[fx.Node], ou
     values: dict[fx.Node, Any] = dict(numbers)
     with using(builder):
         for node in inputs:
-            place, type = placed(node, known), type_of(node, known)
+            try:
+                type = type_of(node, known)
+            except Unmapped as error:       # PyTorch made it, and runs what reads it
+                raise Refused(next(n for n in nodes if node in n.all_input_nodes), str(error)) from error
+            place = placed(node, known, in_order)
             values[node] = place.seen(builder.parameter(type.with_shape(place.stored), node.name))
         for node in nodes:
             builder.loc = line_of(node)
@@ -51,7 +55,7 @@ def translate(name: str, inputs: Sequence[fx.Node], nodes: Sequence[fx.Node], ou
             except (Unmapped, TenonError, TypeError, ValueError, KeyError, IndexError, AttributeError) as error:
                 raise Refused(node, f"{type_name(error)}{error}") from error
         builder.loc = None
-        results = [placed(node, known).laid(values[node]) for node in outputs]
+        results = [placed(node, known, in_order).laid(values[node]) for node in outputs]
     return builder.finish(results)
 
 
@@ -101,13 +105,17 @@ def tensor_type(fake: torch.Tensor, known: Known) -> TensorType:
 
 
 def type_of(node: fx.Node, known: Known) -> TensorType:
-    """The type of the tensor that a node is."""
+    """The type of the tensor that a node is; raises Unmapped where it is none."""
+    if not isinstance(node.meta["val"], torch.Tensor):
+        raise Unmapped("a number that the data decide")
     return tensor_type(node.meta["val"], known)
 
 
-def placed(node: fx.Node, known: Known) -> MemoryOrder:
+def placed(node: fx.Node, known: Known, in_order: bool = False) -> MemoryOrder:
     """How the tensor that a node is lies in memory."""
     fake = node.meta["val"]
+    if in_order:
+        return in_the_order_of_axes(tuple(size_of(n, known) for n in fake.shape))
     return order_of(tuple(size_of(n, known) for n in fake.shape), [size_of(n, known) for n in fake.stride()])
 
 

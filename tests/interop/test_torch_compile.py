@@ -132,6 +132,9 @@ MODELS: dict[str, Any] = {
     "gpt": (lambda: Transformer(True), lambda: torch.randint(0, 50, WORDS)),
     "bert": (lambda: Transformer(False), lambda: torch.randint(0, 50, WORDS)),
     "llama": (Llama, lambda: torch.randint(0, 40, WORDS)),
+    "encoder layer": (lambda: nn.TransformerEncoderLayer(16, 2, 32, batch_first=True), lambda: torch.randn(2, 5, 16)),
+    "encoder layer, norms first": (lambda: nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, norm_first=True,
+                                                                      activation="gelu"), lambda: torch.randn(2, 5, 16)),
 }
 
 
@@ -221,3 +224,51 @@ def test_places_in_sorted_rows() -> None:
     compare(Function(lambda edges, x: (torch.searchsorted(edges, x), torch.searchsorted(edges, x, right=True),
                                        torch.bucketize(x, edges), torch.bucketize(x, edges, right=True))),
             edges, x, train=False)
+
+
+def programs_made(model: nn.Module, *inputs: torch.Tensor) -> int:
+    """How many programs it takes for these inputs, one call after the other."""
+    torch._dynamo.reset()
+    tenon.torch.reset_report()
+    compiled = torch.compile(model, backend="tenon", dynamic=True)
+    for x in inputs:
+        found, expected = compiled(x), model(x)
+        torch.testing.assert_close(found, expected)
+        found.float().mean().backward()
+    return tenon.torch.report().programs
+
+
+def test_a_size_that_changes_needs_no_new_program() -> None:
+    model = nn.Sequential(nn.Linear(5, 7), nn.LayerNorm(7), nn.GELU(), nn.Linear(7, 2))
+    assert programs_made(model, *(torch.randn(n, 5) for n in (4, 9, 3, 17))) == 2
+
+
+def test_sizes_that_are_asked_about() -> None:
+    def f(x: torch.Tensor) -> torch.Tensor:
+        half = x.shape[0] // 2
+        y = torch.cat([x[half:], x[:half], x.new_ones(x.shape[0] % 3, x.shape[1])])
+        return y / x.shape[0] if x.shape[0] > 6 else y * x.shape[1]
+    model = nn.Sequential(nn.Linear(3, 3), Function(f))
+    programs_made(model, *(torch.randn(n, 3) for n in (4, 9, 3, 17, 8, 1, 12)))
+
+
+def test_a_transformer_of_any_length() -> None:
+    model = Transformer(True, dropout=0.0)
+    programs_made(model, *(torch.randint(0, 50, shape) for shape in ((2, 12), (3, 7), (4, 9))))
+
+
+def test_sizes_that_the_data_decide_stay_with_pytorch() -> None:
+    with torch._dynamo.config.patch(capture_dynamic_output_shape_ops=True, capture_scalar_outputs=True):
+        compare(Function(lambda x: (x[x > 0] * 2 + 1, (x * 2).sum(0), torch.nonzero(x).float().sum())), torch.randn(5, 4),
+                mapped=False, train=False)
+        compare(Function(lambda x, n: x * n.item() + 1), torch.randn(5, 4), torch.tensor(3), mapped=False, train=False)
+
+
+@pytest.mark.parametrize("mode", ["sum", "mean"])
+def test_bags_of_embeddings(mode: str) -> None:
+    compare(nn.EmbeddingBag(10, 4, mode=mode), torch.randint(0, 10, (3, 5)))
+    compare(nn.EmbeddingBag(10, 4, mode=mode), torch.randint(0, 10, (8,)), torch.tensor([0, 3, 3, 6]))
+
+
+def test_bags_of_maxima() -> None:
+    compare(nn.EmbeddingBag(10, 4, mode="max"), torch.randint(0, 10, (8,)), torch.tensor([0, 3, 3, 6]), train=False)
