@@ -176,7 +176,7 @@ MODELS: dict[str, Case] = {
     "whisper": whisper, "clip": clip, "wav2vec2": wav2vec2,
     "vit": image("vit"), "deit": image("deit"), "beit": image("beit"), "dinov2": image("dinov2"),
     "vit_mae": image("vit_mae"), "siglip_vision": image("siglip_vision_model"),
-    "swin": image("swin", patch_size=2, embed_dim=16, depths=[1, 1], num_heads=[2, 2], window_size=4),
+    "swin": image("swin", patch_size=2, embed_dim=16, depths=[1, 1], num_attention_heads=[2, 2], window_size=4),
     "convnext": image("convnext", hidden_sizes=[8, 16], depths=[1, 1], num_stages=2),
     "resnet": image("resnet", embedding_size=8, hidden_sizes=[8, 16], depths=[1, 1]),
     "segformer": image("segformer", 64, num_encoder_blocks=2, depths=[1, 1], hidden_sizes=[16, 16], sr_ratios=[4, 2],

@@ -109,6 +109,16 @@ def _batch_norm_inference(at: Site, x: Any, weight: Any, bias: Any, mean: Any, v
     return _shaped(at, y, *rest[:2])
 
 
+def _weight_norm_backward(at: Site, g: Any, v: Any, scale: Any, norms: Any, dim: int) -> Any:
+    """The gradients of the direction and the length of a weight that is length * direction / norm."""
+    axes = tuple(k for k in range(v.ndim) if k != axis_of(dim, v.ndim))
+    wide = tuple(1 if k in axes else n for k, n in enumerate(v.shape))
+    norms, scale = (tn.reshape(as_type(x, v.dtype), wide) for x in (norms, scale))
+    along = tn.divide(tn.sum(tn.multiply(g, v), axis=axes, keepdims=True), norms)
+    to_v = tn.multiply(tn.divide(scale, norms), tn.subtract(g, tn.multiply(v, tn.divide(along, norms))))
+    return _shaped(at, to_v, along)
+
+
 # ---------------------------------------------------------------- pooling
 
 def _each(values: Any, count: int, default: Any = None) -> tuple[Any, ...]:
@@ -242,6 +252,7 @@ NORMS: dict[str, Rule] = {
     "native_layer_norm": _layer_norm, "native_group_norm": _group_norm,
     "_native_batch_norm_legit_functional": _batch_norm_functional, "_native_batch_norm_legit": _batch_norm_no_stats,
     "_native_batch_norm_legit_no_training": _batch_norm_inference,
+    "_weight_norm_interface_backward": _weight_norm_backward,
     **{f"max_pool{n}d_with_indices": _max_pool(n) for n in (2, 3)},
     **{f"max_pool{n}d_with_indices_backward": _max_pool_backward(n) for n in (2, 3)},
     **{f"avg_pool{n}d": _avg_pool(n) for n in (1, 2, 3)},

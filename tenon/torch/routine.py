@@ -205,20 +205,35 @@ def translated(turn: Turn, name: str, notes: Mapping[str, Any], numbers: Mapping
 
 def program_step(made: Translated, slot: Mapping[fx.Node, int], known: Known) -> Step:
     """The step that runs a program: tensors in and out by their memory."""
-    inputs = [(slot[node], placed(node, known)) for node in made.inputs]
-    outputs = [(slot[node], placed(node, known), node.meta["val"].dtype) for node in made.outputs]
-    run = Addressed(made.program, [tuple(map(int, place.stored)) for _, place in inputs]).run
+    places = [placed(node, known) for node in made.inputs]
+    inputs = [(slot[node], place.is_plain, place) for node, place in zip(made.inputs, places)]
+    outputs = [(slot[node], placed(node, known), node.meta["val"].dtype, gaps(node, known)) for node in made.outputs]
+    run = Addressed(made.program, [tuple(map(int, place.stored)) for place in places]).run
 
     def step(slots: list[Any]) -> None:
         addresses, kept = [], []
-        for k, place in inputs:
+        for k, plain, place in inputs:
             tensor = slots[k]
-            if not place.is_plain or not tensor.is_contiguous():
+            if not (plain and tensor.is_contiguous()):
                 kept.append(tensor := lying_as(tensor, place))
             addresses.append(tensor.data_ptr())
-        for array, (k, place, dtype) in zip(run(addresses), outputs):
-            slots[k] = as_tensor(array, place, dtype)
+        for array, (k, place, dtype, strides) in zip(run(addresses), outputs):
+            slots[k] = tensor = as_tensor(array, place, dtype)
+            if strides is not None:
+                slots[k] = torch.empty_strided(tensor.shape, strides, dtype=dtype).copy_(tensor)
     return step
+
+
+def gaps(node: fx.Node, known: Known) -> Sequence[int] | None:
+    """The strides that PyTorch promises of a result between whose elements there are gaps; else None."""
+    fake, step, apart = node.meta["val"], 1, False
+    sizes, strides = ([size_of(n, known) for n in x] for x in (fake.shape, fake.stride()))
+    for n, stride in sorted(zip(sizes, strides, strict=True), key=lambda pair: pair[1]):
+        if n > 1 and stride:
+            if stride < step:
+                return None         # elements lie over each other
+            apart, step = apart or stride > step, stride * n
+    return strides if apart else None
 
 
 def torch_step(node: fx.Node, slot: Mapping[fx.Node, int], known: Known) -> Step:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import tenon as tn
+from tenon.ops.indexing import put
+from tenon.ops.shape import inverse_permutation
 from tenon.ops.slicing import slice_update
 from tenon.torch.site import Rule, Site, Unmapped, as_type, axis_of, filled
 
@@ -73,25 +75,36 @@ def _diagonal(at: Site, x: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -
 
 
 def _as_strided(at: Site, x: Any, size: Sequence[Any], stride: Sequence[Any], offset: Any = None) -> Any:
-    memory = _in_memory_order(at, x)
-    place: Any = offset or 0
+    memory, _ = _in_memory_order(at, x)
+    return tn.reshape(tn.take(memory, _positions(size, stride, offset), axis=0), at.shape)
+
+
+def _as_strided_scatter(at: Site, x: Any, source: Any, size: Sequence[Any], stride: Sequence[Any],
+                        offset: Any = None) -> Any:
+    memory, order = _in_memory_order(at, x)
+    written = put(memory, _positions(size, stride, offset), tn.reshape(as_type(source, at.dtype), (-1,)), axis=0,
+                  reduce="set")
+    return tn.permute(tn.reshape(written, tuple(x.shape[k] for k in order)), axes=inverse_permutation(order))
+
+
+def _positions(size: Sequence[Any], stride: Sequence[Any], offset: Any) -> Any:
+    """Where in memory the elements of a view are, one after the other."""
+    place: Any = tn.full(tuple(size), offset or 0, dtype=tn.int64)
     for axis, (n, step) in enumerate(zip(size, stride, strict=True)):
-        along = tn.arange(0, n) * step
-        place = place + tn.reshape(along, (n, *(1,) * (len(size) - axis - 1)))
-    return tn.take(memory, tn.broadcast_to(tn.asarray(place), shape=tuple(size)), axis=0) if size \
-        else memory[place]
+        place = place + tn.reshape(tn.arange(0, n) * step, (n, *(1,) * (len(size) - axis - 1)))
+    return tn.reshape(place, (-1,))
 
 
-def _in_memory_order(at: Site, x: Any) -> Any:
-    """The elements in the order in which PyTorch has them in memory."""
+def _in_memory_order(at: Site, x: Any) -> tuple[Any, tuple[int, ...]]:
+    """The elements in the order in which PyTorch has them in memory, and the axes in that order."""
     fake = at.arguments[0]
-    order = sorted(range(x.ndim), key=lambda k: (-fake.stride(k), k))
+    order = tuple(sorted(range(x.ndim), key=lambda k: (-fake.stride(k), k)))
     dense, step = True, 1
     for k in reversed(order):
         dense, step = dense and (fake.shape[k] == 1 or fake.stride(k) == step), step * fake.shape[k]
     if not dense or fake.storage_offset():
         raise Unmapped("a view of memory that is not all elements in order")
-    return tn.reshape(tn.permute(x, axes=tuple(order)), (-1,))
+    return tn.reshape(tn.permute(x, axes=order), (-1,)), order
 
 
 # ---------------------------------------------------------------- joins and cuts
@@ -205,7 +218,8 @@ VIEWS: dict[str, Rule] = {
                      "squeeze_copy", "_reshape_alias", "flatten"), _reshape),
     "permute": _permute, "transpose": _transpose, "t": lambda at, x: _transpose(at, x, 0, 1) if x.ndim == 2 else x,
     "expand": _expand, "slice": _slice, "select": _select, "flip": _flip, "roll": _roll, "repeat": _repeat,
-    "diagonal": _diagonal, "as_strided": _as_strided, "cat": _cat, "split": _split, "split_with_sizes": _split,
+    "diagonal": _diagonal, "as_strided": _as_strided, "as_strided_scatter": _as_strided_scatter, "cat": _cat,
+    "split": _split, "split_with_sizes": _split,
     "split_copy": _split, "unbind": _unbind, "constant_pad_nd": _pad, "slice_scatter": _slice_scatter,
     "select_scatter": _select_scatter, "tril": _triangle(True), "triu": _triangle(False),
     "stack": lambda at, tensors, dim=0: tn.stack([as_type(x, at.dtype) for x in tensors], axis=dim),

@@ -264,6 +264,19 @@ def test_sizes_that_the_data_decide_stay_with_pytorch() -> None:
         compare(Function(lambda x, n: x * n.item() + 1), torch.randn(5, 4), torch.tensor(3), mapped=False, train=False)
 
 
+def test_views_of_memory() -> None:
+    def f(x: torch.Tensor) -> Any:
+        y = (x * 2).t()
+        overlapping = torch.as_strided(y * 1, (3, 3), (2, 1), 1) * 2
+        return overlapping, (x * 2)[:, ::2], torch.as_strided_scatter(x * 2, torch.ones(2, 2), (2, 2), (5, 2), 1)
+    compare(Function(f), torch.randn(3, 4))
+
+
+@pytest.mark.parametrize("dim", [0, 2])
+def test_weights_of_given_length(dim: int) -> None:
+    compare(nn.utils.parametrizations.weight_norm(nn.Conv1d(4, 6, 3), dim=dim), torch.randn(2, 4, 9))
+
+
 @pytest.mark.parametrize("mode", ["sum", "mean"])
 def test_bags_of_embeddings(mode: str) -> None:
     compare(nn.EmbeddingBag(10, 4, mode=mode), torch.randint(0, 10, (3, 5)))
