@@ -179,6 +179,25 @@ def bert(nn: Any, layers: int = 12, width: int = 768, heads: int = 12, vocabular
     return Bert()
 
 
+def vit(nn: Any, layers: int = 12, width: int = 768, heads: int = 12) -> Any:
+    """Dosovitskiy et al., 2020: pictures of 224 x 224, in patches of 16 x 16, to scores of 1000 classes."""
+
+    class ViT(nn.Module):                                       # type: ignore[misc, name-defined]
+        def __init__(self) -> None:
+            super().__init__()
+            self.patches, self.positions = nn.Conv2d(3, width, 16, 16), nn.Embedding(14 * 14, width)
+            self.blocks = nn.ModuleList([transformer_block(nn, width, heads, False, True) for _ in range(layers)])
+            self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, 1000)
+
+        def forward(self, x: Any) -> Any:
+            x = self.patches(x).reshape(x.shape[0], width, 14 * 14).swapaxes(1, 2) + self.positions.weight
+            for block in self.blocks:
+                x = block(x)
+            return self.head(self.norm(x).mean(1))
+
+    return ViT()
+
+
 def lstm(nn: Any, hidden: int = 256) -> Any:
     """Sequences [length, batch, hidden] to scores of ten classes of every step."""
 
@@ -272,6 +291,7 @@ WORKLOADS = {workload.name: workload for workload in (
     Workload("resnet50_8", resnet50, pictures(8, 3, 224)),
     Workload("mobilenet_1", mobilenet, pictures(1, 3, 224)),
     Workload("bert_1", bert, tokens(30522, 1, 128)),
+    Workload("vit_1", vit, pictures(1, 3, 224)),
     Workload("bert_8", bert, tokens(30522, 8, 128)),
     Workload("gpt_bf16", gpt, tokens(256, 8, 256), adamw, narrow=True),
     Workload("bert_1_bf16", bert, tokens(30522, 1, 128), narrow=True),

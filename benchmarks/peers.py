@@ -54,15 +54,15 @@ def _tensorflow(workload: Workload, xla: bool = False) -> Run | None:
 
 def _exchanged(workload: Workload, runtime: Callable[..., Run]) -> Run | None:
     """Inference only, of the network that PyTorch exports."""
-    file = _exported(workload)
+    file = exported(workload)
     if file is None:
         return None
     run = runtime(file, x=inputs(workload)[0])
     return lambda: float(run().sum())
 
 
-def onnxruntime_run(file: bytes, **inputs: Any) -> Run:
-    """The first output of a file of ONNX, for inputs by name."""
+def onnxruntime_run(file: bytes | str, **inputs: Any) -> Run:
+    """The first output of a file of ONNX, its bytes or its path, for inputs by name."""
     import onnxruntime
 
     settings = onnxruntime.SessionOptions()
@@ -82,7 +82,7 @@ def openvino_run(file: bytes, **inputs: Any) -> Run:
     return lambda: request.infer(inputs, share_inputs=True, share_outputs=True)[0]
 
 
-def _exported(workload: Workload) -> bytes | None:
+def exported(workload: Workload) -> bytes | None:
     """The network as ONNX, None for what is no inference in float32, or where a package is missing."""
     if workload.optimizer is not None or workload.narrow or not all(map(installed, ("torch", "onnx"))):
         return None

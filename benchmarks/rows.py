@@ -235,6 +235,7 @@ ROWS: dict[str, Row | Process] = {
     "mobilenet_1": network_row(WORKLOADS["mobilenet_1"]),
     "bert_1": network_row(WORKLOADS["bert_1"], 1.08),
     "bert_8": network_row(WORKLOADS["bert_8"], 1.08),
+    "vit_1": network_row(WORKLOADS["vit_1"]),
     "gpt_bf16": network_row(WORKLOADS["gpt_bf16"]),
     "bert_1_bf16": network_row(WORKLOADS["bert_1_bf16"]),
     "four_matmuls": network_row(WORKLOADS["four_matmuls"]),

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from benchmarks import reductions, scaling, sweep, table
+from benchmarks import reductions, resident, scaling, sweep, table
 from benchmarks.bursts import sample
 from benchmarks.models import WORKLOADS
 from benchmarks.other_sizes import OTHER_SIZES
@@ -29,6 +29,11 @@ def test_the_gain_of_a_second_thread_is_shown_beside_that_of_the_machine(capsys)
     scaling.main(["four_matmuls", "--seconds", "0.05", "--peers"])
     assert re.fullmatch(r"four_matmuls +machine FMA [\d.]+x copy [\d.]+x   tenon [\d.e-]+ / [\d.e-]+ ms, [\d.]+x\n",
                         capsys.readouterr().out)
+
+
+def test_the_size_of_a_process_is_that_of_one_in_use(capsys):
+    resident.main(["four_matmuls", "--libraries", "tenon"])
+    assert re.fullmatch(r"four_matmuls tenon \d+ MB\n", capsys.readouterr().out)
 
 
 def test_a_row_of_processes():
