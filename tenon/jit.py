@@ -26,8 +26,9 @@ from tenon.capture.guards import same_atom
 from tenon.capture.keys import aliases, leaf_key
 from tenon.capture.pattern import pattern_of, rebound
 from tenon.capture.places import ARGUMENT, NUMBERS, Place, changed
-from tenon.capture.record import Family, Reason, Record, argument_types, places
-from tenon.capture.replay import holds, run, why_not
+from tenon.capture.reasons import is_another_text, why_anew
+from tenon.capture.record import Family, Reason, Record, argument_names, argument_types, places
+from tenon.capture.replay import holds, run
 from tenon.capture.roots import reference
 from tenon.capture.segments import Parts
 from tenon.capture.settle import Stopped
@@ -57,6 +58,8 @@ from tenon.types import DType, TensorType
 F = TypeVar("F", bound=Callable[..., Any])
 MOST_RECORDS = 256      # keys of one function; those that come later share one record, and run by part
 MOST_CAPTURES = 64      # of one key; what fits none of them runs by part, which is right and says so
+CALLS_AS_IT_IS = 63     # of a function that never was a graph, before its arguments are looked at again
+MOST_TEXTS = 16         # captures that differ in text alone, such as a message, before others run by part
 MOST_OF_A_FAMILY = 256  # captures for objects of the same classes, which others replace
 MOST_PASSED = 4         # calls in a row that make parameters, before those like them run by part for good
 MOST_FAILURES = 16      # of a capture that has never succeeded
@@ -78,6 +81,7 @@ class Jitted(StandsFor):
         self.records: dict[Any, Record] = {}
         self.families: dict[Any, Family] = {}
         self._lock = Lock()
+        self._as_it_is = 0              # how many of the next calls are made without a look at their arguments
         self._short_ways: tuple[tuple[bool, DType | None, Call], ...] = ()
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -88,6 +92,9 @@ class Jitted(StandsFor):
 
     def __call__(self, *args: Any, **keywords: Any) -> Any:
         if current() is not None:       # within a capture, or a batch: a part of that
+            return self.function(*args, **keywords)
+        if self._as_it_is:
+            self._as_it_is -= 1
             return self.function(*args, **keywords)
         for recorded, narrow, call in self._short_ways:
             if recorded is recording() and narrow is autocasting():
@@ -168,7 +175,15 @@ class Jitted(StandsFor):
             self._say_no(record.eager)
         if record.parts is None:
             record.parts = Parts(self.__name__)
+        if record.parts.eager and self._never_captured():
+            self._as_it_is = CALLS_AS_IT_IS
         return record.parts.run(lambda: self.function(*args, **keywords))
+
+    def _never_captured(self) -> bool:
+        """Whether all calls so far ran by part, and as eager code."""
+        return not self.fullgraph and all(
+            record.eager is not None and record.parts is not None and record.parts.eager
+            for record in self.records.values())
 
     def capture(self, *args: Any, **keywords: Any) -> Captured:
         """The capture that a call with these arguments would use; nothing of the program is run.
@@ -256,15 +271,22 @@ class Jitted(StandsFor):
         captured, arguments = self._bind(record, leaves, containers)
         if captured is not None:
             return captured, arguments
+        names = argument_names(getattr(self.function, "__func__", self.function), structure)
+        why = why_anew(record.captures, self.records, leaves, structure, modes(), names)
         if record.family.captures >= MOST_OF_A_FAMILY:
             record.full = Reason(f"captured {MOST_OF_A_FAMILY} times for objects of the same classes")
             self._tell(record.full)
             return None, leaves
         if len(record.captures) >= MOST_CAPTURES:
-            last = why_not(record.captures[-1], leaves)
-            record.full = Reason(f"captured {MOST_CAPTURES} times, each time with something changed, at last: {last}")
+            record.full = Reason(f"captured {MOST_CAPTURES} times, each time with something changed, at last: {why}")
             self._tell(record.full)
             return None, leaves
+        if record.captures and is_another_text(record.captures[-1]):
+            record.texts += 1
+            if record.texts >= MOST_TEXTS:
+                record.full = Reason(f"captured for {MOST_TEXTS} texts in one place, at last: {why}")
+                self._tell(record.full)
+                return None, leaves
         try:
             seconds: dict[str, float] = {}
             with span("capture", function=self.__name__), timed(seconds, "capture"):
@@ -290,6 +312,7 @@ class Jitted(StandsFor):
         if not self.constants:
             captured.constants = ()
         captured.seconds.update(seconds)
+        captured.why = why
         record.captures.append(captured)
         record.family.captures += 1
         record.passed = 0

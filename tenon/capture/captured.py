@@ -89,6 +89,7 @@ class Captured:
     further: Further | None = None              # which these are
     found: tuple[Any, ...] = ()                 # the classes and keys of the tensors among them
     aliases: tuple[int, ...] = ()               # which tensors among these and the call's own are one object
+    why: str = ""                               # there was none before that was right
     calls: int = 0                              # that went the long way
     failures: int = 0                           # calls in which the graph failed
     succeeded: bool = False                     # whether there was another one
@@ -130,6 +131,11 @@ class Captured:
     def halves(self) -> Halves | None:
         """The programs for the results and for the gradients, of a capture that is recorded on the tape."""
         return halves(self.graph, self.wanted) if self.differentiable else None
+
+    @cached_property
+    def leaves_of_tape(self) -> tuple[int, ...]:
+        """The arguments that get a gradient: one that was computed would hand it on."""
+        return tuple(source.position for source, _ in self.gradients if isinstance(source, Argument))
 
     @cached_property
     def uses_containers(self) -> bool:

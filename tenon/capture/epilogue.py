@@ -16,6 +16,7 @@ from tenon.capture.captured import Captured
 from tenon.capture.effects import STORES, Effect
 from tenon.capture.guards import is_atom
 from tenon.capture.leaves import FromArguments, FromGraph
+from tenon.capture.sayings import Sayings, filled
 from tenon.capture.tree import LEAF
 from tenon.tensor import fresh
 
@@ -36,6 +37,9 @@ def epilogue(captured: Captured, places: Sequence[int], in_place: bool, run: Any
     result, *values = map(writer.leaf, captured.output.leaves)
     if result is None or None in values or (in_place and any(".item()" in str(value) for value in values)):
         return None
+    told = writer.sayings(captured.sayings)
+    if told is None:
+        return None
     stores = [writer.store(effect, number, str(value))
               for (effect, number), value in zip(captured.effects, values, strict=True)]
     ran = "unless=map(not_, later(run, leaves, new))" if in_place else ""
@@ -46,7 +50,7 @@ def epilogue(captured: Captured, places: Sequence[int], in_place: bool, run: Any
         lines = [*writer.lines, f"if not {done}: return miss"]
     else:
         lines = ["if not run(leaves, new): return miss", *writer.lines]
-    body = "\n".join(f"    {line}" for line in [*lines, f"return {result}"])
+    body = "\n".join(f"    {line}" for line in [*lines, *told, f"return {result}"])
     exec(compile(f"def epilogue(leaves, new):\n{body}\n", "<tenon epilogue>", "exec"), writer.scope)
     made: Epilogue = writer.scope["epilogue"]
     return made
@@ -69,6 +73,30 @@ class _Writer:
         if isinstance(leaf, FromGraph):
             return self.made(leaf)
         return self.name(leaf) if is_atom(leaf) else None
+
+    def sayings(self, sayings: Sayings | None) -> list[str] | None:
+        """The lines that say what every call says; None where there is more to it."""
+        if sayings is None:
+            return []
+        if sayings.noted or sayings.warns:
+            return None
+        lines = []
+        for _, saying in sayings.always:
+            values = [self.shown(x) for x in saying.leaves]
+            if None in values:
+                return None
+            given = "".join(f"{value}, " for value in values)
+            form = self.name(saying.form)
+            said = f"{self.name(filled)}({form}, ({given}))" if values else form
+            lines.append(f"{self.name(saying.tell)}(*{self.name(saying.objects)}, *{said})")
+        return lines
+
+    def shown(self, leaf: Any) -> str | None:
+        """The expression for a value as it is said."""
+        if not isinstance(leaf, FromGraph) or leaf.number:
+            return self.leaf(leaf)
+        place = self.places[leaf.index]
+        return f"fresh(new[{place}])" if place >= 0 and not (leaf.requires_grad or leaf.kind) else None
 
     def made(self, leaf: FromGraph) -> str | None:
         place = self.places[leaf.index]

@@ -63,15 +63,21 @@ class Group:
             return f"{self.path}: {error}"
         if len(now) != len(self.expected):
             return f"{self.path} has {len(now)} items, and had {len(self.expected)}"
-        for k, (value, expected) in enumerate(zip(now, self.expected, strict=True)):
-            if not same_atom(value, expected):
-                label = self.path + (str(self.labels[k]) if k < len(self.labels) else "")
-                return f"{label} is {_short(value)}, and was {_short(expected)}"
+        if (found := self.differing(now)) is not None:
+            k, value, expected = found
+            label = self.path + (str(self.labels[k]) if k < len(self.labels) else "")
+            return f"{label} is {short(value)}, and was {short(expected)}"
         self.expected = now     # equal, but other objects: let the next check find them by identity
         return None
 
+    def differing(self, now: Sequence[Any]) -> tuple[int, Any, Any] | None:
+        """The first item that is not what it was: its place, and both values."""
+        return next(((k, value, expected) for k, (value, expected) in enumerate(zip(now, self.expected, strict=False))
+                     if not same_atom(value, expected)), None)
 
-def _short(value: Any) -> str:
+
+def short(value: Any) -> str:
+    """A value in a line."""
     return "absent" if value is MISSING else f"{value!r:.60}"
 
 
@@ -98,7 +104,7 @@ class Guards:
             for label, value in zip(g.labels or [""] * len(g.expected), g.expected, strict=False):
                 plain = is_atom(value) or (type(value) is tuple and all(map(is_atom, value)))
                 if plain and label not in OBVIOUS and not (value is None and label in DEFAULTS):
-                    yield f"{(g.path + label).lstrip('.')} is {_short(value)}"
+                    yield f"{(g.path + label).lstrip('.')} is {short(value)}"
 
     def _refresh(self) -> None:
         self._users, self._classes, self._dicts = [], [], []
@@ -131,3 +137,14 @@ class Guards:
         found = next((failure for g in self.groups if (failure := g.failing()) is not None), None)
         return found or next((f"{path}.{next(iter(names & set(table)))} was absent"
                               for table, names, path in self.absent if not names.isdisjoint(table)), None)
+
+    def differing(self) -> tuple[Any, Any] | None:
+        """The first value that is not what it was, and what it was, where there is one in its place."""
+        for g in self.groups:
+            try:
+                now = tuple(g.read(g.holder))
+            except Exception:
+                return None
+            if (found := g.differing(now)) is not None:
+                return found[1:]
+        return None

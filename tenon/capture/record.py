@@ -60,6 +60,7 @@ class Record:
     unmoved: set[Key] = field(default_factory=set)                  # places whose values are part of the capture
     eager: Reason | None = None
     full: Reason | None = None                                      # why there are no more captures
+    texts: int = 0                                                  # captures made for another text
     passed: int = 0                                                 # calls that ran by part, and others need not
     parts: Parts | None = None                                      # of a function that runs by part
     alive: list[Any] = field(default_factory=list)                  # keeps identities in the key from being reused

@@ -38,6 +38,7 @@ def holds(captured: Captured, leaves: Sequence[Any], containers: Sequence[Any]) 
             and (not sizes or all(fits(type, shape, sizes) for type, shape in pairs))   # all symbols are known now
             and captured.assumptions.hold(sizes)
             and not any(id(x) in captured.outside for x in tensors)
+            and not any(leaves[k].own.node is not None for k in captured.leaves_of_tape)
             and all(leaves[k] is x for k, x in captured.same)
             and captured.apart.isdisjoint(map(id, containers))
             and captured.guards.hold()
@@ -127,15 +128,3 @@ def _stores(settlement: Settlement, loans: Loans, made: list[np.ndarray], phase:
     """What is done where a run ends that updates tensors in their memory; until then others see loans of them."""
     stores = settlement.stores(Results(made)) or ()
     return chain(loans.begin(phase), stores)
-
-
-def why_not(captured: Captured, leaves: Sequence[Any]) -> str:
-    """The first condition of a capture that a call does not meet, in words."""
-    sizes: dict[str, int] = {}
-    tensors = [x for x in leaves if isinstance(x, Tensor)]
-    for x, type in zip(tensors, captured.types, strict=True):
-        if not fits(type, x.own.payload.shape, sizes):
-            return f"an argument was {type} and is {x.type}"
-    if not captured.assumptions.hold(sizes):
-        return "a comparison of sizes came out differently"
-    return captured.guards.failing() or "a tensor changed its type, or whether it requires a gradient"

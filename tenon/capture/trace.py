@@ -317,7 +317,14 @@ class Capture(TensorInterpreter):
 
     def receive(self, leaf: Tensor, total: Tensor, there: Any) -> None:
         """As in eager code."""
+        self.refuse_earlier(leaf)
         leaf.grad = total if leaf.grad is None else add(leaf.grad, total)
+
+    def refuse_earlier(self, leaf: Tensor) -> None:
+        """A gradient goes on through what was computed outside of the function, on the tape that is there."""
+        if not self.owns(leaf.own.payload) and leaf.own.node is not None:
+            raise UnsafeCall("backward() goes on through what was computed outside of the function",
+                             where=user_location(), hint="compute it in the function too, or call backward() outside")
 
     def number(self, tensor: Tensor) -> Any:
         """Python numbers are known while the function is captured, or not at all."""

@@ -69,6 +69,8 @@ def short_way(captured: Captured, structure: Structure, leaves: Sequence[Any]) -
     made, outside = maker.make(), captured.outside
     if made is None:
         return None
+    if captured.leaves_of_tape:
+        made = _for_leaves(captured.leaves_of_tape, made)
     if prologue is not None:
         return _with_leaves(structure, _read_anew(prologue, made, leaves, outside), captured.apart)
     if maker.answer is not None and distinct == len(leaves) and _is_plain(structure):
@@ -82,6 +84,16 @@ def short_way(captured: Captured, structure: Structure, leaves: Sequence[Any]) -
             return MISS
         return made(given)
     return _with_leaves(structure, call if outside or several else made, captured.apart)
+
+
+def _for_leaves(places: Sequence[int], made: Callable[[tuple[Any, ...]], Any]) -> Callable[[tuple[Any, ...]], Any]:
+    """The call, where these arguments were not computed from others."""
+    def call(given: tuple[Any, ...]) -> Any:
+        for k in places:
+            if given[k].own.node is not None:
+                return MISS
+        return made(given)
+    return call
 
 
 def _read_anew(prologue: Prologue, made: Callable[[tuple[Any, ...]], Any], leaves: Sequence[Any],
@@ -306,7 +318,7 @@ class _Maker:
                 return MISS
             return one
         arrays, in_place = any(isinstance(x, np.ndarray) for x in self.leaves[:self.own]), any(lent.lenders)
-        end = None if lent.changes or captured.failed is not None or captured.sayings is not None else epilogue(
+        end = None if lent.changes or captured.failed is not None else epilogue(
             captured, [-1 if lender else place for lender, place in zip(lent.lenders, lent.new, strict=True)],
             in_place, call, MISS)
 

@@ -19,7 +19,7 @@ from tenon.debug.notebook import MONOSPACE, block
 from tenon.debug.source_lines import GRAPH, PYTHON, STOP, Line, source_lines
 from tenon.dims import SymbolicDim
 from tenon.errors import ArgumentError, CaptureError
-from tenon.jit import Jitted
+from tenon.jit import Jitted, jit
 
 SHOWN = 12      # of a long list
 STAGES = ("capture", "compile", "machine_code", "layout", "first_run")
@@ -75,7 +75,8 @@ def explain(function: Any, *args: Any, **keywords: Any) -> Explanation:
     """What a jitted function does with calls like this one.  Nothing is run or compiled, no effects are made.
 
     Without arguments, what it did with the calls so far.  `.seconds` is what capturing and compiling took by now.
-    Raises ArgumentError for a function without `@tn.jit`.
+    A function without `@tn.jit` is explained as if it had it, for the call that is given.  Raises ArgumentError for
+    one without a call, and for what is no function.
 
     >>> @tn.jit
     ... def f(x, times=2):
@@ -92,14 +93,18 @@ def explain(function: Any, *args: Any, **keywords: Any) -> Explanation:
     """
     jitted = getattr(function, "__func__", function)
     if not isinstance(jitted, Jitted):
-        raise ArgumentError(f"explain takes a function with @tn.jit, not {function!r}")
+        if not callable(function) or not (args or keywords):
+            raise ArgumentError(f"explain takes a function with @tn.jit, or a function and arguments, not {function!r}")
+        function = jit(function)
+        jitted = getattr(function, "__func__", function)
     if args or keywords:
         return _of_call(jitted, (function.__self__, *args) if function is not jitted else args, keywords)
     captures = [c for record in jitted.records.values() for c in record.captures]
     bugs = sum(record.eager is not None and record.eager.bug for record in jitted.records.values())
     lines = [f"{jitted.__name__}: {_count(len(captures), 'capture')}" + (f", {_count(bugs, 'bug')}" if bugs else "")]
     for number, captured in enumerate(captures, 1):
-        lines += [f"capture {number}: {_signature(captured)}", *_details(captured)]
+        again = [f"  captured since {captured.why}"] if captured.why else []
+        lines += [f"capture {number}: {_signature(captured)}", *again, *_details(captured)]
     lines += [f"runs by part: {record.eager}" for record in jitted.records.values() if record.eager]
     lines += [f"other calls run by part: {record.full}" for record in jitted.records.values() if record.full]
     return Explanation(tuple(lines), captures=tuple(captures))
@@ -122,9 +127,10 @@ def _of_call(jitted: Jitted, args: tuple[Any, ...], keywords: dict[str, Any]) ->
         reason = record.eager or record.full
         assert reason is not None
         return _by_part(jitted.__name__, reason)
+    again = [f"  captured since {captured.why}"] if captured.why else []
     number = [c for r in jitted.records.values() for c in r.captures].index(captured) + 1
     constants = _constants(jitted, args, keywords)
-    lines = [f"{jitted.__name__}: one graph", f"capture {number}: {_signature(captured)}", *_details(captured)]
+    lines = [f"{jitted.__name__}: one graph", f"capture {number}: {_signature(captured)}", *again, *_details(captured)]
     if constants:
         lines.append(f"  baked in: {_some(constants)}")
     lines.append(f"  captured again for: {'; '.join(_changes(captured, constants))}")

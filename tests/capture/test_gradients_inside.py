@@ -80,3 +80,27 @@ def test_a_layer_made_at_its_first_call_has_parameters():
         assert [name for name, _ in layer.named_parameters()] == ["weight"]
     np.testing.assert_allclose(layer.weight.grad.numpy(), [[3.0, 3.0], [6.0, 6.0]])
     assert f.capture(tn.tensor([1.0, 2.0]))
+
+
+def test_backward_goes_on_through_what_was_computed_outside():
+    w = tn.nn.Parameter([1.0, 2.0])
+    outside: list = [None]
+
+    def of_loss(loss):
+        loss.backward()
+
+    def of_product(x):
+        (x * 3).sum().backward()
+
+    def of_closure(x):
+        (outside[0] * 3).sum().backward()
+    for function in (of_loss, of_product, of_closure):
+        jitted = tn.jit(function)
+        for make in (lambda: w, lambda: w * 2, lambda: w, lambda: w * w, lambda: w * 2):
+            found = []
+            for called in (function, jitted):
+                w.grad = None
+                outside[0] = make()
+                called(outside[0].sum() if function is of_loss else outside[0])
+                found.append(w.grad.tolist())
+            assert found[0] == found[1]

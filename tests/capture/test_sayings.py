@@ -12,6 +12,7 @@ import pytest
 import tenon as tn
 from tenon import nn, optim
 from tenon.errors import CaptureError
+from tenon.jit import Jitted
 
 LOG = logging.getLogger("tests.sayings")
 LOG.propagate = False
@@ -414,3 +415,30 @@ def test_a_saved_function_does_not_print(tmp_path):
         return x * 2
     with pytest.raises(tn.errors.ArgumentError, match="prints"):
         tn.save(f, tmp_path / "f", tn.ones(2))
+
+
+def test_a_first_import_within_the_function_is_in_the_graph():
+    sys.modules.pop("colorsys", None)
+
+    def make():
+        def f(x):
+            import colorsys
+            return x * colorsys.rgb_to_hsv(1.0, 0.5, 0.0)[0]
+        return f
+    same(make, [A], [B])
+
+
+def test_a_function_that_only_runs_by_part_is_called_as_it_is(monkeypatch):
+    looked = []
+    find = Jitted._find_and_run
+    monkeypatch.setattr(Jitted, "_find_and_run", lambda self, *args: looked.append(1) or find(self, *args))
+
+    @tn.jit
+    def f(x, exact=True):
+        return min(x.tolist()) if exact else x.min()
+    for k in range(300):
+        assert f(tn.tensor([float(k), 2.0])) == min(k, 2)
+    assert len(looked) < 20
+    for _ in range(100):
+        f(tn.ones(2), exact=False)
+    assert sum(len(record.captures) for record in f.records.values()) == 1

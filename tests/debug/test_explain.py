@@ -1,5 +1,7 @@
 """`tn.explain` tells a call's fate before anything is compiled: lines, guards, constants, reasons."""
 
+import types
+
 import pytest
 
 import tenon as tn
@@ -110,3 +112,35 @@ def test_a_function_without_source_is_explained_without_lines():
     exec("def f(x):\n    return tn.exp(x) * 2\n", names)
     text = str(tn.explain(tn.jit(names["f"]), X))
     assert "f: one graph" in text and "2 nodes" in text
+
+
+def test_why_there_are_further_captures_is_told_with_both_values():
+    holder = types.SimpleNamespace(mode="a")
+
+    def f(x, flip=False):
+        return -x if flip or holder.mode == "b" else x
+    jitted = tn.jit(f)
+    jitted(X)
+    jitted(X, flip=True)
+    holder.mode = "b"
+    jitted(X)
+    jitted(X.astype(tn.float64))
+    told = str(tn.explain(jitted))
+    assert "captured since the arguments are nested otherwise" in told
+    assert "mode is 'b', and was 'a'" in told
+    assert "captured since x is a tensor of float64 with 1 axes, and was a tensor of float32 with 1 axes" in told
+
+    numbers = tn.jit(lambda x, k: x[:k])
+    for k in (1, 2, 3):
+        numbers(X, k)
+    assert "k is 2, and was 1" in str(tn.explain(numbers))
+
+
+def test_a_function_without_jit_is_explained_for_a_call():
+    def f(x):
+        return x * 2
+    assert str(tn.explain(f, X)).startswith("f: one graph") and "multiply" in str(tn.explain(f, X))
+    assert "runs by part" in str(tn.explain(lambda x: sorted(x.tolist()), X))
+    for wrong in (3, f):
+        with pytest.raises(tn.errors.ArgumentError, match="a function and arguments"):
+            tn.explain(wrong)

@@ -115,6 +115,7 @@ class Session(OfCapture, Capture):
 
     def receive(self, leaf: Tensor, total: Tensor, there: Any) -> None:
         """A gradient that is there for some data is a tensor or None."""
+        self.refuse_earlier(leaf)
         state = self.state_of(leaf)
         if there is False:
             return

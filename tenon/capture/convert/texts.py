@@ -105,6 +105,8 @@ def shown(capture: Session, x: Any, method: str = "__str__") -> Any:
     found = getattr(kind, method)
     if method == "__str__" and found is object.__str__:
         found = kind.__repr__
+    if getattr(found, "__module__", "") == "tenon.nn.module":
+        raise UnsafeCall("the text of a module shows what its last call was", where=user_location())
     text = converted(found)(x) if isinstance(found, types.FunctionType) else str(x) if method == "__str__" else repr(x)
     if not isinstance(text, str):
         raise TypeError(f"{method} returned non-string (type {type(text).__name__})")

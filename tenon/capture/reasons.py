@@ -1,0 +1,80 @@
+"""Why a call that fits no capture is captured anew: the first thing that is not what it was, with both values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tenon.capture.captured import Captured
+from tenon.capture.guards import same_atom, short
+from tenon.capture.keys import aliases, leaf_key
+from tenon.capture.settle import fits
+from tenon.tensor import Tensor
+from tenon.types import DType
+
+
+def why_not(captured: Captured, leaves: Sequence[Any], names: Sequence[str] = ()) -> str:
+    """The first condition of a capture that a call does not meet, in words."""
+    for k, value in captured.values:
+        if not same_atom(leaves[k], value):
+            return f"{_name(names, k)} is {short(leaves[k])}, and was {short(value)}"
+    sizes: dict[str, int] = {}
+    tensors = [(k, x) for k, x in enumerate(leaves) if isinstance(x, Tensor)]
+    for (k, x), type in zip(tensors, captured.types, strict=False):      # behind them are those that are read anew
+        if not fits(type, x.own.payload.shape, sizes):
+            return f"{_name(names, k)} is {x.type}, and was {type}"
+    if not captured.assumptions.hold(sizes):
+        return "a comparison of sizes came out differently"
+    if (failing := captured.guards.failing()) is not None:
+        return failing
+    if captured.arguments(leaves) is None:
+        return "a number from outside, or what is asked of it, is not what it was"
+    return "a tensor changed its type, or whether it requires a gradient"
+
+
+def is_another_text(captured: Captured) -> bool:
+    """Whether the first thing that is not as it was is text, and was."""
+    found = captured.guards.differing()
+    return found is not None and all(type(x) is str for x in found)
+
+
+def why_other_key(before: Any, now: Any, leaves: Sequence[Any], names: Sequence[str]) -> str:
+    """What tells the key of a call from that of an earlier one."""
+    (structure, modes, keys, _), (other, other_modes, other_keys, _) = before, now
+    if structure != other:
+        return "the arguments are nested otherwise"
+    if modes != other_modes:
+        return "gradients are recorded, or computed narrowly, where they were not, or the other way round"
+    for k, (old, new) in enumerate(zip(keys, other_keys, strict=True)):
+        if old != new:
+            return f"{_name(names, k)} is {_described(new, leaves[k])}, and was {_described(old)}"
+    return "other arguments are one tensor"
+
+
+def _described(key: Any, leaf: Any = None) -> str:
+    """What a part of a key says."""
+    if type(key) is tuple and len(key) == 4 and hasattr(key[0], "kind"):
+        dtype, ndim, requires_grad, without_grad = key
+        notes = [" that requires a gradient"] * requires_grad + [" with a gradient"] * (not without_grad)
+        name = dtype.name if isinstance(dtype, DType) else str(dtype)
+        return f"a tensor of {name} with {ndim} axes" + "".join(notes[:1])
+    if isinstance(key, type):
+        return f"a number of type {key.__name__}"
+    if leaf is not None or type(key) is not tuple:
+        return short(key if leaf is None else leaf)
+    return short(key[-1]) if not isinstance(key[0], type) or type(key[-1]) is key[0] else f"another {key[0].__name__}"
+
+
+def why_anew(captures: Sequence[Captured], keys: Mapping[Any, Any], leaves: Sequence[Any], structure: Any, modes: Any,
+             names: Sequence[str]) -> str:
+    """Why there is a further capture; nothing for the first one.  `keys` are those of the records so far."""
+    if captures:
+        return why_not(captures[-1], leaves, names)
+    now = structure, modes, tuple(map(leaf_key, leaves)), aliases(leaves)
+    earlier = [key for key, record in keys.items() if key is not None and record.captures]
+    nearest = max(earlier, key=lambda key: (key[0] == structure) + (key[1] == modes), default=None)
+    return "" if nearest is None else why_other_key(nearest, now, leaves, names)
+
+
+def _name(names: Sequence[str], k: int) -> str:
+    return names[k] if k < len(names) else f"argument {k}"
