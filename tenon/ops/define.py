@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
+from inspect import CO_VARKEYWORDS
 from typing import Any, TypeVar, cast
 
 from tenon.errors import DTypeError, TenonError
@@ -34,9 +35,10 @@ def remembering(fn: F) -> F:
     """Let equal eager calls of a plain function of operators be made in one step; it may do nothing else."""
     code = fn.__code__
     names = code.co_varnames[:code.co_argcount + code.co_kwonlyargcount]
+    any_name = bool(code.co_flags & CO_VARKEYWORDS)     # then nobody else's name is unknown
 
     def full(args: tuple[Any, ...], keywords: Mapping[str, Any]) -> Any:
-        args, keywords = axis_first(names, args, renamed(names, keywords) if keywords else keywords)
+        args, keywords = axis_first(names, args, renamed(names, keywords) if keywords and not any_name else keywords)
         try:
             return fn(*args, **keywords)
         except TenonError:
