@@ -34,7 +34,7 @@ def _expm1_ref(x: Any) -> Any:
     if x.dtype.kind != "c":
         return y
     a, b = x.real, x.imag
-    y = np.where(b == 0, _complex(np.expm1(a), b), y)
+    y = np.where(b == 0, _complex(np.expm1(a) + 0.0, b), y)       # the sum makes 0 of -0
     y = np.where(np.isneginf(a) & ~np.isfinite(b), y.dtype.type(-1), y)
     return np.where(np.isposinf(a) & ~np.isfinite(b), y.dtype.type(complex(np.inf, np.nan)), y)
 
