@@ -304,6 +304,20 @@ def maximum(left: Dim, right: Dim) -> Dim:
     return _collect([((Maximum(left, right),), 1)])
 
 
+def comparable(left: Dim, right: Dim) -> tuple[Dim, Dim]:
+    """Both sizes, as numbers unless it is known how far apart they are: for rules of types that ask which is less.
+
+    An answer that holds for the sizes of one call would not be known when the graph is compiled for others.
+    """
+    return (left, right) if isinstance(left - right, int) else (int(left), int(right))
+
+
+def least(left: Dim, right: Dim) -> Dim:
+    """The less of two sizes that are `comparable`."""
+    left, right = comparable(left, right)
+    return right if right < left else left
+
+
 def product(dims: Iterable[Dim]) -> Dim:
     """The number of elements of a shape."""
     total: Dim = 1

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from tenon.dims import least
 from tenon.errors import GradientError
 from tenon.graph.op import Op
 from tenon.graph.promotion import floating
@@ -110,7 +111,7 @@ def eigvals(x: Any) -> Any:
 
 def _svd_type(x: TensorType, *, full: bool) -> tuple[TensorType, ...]:
     m, n = matrix_type("svd", x).shape[-2:]
-    k, lead = min(m, n), x.shape[:-2]
+    k, lead = least(m, n), x.shape[:-2]
     return (x.with_shape((*lead, m, m if full else k)), TensorType(real_of(x.dtype), (*lead, k)),
             x.with_shape((*lead, n if full else k, n)))
 

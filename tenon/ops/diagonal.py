@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tenon.dims import Dim
+from tenon.dims import Dim, comparable
 from tenon.errors import ArgumentError, ShapeError
 from tenon.graph.build import literal
 from tenon.ops.arranging import broadcast_arrays, expand_dims, moveaxis
@@ -26,8 +26,7 @@ def _diagonal_type(x: TensorType, *, offset: int = 0) -> TensorType:
 
 def diagonal_size(rows: Dim, columns: Dim, offset: int) -> Dim:
     """How many elements lie on a diagonal."""
-    if not isinstance(rows - columns, int):     # symbols that do not say which is less: numbers are asked for
-        rows, columns = int(rows), int(columns)
+    rows, columns = comparable(rows, columns)
     rows, columns = rows - max(-offset, 0), columns - max(offset, 0)
     if isinstance(rows, int) and isinstance(columns, int):
         return max(min(rows, columns), 0)

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tenon.dims import least
 from tenon.errors import GradientError, ShapeError, refused_matrix
 from tenon.graph.op import Op
 from tenon.graph.promotion import floating
@@ -143,7 +144,7 @@ def cholesky(x: Any, upper: bool = False) -> Any:
 
 def _qr_type(x: TensorType, *, complete: bool) -> tuple[TensorType, ...]:
     m, n = matrix_type("qr", x).shape[-2:]
-    k, lead = m if complete else min(m, n), x.shape[:-2]
+    k, lead = m if complete else least(m, n), x.shape[:-2]
     return x.with_shape((*lead, m, k)), x.with_shape((*lead, k, n))
 
 
@@ -203,7 +204,7 @@ def _lu_ref(x: Any) -> Any:
 
 def _lu_type(x: TensorType) -> tuple[TensorType, ...]:
     m, n = matrix_type("lu", x).shape[-2:]
-    k, lead = min(m, n), x.shape[:-2]
+    k, lead = least(m, n), x.shape[:-2]
     return x.with_shape((*lead, m, m)), x.with_shape((*lead, m, k)), x.with_shape((*lead, k, n))
 
 
