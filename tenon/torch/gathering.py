@@ -117,10 +117,23 @@ def _searchsorted(at: Site, edges: Any, x: Any, *, out_int32: bool = False, righ
     return as_type(tn.searchsorted(edges, x, side="right" if right or side == "right" else "left"), at.dtype)
 
 
+def _histogram(at: Site, x: Any, bins: int = 100, min: Any = 0, max: Any = 0) -> Any:
+    """How many elements are in each of `bins` equal parts of a range; those outside of it, and NaN, are in none."""
+    if min == max:
+        raise Unmapped("a histogram over the range of the data")
+    wide = as_type(x, tn.float64 if at.dtype.bits == 64 else tn.float32)
+    inside = tn.logical_and(tn.greater_equal(wide, min), tn.less_equal(wide, max))
+    place = tn.floor(tn.multiply(tn.subtract(tn.where(inside, wide, min), min), bins / (max - min)))
+    bin = tn.where(inside, tn.minimum(as_type(place, tn.int64), bins - 1), bins)
+    flat = tn.reshape(bin, (-1,))
+    counts = put(filled((bins + 1,), 0, tn.int64), flat, filled(flat.shape, 1, tn.int64), axis=0, reduce="add")
+    return as_type(counts[:bins], at.dtype)
+
+
 GATHERING: dict[str, Rule] = {
     "index": _index, "_unsafe_index": _index, "index_put": _index_put, "_unsafe_index_put": _index_put,
     "gather": _gather, "scatter": _scatter, "scatter_reduce": _scatter_reduce, "embedding": _embedding,
     "scatter_add": lambda at, x, dim, index, source: _scatter(at, x, dim, index, source, reduce="add"),
-    "index_select": _index_select, "index_add": _index_add, "searchsorted": _searchsorted,
+    "index_select": _index_select, "index_add": _index_add, "histc": _histogram, "searchsorted": _searchsorted,
     "bucketize": lambda at, x, edges, **keywords: _searchsorted(at, edges, x, **keywords),
 }

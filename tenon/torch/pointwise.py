@@ -142,6 +142,7 @@ POINTWISE: dict[str, Rule] = {
         "remainder", "fmod", "maximum", "minimum", "fmax", "fmin", "atan2", "hypot", "copysign", "logaddexp",
         "logaddexp2", "xlogy", "nextafter", "gcd", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_left_shift",
         "bitwise_right_shift")},
+    "__lshift__": _binary(tn.bitwise_left_shift), "__rshift__": _binary(tn.bitwise_right_shift),
     **{name: _comparison(getattr(tn, name)) for name in ("eq", "ne", "lt", "le", "gt", "ge")},
     **{name: _logical(getattr(tn, name)) for name in ("logical_and", "logical_or", "logical_xor")},
     "where": _where, "clamp": _clamp, "hardtanh": lambda at, x, low=-1, high=1: _clamp(at, x, low, high),

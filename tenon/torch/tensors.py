@@ -31,6 +31,8 @@ def _lies_as(tensor: torch.Tensor, place: MemoryOrder) -> bool:
 
 def as_tensor(array: np.ndarray[Any, Any], place: MemoryOrder, dtype: torch.dtype) -> torch.Tensor:
     """A result as PyTorch's tensor, in the array's memory."""
+    if not array.size:
+        return torch.empty_strided(tuple(map(int, place.shape)), place.strides, dtype=dtype)
     tensor = torch.from_numpy(array.view(SHORT_FLOATS[dtype])).view(dtype) if dtype in SHORT_FLOATS \
         else torch.from_numpy(array)
     return tensor if place.is_plain else tensor.as_strided(tuple(map(int, place.shape)), place.strides)

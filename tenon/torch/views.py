@@ -107,6 +107,12 @@ def _in_memory_order(at: Site, x: Any) -> tuple[Any, tuple[int, ...]]:
     return tn.reshape(tn.permute(x, axes=order), (-1,)), order
 
 
+def _unfold(at: Site, x: Any, dim: int, size: int, step: int) -> Any:
+    if x.ndim == 0:
+        raise Unmapped("windows of a number")
+    return tn.sliding_window(x, size, step, axis=axis_of(dim, x.ndim))
+
+
 # ---------------------------------------------------------------- joins and cuts
 
 def _cat(at: Site, tensors: Sequence[Any], dim: int = 0) -> Any:
@@ -218,9 +224,9 @@ VIEWS: dict[str, Rule] = {
                      "squeeze_copy", "_reshape_alias", "flatten"), _reshape),
     "permute": _permute, "transpose": _transpose, "t": lambda at, x: _transpose(at, x, 0, 1) if x.ndim == 2 else x,
     "expand": _expand, "slice": _slice, "select": _select, "flip": _flip, "roll": _roll, "repeat": _repeat,
-    "diagonal": _diagonal, "as_strided": _as_strided, "as_strided_scatter": _as_strided_scatter, "cat": _cat,
-    "split": _split, "split_with_sizes": _split,
-    "split_copy": _split, "unbind": _unbind, "constant_pad_nd": _pad, "slice_scatter": _slice_scatter,
+    "unfold": _unfold, "diagonal": _diagonal, "as_strided": _as_strided, "as_strided_scatter": _as_strided_scatter,
+    "cat": _cat, "split": _split, "split_with_sizes": _split, "split_copy": _split,
+    "unbind": _unbind, "constant_pad_nd": _pad, "slice_scatter": _slice_scatter,
     "select_scatter": _select_scatter, "tril": _triangle(True), "triu": _triangle(False),
     "stack": lambda at, tensors, dim=0: tn.stack([as_type(x, at.dtype) for x in tensors], axis=dim),
     "diagonal_scatter": lambda at, x, source, *where: tn.diagonal_scatter(x, as_type(source, at.dtype), *where),
