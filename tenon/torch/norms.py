@@ -183,7 +183,8 @@ def _avg_pool_backward(count: int) -> Rule:
         share = tn.divide(g, divisors if isinstance(divisors, int) else divisors.astype(g.dtype.numpy))
         high = tuple(max(0, (m - 1) * s + k - n - p)
                      for n, m, k, s, p in zip(sizes, counts, kernel, stride, padding, strict=True))
-        spread = tn.broadcast_to(tn.reshape(share, (*share.shape, *(1,) * count)), shape=(*share.shape, *kernel))
+        every_tap = tn.reshape(share, (*share.shape[:lead], *(1,) * count, *counts))
+        spread = tn.broadcast_to(every_tap, shape=(*share.shape[:lead], *kernel, *counts))
         return add_windows(spread, sizes=sizes, kernel=kernel, stride=stride,
                            padding=tuple(zip(padding, high, strict=True)), dilation=(1,) * count)
     return rule

@@ -285,3 +285,13 @@ def test_bags_of_embeddings(mode: str) -> None:
 
 def test_bags_of_maxima() -> None:
     compare(nn.EmbeddingBag(10, 4, mode="max"), torch.randint(0, 10, (8,)), torch.tensor([0, 3, 3, 6]), train=False)
+
+
+@pytest.mark.parametrize(("size", "kernel", "stride", "padding", "ceil"), [
+    (8, 2, 2, 0, False), (5, 2, 2, 0, False), (7, 3, 2, 1, False), (6, 3, 2, 1, True), (1, 1, 1, 0, False)])
+@pytest.mark.parametrize("padded", [True, False])
+def test_pools_and_their_gradients(size: int, kernel: int, stride: int, padding: int, ceil: bool, padded: bool) -> None:
+    mean = nn.AvgPool2d(kernel, stride, padding, ceil, padded)
+    largest = nn.MaxPool2d(kernel, stride, padding, ceil_mode=ceil)
+    compare(Function(lambda x: (mean(x), largest(x), F.adaptive_avg_pool2d(x, (max(1, size // 2), 1)))),
+            torch.randn(2, 3, size, size + 1))
