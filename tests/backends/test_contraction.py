@@ -402,7 +402,7 @@ def test_a_tile_whose_sums_are_only_stored_is_no_function():
     """It stands in the loop over tiles, since what a call passes on costs as much as a tile's other instructions."""
     for epilogue in False, True:
         module = ir.Module()
-        emit_contraction(module, "product", matmul(F32, bias_relu=epilogue, known=(96, 300, 400)))
+        emit_contraction(module, "product", matmul(F32, bias_relu=epilogue, known=(96, 300, 4000)))
         assert ("product.tile" in {x.name for x in module.functions}) is epilogue
         names = [x.name for x in module.functions]
         assert ("product.last_tile" in names) is epilogue

@@ -14,7 +14,7 @@ from tenon.capture.constants import MANY_CHANGES, WithConstants
 def network(dtype="float32"):
     tn.manual_seed(0)
     net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(128, 1030),
-                        nn.BatchNorm1d(1030), nn.Linear(1030, 40))
+                        nn.BatchNorm1d(1030), nn.Linear(1030, 1200))      # more than a second cache
     x = tn.rand(16, 3, 6, 6)
     net.train()(x)          # the running statistics are no round numbers
     return net.to(dtype).eval(), x.astype(dtype)
