@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from importlib.metadata import entry_points
 from typing import Any
 
 import pytest
@@ -295,3 +298,11 @@ def test_pools_and_their_gradients(size: int, kernel: int, stride: int, padding:
     largest = nn.MaxPool2d(kernel, stride, padding, ceil_mode=ceil)
     compare(Function(lambda x: (mean(x), largest(x), F.adaptive_avg_pool2d(x, (max(1, size // 2), 1)))),
             torch.randn(2, 3, size, size + 1))
+
+
+def test_pytorch_finds_the_backend_where_tenon_is_installed() -> None:
+    if not any(x.name == "tenon" for x in entry_points(group="torch_dynamo_backends")):
+        pytest.skip("Tenon is not installed here, or was before it had this entry point")
+    code = "import torch; print(torch.compile(torch.nn.Linear(3, 2), backend='tenon')(torch.ones(4, 3)).shape)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "torch.Size([4, 2])"
