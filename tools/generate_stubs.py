@@ -2,16 +2,17 @@
 
     python tools/generate_stubs.py          # writes tenon/__init__.pyi, ops/public.pyi and tensor_methods.pyi
 
-Parameters are those of a definition.  Their types are its annotations; where it has none, what the name stands for in
-every operator, or the default.  What an operator returns is read off its examples, what a function returns off its
-annotation: there `Any` stands for a tensor, and `Any | ...` for what the arguments decide.
+Parameters are those of a definition, and other libraries' names for those that have a default.  Their types are its
+annotations; where it has none, what the name stands for in every operator, or the default.  What an operator returns is
+read off its examples, what a function returns off its annotation: there `Any` stands for a tensor, and `Any | ...` for
+what the arguments decide.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from inspect import Parameter
 from pathlib import Path
 from types import ModuleType
@@ -19,8 +20,10 @@ from typing import Any
 
 import tenon as tn
 from tenon.graph.op import Op
+from tenon.graph.synonyms import SYNONYMS
 from tenon.ops import PUBLIC
 from tenon.ops.methods import COMPARISONS, NAMED_TYPES, PROPERTIES, PYTHON_OPERATORS, UNARY, first_parameter
+from tenon.pytorch_methods import METHODS
 from tenon.tensor import Tensor
 from tenon.types import DType
 
@@ -119,6 +122,11 @@ def methods() -> Iterator[str]:
     for python, name in PYTHON_OPERATORS.items():
         yield f"def __r{python}__(self, other: TensorLike, /) -> {result(PUBLIC[name])}: ..."
     yield from (f"def __{python}__(self) -> {result(PUBLIC[name])}: ..." for python, name in UNARY.items())
+    for name, own in METHODS.items():
+        if name not in PUBLIC:
+            yield from ("@property", f"def {name}(self) -> Tensor: ...", f"@{name}.setter",
+                        f"def {name}(self, value: Any) -> None: ...") if isinstance(own, property) else (
+                f"def {name}{signature(own, method=True)}: ...",)
     yield "def __getitem__(self, key: Any, /) -> Tensor: ..."
     yield "def view(self, *shape: Any) -> Tensor: ..."
     yield from (f"def {name}(self) -> Tensor: ..." for name in (*NAMED_TYPES, "t", "contiguous"))
@@ -133,13 +141,27 @@ def signature(call: Callable[..., Any], method: bool = False) -> str:
 
 def parameters(call: Callable[..., Any]) -> Iterator[str]:
     """As they stand in a signature."""
+    own = inspect.signature(call).parameters
+    more = [f"{name}: {'bool' if name == 'unbiased' else kind(own[meant], call)} = ..."
+            for name, meant in other_names(own) if own[meant].default is not Parameter.empty]
     starred = False
-    for one in inspect.signature(call).parameters.values():
+    for one in own.values():
         if one.kind is Parameter.KEYWORD_ONLY and not starred:
             yield "*"
         starred |= one.kind in (Parameter.VAR_POSITIONAL, Parameter.KEYWORD_ONLY)
+        if one.kind is Parameter.VAR_KEYWORD:
+            yield from more
         stars = {Parameter.VAR_POSITIONAL: "*", Parameter.VAR_KEYWORD: "**"}.get(one.kind, "")
         yield f"{stars}{one.name}: {kind(one, call)}{default(one)}"
+    if more and not any(one.kind is Parameter.VAR_KEYWORD for one in own.values()):
+        yield from more if starred else ("*", *more)
+
+
+def other_names(own: Mapping[str, Parameter]) -> Iterator[tuple[str, str]]:
+    """What other libraries call the parameters, and what they are called here."""
+    for name, meant in SYNONYMS.items():
+        if name not in own and (found := next((ours for ours in meant if ours in own), None)) is not None:
+            yield name, found
 
 
 def default(parameter: Parameter) -> str:
@@ -155,6 +177,8 @@ def kind(parameter: Parameter, call: Callable[..., Any]) -> str:
     value, stated = parameter.default, parameter.annotation
     if stated not in ("Any", Parameter.empty):
         return str(stated).replace("Shape", "Sequence[Any]").replace("Dim", "Any")
+    if parameter.name == "axis" and "indices" in inspect.signature(call).parameters:
+        return "Any"            # PyTorch's order: the axis, then the indices
     if isinstance(call, Op) and parameter.name in call.signature.data:
         found = "TensorLike"
     elif parameter.name == "axis" and type(value) is int and isinstance(call, Op):

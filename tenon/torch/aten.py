@@ -1,6 +1,6 @@
 """The table: every ATen operator that Tenon runs, by name, with the rule that says it in Tenon's operators.
 
-What is not here, PyTorch runs (`tenon.torch.plan`).
+What is not here, PyTorch runs (`tenon.torch.call_plan`).
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 
+from tenon.torch.aten_reductions import REDUCTIONS
 from tenon.torch.contractions import CONTRACTIONS
 from tenon.torch.embedding_bags import BAGS
 from tenon.torch.gathering import GATHERING
 from tenon.torch.norms import NORMS
 from tenon.torch.pointwise import POINTWISE
-from tenon.torch.reductions import REDUCTIONS
 from tenon.torch.site import Rule
 from tenon.torch.views import VIEWS
 

@@ -28,8 +28,8 @@ from tenon.serialization.structures import nameless
 from tenon.sizes import Assumptions, assuming
 from tenon.tensor import Tensor
 from tenon.torch.aten import name_of, rule_for
+from tenon.torch.call_plan import ASSERTIONS
 from tenon.torch.dynamo import decompositions
-from tenon.torch.plan import ASSERTIONS
 from tenon.torch.routine import numbers_of
 from tenon.torch.symints import Known
 from tenon.torch.tensors import copied

@@ -21,7 +21,7 @@ from tenon.locks import Lock
 from tenon.runtime.addressed import Addressed
 from tenon.sizes import Assumptions, assuming, told_by
 from tenon.torch.aten import name_of
-from tenon.torch.plan import ASSERTIONS, Turn, is_drawn, is_like, is_torchs, make_plan
+from tenon.torch.call_plan import ASSERTIONS, Turn, is_drawn, is_like, is_torchs, make_plan
 from tenon.torch.report import Report, note
 from tenon.torch.site import Unmapped
 from tenon.torch.symints import Known, number_of, size_of
