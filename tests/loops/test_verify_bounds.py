@@ -38,7 +38,11 @@ def kernels():
         if not (op.effect or op.data_dependent):
             for text in op.examples:
                 if not text.endswith("-> error") and has_loops(graph := expand(graph_of(parse_example(text)))):
-                    yield text, lower(graph, "kernel")
+                    try:
+                        kernel = lower(graph, "kernel")
+                    except NotImplementedError:     # it takes several
+                        continue
+                    yield text, kernel
 
 
 def test_the_kernels_of_all_operators_are_proved_but_for_what_data_decide():

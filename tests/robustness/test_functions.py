@@ -217,7 +217,7 @@ def test_large_and_deep_containers():
             tn.jit(lambda x: x, fullgraph=True)(argument)
 
 
-@pytest.mark.parametrize("body", [lambda x: np.exp(x), lambda x: x.tolist(), lambda x: sorted(x)[0]])
+@pytest.mark.parametrize("body", [lambda x: np.unwrap(x), lambda x: x.tolist(), lambda x: sorted(x)[0]])
 def test_python_that_needs_a_value_runs_by_part_or_is_refused_at_its_line(body):
     assert np.array_equal(tn.jit(body)(X), body(X))
     with pytest.raises(CaptureError, match="needs the value of a tensor") as caught:
