@@ -678,6 +678,7 @@ def test_a_training_loop_is_one_node(optimizer: Any) -> None:
             return tn.fori_loop(0, 5, body, 0.0)
         run = tn.jit(train, fullgraph=True) if jitted else train
         totals = [run().item() for _ in range(2)]
+        assert all(p.is_leaf and p.requires_grad for p in net.parameters())
         found.append([*totals, *(value.numpy() for value in net.state_dict().values())])
     for eager, captured in zip(*found, strict=True):
         np.testing.assert_allclose(captured, eager, rtol=1e-4, atol=1e-6)

@@ -208,6 +208,7 @@ class Loop:
     def __init__(self, carried: Carried, body: Traced, others: Sequence[Branch] = ()):
         self.carried, self.branch = carried, body.branch
         self.assigned = {id(seen.tensor): seen.tensor for seen in body.branch.assigned}
+        self.leaves: set[int] = {id(seen.tensor) for seen in body.branch.assigned if seen.state.node is None}
         results = [x for x in body.leaves if isinstance(x, Tensor)]
         self.results = [body.branch.value(x) for x in (*results, *self.assigned.values())]
         read = {id(holder): holder for branch in (*others, body.branch) for _, holder in branch.read}
@@ -236,6 +237,6 @@ class Loop:
         """Assign what the loop assigned; the nest that it carried."""
         count = len(self.carried.tensors)
         for tensor, new in zip(self.assigned.values(), outputs[count:], strict=True):
-            tensor._rebind(new)
+            tensor._rebind(new.detach() if id(tensor) in self.leaves else new)
         return self.carried.nest(outputs[:count])
 

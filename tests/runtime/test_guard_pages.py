@@ -57,10 +57,11 @@ def test_buffers_and_scratch_of_an_arena_have_walls_of_their_own(before, threads
 PROGRAM = """
 import numpy as np
 import tenon as tn
-from tenon.graph.op import Op
+from tenon.graph import op
 from tenon.types import TensorType
 
-pick = Op("pick", type=lambda x, at: TensorType(x.dtype, at.shape), ref=lambda x, at: np.take(x, at, mode="clip"),
+op._is_own = lambda op: True        # as if it were Tenon's: users' rules are proved, or checked
+pick = op.Op("pick", type=lambda x, at: TensorType(x.dtype, at.shape), ref=lambda x, at: np.take(x, at, mode="clip"),
           compute=lambda s, i, x, at: x((s.cast(at(i), tn.int64),)))     # nobody looks whether it is inside
 
 @tn.jit
