@@ -5,7 +5,8 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-collect_ignore_glob = [] if find_spec("torch") else ["tenon/torch/*"]     # whose doctests need it
+OPTIONAL = {"torch": "tenon/torch/*", "einops": "tenon/interop/einops_backend.py"}      # whose doctests need them
+collect_ignore_glob = [files for module, files in OPTIONAL.items() if not find_spec(module)]
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
