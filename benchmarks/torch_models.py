@@ -189,11 +189,12 @@ MODELS: dict[str, Case] = {
         "resnet18", "resnet50", "mobilenetv2_050", "mobilenetv3_small_050", "efficientnet_b0", "convnext_atto",
         "regnetx_002", "regnety_002", "densenet121", "ghostnet_100", "repvgg_a0", "dla34", "hardcorenas_a",
         "mnasnet_050", "semnasnet_050", "xcit_nano_12_p16_224", "resnext26ts", "skresnet18", "res2net50_14w_8s",
-        "inception_v3", "vgg11", "lcnet_050", "tinynet_e", "poolformer_s12", "edgenext_xx_small", "fbnetc_100",
+        "vgg11", "lcnet_050", "tinynet_e", "poolformer_s12", "edgenext_xx_small", "fbnetc_100",
         "seresnet18", "resnest14d", "cspresnet50", "selecsls42", "dpn48b", "ese_vovnet19b_dw", "mobileone_s0")},
     **{f"timm:{name}": of_timm(name, img_size=64) for name in (
         "vit_tiny_patch16_224", "deit_tiny_patch16_224", "mixer_s16_224", "gmlp_ti16_224", "resmlp_12_224",
         "cait_xxs24_224")},
+    "timm:inception_v3": of_timm("inception_v3", 128),
     "timm:swin_tiny": of_timm("swin_tiny_patch4_window7_224", img_size=64, window_size=4),
     "diffusers:unet": of_diffusers("UNet2DModel", lambda: {"sample": torch.randn(2, 3, 16, 16), "timestep": 5}, **UNET,
                                    down_block_types=("DownBlock2D", "AttnDownBlock2D"), attention_head_dim=4,
