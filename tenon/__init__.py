@@ -108,8 +108,10 @@ def __getattr__(name: str) -> _Any:
 
 
 def __dir__() -> list[str]:
+    from importlib.util import find_spec  # local: rarely asked
     loaded = {name for name, value in globals().items() if isinstance(value, _ModuleType)}
-    return sorted({*globals(), *_LATER} - loaded | {*_MODULES, "linalg", "random"})
+    missing = {"torch"} if find_spec("torch") is None else set()
+    return sorted({*globals(), *_LATER} - loaded | {*_MODULES, "linalg", "random"} - missing)
 
 
 def _html(view: str) -> _Callable[[object], str]:

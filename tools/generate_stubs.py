@@ -63,7 +63,8 @@ def texts() -> dict[Path, str]:
 def package_text() -> str:
     """The names of `tn`, from where they are defined."""
     lines = ["from tenon.ops.public import *", "from tenon.types import DType"]
-    lines += [place(name, getattr(tn, name)) for name in dir(tn) if name not in PUBLIC and not name.startswith("_")]
+    lines += [f"from tenon import {name} as {name}" if name in tn._MODULES else place(name, getattr(tn, name))
+              for name in sorted({*dir(tn), *tn._MODULES}) if name not in PUBLIC and not name.startswith("_")]
     lines += ["__version__: str", "__array_api_version__: str"]
     return f'"""{WRITTEN}"""\n\n' + "\n".join(sorted(lines, key=lambda line: not line.startswith("from"))) + "\n"
 

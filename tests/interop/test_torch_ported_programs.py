@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-SOURCE = (Path(__file__).parent / "pytorch_programs.py").read_text()
+SOURCE = (Path(__file__).parent / "torch_programs.py").read_text()
 IMPORTS = {
     "import torch\n": "import tenon as torch\n", "import torch.nn.functional as F\n": "import tenon.nn.functional as F\n",
     "from torch import nn, optim\n": "from tenon import nn, optim\n",
@@ -16,7 +16,7 @@ IMPORTS = {
 
 def program(source: str, name: str) -> Any:
     module = types.ModuleType("programs")
-    exec(compile(source, "pytorch_programs.py", "exec"), vars(module))
+    exec(compile(source, "torch_programs.py", "exec"), vars(module))
     return vars(module)[name]
 
 
