@@ -37,8 +37,7 @@ def split(x: Any, sections: Any, axis: int = 0) -> tuple[Any, ...]:
     """
     x = lift(x)
     axis = normalize_axis(axis, x.ndim)
-    size = x.shape[axis]
-    if isinstance(sections, int) and isinstance(size, int) and (sections < 1 or size % sections):
+    if isinstance(sections, int) and (sections < 1 or _number_unless_it_divides(x.shape[axis], sections) % sections):
         raise ShapeError(f"split: axis {axis} of {x.type} does not divide into {sections} equal pieces",
                          hint="x.tensor_split(n) makes pieces that differ by one, x.chunk(n) a smaller last one")
     return tensor_split(x, sections, axis)
@@ -56,10 +55,14 @@ def tensor_split(x: Any, sections: Any, axis: int = 0) -> tuple[Any, ...]:
                      for a, b in zip([0, *cuts], [*cuts, size], strict=True))
     if sections < 1:
         raise ArgumentError(f"tensor_split: at least one piece is needed, got {sections}")
+    size = _number_unless_it_divides(size, sections)
     each, larger = size // sections, size % sections
-    if not isinstance(larger, int):     # a symbolic size divides, or the check is the caller's
-        return _cut(x, axis, [each * k for k in range(sections + 1)])
     return _cut(x, axis, [each * k + min(k, larger) for k in range(sections + 1)])
+
+
+def _number_unless_it_divides(size: Dim, sections: int) -> Any:
+    """The size; as a number where a symbol does not say what is left over, on which the pieces' sizes depend."""
+    return size if isinstance(size % sections, int) else int(size)
 
 
 def _position(k: Any, size: Dim) -> Dim:

@@ -5,7 +5,7 @@ import pytest
 
 import tenon as tn
 from tenon.dims import symbol
-from tenon.errors import OutOfRange
+from tenon.errors import OutOfRange, ShapeError
 from tenon.graph.build import trace
 from tenon.pipeline import compile
 from tenon.types import TensorType, as_dtype
@@ -66,3 +66,16 @@ def test_writing_in_a_jitted_function_rebinds_its_own_tensor():
     expected[0, [0, 2]] += 1
     np.testing.assert_allclose(f(x).numpy(), expected)
     np.testing.assert_array_equal(x.numpy(), ROWS)
+
+
+def test_pieces_of_sizes_that_do_not_divide_are_those_of_each_call():
+    split, parts = tn.jit(lambda x: tn.split(x, 3)), tn.jit(lambda x: tn.tensor_split(x, 3))
+    for n in (3, 6, 8, 9, 11):
+        x = np.arange(n)
+        for found, expected in zip(parts(x), np.array_split(x, 3), strict=True):
+            np.testing.assert_array_equal(found.numpy(), expected)
+        if n % 3:
+            with pytest.raises(ShapeError, match="does not divide"):
+                split(x)
+        else:
+            assert [piece.tolist() for piece in split(x)] == x.reshape(3, -1).tolist()
