@@ -212,7 +212,7 @@ MODELS: dict[str, Case] = {
                                           "class_labels": torch.tensor([1, 2])},
         num_attention_heads=2, attention_head_dim=8, in_channels=4, num_layers=2, sample_size=8, patch_size=2,
         num_embeds_ada_norm=10),
-    "diffusers:controlnet_vae_tiny": of_diffusers("AutoencoderTiny", lambda: {"sample": torch.randn(2, 3, 16, 16)},
+    "diffusers:autoencoder_tiny": of_diffusers("AutoencoderTiny", lambda: {"sample": torch.randn(2, 3, 16, 16)},
                                                   encoder_block_out_channels=(8, 8), decoder_block_out_channels=(8, 8),
                                                   num_encoder_blocks=(1, 1), num_decoder_blocks=(1, 1),
                                                   upsampling_scaling_factor=2),

@@ -412,17 +412,17 @@ def linear(w: Writer, node: Node, x: list[str]) -> Any:
     return w.emit("Add", [y, x[2]]) if len(x) > 2 and x[2] else y
 
 
-def _pads(padding: Any) -> list[int]:
-    return [p[0] for p in padding] + [p[1] for p in padding]
+def _windows(node: Node) -> dict[str, Any]:
+    """How windows move, as ONNX writes it."""
+    a, pads = node.attrs, [pair[side] for side in (0, 1) for pair in node.attrs["padding"]]
+    if any(p < 0 for p in pads):
+        raise UnsupportedError("export: negative padding is not supported", where=node.loc)
+    return {"strides": list(a["stride"]), "pads": pads, "dilations": list(a["dilation"])}
 
 
 @rule("conv")
 def conv(w: Writer, node: Node, x: list[str]) -> Any:
-    a = node.attrs
-    if any(p < 0 for p in _pads(a["padding"])):
-        raise UnsupportedError("export: negative padding is not supported", where=node.loc)
-    return w.emit("Conv", x, strides=list(a["stride"]), pads=_pads(a["padding"]), dilations=list(a["dilation"]),
-                  group=a["groups"])
+    return w.emit("Conv", x, group=node.attrs["groups"], **_windows(node))
 
 
 @rule("conv_input_grad")
@@ -443,11 +443,7 @@ def conv_input_grad(w: Writer, node: Node, x: list[str]) -> Any:
 
 @rule("max_pool_op")
 def max_pool(w: Writer, node: Node, x: list[str]) -> Any:
-    a = node.attrs
-    if any(p < 0 for p in _pads(a["padding"])):
-        raise UnsupportedError("export: negative padding is not supported", where=node.loc)
-    return w.emit("MaxPool", x, kernel_shape=list(a["kernel"]), strides=list(a["stride"]), pads=_pads(a["padding"]),
-                  dilations=list(a["dilation"]))
+    return w.emit("MaxPool", x, kernel_shape=list(node.attrs["kernel"]), **_windows(node))
 
 
 @rule("windows")
@@ -458,9 +454,9 @@ def windows(w: Writer, node: Node, x: list[str]) -> Any:
     count, lead = len(a["kernel"]), value.ndim - len(a["kernel"])
     if math.prod(a["kernel"]) > 256:
         raise UnsupportedError(f"export: windows of {a['kernel']} are not supported", where=node.loc)
-    zero = w.scalar(0, value.dtype)
-    given = w.emit("Pad", [x[0], w.ints([0] * lead + [p[0] for p in a["padding"]] + [0] * lead
-                                        + [p[1] for p in a["padding"]]), zero]) if any(_pads(a["padding"])) else x[0]
+    given, (low, high) = x[0], zip(*a["padding"], strict=True)
+    if any((*low, *high)):
+        given = w.emit("Pad", [given, w.ints([0] * lead + [*low] + [0] * lead + [*high]), w.scalar(0, value.dtype)])
     axes, steps = w.ints(range(lead, value.ndim)), w.ints(a["stride"])
     slices = []
     for tap in np.ndindex(*a["kernel"]):

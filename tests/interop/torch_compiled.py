@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 import tenon.torch
-
-
-def tensors_in(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, dict):
-        for x in value.values():
-            yield from tensors_in(x)
-    elif isinstance(value, (list, tuple)):
-        for x in value:
-            yield from tensors_in(x)
+from benchmarks.torch_models import tensors_in
 
 
 def assert_close(found: Any, expected: Any, relative: float, what: str = "") -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import tenon as tn
@@ -86,20 +87,22 @@ def _flat(x: Any, axis: int) -> tuple[Any, Any]:
     return x.reshape(rows, -1), x.shape
 
 
+def _along_rows(call: Call, x: Any, function: Callable[..., Any]) -> Any:
+    """A function along an axis, or along the rows that begin there."""
+    if call.opset >= 13:
+        return function(x, axis=call.get("axis", -1))
+    flat, shape = _flat(x, call.get("axis", 1))
+    return function(flat, axis=-1).reshape(*shape)
+
+
 @operator("Softmax")
 def softmax(call: Call, x: Any) -> Any:
-    if call.opset >= 13:
-        return tn.softmax(x, axis=call.get("axis", -1))
-    flat, shape = _flat(x, call.get("axis", 1))
-    return tn.softmax(flat, axis=-1).reshape(*shape)
+    return _along_rows(call, x, tn.softmax)
 
 
 @operator("LogSoftmax")
 def log_softmax(call: Call, x: Any) -> Any:
-    if call.opset >= 13:
-        return tn.log_softmax(x, axis=call.get("axis", -1))
-    flat, shape = _flat(x, call.get("axis", 1))
-    return tn.log_softmax(flat, axis=-1).reshape(*shape)
+    return _along_rows(call, x, tn.log_softmax)
 
 
 @operator("Hardmax")
