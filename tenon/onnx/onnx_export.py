@@ -12,7 +12,7 @@ import numpy as np
 from tenon.capture.leaves import FromGraph, FromOutside
 from tenon.capture.trace import Argument, Held
 from tenon.errors import ArgumentError
-from tenon.onnx import operator_rules  # noqa: F401    enters the rules in the table
+from tenon.onnx import rules  # noqa: F401    enters the rules in the table
 from tenon.onnx.graph_writer import Writer, value_info
 from tenon.onnx.onnx_package import onnx
 from tenon.serialization.export import export as exported

@@ -1,0 +1,156 @@
+"""Reductions, positions, indices and orders as ONNX has them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from tenon.graph.ir import Node, Value
+from tenon.onnx.graph_writer import Writer, rule
+from tenon.onnx.rules.elementwise_rules import cast_to, result_dtype
+from tenon.types import bool_, float32, int64
+
+
+def _reduction(name: str, op_type: str, by_input: int) -> None:
+    """Axes are an attribute before the opset `by_input`."""
+    @rule(name)
+    def write(w: Writer, node: Node, x: list[str]) -> Any:
+        value, a = node.inputs[0], node.attrs
+        assert isinstance(value, Value)
+        axes = list(range(value.ndim)) if a["axis"] is None else list(a["axis"])
+        wide = value.dtype if name not in ("any", "all") else float32
+        wide = a["dtype"] if name in ("sum", "prod") and a.get("dtype") is not None else wide
+        given = cast_to(w, x[0], value.dtype, wide if value.dtype is not bool_ or wide is not bool_ else float32)
+        keep = int(bool(a["keepdims"]))
+        if not axes:
+            found = given
+        elif w.opset >= by_input:
+            found = w.emit(op_type, [given, w.ints(axes)], keepdims=keep)
+        else:
+            found = w.emit(op_type, [given], axes=axes, keepdims=keep)
+        return cast_to(w, found, wide, result_dtype(node))
+
+
+for _name, _op_type, _by in (("sum", "ReduceSum", 13), ("prod", "ReduceProd", 18), ("max", "ReduceMax", 18),
+                             ("min", "ReduceMin", 18), ("any", "ReduceMax", 18), ("all", "ReduceMin", 18),
+                             ("mean", "ReduceMean", 18), ("logsumexp", "ReduceLogSumExp", 18)):
+    _reduction(_name, _op_type, _by)
+
+
+def _position(name: str, op_type: str) -> None:
+    @rule(name)
+    def write(w: Writer, node: Node, x: list[str]) -> Any:
+        a, axis = node.attrs, node.attrs["axis"]
+        axis = axis[0] if isinstance(axis, tuple) and len(axis) == 1 else axis
+        if not isinstance(axis, int):
+            flat = w.emit("Reshape", [x[0], w.ints([-1])])
+            found = w.emit(op_type, [flat], axis=0, keepdims=0)
+            return w.emit("Reshape", [found, w.shape(node.outputs[0].shape)]) if a["keepdims"] else found
+        return w.emit(op_type, [x[0]], axis=axis, keepdims=int(bool(a["keepdims"])))
+
+
+_position("argmax", "ArgMax")
+_position("argmin", "ArgMin")
+
+
+def _running(name: str, op_type: str, since: int) -> None:
+    @rule(name, since)
+    def write(w: Writer, node: Node, x: list[str]) -> Any:
+        return w.emit(op_type, [x[0], w.scalar(node.attrs["axis"], int64)], reverse=int(node.attrs["reverse"]))
+
+
+_running("cumsum", "CumSum", 14)
+_running("cumprod", "CumProd", 26)
+
+
+@rule("wrap_index")
+def wrap_index(w: Writer, node: Node, x: list[str]) -> Any:
+    value = node.inputs[0]
+    assert isinstance(value, Value)
+    size = cast_to(w, w.emit("Squeeze", [w.size(node.attrs["size"])]), int64, value.dtype)
+    return w.emit("Where", [w.emit("Less", [x[0], w.scalar(0, value.dtype)]), w.emit("Add", [x[0], size]), x[0]])
+
+
+def _index(w: Writer, node: Node, k: int, name: str) -> str:
+    """An index as int64."""
+    value = node.inputs[k]
+    assert value is not None
+    return cast_to(w, name, value.type.dtype, int64)
+
+
+@rule("take")
+def take(w: Writer, node: Node, x: list[str]) -> Any:
+    return w.emit("Gather", [x[0], _index(w, node, 1, x[1])], axis=node.attrs["axis"])
+
+
+@rule("embedding")
+def embedding(w: Writer, node: Node, x: list[str]) -> Any:
+    return w.emit("Gather", [x[1], _index(w, node, 0, x[0])], axis=0)
+
+
+@rule("gather")
+def gather(w: Writer, node: Node, x: list[str]) -> Any:
+    return w.emit("GatherElements", [x[0], _index(w, node, 1, x[1])], axis=node.attrs["axis"])
+
+
+HOW = {"set": None, "add": "add", "mul": "mul", "max": "max", "min": "min"}
+
+
+@rule("scatter", 16)
+def scatter(w: Writer, node: Node, x: list[str]) -> Any:
+    value, at, updates = node.inputs
+    assert value is not None and at is not None and updates is not None
+    given = x[2] if updates.ndim == at.ndim else w.emit("Expand", [x[2], w.emit("Shape", [x[1]])])
+    return w.emit("ScatterElements", [x[0], _index(w, node, 1, x[1]), given], axis=node.attrs["axis"],
+                  reduction=HOW[node.attrs["reduce"]])
+
+
+@rule("put", 16)
+def put(w: Writer, node: Node, x: list[str]) -> Any:
+    """Rows along an axis: that axis goes to the front, and comes back."""
+    (value, at, updates), axis = node.inputs, node.attrs["axis"]
+    assert isinstance(value, Value) and at is not None and updates is not None
+    there = [axis, *(k for k in range(value.ndim) if k != axis)]
+    rows = [*range(axis, axis + at.ndim), *range(axis), *range(axis + at.ndim, updates.ndim)]
+    front = x[0] if axis == 0 else w.emit("Transpose", [x[0]], perm=there)
+    given = x[2] if axis == 0 else w.emit("Transpose", [x[2]], perm=rows)
+    places = w.emit("Unsqueeze", [_index(w, node, 1, x[1]), w.ints([-1])])
+    found = w.emit("ScatterND", [front, places, given], reduction=HOW[node.attrs["reduce"]])
+    return found if axis == 0 else w.emit("Transpose", [found], perm=list(np.argsort(there)))
+
+
+@rule("argsort")
+def argsort(w: Writer, node: Node, x: list[str]) -> Any:
+    return _sorted(w, node, x)[1]
+
+
+@rule("sort")
+def sort(w: Writer, node: Node, x: list[str]) -> Any:
+    values, places = _sorted(w, node, x)
+    return values if len(node.outputs) == 1 else (values, places)
+
+
+def _sorted(w: Writer, node: Node, x: list[str]) -> Any:
+    value, a = node.inputs[0], node.attrs
+    assert isinstance(value, Value)
+    axis = a["axis"] % value.ndim
+    return w.emit("TopK", [x[0], w.size(value.shape[axis])], 2, axis=axis, largest=int(a["descending"]))
+
+
+@rule("first_places")
+def first_places(w: Writer, node: Node, x: list[str]) -> Any:
+    a = node.attrs
+    return w.emit("TopK", [x[0], w.size(a["k"])], 2, axis=a["axis"], largest=int(a["descending"]))[1]
+
+
+@rule("one_hot")
+def one_hot(w: Writer, node: Node, x: list[str]) -> Any:
+    dtype = result_dtype(node)
+    return w.emit("OneHot", [_index(w, node, 0, x[0]), w.scalar(node.attrs["num_classes"], int64),
+                             w.constant(np.array([0, 1], dtype.numpy))], axis=-1)
+
+
+@rule("argwhere")
+def argwhere(w: Writer, node: Node, x: list[str]) -> Any:
+    return w.emit("Transpose", [w.emit("NonZero", x)], perm=[1, 0])
