@@ -314,11 +314,16 @@ class Reach:
         self._lacks(table, self._own_names - frozenset(table), path)
 
     def _add_cached(self, function: Any, path: str) -> None:
-        """`functools.lru_cache`: what it remembers is good until it is cleared, and may be changed."""
-        self._items(misses, function, misses(function), path)
+        """`functools.lru_cache`: what it remembers is good until it is cleared, and may be changed.
+
+        Tenon's own caches keep what any process would compute, and grow with whatever else this one does.
+        """
         self.add(function.__wrapped__, path)
         code = getattr(function.__wrapped__, "__code__", None)
-        if code is not None and follows(code) and not code.co_filename.startswith(PACKAGE):
+        if code is not None and code.co_filename.startswith(PACKAGE):
+            return
+        self._items(misses, function, misses(function), path)
+        if code is not None and follows(code):
             self.caches.append(function)
             for value in kept_by(function):
                 self.add(value, f"a result of {path}")

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 
 import tenon as tn
+from tenon import nn
 from tenon.backends import llvm
 from tenon.eager.native import give_python
 from tenon.eager.quick import PRODUCT, SHORTS
+from tenon.graph.promotion import floating
 from tenon.jit import MOST_CAPTURES, MOST_RECORDS, MOST_TEXTS
 
 
@@ -354,3 +356,13 @@ def test_the_compiler_leaves_nothing_behind():
             llvm.compile_object(text)
         return resident() - before
     assert min(grown() for _ in range(3)) < 100 * 30_000        # the passes alone were 70 kB each
+
+
+def test_what_tenon_keeps_of_other_calls_makes_no_capture():
+    """Layers read the table of all operators, and these remember how types are promoted."""
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.MaxPool2d(2))
+    jitted, x = tn.jit(lambda x: net(x)), tn.rand(1, 3, 8, 8)
+    jitted(x)
+    floating((tn.float32,) * 37)        # which nobody asked yet
+    jitted(x)
+    assert sum(len(record.captures) for record in jitted.records.values()) == 1
