@@ -20,9 +20,9 @@ from tenon.capture.effects import Effect
 from tenon.capture.guards import Guards
 from tenon.capture.keys import aliases, leaf_key
 from tenon.capture.leaves import FromContainers, Nest, OneOf, is_decided_by_data, results_in
+from tenon.capture.output_effects import OutputEffects
 from tenon.capture.prologue import Further, Prologue
 from tenon.capture.residuals import Halves, halves
-from tenon.capture.sayings import Sayings
 from tenon.capture.trace import Argument, Held, Source
 from tenon.capture.tree import Structure
 from tenon.dataclasses import dataclass, field
@@ -82,7 +82,7 @@ class Captured:
     codes: frozenset[CodeType]                  # that ran
     constants: tuple[int, ...] = ()             # the inputs of which something may be made before a call
     by_data: tuple[tuple[int, int], ...] = ()   # inputs that get a gradient where a result of the graph says so
-    sayings: Sayings | None = None              # what it prints, logs and warns of
+    output_effects: OutputEffects | None = None              # what it prints, logs and warns of
     failed: int | None = None                   # the result that says that the call has to run eagerly after all
     values: tuple[tuple[int, Any], ...] = ()    # the arguments that are numbers, and the same in every call
     prologue: Prologue | None = None            # gives the arguments that are read anew, behind those of a call
@@ -185,8 +185,8 @@ class Captured:
         leaves = (*self.output.leaves[self._first_stored:], *(position for _, position in self.gradients))
         stored = Counter(result for leaf in leaves for result in results_in(leaf))
         stored.update(result for _, result, _ in self.assigned)
-        if self.sayings is not None:
-            stored.update(k for _, saying in self.sayings.always for x in saying.leaves for k in results_in(x))
+        if self.output_effects is not None:
+            stored.update(k for _, effect in self.output_effects.always for x in effect.leaves for k in results_in(x))
         return tuple((position[id(source)], result) for source, result, carries in self.assigned
                      if not carries and id(source) in position and stored[result] == 1)
 

@@ -26,11 +26,11 @@ from tenon.capture.leaves import (
 from tenon.capture.left import Left
 from tenon.capture.moving import Moving
 from tenon.capture.numbers import Number, one_kind
+from tenon.capture.output_effects import OutputEffects, Text, closed
 from tenon.capture.places import NUMBERS
 from tenon.capture.presence import goes_through_released, use
 from tenon.capture.reach import Reach
 from tenon.capture.roots import on_argument, roots_of
-from tenon.capture.sayings import Sayings, Text, closed
 from tenon.capture.symnumber import SymNumber
 from tenon.capture.trace import Argument, Capture, GradientOf, Held, Source, capturing
 from tenon.capture.watch import UnsafeCall
@@ -62,7 +62,7 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
     assigned, gradients = leaves.stores()
     differentiable = any(leaves.carries(x.own) for x in leaves.tracked) or any(carries for _, _, carries in assigned)
     failed = None if capture.failed is False else leaves.index_of(capture.failed)
-    sayings = leaves.sayings()
+    output_effects = leaves.output_effects()
     ends = leaves.ends()
     with capturing(capture):
         _refuse_new_leaves(leaves.tracked, ends)
@@ -84,7 +84,7 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
     return Captured(graph, sources, [*types, *further.types], reach.guards(leaves.roots), assumptions, output, assigned,
                     gradients, effects, _flags(capture), differentiable, wanted, held, same, Inputs(sources),
                     frozenset(outside), _apart(reach, changes, leaves.numbers), frozenset(reach.codes or ()),
-                    constants, by_data, sayings, failed,
+                    constants, by_data, output_effects, failed,
                     values=tuple((k, x) for k, x in enumerate(moving.leaves) if type(x) in NUMBERS),
                     prologue=further.prologue(), further=further,
                     found=tuple((type(x), leaf_key(x)) for _, x in moving.tensors), aliases=aliases(listed))
@@ -145,13 +145,13 @@ class _Leaves:
         """A number that is computed before the graph runs."""
         return FromArguments(self.moving.result(x))
 
-    def sayings(self) -> Sayings | None:
+    def output_effects(self) -> OutputEffects | None:
         """What the function printed."""
-        found = list(enumerate(self.capture.sayings))
+        found = list(enumerate(self.capture.output_effects))
         if not found:
             return None
         always = [(k, replace(x, leaves=tuple(map(self.given, x.leaves)))) for k, x in found if not x.noted]
-        return Sayings(tuple(always), {k: x for k, x in found if x.noted})
+        return OutputEffects(tuple(always), {k: x for k, x in found if x.noted})
 
     def given(self, x: Any) -> Any:
         """What belongs into a text: a number or size, or a tensor as it was then."""

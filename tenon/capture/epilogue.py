@@ -16,7 +16,7 @@ from tenon.capture.captured import Captured
 from tenon.capture.effects import STORES, Effect
 from tenon.capture.guards import is_atom
 from tenon.capture.leaves import FromArguments, FromGraph
-from tenon.capture.sayings import Sayings, filled
+from tenon.capture.output_effects import OutputEffects, filled
 from tenon.capture.tree import LEAF
 from tenon.tensor import fresh
 
@@ -37,7 +37,7 @@ def epilogue(captured: Captured, places: Sequence[int], in_place: bool, run: Any
     result, *values = map(writer.leaf, captured.output.leaves)
     if result is None or None in values or (in_place and any(".item()" in str(value) for value in values)):
         return None
-    told = writer.sayings(captured.sayings)
+    told = writer.output_effects(captured.output_effects)
     if told is None:
         return None
     stores = [writer.store(effect, number, str(value))
@@ -74,21 +74,21 @@ class _Writer:
             return self.made(leaf)
         return self.name(leaf) if is_atom(leaf) else None
 
-    def sayings(self, sayings: Sayings | None) -> list[str] | None:
+    def output_effects(self, output_effects: OutputEffects | None) -> list[str] | None:
         """The lines that say what every call says; None where there is more to it."""
-        if sayings is None:
+        if output_effects is None:
             return []
-        if sayings.noted or sayings.warns:
+        if output_effects.noted or output_effects.warns:
             return None
         lines = []
-        for _, saying in sayings.always:
-            values = [self.shown(x) for x in saying.leaves]
+        for _, output_effect in output_effects.always:
+            values = [self.shown(x) for x in output_effect.leaves]
             if None in values:
                 return None
             given = "".join(f"{value}, " for value in values)
-            form = self.name(saying.form)
+            form = self.name(output_effect.form)
             said = f"{self.name(filled)}({form}, ({given}))" if values else form
-            lines.append(f"{self.name(saying.tell)}(*{self.name(saying.objects)}, *{said})")
+            lines.append(f"{self.name(output_effect.tell)}(*{self.name(output_effect.objects)}, *{said})")
         return lines
 
     def shown(self, leaf: Any) -> str | None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tenon.capture.effects import MISSING
-from tenon.capture.sayings import Text
+from tenon.capture.output_effects import Text
 from tenon.capture.trace import Source
 from tenon.capture.tree import Structure
 from tenon.dataclasses import dataclass

@@ -264,7 +264,7 @@ def pattern_of(captured: Captured, leaves: Sequence[Any]) -> Pattern | None:
     chosen = any(isinstance(x, FromGraph) and x.grad is not None for x in left) or any(
         type(k) is OneOf for _, k in captured.gradients)
     tuples = captured.further is not None and captured.further.tuples
-    told = captured.sayings is not None and captured.sayings.objects
+    told = captured.output_effects is not None and captured.output_effects.objects
     pattern = Pattern(captured, leaves) if simple and not chosen and not tuples and not told else None
     return None if pattern is None or pattern.keeps_argument() else pattern
 

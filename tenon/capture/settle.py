@@ -31,7 +31,7 @@ from tenon.capture.leaves import (
     Shared,
     Written,
 )
-from tenon.capture.sayings import filled
+from tenon.capture.output_effects import filled
 from tenon.capture.trace import GradientOf, Held, Source
 from tenon.dims import Dim, evaluate
 from tenon.eager.tape import RELEASED
@@ -126,7 +126,7 @@ class Settlement:
         captured = self.captured
         if captured.failed is not None and results[captured.failed].own.payload:
             raise Stopped(CaptureError("the call takes a way that its graph does not hold"))
-        if captured.sayings is not None and captured.sayings.raises():
+        if captured.output_effects is not None and captured.output_effects.raises():
             raise Stopped(CaptureError("a warning is an error, in the middle of the call"))
         self.fill = Fill(captured, self.leaves, results, self.containers)
         states = self._states(results)
@@ -138,8 +138,8 @@ class Settlement:
     def value(self) -> Any:
         """What the function returned; asked for once, when the stores are done, which is when it says what it says."""
         captured = self.captured
-        if captured.sayings is not None:
-            captured.sayings.tell(self.fill, self.heard)
+        if captured.output_effects is not None:
+            captured.output_effects.tell(self.fill, self.heard)
         if not captured.effects:
             return captured.output.build(self.fill)
         return self.returned if captured.split is None else captured.split[0].build(self.fill)

@@ -17,8 +17,8 @@ import numpy as np
 
 from tenon.autocast import autocasting
 from tenon.capture.checks import unread
+from tenon.capture.output_effects import OutputEffect
 from tenon.capture.presence import reached_by_data
-from tenon.capture.sayings import Saying
 from tenon.capture.symnumber import Numbers, SymNumber, nest_known
 from tenon.capture.watch import UnsafeCall, Watch, unwatched
 from tenon.dataclasses import dataclass
@@ -96,7 +96,7 @@ class Capture(TensorInterpreter):
     first = -1                  # the number of the last value that was there before
     converting = False          # whether control flow on tensors is captured
     undecided = False           # whether the data decide what containers hold
-    sayings: Sequence[Saying] = ()      # what it prints
+    output_effects: Sequence[OutputEffect] = ()      # what it prints
     sized = False               # whether the data decide sizes of tensors
     numbers: Numbers | None = None      # those that change from call to call
     recorded = False            # whether a call was recorded on the tape

@@ -305,7 +305,7 @@ class _Maker:
         leaf = output.leaves[0] if output.structure is LEAF else None
         plain = isinstance(leaf, FromGraph) and donors[leaf.index] is None and not (
             leaf.requires_grad or leaf.number or leaf.grad or leaf.kind)
-        if plain and len(made) == 1 and not (lent.changes or captured.effects or captured.sayings):
+        if plain and len(made) == 1 and not (lent.changes or captured.effects or captured.output_effects):
             ((shape, dtype), *_), (empty, *_) = made, empties
             if rest is None:
                 self.answer = calls.answer(self.calls.Answer(

@@ -37,7 +37,7 @@ SIGNALLING = {function.__code__: function.__qualname__ for function in (
     threading.Condition.notify, threading.Condition.wait, threading.Thread.start, threading.current_thread,
     queue.Queue.put, queue.Queue.get, queue.Queue.task_done)}
 # What a capture that converts has text in the graph for.
-SPEAKING = frozenset(getattr(owner, name).__code__ for owner in (logging, logging.Logger)
+OUTPUT_CALLS = frozenset(getattr(owner, name).__code__ for owner in (logging, logging.Logger)
                      for name in ("debug", "info", "warning", "error", "critical", "log"))
 LOCKS = (type(threading.Lock()), type(threading.RLock()))
 OWN = (PACKAGE, "<frozen", "<__array_function__")
@@ -196,7 +196,7 @@ class Watch:
             if not known[1] and code not in self.library and not code.co_filename.startswith(OWN) \
                     and not _of_tenon(frame.f_back):
                 self.library.add(code)
-            if code in SPEAKING and frame.f_back is not None and follows(frame.f_back.f_code):
+            if code in OUTPUT_CALLS and frame.f_back is not None and follows(frame.f_back.f_code):
                 self._stop(f"{code.co_name}() acts outside the program", frame.f_back, convertible=True)
             if code in SIGNALLING and not _of_tenon(frame):
                 self._stop(f"{SIGNALLING[code]}() is between threads", user_frame(frame))

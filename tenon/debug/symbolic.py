@@ -87,7 +87,7 @@ def expression(f: Callable[..., Any]) -> Expression:
     names = [p.name for p in inspect.signature(f).parameters.values()]
     jitted: Any = f if isinstance(f, Jitted) else jit(f)
     captured = jitted.capture(*(tensor(0.5, dtype=float64) for _ in names))
-    if captured.assigned or captured.effects or captured.sayings or captured.failed is not None:
+    if captured.assigned or captured.effects or captured.output_effects or captured.failed is not None:
         raise ArgumentError("a formula is of a function that gives a number and does nothing else")
     symbols = [Expression(name) for name in names]
     results = of_graph(captured.graph, [source(s, symbols) for s in captured.sources])

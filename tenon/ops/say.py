@@ -2,7 +2,7 @@
 
     with hearing() as heard:
         program.run(arrays)
-    for saying, arrays in heard: ...
+    for output_effect, arrays in heard: ...
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ def hearing() -> Iterator[Heard]:
         _heard.reset(token)
 
 
-def _type(*xs: TensorType, saying: int) -> TensorType:
+def _type(*xs: TensorType, output_effect: int) -> TensorType:
     return TOKEN
 
 
-def _note(*xs: np.ndarray, saying: int) -> np.ndarray:
+def _note(*xs: np.ndarray, output_effect: int) -> np.ndarray:
     heard = _heard.get()
     if heard is not None:
-        heard.append((saying, tuple(map(np.array, xs))))
+        heard.append((output_effect, tuple(map(np.array, xs))))
     return np.zeros(())
 
 
 say = define(
     "say", public=False, handles=True, type=_type, ref=_note, effect=True,
-    doc="Note these elements for the saying of this number, which is told when the run is over: what `print` in a "
-        "branch or loop of a captured function leaves in the graph.")
+    doc="Note these elements for the output effect of this number, which is told when the run is over: what `print` in "
+        "a branch or loop of a captured function leaves in the graph.")

@@ -25,7 +25,7 @@ Assigned = tuple[Source, int, bool]
 def kept_effects(name: str, captured: Captured) -> tuple[Nest, tuple[Assigned, ...]]:
     """What the function returns, and the tensors that its effects assign; raises ArgumentError for other effects."""
     output = captured.output
-    if captured.sayings is not None:
+    if captured.output_effects is not None:
         raise ArgumentError(f"save: {name} prints or logs each time it is called, and a saved function changes tensors "
                             f"only", hint="print what it returns, outside of the function")
     if not captured.effects:

@@ -24,7 +24,7 @@ CONTAINERS = tuple(PACKAGE + name for name in ("nn/containers.py", "nn/module.py
                                                  "capture/convert/library.py"))
 OPTIMIZERS = (PACKAGE + "optim/optimizer.py", PACKAGE + "optim/clipping.py")
 REPLACED: dict[Any, Callable[..., Any]] = {}        # filled by tenon.capture.convert.builtins
-OF_TEXT: dict[str, Callable[..., Any]] = {}         # methods of `str`, filled by tenon.capture.convert.speaking
+OF_TEXT: dict[str, Callable[..., Any]] = {}         # methods of `str`, filled by tenon.capture.convert.output_calls
 _codes: dict[tuple[str, types.CodeType], types.CodeType | None] = {}     # by file: equal code may stand elsewhere
 _cell = types.CellType()                            # holds the runtime; filled by tenon.capture.convert.entry
 Rewrite = Callable[[types.CodeType, dict[str, Any]], types.CodeType]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tenon.capture.convert import replaced, speaking
+from tenon.capture.convert import output_calls, replaced
 from tenon.capture.convert.callees import callee, set_up
 from tenon.capture.convert.rewrite import rewritten
 from tenon.capture.convert.runtime import RUNTIME
 
 set_up(rewritten, RUNTIME)
 BUILTINS = replaced.REPLACED
-SPEAKING = speaking.__name__      # which adds to them
+OUTPUT_CALLS = output_calls.__name__      # which adds to them
 
 
 def convert(function: Callable[..., Any]) -> Callable[..., Any]:

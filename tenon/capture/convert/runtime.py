@@ -22,7 +22,7 @@ from tenon.capture.convert.texts import filled_in, text_of
 from tenon.capture.convert.undecided import is_perhaps, is_undecided, negated
 from tenon.capture.convert.view import alike, attribute, contained, content, counted, is_counted, unpacked, view_of
 from tenon.capture.numbers import strong
-from tenon.capture.sayings import formatted
+from tenon.capture.output_effects import formatted
 from tenon.capture.watch import IN_PLACE, UnsafeCall
 from tenon.errors import user_location
 from tenon.state import recorder

@@ -18,8 +18,8 @@ from tenon.capture.convert.state import World
 from tenon.capture.convert.undecided import is_undecided
 from tenon.capture.effects import MISSING
 from tenon.capture.numbers import KIND_OF, ORDER, Number, as_tensor, is_number, kind_of, number_of, strong, truth
+from tenon.capture.output_effects import OutputEffect, rules_of_warnings
 from tenon.capture.presence import goes_through_released, reached_by_any, reached_by_data, requires_by_data
-from tenon.capture.sayings import Saying, rules_of_warnings
 from tenon.capture.subgraph import InnerBuilder
 from tenon.capture.trace import Capture
 from tenon.capture.watch import UnsafeCall
@@ -78,7 +78,7 @@ class Session(OfCapture, Capture):
         self.facts: dict[Any, tuple[Any, Any, Any]] = {}     # a bool that is `a` where the condition holds, else `b`
         self.depth = 0
         self.irregular = False          # whether a value may be one of several, or a container of several sizes
-        self.sayings: list[Saying] = []
+        self.output_effects: list[OutputEffect] = []
         self.warning = rules_of_warnings()
         self.failed: Any = False        # or the bool that says that the call has to run eagerly after all
 

@@ -1,4 +1,4 @@
-"""Text made of what the graph computes, and what is said of it: forms of `tenon.capture.sayings` while capturing."""
+"""Text made of what the graph computes, and what is said of it: forms of `capture.output_effects` while capturing."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from tenon.capture.convert.choice import Choice
 from tenon.capture.convert.filters import opened
 from tenon.capture.convert.undecided import is_undecided
 from tenon.capture.numbers import KIND_OF, Number, in_graph, one_kind
-from tenon.capture.sayings import (
+from tenon.capture.output_effects import (
     CONVERSIONS,
     Noted,
-    Saying,
+    OutputEffect,
     Text,
     Verbatim,
     closed,
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 PLAIN = (str, int, float, bool, complex, bytes, type(None), type(...))
 CONTAINERS = (list, tuple, dict)
-MOST_SAYINGS = 1000     # of one call; more come from a loop that Python goes through
+MOST_OUTPUT_EFFECTS = 1000     # of one call; more come from a loop that Python goes through
 
 
 # ---------------------------------------------------------------- forms
@@ -211,17 +211,17 @@ def say(capture: Session, tell: Callable[..., None], objects: tuple[Any, ...], f
     if choice is not None:
         capture.each(choice, lambda one: say(capture, tell, objects, _chosen(capture, form, choice, one)))
         return
-    if len(capture.sayings) >= MOST_SAYINGS:
-        raise UnsafeCall(f"more than {MOST_SAYINGS} messages of one call", where=user_location())
+    if len(capture.output_effects) >= MOST_OUTPUT_EFFECTS:
+        raise UnsafeCall(f"more than {MOST_OUTPUT_EFFECTS} messages of one call", where=user_location())
     given: list[Any] = []
     found = closed(form, given)
     if not isinstance(capture.builder, InnerBuilder):
-        capture.sayings.append(Saying(tell, objects, found, tuple(given)))
+        capture.output_effects.append(OutputEffect(tell, objects, found, tuple(given)))
         return
     values = [_in_graph(capture, x) for x in given]
     leaves = tuple([Noted(None if type(x) is Number else type(x), x.requires_grad) for x in values])
-    capture.emit(say_op, tuple([x.payload for x in values]), {"saying": len(capture.sayings)})
-    capture.sayings.append(Saying(tell, objects, found, leaves, noted=True))
+    capture.emit(say_op, tuple([x.payload for x in values]), {"output_effect": len(capture.output_effects)})
+    capture.output_effects.append(OutputEffect(tell, objects, found, leaves, noted=True))
 
 
 def _chosen(capture: Session, form: Any, choice: Choice, one: Any) -> Any:
