@@ -49,7 +49,8 @@ class finfo:
         limits = finder(self.dtype.numpy)
         self.bits = self.dtype.bits
         self.eps, self.max, self.min = float(limits.eps), float(limits.max), float(limits.min)
-        self.smallest_normal = float(limits.smallest_normal)
+        self.smallest_normal = self.tiny = float(limits.smallest_normal)
+        self.resolution = float(limits.resolution)
 
     def __repr__(self) -> str:
         return f"finfo(dtype={self.dtype.name}, min={self.min}, max={self.max}, eps={self.eps})"

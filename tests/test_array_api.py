@@ -13,7 +13,8 @@ def test_limits_of_types() -> None:
     for name in ("float16", "float32", "float64"):
         ours, numpys = tn.finfo(getattr(tn, name)), np.finfo(name)
         assert (ours.bits, ours.eps, ours.max) == (numpys.bits, float(numpys.eps), float(numpys.max))
-        assert (ours.min, ours.smallest_normal) == (float(numpys.min), float(numpys.smallest_normal))
+        for limit in ("min", "smallest_normal", "tiny", "resolution"):
+            assert getattr(ours, limit) == float(getattr(numpys, limit))
     assert tn.finfo(tn.complex64).dtype is tn.float32 and tn.finfo(tn.bfloat16).eps == 2.0 ** -7
     assert (tn.iinfo(tn.uint8).min, tn.iinfo(tn.uint8).max, tn.iinfo(tn.ones(1, dtype=int)).bits) == (0, 255, 64)
     with pytest.raises(DTypeError, match="no floating type"):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -11,11 +13,12 @@ from tenon.errors import ArgumentError
 from tenon.graph.op import Op
 from tenon.graph.promotion import floating
 from tenon.ops import special_reference as reference
-from tenon.ops.arithmetic import sign
-from tenon.ops.comparison import clip, equal, isnan, logical_and, where
+from tenon.ops.arithmetic import abs_, sign
+from tenon.ops.comparison import clip, equal, isinf, isnan, logical_and, where
 from tenon.ops.complex_parts import complex_
 from tenon.ops.define import check_kind, composite, define, function, unary
-from tenon.ops.exponential import call, exp, exp2, log, log1p
+from tenon.ops.exponential import call, exp, exp2, log, log1p, sqrt
+from tenon.ops.portable import CENTRAL, DOUBLE, FAR, MIDDLE, SPLIT
 from tenon.ops.shape import cast
 from tenon.ops.trigonometric import cos, sin
 from tenon.ops.widening import rounded_gradient, rounded_once
@@ -115,8 +118,25 @@ def log_ndtr(x: Any) -> Any:
            vjp=rounded_gradient(lambda g, y, x: (g * (exp(y * y * 0.5) * math.sqrt(2 * math.pi)),)))
 @rounded_once
 def ndtri(x: Any) -> Any:
-    """The inverse of `ndtr`."""
-    return erfinv(x * 2 - 1) * math.sqrt(2)
+    """The inverse of `ndtr`: the quantiles of a standard normal distribution, as exact near 0 as x is.
+
+    By Algorithm AS 241 (Wichura, 1988).
+
+    >>> tn.ndtri(tn.tensor([0.5, 1e-30]))
+    tensor([  0.     , -11.46402])
+    """
+    q = x - 0.5
+    inner = where(abs_(q) <= CENTRAL, q, 0)
+    r = sqrt(-log(where(q < 0, x, 1 - x)))
+    near, far = (_quotient(r - begin, parts) for begin, parts in zip((MIDDLE, SPLIT), DOUBLE.tails, strict=True))
+    tail = where(isinf(r), math.inf, where(r <= SPLIT, near, far))
+    return where(abs_(q) <= CENTRAL, inner * _quotient(FAR - inner * inner, DOUBLE.central), where(q < 0, -tail, tail))
+
+
+def _quotient(x: Any, parts: tuple[Sequence[float], Sequence[float]]) -> Any:
+    """One polynomial by another, highest power first."""
+    above, below = (reduce(lambda total, c: total * x + c, coefficients) for coefficients in parts)
+    return above / below
 
 
 @composite(promote=floating, domain=(0.1, 2.0), examples=["entr(f32[2, 3]) -> f32[2, 3]"],
