@@ -333,10 +333,15 @@ def tenon_run(workload: Workload, jit: Callable[..., Any] | None = None) -> Run:
 
 def tenon_graph(workload: Workload) -> Any:
     """The captured graph of a step."""
+    return tenon_capture(workload).graph
+
+
+def tenon_capture(workload: Workload) -> Any:
+    """The capture of a step: its graph, and the program that a call runs."""
     import tenon as tn
 
     step, data = _tenon_step(workload)
-    return tn.jit(step).graph(*data)
+    return tn.jit(step).capture(*data)
 
 
 def _tenon_step(workload: Workload) -> tuple[Callable[[Any, Any], Any], list[Any]]:
