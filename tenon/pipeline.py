@@ -171,8 +171,10 @@ class InTwo:
     reads: tuple[int, ...]
 
 
-def compile_in_two(graph: Graph, constants: Sequence[int], backend: Backend | str | None = None) -> InTwo:
-    """The programs for `graph`, of which the parameters at `constants` rarely change."""
+def compile_in_two(graph: Graph, constants: Sequence[int], backend: Backend | str | None = None,
+                   absorb: bool = True) -> InTwo:
+    """The programs for `graph`, of which the parameters at `constants` rarely change; scales are absorbed where asked,
+    which is legal where all that `early` returns is finite."""
     with unforked:
         from tenon.passes.constants import cut_constants  # local: with it come passes, and constants are rare
     chosen = choose(backend)
@@ -180,7 +182,7 @@ def compile_in_two(graph: Graph, constants: Sequence[int], backend: Backend | st
     emit("graph", name=graph.name, captured=graph)
     with _compiling(graph, chosen):
         kernels = OPTIMIZE.index("narrow_convolutions")         # scales are absorbed before
-        cut = cut_constants(_remembered(noted, [*OPTIMIZE[:kernels], *ON_CONSTANTS], chosen))
+        cut = cut_constants(_remembered(noted, [*OPTIMIZE[:kernels], *ON_CONSTANTS[not absorb:]], chosen))
         rest = OPTIMIZE[OPTIMIZE.index("drop_barriers"):]       # channels_last keeps constants apart by some
         early, late = (_made(_remembered(half, rest, chosen), chosen) if half.results else None
                        for half in (cut.early, cut.late))

@@ -54,6 +54,7 @@ class WithConstants:
         self.captured, self.holders, self.notify = graph, dict(holders), notify
         self.runs, self.changes = 0, dict.fromkeys(holders, 0)
         self._lock = Lock()
+        self.absorb = True
         self.parts = self._compiled()
         self.ready: Ready | None = None
 
@@ -88,9 +89,13 @@ class WithConstants:
         if self.ready is not None:
             self._count_changes(self.ready, arrays)
             self.notify()
-        parts = self.parts
         with span("constants", graph=self.captured.name):
-            early = [] if parts.early is None else parts.early.run([arrays[k] for k in parts.made_from])
+            early = _early(self.parts, arrays)
+            if self.absorb and not all(map(_is_finite, early)):
+                self.absorb = False
+                self.parts = self._compiled()
+                early = _early(self.parts, arrays)
+            parts = self.parts
             packs: tuple[int, ...] = getattr(parts.late, "packs", ())
             before = [*(arrays[k] for k in parts.reads), *early]
             panels = parts.late.panels(before) if packs else []     # type: ignore[attr-defined]
@@ -125,7 +130,17 @@ class WithConstants:
 
         private = [k for k, holder in self.holders.items() if is_private(array_of(holder))]
         self.holders = {k: self.holders[k] for k in private}
-        return compile_in_two(self.captured, private)
+        return compile_in_two(self.captured, private, absorb=self.absorb)
+
+
+def _early(parts: InTwo, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """What is made of the constants among these arguments."""
+    return [] if parts.early is None else parts.early.run([arrays[k] for k in parts.made_from])
+
+
+def _is_finite(array: np.ndarray) -> bool:
+    """Whether an array of numbers has neither infinities nor NaN."""
+    return not array.size or array.dtype.kind in "biu" or bool(np.isfinite(array.min()) and np.isfinite(array.max()))
 
 
 def _only_read(early: Sequence[np.ndarray], first: int, late: Executable) -> list[np.ndarray]:

@@ -127,7 +127,10 @@ class Scaled:
 
 def absorb_scales(graph: Graph) -> Graph:
     """Bring factors and summands of the columns of a product to its weight and to one summand, where all of them
-    depend on the parameters in graph.notes[CONSTANTS] alone: BatchNorm in use becomes part of the convolution."""
+    depend on the parameters in graph.notes[CONSTANTS] alone: BatchNorm in use becomes part of the convolution.
+
+    Legal where scaled weights are finite: an infinite scale times a weight of 0 is NaN, times the product it is not.
+    Whoever runs the constant part looks at what it returns (`capture/constants.py`)."""
     if CONSTANTS not in graph.notes:
         return graph
     known = constant_values(graph, graph.notes[CONSTANTS])
