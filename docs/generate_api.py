@@ -41,6 +41,7 @@ PAGES = {
                       "[a backend](../add_a_backend.md).", tn, "tn", (
                           "op", "kernel", "remove_kernel", "graph_pass", "remove_pass", "register_backend")),
     "random": Page("Random numbers", "", tn.random, "tn.random"),
+    "distributions": Page("Probability distributions", "", tn.distributions, "tn.distributions"),
     "nn": Page("Layers and losses", "", tn.nn, "nn"),
     "nn_functional": Page("Layers as functions", "", tn.nn.functional, "nn.functional", (
         "scaled_dot_product_attention", "dropout", "alpha_dropout", "pad")),

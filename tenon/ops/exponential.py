@@ -11,7 +11,7 @@ import numpy as np
 from tenon.graph.op import Op
 from tenon.graph.promotion import floating
 from tenon.ops.arithmetic import abs_
-from tenon.ops.comparison import equal, isnan, where
+from tenon.ops.comparison import equal, isnan, less_equal, logical_and, where
 from tenon.ops.complex_parts import conj
 from tenon.ops.define import binary, composite, unary
 
@@ -100,6 +100,11 @@ def _xlogy(s: Any, x: Any, y: Any) -> Any:
     return s.select(s.eq(x, zero) & ~s.isnan(y), zero, x * s.call("log", y))
 
 
+def _xlogy_vjp(g: Any, z: Any, x: Any, y: Any) -> tuple[Any, Any]:
+    nowhere = logical_and(equal(x, 0), less_equal(y, 0))        # there the logarithm is no number that counts
+    return lambda: g * xlogy(where(nowhere, 0.0, 1.0), y), lambda: g * (x / y)
+
+
 xlogy: Op = binary("xlogy", _xlogy_ref, _xlogy,
-               lambda g, z, x, y: (lambda: g * xlogy(where(equal(x, 0), 0.0, 1.0), y), lambda: g * (x / y)),
+               _xlogy_vjp,
                "x * log(y), and 0 where x is 0, whatever y.", promote=floating, kinds="f", domain=POSITIVE)

@@ -1,0 +1,18 @@
+"""Probability distributions under PyTorch's names: `sample`, `rsample`, `log_prob`, `entropy`, `kl_divergence`.
+
+    policy = tn.distributions.Categorical(logits=net(state))
+    action = policy.sample()
+    loss = -(policy.log_prob(action) * reward).mean()
+
+Parameters broadcast.  What they must satisfy is checked where their values are known: outside captured functions.
+Outside the support of a distribution `log_prob` is -inf.
+"""
+
+from tenon.distributions.distribution import Distribution as Distribution
+from tenon.distributions.divergence import kl_divergence as kl_divergence
+from tenon.distributions.divergence import register_kl as register_kl
+from tenon.distributions.gammas import *  # noqa: F403
+from tenon.distributions.independent import Independent as Independent
+from tenon.distributions.location_scale import *  # noqa: F403
+from tenon.distributions.multivariate_normal import MultivariateNormal as MultivariateNormal
+from tenon.distributions.trials import *  # noqa: F403

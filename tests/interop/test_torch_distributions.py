@@ -1,0 +1,127 @@
+"""`tn.distributions` beside `torch.distributions`, in double precision: every formula, every gradient of it."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import tenon as tn
+
+# name -> parameters, values of the support and outside it
+KINDS: dict[str, tuple[dict[str, Any], Any]] = {
+    "Normal": ({"loc": [0.5, -1.0, 2.0], "scale": [[0.5], [2.0]]}, [[-1.0, 0.0, 3.0], [0.5, 10.0, -4.0]]),
+    "LogNormal": ({"loc": [0.5, -1.0], "scale": [0.5, 2.0]}, [0.5, 3.0]),
+    "Laplace": ({"loc": [0.5, -1.0], "scale": [0.5, 2.0]}, [0.25, 3.0]),
+    "Gumbel": ({"loc": [0.5, -1.0], "scale": [0.5, 2.0]}, [0.25, 3.0]),
+    "Cauchy": ({"loc": [0.5, -1.0], "scale": [0.5, 2.0]}, [0.25, 3.0]),
+    "HalfNormal": ({"scale": [0.5, 2.0]}, [0.25, 3.0]),
+    "Uniform": ({"low": [-1.0, 0.0], "high": [2.0, 4.0]}, [0.25, 3.0]),
+    "Exponential": ({"rate": [0.5, 2.0]}, [0.25, 3.0]),
+    "Gamma": ({"concentration": [0.5, 30.0], "rate": [2.0, 3.0]}, [0.25, 11.0]),
+    "Chi2": ({"df": [0.5, 30.0]}, [0.25, 11.0]),
+    "Beta": ({"concentration1": [0.5, 3.0], "concentration0": [2.0, 0.75]}, [0.25, 0.875]),
+    "Dirichlet": ({"concentration": [[0.5, 3.0, 1.0], [2.0, 4.0, 0.25]]}, [[0.25, 0.5, 0.25], [0.125, 0.5, 0.375]]),
+    "StudentT": ({"df": [0.75, 1.5, 5.0], "loc": [0.5, -1.0, 0.0], "scale": [0.5, 2.0, 3.0]}, [0.25, 3.0, -2.0]),
+    "Poisson": ({"rate": [0.5, 6.0]}, [0.0, 4.0]),
+    "Bernoulli": ({"probs": [0.25, 0.875]}, [0.0, 1.0]),
+    "Bernoulli logits": ({"logits": [-30.0, 0.5]}, [1.0, 0.0]),
+    "Geometric": ({"probs": [0.25, 0.875]}, [0.0, 3.0]),
+    "Binomial": ({"total_count": [5.0, 5.0], "probs": [0.25, 0.875]}, [0.0, 4.0]),
+    "Categorical": ({"probs": [[0.25, 0.5, 0.25], [3.0, 2.0, 1.0]]}, [0, 2]),
+    "Categorical logits": ({"logits": [[0.25, -2.0, 0.5], [3.0, 2.0, 1.0]]}, [1, 0]),
+    "OneHotCategorical": ({"logits": [[0.25, -2.0, 0.5], [3.0, 2.0, 1.0]]}, [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0]]),
+    "MultivariateNormal": ({"loc": [[0.5, -1.0], [0.0, 1.0]], "covariance_matrix": [[2.0, 0.5], [0.5, 1.0]]},
+                           [[0.25, 1.0], [0.0, 0.5]]),
+    "MultivariateNormal factor": ({"loc": [0.5, -1.0], "scale_tril": [[2.0, 0.0], [0.5, 1.0]]}, [[0.25, 1.0]]),
+    "MultivariateNormal precision": ({"loc": [0.5, -1.0], "precision_matrix": [[2.0, 0.5], [0.5, 1.0]]}, [[0.25, 1.0]]),
+}
+SECOND = {"Uniform": {"low": [-2.0, 1.0], "high": [3.0, 5.0]}, "Binomial": {"total_count": [5.0, 5.0], "probs": [0.5, 0.5]}}
+WITHOUT_KL = {"StudentT", "Cauchy", "Chi2"}
+
+
+def made(library: Any, name: str, parameters: dict[str, Any], array: Any) -> tuple[Any, dict[str, Any]]:
+    given = {key: array(np.array(value)) for key, value in parameters.items()}
+    return getattr(library.distributions, name.split()[0])(**given), given
+
+
+def torch_made(name: str, parameters: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    return made(torch, name, parameters, lambda x: torch.tensor(x, requires_grad=x.dtype.kind == "f"))
+
+
+def tenon_made(name: str, parameters: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+    return made(tn, name, parameters, lambda x: tn.tensor(x, requires_grad=x.dtype.kind == "f"))
+
+
+def compared(name: str, ask: Any, parameters: dict[str, Any], value: Any) -> None:
+    """What is asked of both, and its gradient for all parameters."""
+    theirs, their_inputs = torch_made(name, parameters)
+    ours, our_inputs = tenon_made(name, parameters)
+    value = np.array(value)
+    try:
+        wanted = ask(theirs, torch.tensor(value))
+    except (NotImplementedError, AttributeError):
+        pytest.skip("PyTorch has none")
+    found = ask(ours, tn.tensor(value))
+    np.testing.assert_allclose(found.detach().numpy(), wanted.detach().numpy(), rtol=1e-9, atol=1e-12)
+    if wanted.requires_grad and wanted.grad_fn is not None and torch.isfinite(wanted).all():
+        try:
+            wanted.sum().backward()
+        except NotImplementedError:         # the gradient of gammainc for its parameter
+            return
+        found.sum().backward()
+        for key, x in their_inputs.items():
+            if x.grad is not None and our_inputs[key].grad is not None:
+                np.testing.assert_allclose(our_inputs[key].grad.numpy(), x.grad.numpy(), rtol=1e-7, atol=1e-10, err_msg=key)
+            else:
+                assert x.grad is None or not x.grad.any(), key
+
+
+@pytest.mark.parametrize("what", ["log_prob", "cdf", "entropy", "mean", "variance", "stddev", "mode"])
+@pytest.mark.parametrize("name", KINDS)
+def test_formulas(name: str, what: str) -> None:
+    asked = {"log_prob": lambda d, x: d.log_prob(x), "cdf": lambda d, x: d.cdf(x), "entropy": lambda d, x: d.entropy()}
+    compared(name, asked.get(what, lambda d, x: getattr(d, what)), *KINDS[name])
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_quantiles(name: str) -> None:
+    parameters, value = KINDS[name]
+    if name.split()[0] not in ("HalfNormal",):
+        compared(name, lambda d, x: d.icdf(x), parameters, np.full(np.shape(value), 0.375))
+
+
+@pytest.mark.parametrize("name", [name for name in KINDS if name.split()[0] not in WITHOUT_KL])
+def test_divergences(name: str) -> None:
+    first = KINDS[name][0]
+    other = SECOND.get(name, {key: (np.array(value) * 0.5 + (0.125 if key != "scale_tril" else 0)).tolist()
+                              for key, value in first.items()})
+    if name.startswith("MultivariateNormal f"):
+        other["scale_tril"] = [[1.0, 0.0], [-0.5, 3.0]]
+    theirs = [torch_made(name, p)[0] for p in (first, other)]
+    ours = [tenon_made(name, p)[0] for p in (first, other)]
+    wanted, found = torch.distributions.kl_divergence(*theirs), tn.distributions.kl_divergence(*ours)
+    np.testing.assert_allclose(found.detach().numpy(), wanted.detach().numpy(), rtol=1e-9, atol=1e-12)
+
+
+def test_independent() -> None:
+    loc, scale, value = np.zeros((2, 3, 4)), np.full((2, 3, 4), 0.5), np.linspace(-1, 1, 24).reshape(2, 3, 4)
+    for count in range(4):
+        theirs = torch.distributions.Independent(torch.distributions.Normal(torch.tensor(loc), torch.tensor(scale)), count)
+        ours = tn.distributions.Independent(tn.distributions.Normal(tn.tensor(loc), tn.tensor(scale)), count)
+        assert ours.batch_shape == tuple(theirs.batch_shape) and ours.event_shape == tuple(theirs.event_shape)
+        np.testing.assert_allclose(ours.log_prob(tn.tensor(value)).numpy(), theirs.log_prob(torch.tensor(value)).numpy())
+        np.testing.assert_allclose(ours.entropy().numpy(), theirs.entropy().numpy())
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_shapes(name: str) -> None:
+    theirs, ours = torch_made(name, KINDS[name][0])[0], tenon_made(name, KINDS[name][0])[0]
+    assert ours.batch_shape == tuple(theirs.batch_shape) and ours.event_shape == tuple(theirs.event_shape)
+    for sizes in ((), (4,), (0,), (2, 3)):
+        drawn = ours.sample(sizes)
+        assert drawn.shape == (*sizes, *theirs.batch_shape, *theirs.event_shape) and not drawn.requires_grad
+        assert ours.log_prob(drawn).shape == (*sizes, *ours.batch_shape)
+    assert ours.has_rsample == theirs.has_rsample
+    wide = ours.expand((5, *ours.batch_shape))
+    assert wide.sample().shape == tuple(theirs.expand((5, *theirs.batch_shape)).sample().shape)
