@@ -140,6 +140,20 @@ def show(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def view(arguments: argparse.Namespace) -> int:
+    from tenon.debug.stages import sampled_function
+    from tenon.debug.viewer.document import document_of
+    from tenon.debug.viewer.view import View
+
+    load(arguments.load)
+    function, inputs = sampled_function(arguments.function, arguments.types)
+    seen = View(document_of(function, inputs, {}, times=not arguments.no_times, code=not arguments.no_code))
+    for path in arguments.output or ["view.json"]:
+        seen.save(path)
+        print(f"{path}: {seen}")
+    return 0
+
+
 def info(arguments: argparse.Namespace) -> int:
     from tenon.serialization.model_summary import describe
 
@@ -217,6 +231,14 @@ COMMANDS = {
         argument("types", nargs="*", metavar="TYPE", help="of the arguments, such as f32[8, 784] or f32[B, 784]"),
         argument("--stages", default="graph,passes,loops",
                  help="comma-separated, of graph, passes, loops, llvm, asm (default: %(default)s)"),
+        LOAD)),
+    "view": Command("a function as data to look at: graph, passes, kernels, memory", view, (
+        argument("function", metavar="FILE:FUNCTION", help="of a Python file, which is run as `python FILE` would"),
+        argument("types", nargs="*", metavar="TYPE", help="of the arguments, such as f32[8, 784] or f32[B, 784]"),
+        argument("--output", action="append", metavar="FILE",
+                 help="where it goes, as data (.json) or for Graphviz (.dot); may be repeated (default: view.json)"),
+        argument("--no-times", action="store_true", help="measure nothing"),
+        argument("--no-code", action="store_true", help="leave out LLVM's and the machine's code"),
         LOAD)),
     "info": Command("what is in a saved file: functions, tensors, versions", info, (
         argument("file", metavar="FILE", help="a safetensors file, of tn.save or of any other tool"),)),

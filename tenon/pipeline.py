@@ -118,6 +118,7 @@ class Step:
     nodes_after: int
     text: str
     changed: bool
+    graph: Graph        # after it
 
     def __str__(self) -> str:
         if not self.changed:
@@ -172,9 +173,12 @@ class InTwo:
 
 
 def compile_in_two(graph: Graph, constants: Sequence[int], backend: Backend | str | None = None,
-                   absorb: bool = True) -> InTwo:
+                   absorb: bool = True, trace: list[Step] | None = None) -> InTwo:
     """The programs for `graph`, of which the parameters at `constants` rarely change; scales are absorbed where asked,
-    which is legal where all that `early` returns is finite."""
+    which is legal where all that `early` returns is finite.
+
+    `trace` gets the steps of the late one, and the cut among them.
+    """
     with unforked:
         from tenon.passes.constants import cut_constants  # local: with it come passes, and constants are rare
     chosen = choose(backend)
@@ -182,11 +186,15 @@ def compile_in_two(graph: Graph, constants: Sequence[int], backend: Backend | st
     emit("graph", name=graph.name, captured=graph)
     with _compiling(graph, chosen):
         kernels = OPTIMIZE.index("narrow_convolutions")         # scales are absorbed before
-        cut = cut_constants(_remembered(noted, [*OPTIMIZE[:kernels], *ON_CONSTANTS[not absorb:]], chosen))
+        run = _remembered if trace is None else partial(_run, trace=trace)
+        started, whole = time.perf_counter(), run(noted, [*OPTIMIZE[:kernels], *ON_CONSTANTS[not absorb:]], chosen)
+        cut = cut_constants(whole)
+        if trace is not None:
+            trace.append(Step("cut_constants", time.perf_counter() - started, len(whole.nodes), len(cut.late.nodes),
+                              print_graph(cut.late), True, cut.late))
         rest = OPTIMIZE[OPTIMIZE.index("drop_barriers"):]       # channels_last keeps constants apart by some
-        early, late = (_made(_remembered(half, rest, chosen), chosen) if half.results else None
-                       for half in (cut.early, cut.late))
-        assert late is not None
+        early = _made(_remembered(cut.early, rest, chosen), chosen) if cut.early.results else None
+        late = _made(run(cut.late, rest, chosen), chosen)
         return InTwo(early, late, cut.made_from, cut.reads)
 
 
@@ -247,7 +255,8 @@ def run_passes(graph: Graph, passes: Sequence[tuple[str, Pass]], trace: list[Ste
             raise
         if trace is not None:
             previous, text = text, print_graph(graph)
-            trace.append(Step(name, time.perf_counter() - started, before, len(graph.nodes), text, text != previous))
+            trace.append(Step(name, time.perf_counter() - started, before, len(graph.nodes), text, text != previous,
+                              graph))
     return graph
 
 

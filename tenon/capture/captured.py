@@ -105,9 +105,14 @@ class Captured:
         with self.compiling, timed(self.seconds, "compile"):
             if self.halves is not None:
                 return program_of(self.halves.forward)
-            holders = {k: source.holder for k in self.constants if isinstance(source := self.sources[k], Held)
-                       and isinstance(array_of(source.holder), np.ndarray)}
+            holders = self.constant_holders
             return WithConstants(self.graph, holders, self.constants_changed) if holders else program_of(self.graph)
+
+    @property
+    def constant_holders(self) -> dict[int, Any]:
+        """The tensors from outside of which something may be made before a call, by input."""
+        return {k: source.holder for k in self.constants if isinstance(source := self.sources[k], Held)
+                and isinstance(array_of(source.holder), np.ndarray)}
 
     def constants_changed(self) -> None:
         """The short way does not hold any more, and a new one is wanted soon."""

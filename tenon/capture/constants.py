@@ -50,7 +50,9 @@ class Ready:
 class WithConstants:
     """The program of a graph, with what depends on constant arguments alone made before; an `Executable`."""
 
-    def __init__(self, graph: Graph, holders: Mapping[int, Any], notify: Callable[[], None]):
+    def __init__(self, graph: Graph, holders: Mapping[int, Any], notify: Callable[[], None],
+                 trace: list[Any] | None = None):
+        self.trace = trace          # gets what each pass did, where somebody wants to see it
         self.captured, self.holders, self.notify = graph, dict(holders), notify
         self.runs, self.changes = 0, dict.fromkeys(holders, 0)
         self._lock = Lock()
@@ -130,7 +132,9 @@ class WithConstants:
 
         private = [k for k, holder in self.holders.items() if is_private(array_of(holder))]
         self.holders = {k: self.holders[k] for k in private}
-        return compile_in_two(self.captured, private, absorb=self.absorb)
+        if self.trace is not None:
+            self.trace.clear()
+        return compile_in_two(self.captured, private, absorb=self.absorb, trace=self.trace)
 
 
 def _early(parts: InTwo, arrays: Sequence[np.ndarray]) -> list[np.ndarray]:

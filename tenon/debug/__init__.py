@@ -5,6 +5,7 @@ from tenon.debug.gradcheck import gradcheck, gradgradcheck
 from tenon.debug.porting import PortingWarning, porting
 from tenon.debug.profiler import Profile, profile
 from tenon.debug.symbolic import Expression, expression
+from tenon.debug.viewer.view import View, view
 
-__all__ = ["EvaluationTrace", "Expression", "PortingWarning", "Profile", "evaluation_trace", "expression",
-           "gradcheck", "gradgradcheck", "porting", "profile"]
+__all__ = ["EvaluationTrace", "Expression", "PortingWarning", "Profile", "View", "evaluation_trace", "expression",
+           "gradcheck", "gradgradcheck", "porting", "profile", "view"]

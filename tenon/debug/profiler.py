@@ -14,18 +14,20 @@ from __future__ import annotations
 import ctypes
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from tenon.backends.base import Executable
 from tenon.backends.cpu import driver as native
 from tenon.backends.cpu.shares import PARTS
 from tenon.backends.cpu.steps import HostStep, KernelStep, Leaf, leaves, touched
 from tenon.backends.cpu.unit import multiply_adds
+from tenon.capture.captured import Captured
 from tenon.capture.constants import WithConstants, given, late_program
 from tenon.capture.tree import unfold
-from tenon.dataclasses import dataclass
+from tenon.dataclasses import dataclass, field
 from tenon.dims import evaluate
 from tenon.errors import ArgumentError, Location
 from tenon.graph.interpret import running
@@ -54,6 +56,7 @@ class Timed:
     bytes: int
     operations: float
     where: Location | None
+    step: Leaf | None = field(default=None, repr=False)     # None: a copy
 
 
 @dataclass(frozen=True)
@@ -104,17 +107,25 @@ def profile(function: Any, *args: Any, repeats: int = 5, **keywords: Any) -> Pro
         raise ArgumentError(f"profile takes a function with @tn.jit, not {function!r}")
     bound = (function.__self__, *args) if function is not jitted else args
     captured = jitted.capture(*bound, **keywords)
-    leaves = [asarray(x) if isinstance(x, np.ndarray) else x for x in unfold((bound, keywords))[0]]
-    program = late_program(captured.program)
+    return Profile(timed_steps(captured, captured.program, bound, keywords, repeats))
+
+
+def timed_steps(captured: Captured, executable: Executable, args: Sequence[Any], keywords: Mapping[str, Any],
+                repeats: int) -> tuple[Timed, ...]:
+    """The steps of the program of a capture, in the order in which they run in a call with these arguments."""
+    given_leaves = [asarray(x) if isinstance(x, np.ndarray) else x for x in unfold((tuple(args), dict(keywords)))[0]]
+    leaves = captured.arguments(given_leaves)
+    assert leaves is not None
+    program = late_program(executable)
     if not isinstance(program, Program):
         raise ArgumentError("profile: the program is not made of native steps", hint="TENON_BACKEND=cpu makes one")
     arrays: Any = [holder.own.payload for holder in captured.inputs.holders(leaves)]
     donated: Sequence[int] = captured.donations
     arrays = [x.copy() if k in donated else x for k, x in enumerate(arrays)]
-    if isinstance(captured.program, WithConstants):
-        ready = captured.program.ready_for(arrays)
+    if isinstance(executable, WithConstants):
+        ready = executable.ready_for(arrays)
         arrays, donated = given(ready, arrays), [ready.parts.reads.index(k) for k in donated]
-    return Profile(tuple(_timed(program, arrays, donated, repeats)))
+    return tuple(_timed(program, arrays, donated, repeats))
 
 
 def _timed(program: Program, arrays: Sequence[np.ndarray], donated: Sequence[int], repeats: int) -> Iterator[Timed]:
@@ -140,7 +151,7 @@ def _timed(program: Program, arrays: Sequence[np.ndarray], donated: Sequence[int
             continue
         host = _host_step(layout, row)
         if host is not None:
-            yield Timed(host.node.op.name, seconds, longest, _bytes(host, layout), 0.0, host.node.loc)
+            yield Timed(host.node.op.name, seconds, longest, _bytes(host, layout), 0.0, host.node.loc, host)
             continue
         functions.append((seconds, longest))
         if len(functions) < len(kernels[0].unit.functions):
@@ -148,7 +159,7 @@ def _timed(program: Program, arrays: Sequence[np.ndarray], donated: Sequence[int
         step, (seconds, longest) = kernels.popleft(), map(sum, zip(*functions, strict=True))
         functions.clear()
         done = sum(operations(node, layout.sizes) for node in step.unit.body.nodes)
-        yield Timed(step.unit.name, seconds, longest, _bytes(step, layout), done, step.node.loc)
+        yield Timed(step.unit.name, seconds, longest, _bytes(step, layout), done, step.node.loc, step)
 
 
 def _host_step(layout: Layout, row: np.ndarray) -> HostStep | None:

@@ -47,11 +47,18 @@ def show_function(where: str, types: Sequence[str], stages: Sequence[str]) -> It
     if (saved := saved_capture(where)) is not None:
         yield from stage_texts(saved, stages)
         return
+    function, inputs = sampled_function(where, types)
+    yield from stage_texts(function.capture(*inputs), stages)
+
+
+def sampled_function(where: str, types: Sequence[str]) -> tuple[Jitted, tuple[Tensor, ...]]:
+    """The function that `FILE:FUNCTION` names, captured for arguments of these types, and such arguments."""
     function, wanted = load_function(where), [parse_type(text) for text in types]
     with blaming(where):
         for size in SAMPLE_SIZES:       # a size that differs from one capture to the next becomes a symbol
-            captured = function.capture(*(sample(type, size) for type in wanted))
-    yield from stage_texts(captured, stages)
+            inputs = tuple(sample(type, size) for type in wanted)
+            function.capture(*inputs)
+    return function, inputs
 
 
 def saved_capture(where: str) -> Any:

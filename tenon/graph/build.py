@@ -19,6 +19,7 @@ from tenon.graph.ir import Graph, Input, Literal, Node, Value
 from tenon.graph.op import OPS, Op, interpreter, using
 from tenon.graph.promotion import separate
 from tenon.graph.structure import Exact
+from tenon.observe import emit as tell
 from tenon.types import TOKEN, DType, TensorType, as_dtype, broadcast_shapes
 
 PYTHON_SCALARS = (bool, int, float, complex)
@@ -71,6 +72,8 @@ class Builder:
         if op.effect:
             self.order = tuple(x for x in node.outputs if x.type == TOKEN)
         self.nodes.append(node)
+        if not self.rewriting:
+            tell("node", node=node)     # whoever hears it may give the node a `loc` that says more
         return node.outputs if isinstance(types, tuple) else node.outputs[0]
 
     def _known_type(self, op: Op, inputs: tuple[Input, ...], attrs: Mapping[str, Any]) -> TensorType | None:

@@ -1,0 +1,137 @@
+"""A graph, pass after pass -> nodes as plain data, each with a number that it keeps as long as it stays the same node.
+
+Passes make new graphs, so which node is which is found again: the same origin, operator, attributes and types.  One
+that has other inputs, attributes or types than before is changed, one that stands in another sub-graph is moved.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from tenon.debug.viewer.origins import Origin
+from tenon.dims import evaluate
+from tenon.graph.ir import Graph, Input, Literal, Node, Value
+from tenon.graph.text import attribute_text
+from tenon.types import TOKEN, TensorType
+
+Data = dict[str, Any]
+Place = tuple[Node, str] | None         # the node that a sub-graph belongs to, and by which attribute
+LONGEST_TEXT = 160                      # of an attribute
+
+
+class Numbering:
+    """Gives nodes their numbers: one object for all passes of a graph."""
+
+    def __init__(self, sizes: Mapping[str, int]) -> None:
+        self.sizes = sizes
+        self.numbers: dict[Node, int] = {}      # of the last graph
+        self.nodes: dict[int, Data] = {}        # of the last graph, as data
+        self._next = 0
+
+    def graph(self, graph: Graph) -> list[Data]:
+        """The nodes of a graph, those of sub-graphs behind the node that they belong to."""
+        self.passed(graph)
+        return list(self.nodes.values())
+
+    def passed(self, graph: Graph) -> Data:
+        """What is different in this graph from the last one: nodes that are new, gone, changed and moved."""
+        listed = list(all_nodes(graph, None))
+        self._find_again(listed)
+        before, self.nodes = self.nodes, {}
+        origin = {value: (self.numbers[node], k) for node, _ in listed for k, value in enumerate(node.outputs)}
+        for g in (graph, *(g for node, _ in listed for g in node.graphs)):
+            origin.update((p, (-1, k)) for k, p in enumerate(g.params))
+        for node, place in listed:
+            data = self._node(node, place, origin)
+            self.nodes[data["id"]] = data
+        kept = before.keys() & self.nodes.keys()
+        moved = [k for k in kept if before[k]["parent"] != self.nodes[k]["parent"]]
+        changed = [k for k in kept if before[k] != self.nodes[k] and k not in moved]
+        return {"added": [self.nodes[k] for k in self.nodes if k not in before],
+                "removed": [k for k in before if k not in self.nodes],
+                "changed_nodes": [self.nodes[k] for k in sorted(changed)],
+                "moved": [self.nodes[k] for k in sorted(moved)],
+                "order": list(self.nodes), "results": [list(origin[r]) for r in graph.results]}
+
+    def _find_again(self, listed: Sequence[tuple[Node, Place]]) -> None:
+        """Numbers for the nodes of another graph: of equal nodes of the last one, then of like ones, then new ones."""
+        found: dict[Node, int] = {}
+        left = dict(self.numbers)
+        for form in (_exact, _alike):
+            waiting: dict[Any, deque[Node]] = defaultdict(deque)
+            for node in left:
+                waiting[form(node)].append(node)
+            for node, _ in listed:
+                if node not in found and (same := waiting.get(form(node))):
+                    found[node] = left.pop(same.popleft())
+        for node, _ in listed:
+            if node not in found:
+                found[node] = self._next
+                self._next += 1
+        self.numbers = found
+
+    def _node(self, node: Node, place: Place, origin: Mapping[Value, tuple[int, int]]) -> Data:
+        attrs = {name: _short(value) for name, value in node.attrs.items() if not _graphs(value)}
+        inner = [(name if single else f"{name}[{k}]", g) for name, value in node.attrs.items()
+                 for single in [isinstance(value, Graph)] for k, g in enumerate(_graphs(value))]
+        return {
+            "id": self.numbers[node], "op": node.op.name, "origin": number_of(node),
+            "parent": None if place is None else [self.numbers[place[0]], place[1]],
+            "inputs": [_input(x, origin) for x in node.inputs], "attrs": attrs,
+            "types": [str(x.type) for x in node.outputs], "bytes": [bytes_of(x.type, self.sizes) for x in node.outputs],
+            "after": sorted({origin[x][0] for x in node.after if x in origin}),
+            "graphs": {name: {"params": [{"name": p.name, "type": str(p.type)} for p in g.params],
+                              "results": [list(origin[r]) for r in g.results]} for name, g in inner}}
+
+
+def all_nodes(graph: Graph, place: Place) -> Iterator[tuple[Node, Place]]:
+    """Every node with the place of the sub-graph that it stands in, a node before those inside of it."""
+    for node in graph.nodes:
+        yield node, place
+        for name, value in node.attrs.items():
+            for k, inner in enumerate(_graphs(value)):
+                yield from all_nodes(inner, (node, name if isinstance(value, Graph) else f"{name}[{k}]"))
+
+
+def number_of(node: Node) -> int:
+    """The captured node that a node comes from, -1 where that is not known."""
+    return node.loc.number if isinstance(node.loc, Origin) else -1
+
+
+def bytes_of(type: TensorType, sizes: Mapping[str, int]) -> int:
+    """How much memory a value takes."""
+    if type == TOKEN:
+        return 0
+    try:
+        return int(evaluate(type.size, sizes)) * type.dtype.itemsize
+    except KeyError:        # a size that the data decide
+        return 0
+
+
+def _graphs(value: Any) -> tuple[Graph, ...]:
+    if isinstance(value, Graph):
+        return (value,)
+    return tuple(x for x in value if isinstance(x, Graph)) if isinstance(value, tuple) else ()
+
+
+def _exact(node: Node) -> Any:
+    attrs = tuple((name, _short(value)) for name, value in node.attrs.items() if not _graphs(value))
+    return number_of(node), node.op.name, attrs, tuple(str(x.type) for x in node.outputs)
+
+
+def _alike(node: Node) -> Any:
+    return number_of(node), node.op.name
+
+
+def _short(value: Any) -> str:
+    text = attribute_text(value)
+    return text if len(text) <= LONGEST_TEXT else f"{text[:LONGEST_TEXT]}..."
+
+
+def _input(x: Input, origin: Mapping[Value, tuple[int, int]]) -> Any:
+    """[node, which output], [-1, which parameter], the text of a literal, or None."""
+    if x is None:
+        return None
+    return f"{x.value!r}" if isinstance(x, Literal) else list(origin[x])
