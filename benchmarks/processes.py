@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3", "TF_ENABLE_ONEDNN_OPTS": "1", "JAX_PLATFORMS": "cpu"}
 COMPILED = {"PYTHONDONTWRITEBYTECODE": ""}      # installed libraries have bytecode; a checkout keeps it where it may
@@ -45,8 +46,17 @@ def caches(folder: str) -> dict[str, str]:
 
 def number(arguments: list[str], threads: int, variables: Mapping[str, str] | None = None) -> float:
     """The number that is all of the last line that a process prints."""
+    return float(_last_line(arguments, threads, variables))
+
+
+def numbers(arguments: list[str], threads: int, variables: Mapping[str, str] | None = None) -> list[float]:
+    """The list of numbers that is all of the last line that a process prints."""
+    return list(map(float, _last_line(arguments, threads, variables)))
+
+
+def _last_line(arguments: list[str], threads: int, variables: Mapping[str, str] | None) -> Any:
     done = subprocess.run([sys.executable, *arguments], env=environment(threads) | dict(variables or {}),
                           capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(arguments)} ended with {done.returncode}\n{done.stderr[-2000:]}")
-    return float(json.loads(done.stdout.splitlines()[-1]))
+    return json.loads(done.stdout.splitlines()[-1])
