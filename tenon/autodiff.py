@@ -14,7 +14,7 @@ from tenon.errors import GradientError, Location
 from tenon.graph.build import Builder, call_graph, copy, expansion, inline, rebuild, types_of
 from tenon.graph.cut import pullback_of, set_derivative
 from tenon.graph.ir import Graph, Input, Node, Value
-from tenon.graph.op import using
+from tenon.graph.op import current, using
 from tenon.ops.arithmetic import add
 from tenon.ops.call import run_body, type_of_body
 from tenon.ops.creation import ones_like, zeros_like
@@ -53,17 +53,23 @@ def backward(nodes: Iterable[Recorded], gradients: dict[Any, Any], wanted: Calla
     """Accumulate gradients from the last node to the first.
 
     `nodes` in the order they ran; `gradients` maps slots (what `Value.slot` and `Tensor.slot` give) to the gradients
-    known so far and is extended; `wanted` says which inputs need one; `at` is told before each node's rule runs.
+    known so far and is extended; `wanted` says which inputs need one; `at` is told before each node's rule runs.  A
+    capture is told of each node, and of the gradients of its outputs.
     """
+    follow = getattr(current(), "follow_gradient", None)
     for node in reversed(list(nodes)):
         seeds = [gradients.get(slot) for slot in node.slots]
         if seeds[0] is None and all(seed is None for seed in seeds):
             continue
         if at is not None:
             at(node)
+        if follow is not None:
+            follow(node, seeds)
         for x, gradient in zip(node.inputs, pullback(node, seeds), strict=True):
             if gradient is not None and x is not None and wanted(x):
                 _accumulate(gradients, x, gradient() if callable(gradient) else gradient)
+    if follow is not None:
+        follow(None, ())
     return gradients
 
 
@@ -138,7 +144,7 @@ def _with_gradients(graph: Graph, roots: Sequence[Value], wrt: Sequence[int], se
             seeds[end] = add(seeds[end], seed) if end in seeds else seed
 
         def follow(node: Recorded) -> None:
-            builder.loc = node.loc
+            builder.loc = None if node.loc is None else replace(node.loc, derives=node.loc)
         gradients = backward(forward, seeds, lambda x: isinstance(x, Value) and x in needed, follow)
         builder.loc = None
         found = [gradients[p] if p in gradients else zeros_like(p) for p in chosen]

@@ -28,6 +28,7 @@ class Location:
     column: int | None = None
     end_column: int | None = None
     function: str = ""
+    derives: Location | None = None     # of what is computed for a gradient: where that was computed which it is of
 
     def __str__(self) -> str:
         return f"{os.path.basename(self.file)}:{self.line}"

@@ -11,7 +11,8 @@ import functools
 import inspect
 import types
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar, overload
@@ -56,6 +57,8 @@ from tenon.tensor import Tensor, asarray
 from tenon.types import DType, TensorType
 
 F = TypeVar("F", bound=Callable[..., Any])
+Run = Callable[[Captured, Sequence[Any], Sequence[Any]], Any]
+Around = Callable[[Run, Captured, Sequence[Any], Sequence[Any]], Any]
 MOST_RECORDS = 256      # keys of one function; those that come later share one record, and run by part
 MOST_CAPTURES = 64      # of one key; what fits none of them runs by part, which is right and says so
 CALLS_AS_IT_IS = 63     # of a function that never was a graph, before its arguments are looked at again
@@ -83,6 +86,7 @@ class Jitted(StandsFor):
         self._lock = Lock()
         self._as_it_is = 0              # how many of the next calls are made without a look at their arguments
         self._short_ways: tuple[tuple[bool, DType | None, Call], ...] = ()
+        self._around: tuple[Around, ...] = ()       # what debugging tools put around runs of captures
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
@@ -127,9 +131,9 @@ class Jitted(StandsFor):
                 if captured.calls == 0:
                     make_ready()
                 captured.calls += 1
-                if captured.calls in SHORTEN_AT:        # before the run, while all is as the capture needs it
+                if captured.calls in SHORTEN_AT and not self._around:   # before the run: all is as the capture needs it
                     self._shorten(captured, structure, given)
-                result = run(captured, arguments, containers)
+                result = self._run(captured, arguments, containers)
                 captured.succeeded = True
                 return result
         except Stopped as stopped:
@@ -146,6 +150,27 @@ class Jitted(StandsFor):
             bug = not isinstance(reason.error, CaptureError)
             self._refuse(record, Reason(f"{words} raised {type(reason.error).__name__}: {reason.error}", bug=bug))
         return result
+
+    def _run(self, captured: Captured, arguments: Sequence[Any], containers: Sequence[Any]) -> Any:
+        made: Run = run
+        for around in self._around:
+            made = partial(around, made)
+        return made(captured, arguments, containers)
+
+    @contextmanager
+    def with_around(self, around: Around) -> Iterator[None]:
+        """Let `around(run, captured, arguments, containers)` make the runs of captures in this block, of all threads.
+
+        Such calls go the long way; short ways are there again afterwards.
+        """
+        with self._lock:
+            ways, self._short_ways, self._around = self._short_ways, (), (*self._around, around)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._around = tuple(x for x in self._around if x is not around)
+                self._short_ways = ways
 
     def _count_failure(self, record: Record, captured: Captured) -> None:
         """A graph that has never held the way of a call only costs time, and is left."""

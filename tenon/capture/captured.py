@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import types
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import CodeType
 from typing import Any
 
@@ -23,11 +23,12 @@ from tenon.capture.leaves import FromContainers, Nest, OneOf, is_decided_by_data
 from tenon.capture.output_effects import OutputEffects
 from tenon.capture.prologue import Further, Prologue
 from tenon.capture.residuals import Halves, halves
+from tenon.capture.sightings import Sightings
 from tenon.capture.trace import Argument, Held, Source
 from tenon.capture.tree import Structure
 from tenon.dataclasses import dataclass, field
 from tenon.eager.calls import program_of
-from tenon.graph.ir import Graph
+from tenon.graph.ir import Graph, Value
 from tenon.graph.size_stages import is_sized_by_data
 from tenon.locks import Lock, cached_property
 from tenon.observe import timed
@@ -97,6 +98,8 @@ class Captured:
     checked: object = None                      # the last change of a tensor when the held tensors were right
     making: Any = None                      # its code, where another thread makes it (`tenon.capture.background`)
     seconds: dict[str, float] = field(default_factory=dict)     # that capturing and compiling took
+    sightings: Sightings = field(default_factory=Sightings)     # what its functions held when they returned
+    derived: Mapping[Value, Value] = field(default_factory=dict)    # gradients of values, of backward passes within it
     compiling: Lock = field(default_factory=Lock)
 
     @cached_property

@@ -31,6 +31,7 @@ from tenon.capture.places import NUMBERS
 from tenon.capture.presence import goes_through_released, use
 from tenon.capture.reach import Reach
 from tenon.capture.roots import on_argument, roots_of
+from tenon.capture.sightings import Sightings
 from tenon.capture.symnumber import SymNumber
 from tenon.capture.trace import Argument, Capture, GradientOf, Held, Source, capturing
 from tenon.capture.watch import UnsafeCall
@@ -46,7 +47,8 @@ SHARED = (type, types.ModuleType, types.BuiltinFunctionType)
 
 
 def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[TensorType], reach: Reach,
-             known: Container[int], arguments: Sequence[Any], assumptions: Assumptions, moving: Moving) -> Captured:
+             known: Container[int], arguments: Sequence[Any], assumptions: Assumptions, moving: Moving,
+             sightings: Sightings) -> Captured:
     """Everything the captured call leaves behind, as results of the graph and places for them.
 
     `arguments` are the containers among them.  Raises UnsafeCall when the function leaves an object that is new in
@@ -87,7 +89,8 @@ def conclude(capture: Capture, result: Any, changes: list[Effect], types: list[T
                     constants, by_data, output_effects, failed,
                     values=tuple((k, x) for k, x in enumerate(moving.leaves) if type(x) in NUMBERS),
                     prologue=further.prologue(), further=further,
-                    found=tuple((type(x), leaf_key(x)) for _, x in moving.tensors), aliases=aliases(listed))
+                    found=tuple((type(x), leaf_key(x)) for _, x in moving.tensors), aliases=aliases(listed),
+                    sightings=sightings, derived=capture.gradients)
 
 
 class _Leaves:

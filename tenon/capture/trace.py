@@ -21,12 +21,12 @@ from tenon.capture.output_effects import OutputEffect
 from tenon.capture.presence import reached_by_data
 from tenon.capture.symnumber import Numbers, SymNumber, nest_known
 from tenon.capture.watch import UnsafeCall, Watch, unwatched
-from tenon.dataclasses import dataclass
+from tenon.dataclasses import dataclass, replace
 from tenon.dims import Dim
 from tenon.eager.calls import TensorInterpreter
 from tenon.eager.recording import is_grad_enabled
 from tenon.eager.tape import TapeNode, linked, saved_as
-from tenon.errors import TenonError, user_location
+from tenon.errors import Location, TenonError, user_location
 from tenon.graph.build import PYTHON_SCALARS, Builder, canonical_attrs, literal, separate
 from tenon.graph.ir import Graph, Node, Value, graphs_in
 from tenon.graph.op import Op, using
@@ -108,6 +108,8 @@ class Capture(TensorInterpreter):
         self.seen: dict[int, Seen] = {}
         self._arrays: dict[int, Value] = {}
         self.flows: set[Value] = set()      # what a gradient can flow to, as far as the graph tells
+        self.gradients: dict[Value, Value] = {}         # of values that a backward pass came by
+        self._derives: Location | None = None           # where that was computed whose gradient is recorded now
 
     # ------------------------------------------------------------ an operator call
 
@@ -193,11 +195,25 @@ class Capture(TensorInterpreter):
         if any(map(_holds_a_tensor, attrs.values())):
             raise UnsafeCall(f"a size or setting of {op.name} is only known when the graph runs", where=user_location(),
                              hint="a size that does not depend on the data can be in the graph")
-        out = self.builder.emit(op, self.builder.broadcast(inputs) if op.elementwise else inputs, attrs)
+        out = self.builder.emit(op, self.builder.broadcast(inputs) if op.elementwise else inputs, attrs, self._place())
         outputs: tuple[Value, ...] = out if isinstance(out, tuple) else (out,)
         if not self.flows.isdisjoint(inputs) and op is not stop_gradient:
             self.flows.update([x for x in outputs if x.dtype.is_differentiable])
         return outputs
+
+    def _place(self) -> Location | None:
+        """Where a node of a gradient comes from: the line that asks for it, and the one that it is the gradient of."""
+        here = None if self._derives is None else user_location()
+        return None if here is None else replace(here, derives=self._derives)
+
+    def follow_gradient(self, node: TapeNode | None, seeds: Sequence[Any]) -> None:
+        """A backward pass comes by a node, with the gradients of its outputs; None where it is over."""
+        payloads = () if node is None else node.payloads
+        for payload, seed in zip(payloads, seeds, strict=False):
+            if isinstance(payload, Value) and isinstance(seed, Tensor) and isinstance(seed.own.payload, Value):
+                self.gradients[payload] = seed.own.payload
+        maker = payloads[0].node if payloads and isinstance(payloads[0], Value) else None
+        self._derives = None if maker is None else maker.loc
 
     @contextmanager
     def differentiating(self, tape: Sequence[TapeNode]) -> Iterator[None]:

@@ -18,6 +18,7 @@ import numpy as np
 
 from tenon.capture.acts import acts
 from tenon.capture.names import Names, module_of, names_of
+from tenon.capture.sightings import Sightings
 from tenon.capture.streams import Streams
 from tenon.dataclasses import dataclass, field
 from tenon.errors import PACKAGE, CaptureError, Location, location_of, user_location
@@ -118,6 +119,7 @@ class Watch:
     library: set[types.CodeType] = field(default_factory=set)   # of libraries, that ran
     rests: Callable[[], bool] | None = None         # whether what acts may act, at this place of the program
     noted: list[UnsafeCall] = field(default_factory=list)       # stops, which the program may have caught
+    sightings: Sightings = field(default_factory=Sightings)
     _entered: types.FrameType | None = None
     _known: dict[int, tuple[types.CodeType, bool]] = field(default_factory=dict)     # and whether it is followed
 
@@ -203,7 +205,11 @@ class Watch:
             if known[1] and self.undecided() and counts_elements(frame):
                 self._stop(f"{code.co_name}() runs as it is, where the data decide what containers hold",
                            user_frame(frame.f_back or frame))
-        elif event == "return" and self.cached and frame.f_code in self.cached:
+        elif event == "return":
+            if (known := self._known.get(id(frame.f_code))) is not None and known[1]:
+                self.sightings.see(frame, arg)
+            if not self.cached or frame.f_code not in self.cached:
+                return
             if not _is_plain(arg):      # the cache would keep what is only good within this capture
                 self._stop_passing(f"{frame.f_code.co_name}() is called the first time, and its result kept by a cache")
         elif event == "c_call":

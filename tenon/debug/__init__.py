@@ -1,5 +1,6 @@
 """Looking at tensors, graphs, programs and derivatives: clients of the stages, never used by them."""
 
+from tenon.debug.check import BadNumber, check
 from tenon.debug.evaluation_trace import EvaluationTrace, evaluation_trace
 from tenon.debug.gradcheck import gradcheck, gradgradcheck
 from tenon.debug.porting import PortingWarning, porting
@@ -7,5 +8,5 @@ from tenon.debug.profiler import Profile, profile
 from tenon.debug.symbolic import Expression, expression
 from tenon.debug.viewer.view import View, view
 
-__all__ = ["EvaluationTrace", "Expression", "PortingWarning", "Profile", "View", "evaluation_trace", "expression",
-           "gradcheck", "gradgradcheck", "porting", "profile", "view"]
+__all__ = ["BadNumber", "EvaluationTrace", "Expression", "PortingWarning", "Profile", "View", "check",
+           "evaluation_trace", "expression", "gradcheck", "gradgradcheck", "porting", "profile", "view"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -98,18 +98,35 @@ def _lose_patience(nodes: int) -> None:
             raise OutOfPatience
 
 
+See = Callable[[Node, Sequence[Any], Sequence[Any]], None]
+_witness: ContextVar[See | None] = ContextVar("witness", default=None)
+
+
+@contextmanager
+def witnessed(see: See) -> Iterator[None]:
+    """Tell `see` of every node that is run in this block, with its inputs and outputs; those of sub-graphs too."""
+    token = _witness.set(see)
+    try:
+        yield
+    finally:
+        _witness.reset(token)
+
+
 def _interpret(graph: Graph, arrays: Sequence[np.ndarray], sizes: Mapping[str, int]) -> list[np.ndarray]:
     _lose_patience(len(graph.nodes) + 1)
     values: dict[Value, Any] = dict(zip(graph.params, arrays, strict=True))
+    see = _witness.get()
     for node in graph.nodes:
         inputs = [None if x is None else np.asarray(x.value, x.dtype.numpy) if isinstance(x, Literal) else values[x]
                   for x in node.inputs]
         if node.op.data_dependent:
             sizes = _say_sizes(node, inputs, values, sizes)
-            continue
-        attrs = concrete(node.attrs, sizes) if sizes else node.attrs
-        types = tuple(concrete_type(x.type, sizes) for x in node.outputs)
-        values.update(zip(node.outputs, evaluate_op(node.op, inputs, attrs, types), strict=True))
+        else:
+            attrs = concrete(node.attrs, sizes) if sizes else node.attrs
+            types = tuple(concrete_type(x.type, sizes) for x in node.outputs)
+            values.update(zip(node.outputs, evaluate_op(node.op, inputs, attrs, types), strict=True))
+        if see is not None:
+            see(node, inputs, [values[x] for x in node.outputs])
     return [values[r] for r in graph.results]
 
 

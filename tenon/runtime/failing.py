@@ -14,6 +14,7 @@ from tenon.backends.cpu.steps import (
     FollowStep,
     HostStep,
     KernelStep,
+    LookStep,
     LoopStep,
     Step,
     Storage,
@@ -25,7 +26,7 @@ from tenon.passes.checks import checked, is_whole
 
 def is_checked(step: Step) -> bool:
     """Whether all threads look, within the step or after it, if one has failed, or was ended within a kernel."""
-    return any(isinstance(x, (HostStep, AllocateStep, FollowStep))
+    return any(isinstance(x, (HostStep, AllocateStep, FollowStep, LookStep))
                or (isinstance(x, KernelStep) and (bool(x.unit.facts.checks) or x.unit.endless)) for x in leaves([step]))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from tenon.atomic import Store, at_once, ignored, later
 from tenon.backends.base import Array, Then
 from tenon.backends.cpu import driver as native
-from tenon.backends.cpu.steps import AllocateStep, FollowStep, HostStep, Storage, homes
+from tenon.backends.cpu.steps import AllocateStep, FollowStep, HostStep, LookStep, Storage, homes
 from tenon.backends.cpu.unit import count
 from tenon.backends.interrupts import interrupts
 from tenon.errors import TenonError, failed_check, step_error
@@ -176,6 +176,8 @@ class Frame:
                 self.use_cells(self.cells.grow(size, end))
             elif isinstance(step, FollowStep):
                 raise not_pushed(step.node.loc)
+            elif isinstance(step, LookStep):
+                step.see(self, step)
             else:
                 self.evaluate(step)
         except Exception as error:

@@ -11,7 +11,17 @@ import numpy as np
 
 from tenon.backends.base import Array
 from tenon.backends.cpu.assemble import Assembly
-from tenon.backends.cpu.steps import AllocateStep, CopyStep, FollowStep, HostStep, KernelStep, Step, Storage, homes
+from tenon.backends.cpu.steps import (
+    AllocateStep,
+    CopyStep,
+    FollowStep,
+    HostStep,
+    KernelStep,
+    LookStep,
+    Step,
+    Storage,
+    homes,
+)
 from tenon.backends.cpu.unit import Unit, count
 from tenon.dataclasses import dataclass, field
 from tenon.graph.interpret import concrete_type
@@ -55,7 +65,7 @@ class Layout:
     work: int
     status_words: int
     checked: list[KernelStep]                   # who writes the status words
-    host: list[HostStep | AllocateStep | FollowStep]    # what may call back
+    host: list[HostStep | AllocateStep | FollowStep | LookStep]     # what may call back
     loops: bool                                 # whether a signal may end it
     endless: bool                               # whether the data alone may
     sizes: Sizes

@@ -20,6 +20,7 @@ from tenon.backends.cpu.steps import (
     HostStep,
     KernelStep,
     Leaf,
+    LookStep,
     LoopStep,
     MarkStep,
     Move,
@@ -61,7 +62,7 @@ class Table(Rows):
         self.address_of, self.taken, self.threads = address_of, taken, threads
         self.size_words: list[int] = []
         self.checked: list[KernelStep] = []
-        self.host: list[HostStep | AllocateStep | FollowStep] = []      # what may call back
+        self.host: list[HostStep | AllocateStep | FollowStep | LookStep] = []      # what may call back
         self.cell_kinds: dict[tuple[TensorType, ...], int] = {}
         self.marks: dict[MarkStep, int] = {}            # where their two words are
         self.segment = 0                                # number of barriers so far
@@ -131,7 +132,7 @@ class Table(Rows):
             case CopyStep():
                 at = self.place_operands((step.target, step.source))
                 self.row("copy", driver.COPY, at, count(step.source.bytes, self.sizes))
-            case HostStep():
+            case HostStep() | LookStep():
                 self.place_operands(touched(step))
                 self.row_to_leave(step.node.op.name, driver.HOST, len(self.host))
                 self.host.append(step)

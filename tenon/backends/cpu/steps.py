@@ -1,6 +1,7 @@
 """What a program does, step by step, and the memory that the steps work on.  No sizes yet.
 
     Leaf    = KernelStep | HostStep | CopyStep | MoveStep | AllocateStep | FollowStep | MarkStep | ReleaseStep
+            | LookStep
     Step    = Leaf | BranchStep | LoopStep                                  the last two hold steps
     Storage                             memory that one or several values lie in: views share it, in-place results too
 
@@ -10,7 +11,8 @@ that a scan has come to, or one of two buffers that a loop fills by turns.  A `M
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 from tenon.backends.base import Array
 from tenon.backends.cpu.unit import Unit
@@ -178,6 +180,21 @@ class ReleaseStep:
 
 
 @dataclass(eq=False)
+class LookStep:
+    """Show memory to a debugging tool, before or after a step: `see(frame, self)`, where `frame` can view it."""
+
+    step: KernelStep | HostStep
+    see: Callable[[Any, LookStep], None]
+    inputs: tuple[Storage, ...]
+    before: bool = False
+    outputs: tuple[Storage, ...] = ()
+
+    @property
+    def node(self) -> Node:
+        return self.step.node
+
+
+@dataclass(eq=False)
 class BranchStep:
     """The steps of one branch: of number 0 or 1 where `choice` is a boolean, else of the nearest number there is."""
 
@@ -228,7 +245,7 @@ class LoopStep:
         return _inside(self.parts, "outputs")
 
 
-Leaf = KernelStep | HostStep | CopyStep | MoveStep | AllocateStep | FollowStep | MarkStep | ReleaseStep
+Leaf = KernelStep | HostStep | CopyStep | MoveStep | AllocateStep | FollowStep | MarkStep | ReleaseStep | LookStep
 Step = Leaf | BranchStep | LoopStep
 
 
@@ -313,7 +330,7 @@ def _resolved(step: Step) -> Step:
             return replace(step, handle=now(step.handle), cell=now(step.cell))
         case FollowStep():
             return replace(step, handle=now(step.handle), cell=now(step.cell))
-        case MarkStep() | ReleaseStep():
+        case MarkStep() | ReleaseStep() | LookStep():       # the last is put between steps that are resolved
             return step
         case BranchStep():
             return BranchStep(step.node, now(step.choice), tuple(map(resolved, step.branches)))

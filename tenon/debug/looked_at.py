@@ -1,0 +1,75 @@
+"""A jitted function and lookers -> its compiled programs, run with looks at their memory while a block lasts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from tenon.backends.base import Executable
+from tenon.capture.captured import Captured
+from tenon.capture.constants import late_program
+from tenon.eager.calls import program_of
+from tenon.eager.recording import is_grad_enabled
+from tenon.errors import ArgumentError, TenonError
+from tenon.jit import Around, Jitted, Run
+from tenon.runtime.looking import Halted, Looked, Looker
+from tenon.runtime.program import Program
+from tenon.runtime.staged import Staged
+
+
+def jitted_of(function: Any, tool: str) -> Jitted:
+    """The jitted function that a tool works on; raises ArgumentError for any other."""
+    jitted = getattr(function, "__func__", function)
+    if not isinstance(jitted, Jitted):
+        raise ArgumentError(f"{tool} takes a function with @tn.jit, not {function!r}",
+                            hint=f"put @tn.jit above it: {tool} looks into compiled code")
+    return jitted
+
+
+@contextmanager
+def looked_at(jitted: Jitted, lookers: Sequence[Looker], around: Around | None = None) -> Iterator[None]:
+    """Let lookers see what runs of the function's programs have in memory; `around` is called around each run."""
+    with ExitStack() as ends:
+        known: set[Program] = set()
+
+        def run_looked_at(run: Run, captured: Captured, leaves: Sequence[Any], containers: Sequence[Any]) -> Any:
+            for program, inside in programs_of(captured):
+                if program not in known:
+                    known.add(program)
+                    ends.callback(_look(program, lookers, inside))
+            try:
+                return run(captured, leaves, containers)
+            except Halted as halted:
+                raise halted.error from None
+        with jitted.with_around(run_looked_at):
+            if around is not None:
+                ends.enter_context(jitted.with_around(around))
+            yield
+
+
+def _look(program: Program, lookers: Sequence[Looker], inside: bool) -> Callable[[], None]:
+    """Put looks into a program, beside those that are there; what takes them out again."""
+    before = program.looked_at
+    own = (*before.lookers, *lookers) if isinstance(before, Looked) else tuple(lookers)
+    program.looked_at = Looked(program, own, inside)
+
+    def end() -> None:
+        program.looked_at = before
+    return end
+
+
+def programs_of(captured: Captured) -> Iterator[tuple[Program, bool]]:
+    """The native programs that a call of the capture runs, and that of its gradient, which runs outside of calls."""
+    try:
+        yield from ((program, True) for program in _native(captured.program))
+        if captured.differentiable and is_grad_enabled() and captured.halves is not None:
+            yield from ((program, False) for program in _native(program_of(captured.halves.backward)))
+    except TenonError:          # what is wrong with the program, running it says
+        return
+
+
+def _native(program: Executable) -> Iterator[Program]:
+    late = late_program(program)
+    parts = late._programs.values() if isinstance(late, Staged) else (late,)
+    yield from (part for part in parts if isinstance(part, Program))

@@ -1,0 +1,149 @@
+"""A program and lookers -> the same program, run with looks at its memory between its steps.
+
+    program.looked_at = Looked(program, (looker,))      # until it is None again, every run is looked at
+
+The kernels, their code and their order are those of the program: only the table of steps is made anew, with a call to
+Python before or after the steps that a looker asks for.  What a run would update in place it is given copies of, so a
+looker that raises ends the run before anything has changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from tenon.backends.base import Array, Then
+from tenon.backends.cpu.steps import BranchStep, HostStep, KernelStep, LookStep, LoopStep, Step
+from tenon.dataclasses import replace
+from tenon.graph.interpret import concrete_type
+from tenon.graph.ir import Graph
+from tenon.runtime.frame import Frame
+from tenon.runtime.layout import Layout, make_layout, take_donated
+from tenon.runtime.memory import aligned_bytes
+from tenon.runtime.program import Program
+from tenon.runtime.results import take
+from tenon.runtime.scheduler import pool
+
+
+class Halted(BaseException):
+    """Takes an error of a looker's out of a call; what deals with errors of the program must not see it."""
+
+    def __init__(self, error: Exception):
+        super().__init__(str(error))
+        self.error = error
+
+
+class Again(BaseException):
+    """Ends a run that is to be made once more, since a looker wants to see more than it did."""
+
+
+class Looker(Protocol):
+    """Who looks at memory."""
+
+    def wants(self, step: KernelStep | HostStep) -> tuple[bool, bool]:
+        """Whether to look before the step, at what it reads, and after it, at what it has made."""
+
+    def see(self, frame: Frame, look: LookStep) -> None:
+        """Look.  A Halted that it raises ends the run, and Again begins it anew."""
+
+
+class Looked:
+    """A program, run with looks between its steps; an `Executable`."""
+
+    def __init__(self, program: Program, lookers: Sequence[Looker], inside: bool = True):
+        self.program, self.lookers = program, tuple(lookers)
+        self.inside = inside            # a jitted call, which makes an error of what is Halted
+        self._frames: dict[Any, list[Frame]] = {}
+        self._place_looks()
+
+    def _place_looks(self) -> None:
+        self.parts = replace(self.program.parts, steps=tuple(self._with_looks(self.program.parts.steps)))
+        self._layouts: dict[Any, Layout] = {}
+
+    @property
+    def graph(self) -> Graph:
+        """What is run, after all passes."""
+        return self.program.graph
+
+    def run(self, arrays: Sequence[Array], donated: Collection[int] = (), then: Then | None = None) -> list[Array]:
+        """The results, in memory of their own; the arguments stay as they are."""
+        accepted = self.program._accept(arrays)
+        try:
+            return self._run(accepted, donated, then)
+        except Again:
+            self._place_looks()
+            return self._run(accepted, donated, then)
+
+    def _run(self, arrays: Sequence[Array], donated: Collection[int], then: Then | None) -> list[Array]:
+        given = [_copy(x) if k in donated else x for k, x in enumerate(arrays)]
+        layout = self._layout([x.shape for x in given], donated)
+        idle = self._frames.setdefault(layout, [])
+        try:
+            frame = idle.pop()
+        except IndexError:
+            frame = self._new_frame(layout)
+        try:
+            return frame.run(given, frame.arena, then)
+        except Halted as halted:
+            raise halted if self.inside else halted.error from None
+        finally:
+            idle.append(frame)
+
+    def _new_frame(self, layout: Layout) -> Frame:
+        frame = Frame(layout, self.program._native)
+        needed = layout.memory.size + layout.scratch * layout.threads
+        frame.use(aligned_bytes(needed) if needed else None)
+        return frame
+
+    def _layout(self, shapes: Sequence[tuple[int, ...]], donated: Collection[int]) -> Layout:
+        """The plan of a run, in which the same results take the memory of the same arguments as without looks."""
+        plain, threads = self.program._layout_for(shapes, donated), pool().threads
+        key = tuple(plain.sizes.values()), frozenset(donated), threads
+        if key not in self._layouts:
+            taken = take_donated(self.program.parts, sorted(donated))
+            self._layouts[key] = make_layout(self.parts, self.program._address_of, plain.sizes, taken, threads)
+        return self._layouts[key]
+
+    def _with_looks(self, steps: Iterable[Step]) -> Iterator[Step]:
+        for step in steps:
+            match step:
+                case BranchStep():
+                    yield replace(step, branches=tuple(tuple(self._with_looks(part)) for part in step.branches))
+                case LoopStep():
+                    yield replace(step, body=tuple(self._with_looks(step.body)),
+                                  condition=tuple(self._with_looks(step.condition)))
+                case KernelStep() | HostStep():
+                    wanted = [(looker, *looker.wants(step)) for looker in self.lookers]
+                    yield from (LookStep(step, x.see, step.inputs, before=True) for x, before, _ in wanted if before)
+                    yield step
+                    yield from (LookStep(step, x.see, step.outputs) for x, _, after in wanted if after)
+                case _:
+                    yield step
+
+
+def _copy(array: Array) -> Array:
+    made = take(array.shape, array.dtype)
+    np.copyto(made, array)
+    return made
+
+
+def inputs_of(frame: Frame, step: KernelStep) -> list[Array]:
+    """What a kernel reads, as the parameters of its body."""
+    found = []
+    for k, (param, storage) in enumerate(zip(step.unit.body.params, step.inputs, strict=False)):
+        type, start = concrete_type(param.type, frame.layout.sizes), step.pieces.get(k, 0)
+        whole = concrete_type(storage.type, frame.layout.sizes)
+        raw = frame.view(storage, whole).reshape(-1).view(np.uint8)
+        size = int(type.size) * type.dtype.itemsize
+        found.append(raw[start:start + size].view(type.dtype.numpy).reshape(type.shape))
+    return found
+
+
+def outputs_of(frame: Frame, step: KernelStep | HostStep) -> list[Array]:
+    """What a step has made, as the outputs of its node."""
+    types = [concrete_type(x.type, frame.layout.sizes) for x in step.node.outputs]
+    return [frame.view(storage, type) for storage, type in zip(step.outputs, types, strict=False)]
+
+
