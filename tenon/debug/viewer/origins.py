@@ -168,7 +168,8 @@ def _origin(node: Node, names: Names) -> Location | None:
            and x.node.loc.phase != FORWARD for x in node.inputs):
         phase = UPDATE          # what is made of gradients
     here = node.loc or Location("", 0)
-    return Origin(here.file, here.line, here.column, here.end_column, here.function, path, kind, phase, stack)
+    return Origin(here.file, here.line, here.column, here.end_column, here.function, path=path, kind=kind, phase=phase,
+                  stack=stack)
 
 
 def _frames() -> Iterator[FrameType]:
