@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from types import MappingProxyType
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import numpy as np
 
@@ -56,6 +56,9 @@ from tenon.observe import emit, span, timed
 from tenon.tensor import Tensor, asarray
 from tenon.types import DType, TensorType
 
+if TYPE_CHECKING:
+    from tenon.capture.split.breaks import Part
+
 F = TypeVar("F", bound=Callable[..., Any])
 Run = Callable[[Captured, Sequence[Any], Sequence[Any]], Any]
 Around = Callable[[Run, Captured, Sequence[Any], Sequence[Any]], Any]
@@ -85,6 +88,10 @@ class Jitted(StandsFor):
         self.families: dict[Any, Family] = {}
         self._lock = Lock()
         self._as_it_is = 0              # how many of the next calls are made without a look at their arguments
+        self._plainly: Callable[..., Any] = function    # what runs these
+        self.part: Part | None = None   # what runs it in pieces
+        self._bound_as: Callable[..., Any] = _itself    # what makes what runs it of that, where it is a bound method
+        self._is_whole = False          # whether it cannot be split
         self._short_ways: tuple[tuple[bool, DType | None, Call], ...] = ()
         self._around: tuple[Around, ...] = ()       # what debugging tools put around runs of captures
 
@@ -99,7 +106,7 @@ class Jitted(StandsFor):
             return self.function(*args, **keywords)
         if self._as_it_is:
             self._as_it_is -= 1
-            return self.function(*args, **keywords)
+            return self._plainly(*args, **keywords)
         for recorded, narrow, call in self._short_ways:
             if recorded is recording() and narrow is autocasting():
                 result = call(args, keywords)
@@ -198,17 +205,52 @@ class Jitted(StandsFor):
     def _by_part(self, record: Record, args: Any, keywords: Any) -> Any:
         if record.eager is not None:
             self._say_no(record.eager)
+        driver = self._driver() if record.split else None
+        if driver is not None:
+            self._run_plainly(driver)
+            return driver(*args, **keywords)
         if record.parts is None:
             record.parts = Parts(self.__name__)
-        if record.parts.eager and self._never_captured():
-            self._as_it_is = CALLS_AS_IT_IS
+        if record.parts.eager:
+            self._run_plainly(self.function)
         return record.parts.run(lambda: self.function(*args, **keywords))
 
-    def _never_captured(self) -> bool:
-        """Whether all calls so far ran by part, and as eager code."""
-        return not self.fullgraph and all(
-            record.eager is not None and record.parts is not None and record.parts.eager
-            for record in self.records.values())
+    def _run_plainly(self, function: Callable[..., Any]) -> None:
+        """Make the next calls without a look at their arguments, where all so far ran in pieces, or as eager code."""
+        if not self.fullgraph and all(
+                record.eager is not None and (record.split or (record.parts is not None and record.parts.eager))
+                for record in self.records.values()):
+            self._plainly, self._as_it_is = function, CALLS_AS_IT_IS
+
+    @property
+    def is_split(self) -> bool:
+        """Whether calls that one graph cannot hold run in pieces."""
+        return self._driver() is not None
+
+    def _driver(self) -> Callable[..., Any] | None:
+        """What runs the function in pieces."""
+        driver = None if self.part is None else self.part.driving()
+        return None if driver is None else self._bound_as(driver)
+
+    def _split_at(self, reason: Reason) -> bool:
+        """Split the function where a capture stopped; whether that can be."""
+        if reason.stack is None or self.fullgraph or self._is_whole:
+            return False
+        if self.part is None:
+            with unforked:
+                from tenon.capture.split.breaks import split_of  # local: as below
+            if (found := split_of(self.function, self._piece)) is None:
+                self._is_whole = True
+                return False
+            self.part, self._bound_as = found
+        return self.part.note(reason) or self.part.split.version > 0
+
+    def _piece(self, function: Callable[..., Any], part: Part | None) -> Jitted:
+        """A piece of this function, or a function that it calls, as graphs of its own."""
+        piece = Jitted(function, memory_budget=self.memory_budget, constants=self.constants, autotune=self.autotune,
+                       background=self.background)
+        piece.part = part
+        return piece
 
     def capture(self, *args: Any, **keywords: Any) -> Captured:
         """The capture that a call with these arguments would use; nothing of the program is run.
@@ -322,7 +364,7 @@ class Jitted(StandsFor):
             if unsafe.passing and record.passed < MOST_PASSED and not self.fullgraph:
                 record.passed += 1
                 return None, leaves
-            self._refuse(record, Reason(unsafe.what, unsafe.where, unsafe.hint, unsafe.before))
+            self._refuse(record, Reason(unsafe.what, unsafe.where, unsafe.hint, unsafe.before, unsafe.stack))
             return None, leaves
         except (Stopped, CaptureError, ConfigError, CompilerDefect):
             raise
@@ -344,6 +386,9 @@ class Jitted(StandsFor):
         if (pattern := pattern_of(captured, leaves)) is not None:
             record.family.patterns = [*record.family.patterns[1 - MOST_CAPTURES:], pattern]
         emit("captured", function=self.__name__, nodes=len(captured.graph.nodes))
+        if self.part is not None:
+            self.part.captured(len(captured.graph.nodes), structure,
+                               [None if isinstance(x, Tensor) else leaf_key(x) for x in leaves])
         given = captured.arguments(leaves)
         return (None, leaves) if given is None else (captured, given)
 
@@ -405,6 +450,7 @@ class Jitted(StandsFor):
         """Let calls like this one run by part, or say that they cannot be one graph."""
         record.eager = reason
         self._tell(reason)
+        record.split = self._split_at(reason)
 
     def _tell(self, reason: Reason) -> None:
         """Say that calls run by part; raises where they must not."""
@@ -415,6 +461,10 @@ class Jitted(StandsFor):
         """With `fullgraph=True`, every call that would run by part is an error."""
         if self.fullgraph:
             raise CaptureError(reason.what, where=reason.where, hint=reason.hint) from None
+
+
+def _itself(driver: Callable[..., Any]) -> Callable[..., Any]:
+    return driver
 
 
 def is_made(captured: Captured, arguments: Sequence[Any]) -> bool:

@@ -24,7 +24,7 @@ pipeline
 autocast state in_place elements arrays tensor eager
 capture
 jit transforms random linalg extend
-array_api pytorch_names pytorch_methods distributed distributions fft nn optim data interop serialization debug testing utils
+array_api pytorch_names pytorch_methods distributed distributions fft nn optim data interop serialization debug testing
 __init__
 demos onnx torch
 serve cli

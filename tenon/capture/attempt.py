@@ -31,7 +31,7 @@ from tenon.capture.tree import Structure, unfold
 from tenon.capture.watch import UnsafeCall, Watch
 from tenon.dataclasses import dataclass, field
 from tenon.dims import Dim, UndecidedSize
-from tenon.errors import CompilerDefect
+from tenon.errors import PACKAGE, CompilerDefect
 from tenon.sizes import Assumptions, assuming
 from tenon.tensor import Tensor
 from tenon.types import TensorType
@@ -115,8 +115,8 @@ class Attempt:
                         watch.sightings)
 
     def _refuse_types(self, codes: set[CodeType]) -> None:
-        """What asks a number for its type is given that of a stand-in."""
-        for code in codes:
+        """What asks a number for its type is given that of a stand-in, which Tenon's own code knows."""
+        for code in (x for x in codes if not x.co_filename.startswith(PACKAGE)):
             names = names_of(code).global_names
             if "type" in names and not names.isdisjoint(("int", "float")):
                 raise UnsafeCall("a number that changes may have been asked for its type", convertible=True)

@@ -211,7 +211,7 @@ class _Leaves:
 
     def carries(self, state: TensorState) -> bool:
         """Whether a gradient can flow back: there is a tape, and backward() has not been through any of it."""
-        return state.node is not None and not goes_through_released(state.node, self._released)
+        return state.node is not None and not goes_through_released(state.node, self._released, self.capture.released)
 
 
 def _flags(capture: Capture) -> list[tuple[Source, bool]]:

@@ -7,7 +7,7 @@ A gradient that is not there is not one of zeros: an optimizer passes over param
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from functools import reduce
 from itertools import groupby
 from operator import or_
@@ -60,8 +60,10 @@ def reached_by_any(ends: Sequence[tuple[Sequence[TapeNode], Any]]) -> dict[Any, 
     return {leaf: there for leaf, there in found.items() if not isinstance(there, bool)}
 
 
-def goes_through_released(end: TapeNode, known: dict[TapeNode, bool]) -> bool:
+def goes_through_released(end: TapeNode, known: dict[TapeNode, bool], before: Set[Any]) -> bool:
     """Whether backward() has been through a part of the tape of this call; `known` is for further questions.
+
+    `before`: the edges of tensors from outside whose tapes it has been through before the call.
 
     Where the data decide which input a result is, they would decide that too, which no result of a call can say.
     """
@@ -73,9 +75,10 @@ def goes_through_released(end: TapeNode, known: dict[TapeNode, bool]) -> bool:
         if missing and node not in known:
             pending += missing
             continue
-        known[pending.pop()] = found = node.released or any(known[n] for n in above)
-        if found and node.op in STRUCTURED and any(
-                isinstance(x, Tensor) and x.requires_grad and not (x.node and known[x.node]) for x in node.inputs):
+        tensors = [x for x in node.inputs if isinstance(x, Tensor)]
+        gone = [x for x in tensors if (known[x.node] if x.node else type(x.payload) is Value and x.payload in before)]
+        known[pending.pop()] = found = node.released or bool(gone)
+        if found and node.op in STRUCTURED and any(x.requires_grad and not any(x is y for y in gone) for x in tensors):
             raise UnsafeCall("whether backward() has been through a result's tape depends on the data")
     return known[end]
 

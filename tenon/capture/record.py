@@ -15,6 +15,7 @@ from tenon.capture.pattern import Pattern
 from tenon.capture.places import Key, Place
 from tenon.capture.segments import Parts
 from tenon.capture.tree import Structure
+from tenon.capture.watch import Stack
 from tenon.dataclasses import dataclass, field
 from tenon.dims import SMALLEST_SYMBOLIC_SIZE, Dim, substitute, symbol, symbols
 from tenon.errors import Location
@@ -31,6 +32,7 @@ class Reason:
     where: Location | None = None
     hint: str | None = None
     before: tuple[Node, ...] = ()       # what was captured until then
+    stack: Stack | None = None          # where, in all functions that ran; None where nothing is to be split
     bug: bool = False                   # whether it is a mistake of Tenon's, which nobody should have to know of
 
     def __str__(self) -> str:
@@ -59,6 +61,7 @@ class Record:
     shapes: dict[Key, Shape] = field(default_factory=dict)    # of the tensors that stood there first
     unmoved: set[Key] = field(default_factory=set)                  # places whose values are part of the capture
     eager: Reason | None = None
+    split: bool = False                                             # whether it runs in pieces, where there is a reason
     full: Reason | None = None                                      # why there are no more captures
     texts: int = 0                                                  # captures made for another text
     passed: int = 0                                                 # calls that ran by part, and others need not

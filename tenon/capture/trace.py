@@ -107,6 +107,7 @@ class Capture(TensorInterpreter):
         self.sources: list[Source] = []
         self.seen: dict[int, Seen] = {}
         self._arrays: dict[int, Value] = {}
+        self.released: set[Value] = set()   # tensors from outside whose tapes backward() has been through
         self.flows: set[Value] = set()      # what a gradient can flow to, as far as the graph tells
         self.gradients: dict[Value, Value] = {}         # of values that a backward pass came by
         self._derives: Location | None = None           # where that was computed whose gradient is recorded now
@@ -282,6 +283,8 @@ class Capture(TensorInterpreter):
         start = self._parameter(source, type, name)
         if own.requires_grad:
             self.flows.add(start)
+            if own.node is not None and own.node.released:
+                self.released.add(start)
         grad = None
         if own.grad is not None:
             grad = Tensor(self._parameter(GradientOf(source), type, f"{start.name}_grad"))

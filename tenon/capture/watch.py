@@ -49,6 +49,9 @@ HARMLESS = frozenset(map(id, (isinstance, issubclass, len, id, getattr, hasattr,
 PLAIN_OWNERS = frozenset((list, tuple, dict, set, frozenset, str, int, float, deque, Lock))
 
 
+Stack = tuple[tuple[types.CodeType, int, int | None], ...]      # code of users', line and column, innermost first
+
+
 class UnsafeCall(BaseException):
     """Raised out of a capture just before something that a graph cannot do: the function runs by part instead.
 
@@ -64,10 +67,22 @@ class UnsafeCall(BaseException):
         self.convertible = convertible      # whether the function may be one graph once it is rewritten
         self.passing = passing              # whether another call may be one graph, as after one that made parameters
         self.what, self.where, self.hint = what, where or (frame and location_of(frame)), hint
+        self.stack = _stack(frame or sys._getframe(1))
         if (watch := _watching.get()) is not None:
             watch.noted.append(self)
             if len(watch.noted) > MOST_CAUGHT:
                 leave_by_force(what)
+
+
+def _stack(frame: types.FrameType | None) -> Stack:
+    """What runs, up to what began the capture."""
+    watch, found = _watching.get(), []
+    while frame is not None and (watch is None or frame is not watch._entered):
+        if follows(frame.f_code):
+            place = location_of(frame)
+            found.append((frame.f_code, place.line, place.column))
+        frame = frame.f_back
+    return tuple(found)
 
 
 def leave_by_force(what: str) -> None:

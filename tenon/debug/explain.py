@@ -100,14 +100,54 @@ def explain(function: Any, *args: Any, **keywords: Any) -> Explanation:
     if args or keywords:
         return _of_call(jitted, (function.__self__, *args) if function is not jitted else args, keywords)
     captures = [c for record in jitted.records.values() for c in record.captures]
-    bugs = sum(record.eager is not None and record.eager.bug for record in jitted.records.values())
-    lines = [f"{jitted.__name__}: {_count(len(captures), 'capture')}" + (f", {_count(bugs, 'bug')}" if bugs else "")]
+    return Explanation(tuple(_so_far(jitted)), captures=(*captures, *_of_pieces(jitted)))
+
+
+def _so_far(jitted: Jitted) -> Iterator[str]:
+    """What all calls so far came to."""
+    records = list(jitted.records.values())
+    captures = [c for record in records for c in record.captures]
+    bugs = sum(record.eager is not None and record.eager.bug for record in records)
+    yield f"{jitted.__name__}: {_count(len(captures), 'capture')}" + (f", {_count(bugs, 'bug')}" if bugs else "")
+    yield from _captures(captures)
+    split = any(record.split for record in records) and jitted.is_split
+    if split:
+        yield from _pieces(jitted)
+    yield from (f"runs by part: {record.eager}" for record in records if record.eager and not (split and record.split))
+    yield from (f"other calls run by part: {record.full}" for record in records if record.full)
+
+
+def _captures(captures: Sequence[Captured]) -> Iterator[str]:
     for number, captured in enumerate(captures, 1):
-        again = [f"  captured since {captured.why}"] if captured.why else []
-        lines += [f"capture {number}: {_signature(captured)}", *again, *_details(captured)]
-    lines += [f"runs by part: {record.eager}" for record in jitted.records.values() if record.eager]
-    lines += [f"other calls run by part: {record.full}" for record in jitted.records.values() if record.full]
-    return Explanation(tuple(lines), captures=tuple(captures))
+        yield f"capture {number}: {_signature(captured)}"
+        yield from ([f"  captured since {captured.why}"] if captured.why else [])
+        yield from _details(captured)
+
+
+def _pieces(jitted: Jitted) -> Iterator[str]:
+    """Where a function is split and why, and what its pieces are."""
+    part = jitted.part
+    assert part is not None
+    for reason in part.split.reasons:
+        yield f"split: {reason}"
+    for first, last, piece in part.pieces:
+        _, *told = _so_far(piece)
+        count = sum(len(record.captures) for record in piece.records.values())
+        lines = f"line {first}" if first == last else f"lines {first} to {last}"
+        yield f"piece of {lines}: {_count(count, 'capture')}"
+        yield from (f"  {line}" for line in told)
+    for callee in part.callees:
+        first_line, *told = _so_far(callee)
+        yield f"calls {first_line}"
+        yield from (f"  {line}" for line in told)
+
+
+def _of_pieces(jitted: Jitted) -> Iterator[Captured]:
+    """The captures of all pieces of a function that is split."""
+    if jitted.part is not None and jitted.is_split:
+        for piece in [piece for *_, piece in jitted.part.pieces] + jitted.part.callees:
+            yield from (c for record in piece.records.values() for c in record.captures)
+            yield from _of_pieces(piece)
 
 
 def _count(number: int, what: str) -> str:
@@ -126,7 +166,7 @@ def _of_call(jitted: Jitted, args: tuple[Any, ...], keywords: dict[str, Any]) ->
     if captured is None:
         reason = record.eager or record.full
         assert reason is not None
-        return _by_part(jitted.__name__, reason)
+        return _in_pieces(jitted, reason) if record.split and jitted.is_split else _by_part(jitted.__name__, reason)
     again = [f"  captured since {captured.why}"] if captured.why else []
     number = [c for r in jitted.records.values() for c in r.captures].index(captured) + 1
     constants = _constants(jitted, args, keywords)
@@ -145,7 +185,17 @@ def _holder(effect: Effect, number: int | None) -> str:
 def _by_part(name: str, reason: Reason) -> Explanation:
     hint = [f"  hint: {reason.hint}"] if reason.hint else []
     return Explanation((f"{name}: runs by part, since one graph cannot hold it", *str(reason).splitlines(), *hint),
-                       source_lines(reason.before, (), reason.where))
+                       source_lines(reason.before, (), [reason.where] if reason.where else []))
+
+
+def _in_pieces(jitted: Jitted, reason: Reason) -> Explanation:
+    """Of a call that runs in pieces, as they are known so far: what stands behind a stop is captured when it runs."""
+    assert jitted.part is not None
+    captures = tuple(_of_pieces(jitted))
+    nodes = [node for captured in captures for node in captured.graph.nodes] or reason.before
+    stops = [x.where for x in jitted.part.split.reasons if x.where]
+    head = f"{jitted.__name__}: runs in {_count(len(jitted.part.pieces), 'piece')}, since one graph cannot hold it"
+    return Explanation((head, *"\n".join(_pieces(jitted)).splitlines()), source_lines(nodes, (), stops), captures)
 
 
 # ---------------------------------------------------------------- one capture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import linecache
 import os
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from types import CodeType
 
 from tenon.dataclasses import dataclass
@@ -32,14 +32,15 @@ class Line:
 
 
 def source_lines(nodes: Iterable[Node], codes: Collection[CodeType],
-                 stopped: Location | None = None) -> tuple[Line, ...]:
+                 stopped: Sequence[Location] = ()) -> tuple[Line, ...]:
     """The lines of the functions that the nodes come from, and of where the capture stopped."""
     operators: dict[tuple[str, str], dict[int, Counter[str]]] = defaultdict(lambda: defaultdict(Counter))
     for node in nodes:
         if node.loc is not None:
             operators[node.loc.file, node.loc.function][node.loc.line][node.op.name] += 1
-    if stopped is not None:
-        operators[stopped.file, stopped.function].setdefault(stopped.line, Counter())
+    for place in stopped:
+        operators[place.file, place.function].setdefault(place.line, Counter())
+    stops = {(place.file, place.line) for place in stopped}
     found: list[Line] = []
     for (file, function), lines in operators.items():
         first, last = min(lines), max(lines)
@@ -49,8 +50,7 @@ def source_lines(nodes: Iterable[Node], codes: Collection[CodeType],
         rows = [(number, linecache.getline(file, number).rstrip()) for number in range(first, last + 1)]
         if len(operators) > 1:
             found.append(Line(0, f"# {function}, {os.path.basename(file)}", PYTHON))
-        found += [_line(number, text, lines.get(number), stopped is not None and (file, number) == (
-            stopped.file, stopped.line)) for number, text in rows if text]
+        found += [_line(number, text, lines.get(number), (file, number) in stops) for number, text in rows if text]
     return tuple(found[:MOST_LINES])
 
 

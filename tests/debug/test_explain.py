@@ -94,7 +94,7 @@ def test_html_holds_the_same_lines():
     assert "relu, multiply" in html and "#dfd" in html and "<script" not in html
 
 
-def test_what_runs_by_part_is_told_with_its_line():
+def test_what_needs_python_is_told_with_its_line():
     @tn.jit
     def f(x):
         y = x * 2
@@ -102,7 +102,7 @@ def test_what_runs_by_part_is_told_with_its_line():
         return y
     told = tn.explain(f, X)
     assert marked(told, "stop") == {"input(y.shape)": "needs Python"} and marked(told, "graph") == {"y = x * 2": "multiply"}
-    assert "f: runs by part" in str(told) and "^^^" in str(told)
+    assert "f: runs in 1 piece" in str(told) and "^^^" in str(told)
     with pytest.raises(tn.errors.CaptureError, match="input"):
         tn.jit(f.function, fullgraph=True)(X)
 

@@ -18,7 +18,7 @@ from tenon.capture.numbers import Number, as_tensor, in_graph, is_number, kind_o
 from tenon.capture.presence import goes_through_released
 from tenon.capture.subgraph import InnerBuilder, closed
 from tenon.capture.watch import UnsafeCall, unwatched
-from tenon.eager.tape import RELEASED, saved
+from tenon.eager.tape import RELEASED, TapeNode, saved
 from tenon.graph.cut import has_effect
 from tenon.graph.ir import Graph, Node, Value
 from tenon.graph.structure import structure
@@ -236,7 +236,11 @@ class Join:
         for (key, (a, b)), out in zip(self.requests.items(), made, strict=True):
             nodes = [x.node for x in (a, b) if isinstance(x, Tensor) and x.requires_grad]
             self.outputs[key] = out.detach() if not nodes else \
-                released_form(out) if all(node and goes_through_released(node, {}) for node in nodes) else out
+                released_form(out) if all(node and self.is_released(node) for node in nodes) else out
+
+    def is_released(self, node: TapeNode) -> bool:
+        """Whether backward() has been through what made a value."""
+        return goes_through_released(node, {}, self.capture.released)
 
     def closed(self, graph: Graph, free: Sequence[Value]) -> Graph:
         """The graph with values around it as parameters; the same one for equal arms, so that it is derived once."""

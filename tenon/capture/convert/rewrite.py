@@ -27,11 +27,11 @@ def rewritten(code: types.CodeType, names: dict[str, Any]) -> types.CodeType:
     if code.co_flags & (CO_COROUTINE | CO_ASYNC_GENERATOR):
         raise Unconvertible("it is asynchronous")
     definition = definition_of(code, names)
-    node = _as_function(definition, code)
-    _check(node)
+    node = as_function(definition, code)
+    check(node)
     convert_function(node, definition.owner, frozenset())
     try:
-        new = _compiled(node, definition, code)
+        new = compiled(node, definition, code)
     except (SyntaxError, ValueError, RecursionError) as error:      # such as more nested blocks than Python takes
         raise Unconvertible(f"it cannot be rewritten: {error}") from None
     _stand_for(new, code)
@@ -41,7 +41,7 @@ def rewritten(code: types.CodeType, names: dict[str, Any]) -> types.CodeType:
 CO_COROUTINE, CO_ASYNC_GENERATOR = 0x80, 0x200
 
 
-def _as_function(definition: Definition, code: types.CodeType) -> ast.FunctionDef:
+def as_function(definition: Definition, code: types.CodeType) -> ast.FunctionDef:
     """The definition without decorators, defaults and annotations, which are the function's, not its code's."""
     node: Any = copy.deepcopy(definition.node)
     if isinstance(node, ast.Lambda):
@@ -56,7 +56,8 @@ def _as_function(definition: Definition, code: types.CodeType) -> ast.FunctionDe
     return function
 
 
-def _check(node: ast.FunctionDef) -> None:
+def check(node: ast.FunctionDef) -> None:
+    """Raise Unconvertible where a function must stay as it is."""
     for x in ast.walk(node):
         if isinstance(x, ast.Call) and isinstance(x.func, ast.Name) and x.func.id in LOOKING and len(x.args) < 1 + (
                 x.func.id in ("eval", "exec")):
@@ -106,8 +107,12 @@ def _listed(found: Any) -> list[Any]:
     return found if isinstance(found, list) else [found]
 
 
-def _compiled(node: ast.FunctionDef, definition: Definition, code: types.CodeType) -> types.CodeType:
-    """The code of the definition among the names that surrounded it: free variables, and the class around it."""
+def compiled(node: ast.FunctionDef, definition: Definition, code: types.CodeType,
+             more: Sequence[str] = (HELPER,)) -> types.CodeType:
+    """The code of the definition among the names that surrounded it: free variables, and the class around it.
+
+    `more` are further free variables.
+    """
     body: list[ast.stmt] = [node]
     if definition.owner is not None:
         body = [ast.ClassDef(definition.owner, [], [], body, [])]
@@ -115,7 +120,7 @@ def _compiled(node: ast.FunctionDef, definition: Definition, code: types.CodeTyp
             body.insert(0, ast.Global([definition.owner]))      # where its methods name the class, it is no cell
     elif node.name not in code.co_freevars:
         body.insert(0, ast.Global([node.name]))                 # a function that calls itself by its global name
-    free = [ast.arg(name) for name in dict.fromkeys([*code.co_freevars, HELPER])]
+    free = [ast.arg(name) for name in dict.fromkeys([*code.co_freevars, *more])]
     nothing = ast.arguments([], free, None, [], [], None, [])
     around = ast.FunctionDef("<around>", nothing, body, [], None)
     module = ast.Module([around], [])

@@ -104,7 +104,7 @@ class Session(OfCapture, Capture):
     def requires_grad_of(self, tensor: Tensor) -> Any:
         """`tensor.requires_grad`, a bool of the graph where a branch decides."""
         node = tensor.node
-        whole = node is not None and not goes_through_released(node, {})
+        whole = node is not None and not goes_through_released(node, {}, self.released)
         there = requires_by_data(node.tape(), tensor.slot) if node is not None and whole else None
         return tensor.requires_grad if there is None else number_of(there)
 

@@ -8,10 +8,14 @@ import types
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from tenon.dataclasses import dataclass
 
 Function = ast.FunctionDef | ast.Lambda
+
+
+_generated: WeakKeyDictionary[types.CodeType, Definition] = WeakKeyDictionary()
 
 
 class Unconvertible(Exception):
@@ -28,6 +32,8 @@ class Definition:
 
 def definition_of(code: types.CodeType, names: dict[str, Any]) -> Definition:
     """Where `code`, of a function with these globals, is defined; raises Unconvertible where there is no source."""
+    if (known := _generated.get(code)) is not None:
+        return known
     text = "".join(linecache.getlines(code.co_filename, names))
     found = [d for d in _definitions(text).get(code.co_firstlineno, ()) if _fits(d.node, code)]
     if code.co_name == "<lambda>":
@@ -36,6 +42,11 @@ def definition_of(code: types.CodeType, names: dict[str, Any]) -> Definition:
         raise Unconvertible("its source is not to be found" if not found else
                             "several functions with its name stand in its line")
     return found[0]
+
+
+def define(code: types.CodeType, definition: Definition) -> None:
+    """Say what code was made of that stands in no file as it is."""
+    _generated[code] = definition
 
 
 @lru_cache(maxsize=256)
