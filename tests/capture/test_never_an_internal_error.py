@@ -127,3 +127,16 @@ def test_what_has_no_single_result_is_refused_by_name() -> None:
     with warnings.catch_warnings(action="ignore"):      # of the coroutine that the capture made, and left
         assert tn.jit(runs_to_its_end(Later().__call__))(tn.ones(1)).tolist() == [1.0]
         gc.collect()
+
+
+def test_a_function_that_returns_nothing_it_computes_of_weights() -> None:
+    weight = tn.tensor([1.0, 2.0])
+
+    def make(jit: Made) -> Any:
+        @jit
+        def f(x: Any) -> Any:
+            unread = weight * x
+            return weight if x.ndim > 1 else (unread, x)[1]
+        return f
+    jitted = agree(make, [tn.tensor([1.0, 2.0]), tn.tensor([[1.0]])])
+    assert "bug" not in str(tn.explain(jitted))
