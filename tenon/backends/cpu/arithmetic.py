@@ -20,7 +20,7 @@ FLOAT, DOUBLE, HALF = ir.FloatType(), ir.DoubleType(), ir.HalfType()
 # otherwise is set, but in sums, whose elements may be taken in any order.
 FUSED = ("contract",)                           # a product that a sum alone takes in: it may be one with the addition
 REORDER = ("contract", "reassoc", "nsz")        # a sum may be split into partial sums
-SPLIT = ("contract", "reassoc")                 # the same, where LLVM would cancel what is added, infinite or not
+SPLIT = ("contract", "reassoc")                 # the same, where LLVM would factor x * s + y * s, or cancel
 
 
 def register(dtype: DType) -> ir.Type:
@@ -193,16 +193,15 @@ def binary(b: ir.IRBuilder, op: str, x: ir.Value, y: ir.Value, dtype: DType, fla
 
 def combined(b: ir.IRBuilder, op: str, total: ir.Value, x: ir.Value, dtype: DType) -> ir.Value:
     """`total op x` of a reduction, which may take its elements in any order."""
-    return binary(b, op, total, x, dtype, SPLIT if op == "+" and _takes_away(x) else REORDER)
+    return binary(b, op, total, x, dtype, SPLIT if op == "+" and _may_combine(x) else REORDER)
 
 
-def _takes_away(x: ir.Value) -> bool:
-    """Whether x is a difference, as x - x is, and a - b beside b - c; or one that is scaled."""
+def _may_combine(x: ir.Value) -> bool:
+    """Whether LLVM finds a common factor in sums of such terms, as of x * s, or that they cancel, as x - x does."""
     name = getattr(x, "opname", "")
-    if name == "fadd":
-        return any(getattr(y, "opname", "") in ("fneg", "fmul") for y in x.operands)
-    scaled = name == "fneg" or (name == "fmul" and any(isinstance(y, ir.Constant) for y in x.operands))
-    return name == "fsub" or (scaled and any(_takes_away(y) for y in x.operands))
+    if name in ("fadd", "select"):
+        return any(map(_may_combine, x.operands))
+    return name in ("fmul", "fdiv", "fsub", "fneg")
 
 
 # ---------------------------------------------------------------- floats

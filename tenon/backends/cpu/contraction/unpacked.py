@@ -9,6 +9,7 @@ import math
 
 from llvmlite import ir
 
+from ..arithmetic import FUSED, SPLIT
 from .dots import Bounds, are_dots, emit_dots
 from .emit import ONE, ZERO, const, known, loop, product, unravel, zero
 from .lines import BLOCK, Lines, Side, reads_lines
@@ -102,5 +103,4 @@ class _Unpacked:
 def _add_product(b: ir.IRBuilder, x: ir.Value, y: ir.Value, total: ir.Value) -> ir.Value:
     if isinstance(x.type, ir.IntType):
         return b.add(total, b.mul(x, y))
-    flags = ("reassoc", "contract", "nsz")
-    return b.fadd(total, b.fmul(x, y, flags=flags), flags=flags)
+    return b.fadd(total, b.fmul(x, y, flags=FUSED), flags=SPLIT)
