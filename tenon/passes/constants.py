@@ -69,9 +69,9 @@ def needed_late(graph: Graph, known: Mapping[Value, int]) -> set[Node]:
     """The nodes of the rest: what depends on other parameters too, and what is cheap to compute from what is kept."""
     wanted, late = set(graph.results), set[Node]()
     for node in reversed(graph.nodes):
-        constant = all(x in known for x in node.outputs)
-        if (not constant and (has_effect(node) or not wanted.isdisjoint(node.outputs))) or \
-                (constant and is_cheap(node) and not wanted.isdisjoint(node.outputs)):
+        read = not wanted.isdisjoint(node.outputs)
+        constant = read and all(x in known for x in node.outputs)
+        if has_effect(node) or (read and (not constant or is_cheap(node))):
             late.add(node)
             wanted.update(node.uses())
     return late

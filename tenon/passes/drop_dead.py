@@ -34,7 +34,8 @@ def _with_trimmed_nodes(graph: Graph) -> Graph:
     for node in reversed(graph.nodes):
         outputs = [k for k, x in enumerate(node.outputs) if x in read or (x.type == TOKEN and has_effect(node))]
         if outputs or has_effect(node):
-            live[node] = trimmed(Control.of(node), outputs, drop_dead) if is_control(node) else None
+            kept = outputs or [0]       # of what has an effect alone: every node has an output, which is its name
+            live[node] = trimmed(Control.of(node), kept, drop_dead) if is_control(node) else None
             control = live[node]
             read.update(node.uses() if control is None else
                         (*(x for x in control[0].inputs if isinstance(x, Value)), *node.after))

@@ -12,7 +12,9 @@ import pytest
 import tenon as tn
 from tenon import nn, optim
 from tenon.errors import CaptureError
+from tenon.graph.text import print_graph
 from tenon.jit import Jitted
+from tenon.pipeline import optimize
 
 LOG = logging.getLogger("tests.output_effects")
 LOG.propagate = False
@@ -442,3 +444,24 @@ def test_a_function_that_only_runs_by_part_is_called_as_it_is(monkeypatch):
     for _ in range(100):
         f(tn.ones(2), exact=False)
     assert sum(len(record.captures) for record in f.records.values()) == 1
+
+
+def test_a_branch_that_only_prints_beside_weights_that_nobody_reads():
+    weight = tn.tensor([0.5, -1.0, 2.0])
+
+    def make():
+        def f(x):
+            if x.sum() < 0.5:
+                print("low", x.sum())
+            unread = weight * 2         # noqa: F841
+        return f
+    jitted = same(make, ([1.0, 2.0, 3.0],), ([-1.0, 2.0, -3.0],))
+    assert "say" in print_graph(optimize(jitted.capture(tn.ones(3)).graph))
+
+
+def test_a_branch_that_only_prints_is_shown_after_every_pass():
+    def f(x):
+        if x.sum() < 0.5:
+            print("low")
+        return x
+    assert "cond" in print_graph(optimize(tn.jit(f).capture(tn.ones(3)).graph))
