@@ -126,6 +126,28 @@ def derivative_graph(graph: Graph) -> Graph:
 set_derivative(derivative_graph)
 
 
+def inner_gradients(graph: Graph, values: Sequence[Value]) -> Graph:
+    """The graph from the parameters, and a gradient for each differentiable result, to the gradients of values in it;
+    zeros for those that reach no result."""
+    ends = [k for k, r in enumerate(graph.results) if r.dtype.is_differentiable]
+    count = len(graph.results)
+    graph = open_composites(replace(graph, results=(*graph.results, *values)))
+    builder = Builder(f"{graph.name}_inner", [Value(p.type, name=p.name) for p in graph.params])
+    replaced = dict(zip(graph.params, builder.params, strict=True))
+    with using(builder):
+        inline(graph, builder, replaced, copy)
+        chosen = [replaced[x] for x in graph.results[count:]]
+        forward = list(builder.nodes)
+        needed, seeds = reached(forward, chosen), dict[Any, Any]()
+        for k in ends:
+            end = replaced[graph.results[k]]
+            seed = builder.parameter(end.type, f"g{k}")
+            seeds[end] = add(seeds[end], seed) if end in seeds else seed
+        gradients = backward(forward, seeds, lambda x: isinstance(x, Value) and x in needed)
+        found = [gradients[x] if x in gradients else zeros_like(x) for x in chosen]
+    return builder.finish(found)
+
+
 def _with_gradients(graph: Graph, roots: Sequence[Value], wrt: Sequence[int], seeded: bool) -> Graph:
     """`graph` with its dual appended.  The roots' gradients are new parameters if `seeded`, else one."""
     positions = [graph.results.index(root) for root in roots]

@@ -5,8 +5,11 @@ from tenon.debug.evaluation_trace import EvaluationTrace, evaluation_trace
 from tenon.debug.gradcheck import gradcheck, gradgradcheck
 from tenon.debug.porting import PortingWarning, porting
 from tenon.debug.profiler import Profile, profile
+from tenon.debug.summary import Summary
 from tenon.debug.symbolic import Expression, expression
 from tenon.debug.viewer.view import View, view
+from tenon.debug.watched_values import Watched, watch
 
-__all__ = ["BadNumber", "EvaluationTrace", "Expression", "PortingWarning", "Profile", "View", "check",
-           "evaluation_trace", "expression", "gradcheck", "gradgradcheck", "porting", "profile", "view"]
+__all__ = ["BadNumber", "EvaluationTrace", "Expression", "PortingWarning", "Profile", "Summary", "View", "Watched",
+           "check", "evaluation_trace", "expression", "gradcheck", "gradgradcheck", "porting", "profile", "view",
+           "watch"]

@@ -28,8 +28,10 @@ def jitted_of(function: Any, tool: str) -> Jitted:
 
 
 @contextmanager
-def looked_at(jitted: Jitted, lookers: Sequence[Looker], around: Around | None = None) -> Iterator[None]:
-    """Let lookers see what runs of the function's programs have in memory; `around` is called around each run."""
+def looked_at(jitted: Jitted, lookers: Sequence[Looker], around: Around | None = None,
+              given: Callable[[Sequence[Any]], None] | None = None) -> Iterator[None]:
+    """Let lookers see what runs of the function's programs have in memory; `around` is called around each run, `given`
+    with the arguments of the program of a gradient, which runs outside of calls."""
     with ExitStack() as ends:
         known: set[Program] = set()
 
@@ -37,7 +39,7 @@ def looked_at(jitted: Jitted, lookers: Sequence[Looker], around: Around | None =
             for program, inside in programs_of(captured):
                 if program not in known:
                     known.add(program)
-                    ends.callback(_look(program, lookers, inside))
+                    ends.callback(_look(program, lookers, None if inside else given or _nobody))
             try:
                 return run(captured, leaves, containers)
             except Halted as halted:
@@ -48,15 +50,20 @@ def looked_at(jitted: Jitted, lookers: Sequence[Looker], around: Around | None =
             yield
 
 
-def _look(program: Program, lookers: Sequence[Looker], inside: bool) -> Callable[[], None]:
+def _look(program: Program, lookers: Sequence[Looker],
+          given: Callable[[Sequence[Any]], None] | None) -> Callable[[], None]:
     """Put looks into a program, beside those that are there; what takes them out again."""
     before = program.looked_at
     own = (*before.lookers, *lookers) if isinstance(before, Looked) else tuple(lookers)
-    program.looked_at = Looked(program, own, inside)
+    program.looked_at = Looked(program, own, given)
 
     def end() -> None:
         program.looked_at = before
     return end
+
+
+def _nobody(arrays: Sequence[Any]) -> None:
+    """Nobody wants to know."""
 
 
 def programs_of(captured: Captured) -> Iterator[tuple[Program, bool]]:

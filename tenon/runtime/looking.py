@@ -3,13 +3,13 @@
     program.looked_at = Looked(program, (looker,))      # until it is None again, every run is looked at
 
 The kernels, their code and their order are those of the program: only the table of steps is made anew, with a call to
-Python before or after the steps that a looker asks for.  What a run would update in place it is given copies of, so a
-looker that raises ends the run before anything has changed.
+Python before or after the steps that a looker asks for.  Where one asks for that, what a run would update in place it
+is given copies of: a looker that raises ends the run then before anything has changed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -40,7 +40,9 @@ class Again(BaseException):
 
 
 class Looker(Protocol):
-    """Who looks at memory."""
+    """Who looks at memory.  `keeps` is whether the arguments of a run are to stay as they are."""
+
+    keeps: bool
 
     def wants(self, step: KernelStep | HostStep) -> tuple[bool, bool]:
         """Whether to look before the step, at what it reads, and after it, at what it has made."""
@@ -52,9 +54,10 @@ class Looker(Protocol):
 class Looked:
     """A program, run with looks between its steps; an `Executable`."""
 
-    def __init__(self, program: Program, lookers: Sequence[Looker], inside: bool = True):
+    def __init__(self, program: Program, lookers: Sequence[Looker],
+                 given: Callable[[Sequence[Array]], None] | None = None):
         self.program, self.lookers = program, tuple(lookers)
-        self.inside = inside            # a jitted call, which makes an error of what is Halted
+        self.given = given              # outside of jitted calls: who is told of the arguments
         self._frames: dict[Any, list[Frame]] = {}
         self._place_looks()
 
@@ -68,8 +71,10 @@ class Looked:
         return self.program.graph
 
     def run(self, arrays: Sequence[Array], donated: Collection[int] = (), then: Then | None = None) -> list[Array]:
-        """The results, in memory of their own; the arguments stay as they are."""
+        """The results; in memory of donated arguments only where no looker keeps them."""
         accepted = self.program._accept(arrays)
+        if self.given is not None:
+            self.given(accepted)
         try:
             return self._run(accepted, donated, then)
         except Again:
@@ -77,7 +82,8 @@ class Looked:
             return self._run(accepted, donated, then)
 
     def _run(self, arrays: Sequence[Array], donated: Collection[int], then: Then | None) -> list[Array]:
-        given = [_copy(x) if k in donated else x for k, x in enumerate(arrays)]
+        keeps = any(looker.keeps for looker in self.lookers)
+        given = [copy_of(x) if keeps and k in donated else x for k, x in enumerate(arrays)]
         layout = self._layout([x.shape for x in given], donated)
         idle = self._frames.setdefault(layout, [])
         try:
@@ -87,7 +93,7 @@ class Looked:
         try:
             return frame.run(given, frame.arena, then)
         except Halted as halted:
-            raise halted if self.inside else halted.error from None
+            raise halted if self.given is None else halted.error from None
         finally:
             idle.append(frame)
 
@@ -123,7 +129,8 @@ class Looked:
                     yield step
 
 
-def _copy(array: Array) -> Array:
+def copy_of(array: Array) -> Array:
+    """The same elements, in memory that is used again."""
     made = take(array.shape, array.dtype)
     np.copyto(made, array)
     return made
