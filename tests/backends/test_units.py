@@ -110,9 +110,9 @@ def test_a_kernel_that_shares_memory_becomes_code_once(disk, monkeypatch):
 
 def test_a_product_that_is_told_of_again_while_it_is_made_becomes_loops_once(disk, monkeypatch):
     lowered, told_twice = [], threading.Event()
-    real, machine_code = lowering.kernel_of, llvm._compile
+    real, compile_now = lowering.kernel_of, llvm._compile
     monkeypatch.setattr(lowering, "kernel_of", lambda *args: lowered.append(args[1]) or real(*args))
-    monkeypatch.setattr(llvm, "_compile", lambda *args: told_twice.wait(60) and machine_code(*args))
+    monkeypatch.setattr(llvm, "_compile", lambda *args: told_twice.wait(60) and compile_now(*args))
     graph = parse_graph("""
 def f(x: f32[61, 67], w: f32[67, 71]):
     v0: f32[61, 71] = matmul(x, w)

@@ -94,12 +94,12 @@ class Meanwhile:
                      b.load(b.gep(where, [const(LINES_BYTES // 2)], source_etype=BYTE), typ=I64))
 
     def in_stretch(self, listed: ir.Value, ahead: ir.Value, several: ir.Value, done: ir.Value,
-                   all_turns: ir.Value) -> Fetches:
+                   every_turn: ir.Value) -> Fetches:
         """What is fetched in a stretch before which so many turns are done, `ahead` from there on."""
         b, x = self.b, self.ahead
-        wait = b.sub(maximum(b, b.sub(all_turns, b.add(self.lines_near(), const(TURNS_BEFORE))), ZERO), done)
+        wait = b.sub(maximum(b, b.sub(every_turn, b.add(self.lines_near(), const(TURNS_BEFORE))), ZERO), done)
         near = address(b, listed, maximum(b, b.neg(wait), ZERO), POINTER)
-        wait = b.select(self.at_once(all_turns), const(NEVER), maximum(b, wait, ZERO))
+        wait = b.select(self.at_once(every_turn), const(NEVER), maximum(b, wait, ZERO))
         return Fetches(near, wait, ahead, self.apart(several), x.every)
 
     def apart(self, several: ir.Value) -> ir.Value:

@@ -94,7 +94,7 @@ class _Sums:
         if self.memory or not is_spoken(turn, shape.lanes):
             state = self.chunks(whole, steps, [none] * count)
         else:
-            turns = self.all_turns if shape.plain else self.turns
+            turns = self.every_turn if shape.plain else self.turns
             state = turns(turn, whole, [none] * count + self.first_lines(turn.lines))[:count]
         if steps > 1:
             with loop(b, whole, self.depth, const(shape.lanes), state, short=True) as (k0, state):
@@ -109,7 +109,7 @@ class _Sums:
             self.add_steps(k0, minimum(b, b.sub(whole, k0), lanes), steps, state)
         return state
 
-    def all_turns(self, turn: Turn, whole: ir.Value, state: State) -> State:
+    def every_turn(self, turn: Turn, whole: ir.Value, state: State) -> State:
         """In the machine's own words, at once.
 
         What comes before is short: processors begin with it while products are waiting, which last a hundred cycles.
@@ -128,9 +128,9 @@ class _Sums:
         """
         b, shape, fetched, table = self.b, self.shape, self.meanwhile, self.b.alloca(I64, TABLE)
         lanes, steps, listed = const(shape.lanes), const(turn.steps), fetched.listed()
-        all_turns = b.udiv(whole, steps)
-        even, stretch, several = fetched.stretches(all_turns)
-        at_once = b.and_(even, fetched.at_once(all_turns))
+        every_turn = b.udiv(whole, steps)
+        even, stretch, several = fetched.stretches(every_turn)
+        at_once = b.and_(even, fetched.at_once(every_turn))
         stretch = b.select(even, b.mul(stretch, steps), lanes)
         last = self.line_at(b.sub(self.depth, const(turn.lines)))
         with loop(b, ZERO, whole, stretch, [*state, fetched.ahead.start]) as (k0, state):
@@ -139,7 +139,7 @@ class _Sums:
                 fetched.fetch_rows(ZERO, const(shape.rows))
             with b.if_then(b.not_(even)):
                 fetched.at_chunk(b.udiv(k0, lanes), fetched.shares())
-            fetches = fetched.in_stretch(listed, state[-1], several, b.udiv(k0, steps), all_turns)
+            fetches = fetched.in_stretch(listed, state[-1], several, b.udiv(k0, steps), every_turn)
             none = no_turns(self.right)
             fetches = Fetches(*(b.select(even, x, y) for x, y in zip(fetches[:-1], none[:-1], strict=True)))
             start = address(b, self.left.start, self.step_of(k0), shape.element)
